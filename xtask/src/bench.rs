@@ -1,0 +1,62 @@
+//! Measures one capability: builds the bench in release mode and passes the arguments on.
+//!
+//! A bench prints its table, then one line per claim (`claim S5 speedup=4.6 aim>=4 holds`), and
+//! exits with 1 when one falls short.
+
+use anyhow::Result;
+
+use crate::shell;
+
+/// What can be measured.
+const BENCHES: &[(&str, &str)] = &[
+    ("engine", "decode and prefill beside the memory-bandwidth limit and llama.cpp (S5, S8)"),
+    ("gateway", "CPU per request and per streamed chunk beside a bare proxy (S9)"),
+];
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Which bench; without it, they are listed
+    name: Option<String>,
+    /// Under a minute once built; figures are rougher
+    #[arg(long)]
+    quick: bool,
+    /// Writes the raw results under benches/runs/
+    #[arg(long)]
+    save: bool,
+    /// More arguments for the bench itself
+    #[arg(last = true)]
+    more: Vec<String>,
+}
+
+/// Runs the bench called `name`.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Some(name) = &arguments.name else {
+        for (name, what) in BENCHES {
+            println!("{name:<10} {what}");
+        }
+        return Ok(());
+    };
+    if !BENCHES.iter().any(|(known, _)| known == name) {
+        let known: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).collect();
+        anyhow::bail!("`{name}` is not a bench; expected one of {}", known.join(", "));
+    }
+    let mut command = vec![
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "overdraft-benches",
+        "--bin",
+        name.as_str(),
+        "--",
+    ];
+    if arguments.quick {
+        command.push("--quick");
+    }
+    if arguments.save {
+        command.push("--save");
+    }
+    command.extend(arguments.more.iter().map(String::as_str));
+    shell::cargo(&command)
+}

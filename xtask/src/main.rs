@@ -1,0 +1,70 @@
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench>`.
+//!
+//! Everything a newcomer or the continuous integration runs is one of these, so that there is one
+//! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "these commands talk to a person")]
+
+mod bench;
+mod docs;
+mod shell;
+mod test;
+mod tidy;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Overdraft's own chores", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Builds what is missing, then serves on 127.0.0.1:8080 and prints what to try
+    Up(up::Arguments),
+    /// The whole gate: format, lints, tests, documentation, tidy
+    Check,
+    /// Every test: units, properties, end to end with the official client
+    Test(test::Arguments),
+    /// The rules about shape that no linter sees
+    Tidy,
+    /// Writes docs/reference from the code; with --check fails when it is out of date
+    Docs(docs::Arguments),
+    /// Measures one capability and checks its claims
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
+        Chore::Up(arguments) => up::run(&arguments),
+        Chore::Check => check(),
+        Chore::Test(arguments) => test::run(&arguments),
+        Chore::Tidy => tidy::run(),
+        Chore::Docs(arguments) => docs::run(&arguments),
+        Chore::Bench(arguments) => bench::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("xtask: {fault:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Formats, lints, tests and documents, stopping at the first thing that fails; the cheap first.
+fn check() -> anyhow::Result<()> {
+    tidy::run()?;
+    shell::cargo(&["fmt", "--all", "--", "--check"])?;
+    shell::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    test::run(&test::Arguments::default())?;
+    shell::cargo_with(
+        &["doc", "--workspace", "--no-deps", "--locked", "--quiet"],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    )?;
+    docs::run(&docs::Arguments { check: true })
+}

@@ -1,0 +1,38 @@
+//! How to run a command and say which one it was.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Runs cargo and fails when it fails.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
+    cargo_with(arguments, &[])
+}
+
+/// Runs cargo with additions to its environment.
+pub(crate) fn cargo_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    eprintln!("$ cargo {}", arguments.join(" "));
+    let status = Command::new("cargo")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .status()
+        .context("cargo could not be started")?;
+    if !status.success() {
+        bail!("`cargo {}` failed", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// The repository's root folder.
+pub(crate) fn root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().map_or_else(|| manifest.clone(), PathBuf::from)
+}
+
+/// Where cargo puts what it builds.
+#[expect(clippy::disallowed_methods, reason = "cargo's own variable, not our configuration")]
+pub(crate) fn target() -> PathBuf {
+    std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root().join("target"), PathBuf::from)
+}

@@ -1,0 +1,62 @@
+//! The arrows of ARCHITECTURE.md as data: which workspace crate may name which.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// A crate and all it may depend on. A new crate must be entered here before it builds in the gate.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("kernels", &[]),
+    ("core", &["units"]),
+    ("wire", &["units"]),
+    ("telemetry", &["units", "core"]),
+    ("http", &["units", "wire", "telemetry"]),
+    ("engine", &["units", "core", "kernels", "wire", "telemetry"]),
+    ("worker", &["units", "core", "wire", "telemetry", "engine", "http"]),
+    ("gateway", &["units", "core", "wire", "telemetry", "http"]),
+    (
+        "cli",
+        &["units", "core", "wire", "telemetry", "http", "kernels", "engine", "worker", "gateway"],
+    ),
+];
+
+/// Crates without `std`: a clock, a socket or a thread cannot even be named there.
+const NO_STD: &[&str] = &["units", "core"];
+
+/// Reports arrows that are not in the table, crates that are not in it, and a `std` that crept in.
+pub(super) fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(root.join("crates")).context("`crates` is not readable")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
+        faults.extend(arrows(&name, &manifest));
+        let library = fs::read_to_string(entry.path().join("src/lib.rs")).unwrap_or_default();
+        if NO_STD.contains(&name.as_str()) && !library.contains("#![no_std]") {
+            faults.push(format!("crates/{name}: must be `#![no_std]`"));
+        }
+    }
+    Ok(())
+}
+
+/// Arrows of one manifest that the table does not allow. Development dependencies are free.
+pub(super) fn arrows(name: &str, manifest: &str) -> Vec<String> {
+    let Some((_, allowed)) = LAYERS.iter().find(|(known, _)| *known == name) else {
+        return vec![format!(
+            "crates/{name}: not in the table of layers (xtask/src/tidy/layers.rs)"
+        )];
+    };
+    let mut section = "";
+    let mut faults = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line.trim();
+        }
+        let Some(rest) = line.strip_prefix("overdraft-") else { continue };
+        let used = rest.split(['.', ' ', '=']).next().unwrap_or(rest);
+        if section != "[dev-dependencies]" && !allowed.contains(&used) {
+            faults.push(format!("crates/{name}: may not depend on overdraft-{used}"));
+        }
+    }
+    faults
+}
