@@ -1,0 +1,171 @@
+//! The page pool: which pages are held, by how many, and which is given up next?
+//!
+//! A page is *held* while tables name it, *cached* while nobody holds it but its content can still
+//! be found, and *blank* otherwise. Idle pages (cached and blank) stand in one line; the front is
+//! given out first. Blank pages join at the front, cached ones at the back, so the line is an LRU
+//! that spends rubbish before memories.
+//!
+//! **Invariant:** whoever holds a page holds its parent too, and a table is released tail first.
+//! Hence an idle parent always stands behind its idle children, and no page is evicted while one
+//! that follows it can still be found.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use overdraft_units::{BlockId, BlockSize, Blocks, TokenId};
+
+use super::prefix::{Parent, PrefixIndex};
+
+/// All pages of one cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BlockPool {
+    pages: Vec<Page>,
+    index: PrefixIndex,
+    /// Front of the line of idle pages: given out next.
+    front: Option<BlockId>,
+    back: Option<BlockId>,
+    idle: u32,
+    cached: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Page {
+    /// How often tables name it.
+    holders: u32,
+    /// Neighbours in the line, meaningful while idle.
+    before: Option<BlockId>,
+    behind: Option<BlockId>,
+}
+
+impl BlockPool {
+    /// `blocks` blank pages of `size`.
+    pub(super) fn new(blocks: Blocks, size: BlockSize) -> Self {
+        Self::with_index(blocks, PrefixIndex::new(blocks, size))
+    }
+
+    /// A pool over a given, empty index.
+    pub(super) fn with_index(blocks: Blocks, index: PrefixIndex) -> Self {
+        let pages = vec![Page::default(); blocks.get() as usize];
+        let mut pool = Self { pages, index, front: None, back: None, idle: 0, cached: 0 };
+        for block in (0..blocks.get()).rev() {
+            pool.line_up_front(BlockId(block));
+        }
+        pool
+    }
+
+    /// Pages that [`Self::allocate`] can give out.
+    pub(super) fn idle(&self) -> Blocks {
+        Blocks::new(self.idle)
+    }
+
+    /// Idle pages whose content can be found.
+    pub(super) fn cached(&self) -> Blocks {
+        Blocks::new(self.cached)
+    }
+
+    /// How often tables name the page.
+    pub(super) fn holders(&self, block: BlockId) -> u32 {
+        self.pages[block.0 as usize].holders
+    }
+
+    /// The page that holds `tokens` after `parent`; it stays where it is until shared.
+    pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
+        self.index.find(parent, tokens)
+    }
+
+    /// Takes the page at the front of the line, forgetting what it held.
+    pub(super) fn allocate(&mut self) -> Option<BlockId> {
+        let block = self.front?;
+        self.leave_line(block);
+        if self.index.contains(block) {
+            self.index.remove(block);
+            self.cached -= 1;
+        }
+        self.pages[block.0 as usize].holders = 1;
+        Some(block)
+    }
+
+    /// Names a registered page once more.
+    pub(super) fn share(&mut self, block: BlockId) {
+        debug_assert!(self.index.contains(block), "only registered pages are shared");
+        if self.pages[block.0 as usize].holders == 0 {
+            self.leave_line(block);
+            self.cached -= 1;
+        }
+        self.pages[block.0 as usize].holders += 1;
+    }
+
+    /// Names a page once less. Tables give their pages back tail first.
+    pub(super) fn release(&mut self, block: BlockId) {
+        let page = &mut self.pages[block.0 as usize];
+        assert!(0 < page.holders, "a page is released as often as it is taken");
+        page.holders -= 1;
+        if 0 < page.holders {
+            return;
+        }
+        if self.index.contains(block) {
+            self.line_up_back(block);
+            self.cached += 1;
+        } else {
+            self.line_up_front(block);
+        }
+    }
+
+    /// Makes a held page findable as `tokens` after `parent`.
+    pub(super) fn register(&mut self, block: BlockId, parent: Parent, tokens: &[TokenId]) {
+        debug_assert!(0 < self.holders(block), "what nobody holds is not being written");
+        self.index.insert(block, parent, tokens);
+    }
+
+    /// Makes a held page blank again: what it was to hold was never computed.
+    pub(super) fn unregister(&mut self, block: BlockId) {
+        debug_assert!(0 < self.holders(block), "a page waits in the line with its content");
+        self.index.remove(block);
+    }
+
+    /// What a findable page follows, and its tokens.
+    pub(super) fn place(&self, block: BlockId) -> Option<(Parent, &[TokenId])> {
+        self.index.place(block)
+    }
+
+    /// The idle pages, the one that goes first in front.
+    pub(super) fn line(&self) -> impl Iterator<Item = BlockId> + '_ {
+        core::iter::successors(self.front, |block| self.pages[block.0 as usize].behind)
+    }
+
+    fn line_up_front(&mut self, block: BlockId) {
+        let next = self.front.replace(block);
+        self.pages[block.0 as usize].before = None;
+        self.pages[block.0 as usize].behind = next;
+        match next {
+            Some(next) => self.pages[next.0 as usize].before = Some(block),
+            None => self.back = Some(block),
+        }
+        self.idle += 1;
+    }
+
+    fn line_up_back(&mut self, block: BlockId) {
+        let last = self.back.replace(block);
+        self.pages[block.0 as usize].before = last;
+        self.pages[block.0 as usize].behind = None;
+        match last {
+            Some(last) => self.pages[last.0 as usize].behind = Some(block),
+            None => self.front = Some(block),
+        }
+        self.idle += 1;
+    }
+
+    fn leave_line(&mut self, block: BlockId) {
+        let page = &mut self.pages[block.0 as usize];
+        let (before, behind) = (page.before.take(), page.behind.take());
+        match before {
+            Some(before) => self.pages[before.0 as usize].behind = behind,
+            None => self.front = behind,
+        }
+        match behind {
+            Some(behind) => self.pages[behind.0 as usize].before = before,
+            None => self.back = before,
+        }
+        self.idle -= 1;
+    }
+}

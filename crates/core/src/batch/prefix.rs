@@ -1,0 +1,158 @@
+//! The prefix index: which page holds the tokens that follow a given prefix?
+//!
+//! Registered pages form a trie. A page's place in it is its parent (the page before it, or the
+//! salt at the root) and its own tokens, so equal places mean equal prefixes and equal salts, by
+//! induction. A chained hash of the same things picks the bucket to look in; it never decides.
+//!
+//! **Invariant:** a lookup compares parent and tokens in full, so that no collision, accidental or
+//! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use overdraft_units::{BlockId, BlockSize, Blocks, CacheSalt, TokenId};
+
+/// What a page's content follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// Nothing: it is the first page of whoever shares this salt.
+    Root(CacheSalt),
+    /// The content of this registered page.
+    Block(BlockId),
+}
+
+/// The trie of registered pages: a hash table whose chains run through the pages themselves, so it
+/// never allocates after construction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PrefixIndex {
+    /// Tokens per page.
+    page: usize,
+    /// First page of each chain; a power of two of them.
+    buckets: Vec<Option<BlockId>>,
+    /// Per page: where it stands, if it is registered.
+    entries: Vec<Option<Entry>>,
+    /// Per page: its tokens, meaningful while it is registered.
+    tokens: Vec<TokenId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    parent: Parent,
+    /// Hash of the whole prefix, this page included.
+    key: u64,
+    /// Next page in the same bucket.
+    next: Option<BlockId>,
+}
+
+impl PrefixIndex {
+    /// An index over `blocks` pages, none registered.
+    pub(super) fn new(blocks: Blocks, size: BlockSize) -> Self {
+        Self::with_buckets(blocks, size, (blocks.get() as usize).next_power_of_two())
+    }
+
+    /// An index with so many buckets; one bucket makes every key collide, for tests.
+    pub(super) fn with_buckets(blocks: Blocks, size: BlockSize, buckets: usize) -> Self {
+        assert!(buckets.is_power_of_two(), "buckets are picked by masking the key");
+        let (blocks, page) = (blocks.get() as usize, size.get() as usize);
+        Self {
+            page,
+            buckets: vec![None; buckets],
+            entries: vec![None; blocks],
+            tokens: vec![TokenId::default(); blocks * page],
+        }
+    }
+
+    /// The page that holds `tokens` after `parent`.
+    pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
+        debug_assert_eq!(tokens.len(), self.page, "only full pages are addressed by content");
+        let mut at = self.buckets[self.bucket(self.key(parent, tokens))];
+        while let Some(block) = at {
+            let entry = self.entry(block);
+            if entry.parent == parent && self.tokens(block) == tokens {
+                return Some(block);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// Registers a page that holds `tokens` after `parent`; the place must be vacant.
+    pub(super) fn insert(&mut self, block: BlockId, parent: Parent, tokens: &[TokenId]) {
+        debug_assert!(!self.contains(block), "a page has one place");
+        debug_assert_eq!(self.find(parent, tokens), None, "a place has one page");
+        let key = self.key(parent, tokens);
+        let bucket = self.bucket(key);
+        let next = self.buckets[bucket].replace(block);
+        self.entries[block.0 as usize] = Some(Entry { parent, key, next });
+        let first = block.0 as usize * self.page;
+        self.tokens[first..first + self.page].copy_from_slice(tokens);
+    }
+
+    /// Forgets a registered page. Those that follow it must be forgotten already.
+    pub(super) fn remove(&mut self, block: BlockId) {
+        let entry = self.entries[block.0 as usize].take().expect("only registered pages go");
+        let bucket = self.bucket(entry.key);
+        let mut at = self.buckets[bucket].expect("a registered page is in its bucket");
+        if at == block {
+            self.buckets[bucket] = entry.next;
+            return;
+        }
+        loop {
+            let link = &mut self.entries[at.0 as usize].as_mut().expect("chained").next;
+            if *link == Some(block) {
+                *link = entry.next;
+                return;
+            }
+            at = link.expect("a registered page is in its bucket");
+        }
+    }
+
+    /// Whether the page is registered.
+    pub(super) fn contains(&self, block: BlockId) -> bool {
+        self.entries[block.0 as usize].is_some()
+    }
+
+    /// What a registered page follows, and its tokens.
+    pub(super) fn place(&self, block: BlockId) -> Option<(Parent, &[TokenId])> {
+        let entry = self.entries[block.0 as usize].as_ref()?;
+        Some((entry.parent, self.tokens(block)))
+    }
+
+    fn entry(&self, block: BlockId) -> &Entry {
+        self.entries[block.0 as usize].as_ref().expect("chains hold registered pages only")
+    }
+
+    fn tokens(&self, block: BlockId) -> &[TokenId] {
+        let first = block.0 as usize * self.page;
+        &self.tokens[first..first + self.page]
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the mask wants the low bits only")]
+    fn bucket(&self, key: u64) -> usize {
+        key as usize & (self.buckets.len() - 1)
+    }
+
+    /// The parent's key chained with the page's tokens. The root's key is the salt's, which the
+    /// tenant cannot see: contriving long chains in someone's buckets takes guessing it.
+    fn key(&self, parent: Parent, tokens: &[TokenId]) -> u64 {
+        let seed = match parent {
+            Parent::Root(salt) => mix(salt.0, ROOT),
+            Parent::Block(block) => self.entry(block).key,
+        };
+        tokens.chunks(2).fold(seed, |key, pair| {
+            let high = pair.get(1).map_or(0, |token| u64::from(token.0));
+            mix(key ^ (u64::from(pair[0].0) | high << 32), STEP)
+        })
+    }
+}
+
+/// Odd constants with about as many ones as zeroes: fractional digits of the golden ratio and of pi.
+const ROOT: u64 = 0x9e37_79b9_7f4a_7c15;
+const STEP: u64 = 0x243f_6a88_85a3_08d3;
+
+/// Multiplies into 128 bits and folds the halves: every input bit reaches every output bit.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is wanted")]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ ROOT.rotate_left(31)) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}

@@ -1,0 +1,134 @@
+//! May this worker be chosen?
+//!
+//! Two witnesses are heard. A probe says whether the process answers and is ready; attempts say
+//! whether requests get served. A refused connection is proof and acts at once. Slowness and
+//! failed requests are evidence and must repeat. Where the witnesses disagree (health is fine,
+//! requests fail) the attempts are believed for [`FAULTY_HOLD`], after which a good probe counts.
+//!
+//! Invariant: only [`Health::Up`] is chosen while any worker that serves the model is up.
+
+use overdraft_units::{Instant, Micros};
+
+/// Failed attempts in a row that take a worker out.
+pub const STRIKES_MAX: u8 = 3;
+
+/// Probes in a row that a worker may leave unanswered; on a small machine a long prefill can keep
+/// a healthy worker from answering for a second or two.
+pub const MISSED_PROBES_MAX: u8 = 3;
+
+/// How long failed attempts outweigh good probes.
+pub const FAULTY_HOLD: Micros = Micros::new(5_000_000);
+
+/// What is known of a worker's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It has never been ready since we know of it.
+    Unproven,
+    /// It may be chosen.
+    Up {
+        /// Failed attempts since the last answered one.
+        strikes: u8,
+        /// Unanswered probes since the last answered one.
+        missed: u8,
+    },
+    /// It is passed over.
+    Failing {
+        /// When that began.
+        since: Instant,
+        /// Why.
+        cause: Cause,
+    },
+}
+
+/// Why a worker is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nobody listens at its address.
+    Unreachable,
+    /// It says so itself.
+    Unready,
+    /// It leaves probes unanswered.
+    Silent,
+    /// It fails the requests it is sent.
+    Faulty,
+}
+
+/// What health learns from, whoever saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// A probe found it ready.
+    Ready,
+    /// A probe found it unready.
+    Unready,
+    /// A probe was not answered in time.
+    Missed,
+    /// A connection could not be made.
+    Gone,
+    /// An attempt was answered.
+    Answered,
+    /// An attempt failed.
+    Strike,
+}
+
+impl Health {
+    /// In perfect health.
+    const WELL: Self = Self::Up { strikes: 0, missed: 0 };
+
+    /// Whether the worker may be chosen.
+    pub const fn is_up(self) -> bool {
+        matches!(self, Self::Up { .. })
+    }
+
+    /// Whether the worker answers, if badly: worth a try when nobody is up.
+    pub const fn is_last_resort(self) -> bool {
+        matches!(self, Self::Failing { cause: Cause::Silent | Cause::Faulty, .. })
+    }
+
+    /// The state that follows.
+    pub(super) fn after(self, signal: Signal, now: Instant) -> Self {
+        let failing = |cause| Self::Failing { since: now, cause };
+        match (self, signal) {
+            // Unproven => Up: the first good probe. Nothing else proves that it can serve.
+            (Self::Unproven, Signal::Ready) => Self::WELL,
+            (Self::Unproven, _) => self,
+
+            // Up => Up
+            (Self::Up { strikes, .. }, Signal::Ready) => Self::Up { strikes, missed: 0 },
+            (Self::Up { missed, .. }, Signal::Answered) => Self::Up { strikes: 0, missed },
+            // Up => Up | Failing
+            (Self::Up { strikes, missed }, Signal::Strike) => match strikes + 1 {
+                STRIKES_MAX => failing(Cause::Faulty),
+                strikes => Self::Up { strikes, missed },
+            },
+            (Self::Up { strikes, missed }, Signal::Missed) => match missed + 1 {
+                MISSED_PROBES_MAX => failing(Cause::Silent),
+                missed => Self::Up { strikes, missed },
+            },
+            // Up => Failing: proof.
+            (Self::Up { .. }, Signal::Unready) => failing(Cause::Unready),
+            (Self::Up { .. }, Signal::Gone) => failing(Cause::Unreachable),
+
+            // Failing => Up | Failing: attempts outweigh probes for a while.
+            (Self::Failing { since, cause: Cause::Faulty }, Signal::Ready)
+                if now - since < FAULTY_HOLD =>
+            {
+                self
+            }
+            (Self::Failing { .. }, Signal::Ready) => Self::WELL,
+            // An answer that was under way proves nothing against "gone" or "unready": that is
+            // how a worker that drains looks.
+            (Self::Failing { cause: Cause::Faulty | Cause::Silent, .. }, Signal::Answered) => {
+                Self::WELL
+            }
+            (Self::Failing { .. }, Signal::Answered) => self,
+            // Failing => Failing: keep `since`, tell the newest proof.
+            (Self::Failing { since, .. }, Signal::Gone) => {
+                Self::Failing { since, cause: Cause::Unreachable }
+            }
+            (Self::Failing { since, .. }, Signal::Unready) => {
+                Self::Failing { since, cause: Cause::Unready }
+            }
+            (Self::Failing { .. }, Signal::Missed | Signal::Strike) => self,
+        }
+    }
+}

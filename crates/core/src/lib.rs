@@ -1,0 +1,16 @@
+//! Every decision Overdraft takes, and nothing else.
+//!
+//! The crate is `no_std`, so a clock, a socket, a file or a thread is not merely forbidden here: it
+//! is unreachable. Time and randomness arrive as arguments. The gateway, the engine and the
+//! simulator drive exactly the same code, so a seed that fails in the simulator is a bug in
+//! production.
+//!
+//! Start reading at [`batch`].
+#![no_std]
+
+extern crate alloc;
+
+pub mod batch;
+pub mod fleet;
+pub mod prefix;
+pub mod route;

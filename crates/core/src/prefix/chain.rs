@@ -1,0 +1,135 @@
+//! What is a prompt's name, chunk by chunk?
+//!
+//! A prompt is cut into chunks of equal size, of tokens or of text. Each full chunk gets a
+//! [`PrefixKey`]: a hash of its content chained to the key before it and, at the front, to the
+//! salt. Equal keys therefore mean equal prefixes under equal salts, but for collisions, which are
+//! about as likely as one in a million among four million keys and cost a detour, never an answer:
+//! the engine compares its own.
+//!
+//! The hash is ours (R1): engines differ in theirs, change it between releases and may seed it at
+//! random. It multiplies 64 by 64 bits and folds the product, as wyhash does.
+//!
+//! **Invariant:** what is pushed in pieces gives the keys of what is pushed at once, so a caller
+//! that keeps the chain of a conversation pays only for what is new.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use overdraft_units::{BlockSize, CacheSalt, TokenId};
+
+/// Names a prefix that is a whole number of chunks long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct PrefixKey(pub(super) u64);
+
+/// How prompts are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunking {
+    /// So many tokens, as the worker's cache has to a page; where the tokenizer is known.
+    Tokens(BlockSize),
+    /// So many bytes of the canonical prompt; where it is not.
+    Text(NonZeroU32),
+}
+
+/// The keys of a prompt that is still growing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixChain {
+    /// Bytes to a chunk.
+    chunk: usize,
+    /// The hash up to the last full chunk.
+    state: u64,
+    /// What does not fill a chunk yet; always shorter than one.
+    rest: Vec<u8>,
+    keys: Vec<PrefixKey>,
+}
+
+/// Bytes that stand for one token in the hash.
+const TOKEN_BYTES: usize = 4;
+
+/// Odd constants with as many ones as zeros, wyhash's.
+const MIX: [u64; 3] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3];
+
+impl PrefixChain {
+    /// The chain of the empty prompt.
+    ///
+    /// Salt, unit and size enter the first key, so chains of different ones share nothing.
+    pub fn new(salt: CacheSalt, chunking: Chunking) -> Self {
+        let (kind, bytes) = match chunking {
+            Chunking::Tokens(size) => (MIX[1], size.get() as usize * TOKEN_BYTES),
+            Chunking::Text(bytes) => (MIX[2], bytes.get() as usize),
+        };
+        let state = fold(fold(salt.0, MIX[0], kind), bytes as u64, MIX[1]);
+        Self { chunk: bytes, state, rest: Vec::new(), keys: Vec::new() }
+    }
+
+    /// Appends tokens.
+    pub fn push_tokens(&mut self, tokens: &[TokenId]) {
+        let mut bytes = [0; 64 * TOKEN_BYTES];
+        for run in tokens.chunks(64) {
+            for (place, token) in bytes.chunks_exact_mut(TOKEN_BYTES).zip(run) {
+                place.copy_from_slice(&token.0.to_le_bytes());
+            }
+            self.push_bytes(&bytes[..run.len() * TOKEN_BYTES]);
+        }
+    }
+
+    /// Appends text, or whatever else the prompt consists of.
+    pub fn push_bytes(&mut self, mut bytes: &[u8]) {
+        if !self.rest.is_empty() {
+            let (head, tail) = bytes.split_at(bytes.len().min(self.chunk - self.rest.len()));
+            self.rest.extend_from_slice(head);
+            if self.rest.len() < self.chunk {
+                return;
+            }
+            let full = core::mem::take(&mut self.rest);
+            self.close(&full);
+            self.rest = full;
+            self.rest.clear();
+            bytes = tail;
+        }
+        let mut chunks = bytes.chunks_exact(self.chunk);
+        for chunk in chunks.by_ref() {
+            self.close(chunk);
+        }
+        self.rest.extend_from_slice(chunks.remainder());
+    }
+
+    /// The keys of all full chunks, first to last; the last one names the longest full prefix.
+    pub fn keys(&self) -> &[PrefixKey] {
+        &self.keys
+    }
+
+    fn close(&mut self, chunk: &[u8]) {
+        self.state = hash(self.state, chunk);
+        self.keys.push(PrefixKey(self.state));
+    }
+}
+
+/// Hashes a chunk onto the hash of what comes before it.
+fn hash(before: u64, chunk: &[u8]) -> u64 {
+    let mut state = before;
+    let mut pairs = chunk.chunks_exact(16);
+    for pair in pairs.by_ref() {
+        state = fold(state, word(&pair[..8]) ^ MIX[1], word(&pair[8..]) ^ MIX[2]);
+    }
+    let tail = pairs.remainder();
+    if !tail.is_empty() {
+        let (low, high) = tail.split_at(tail.len().min(8));
+        state = fold(state, word(low) ^ MIX[1], word(high) ^ MIX[2]);
+    }
+    fold(state, MIX[0], chunk.len() as u64)
+}
+
+/// Up to eight bytes as a number, little end first.
+fn word(bytes: &[u8]) -> u64 {
+    let mut padded = [0; 8];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(padded)
+}
+
+/// Mixes two words into a state: both halves of a product, so that every bit reaches every other.
+fn fold(state: u64, one: u64, other: u64) -> u64 {
+    let (low, high) = (state ^ one).carrying_mul(other.rotate_left(32) ^ MIX[0], 0);
+    // The state goes in once more: a factor of zero must not make the chain forget its past.
+    low ^ high ^ state.rotate_left(23)
+}

@@ -1,0 +1,255 @@
+//! Which worker holds which prefix?
+//!
+//! A prompt is a [`PrefixChain`] of keys, one per chunk. A [`PrefixIndex`] knows for every key who
+//! holds it, and one [`PrefixIndex::lookup`] says for all workers at once how far into the prompt
+//! each of them has it. What it knows comes from two feeds: what a worker *reported* ([`Event`]),
+//! and what we *routed* to it, kept under the worker's capacity as the worker itself would keep it
+//! ([`PrefixIndex::record_routed`]) and corrected by what its answers say of cached tokens
+//! ([`PrefixIndex::record_hint`]). [`Knowledge`] tells which of the two a worker's matches rest on.
+//!
+//! The rules are in `docs/design/prefix.md`.
+//!
+//! **Invariant:** memory has a bound that is set at the start ([`PrefixLimits`]); equal events give
+//! equal answers; no event takes time that grows with the number of keys held.
+
+mod chain;
+mod holders;
+mod lookup;
+mod reported;
+mod routed;
+mod slots;
+mod sweep;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use overdraft_units::Instant;
+
+pub use self::chain::{Chunking, PrefixChain, PrefixKey};
+use self::holders::Holders;
+pub use self::lookup::Matches;
+pub use self::reported::Event;
+pub use self::routed::{
+    CAPACITY_UNKNOWN, GENERATIONS_MAX, HINT_SETTLE, Hint, PENDING_SPAN, Receipt,
+};
+use self::slots::{SlotId, Slots};
+pub use self::sweep::SWEEP_STEP;
+use self::table::{EntryId, Table};
+use crate::fleet::WorkerId;
+
+/// A number of chunks: pages of a worker's cache, or pieces of text of about their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Chunks(u32);
+
+impl Chunks {
+    /// None.
+    pub const ZERO: Self = Self(0);
+
+    /// Wraps a raw count.
+    pub const fn new(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    /// The raw count.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// A count of things in memory; four billion of them is all.
+    fn of(count: usize) -> Self {
+        Self(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+}
+
+/// How large an index may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixLimits {
+    /// Most distinct keys; each takes up to 40 bytes, whoever holds it (R6).
+    pub keys_max: u32,
+}
+
+impl Default for PrefixLimits {
+    /// A million keys: 16 million tokens in pages of 16, in about 40 MB.
+    fn default() -> Self {
+        Self { keys_max: 1 << 20 }
+    }
+}
+
+/// How sure the matches of a worker are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// The worker reports, and no report was missed: matches are what it holds.
+    Exact,
+    /// It reports, but some reports were missed: what they say it holds it does hold, the rest is
+    /// estimated.
+    Stale,
+    /// It does not report; matches are what it should hold.
+    Estimated {
+        /// How much of what its answers could have confirmed they did confirm lately.
+        trust_permille: u16,
+    },
+}
+
+/// What an index takes, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes of memory held, allowances for growth included.
+    pub bytes: usize,
+    /// Distinct keys.
+    pub keys: usize,
+    /// Pairs of a key and a source that says a worker holds it.
+    pub held: u64,
+}
+
+/// Which worker holds which prefix.
+#[derive(Debug)]
+pub struct PrefixIndex {
+    limits: PrefixLimits,
+    table: Table,
+    holders: Holders,
+    slots: Slots,
+    /// By place in the fleet.
+    workers: Vec<Record>,
+    /// The entries of the chain that is being recorded; empty in between.
+    places: Vec<EntryId>,
+}
+
+/// What is known of one worker.
+#[derive(Debug)]
+struct Record {
+    feed: Feed,
+    reported: Option<SlotId>,
+    /// What we routed, oldest first.
+    generations: VecDeque<Generation>,
+    /// Number of the newest generation ever; they are numbered without gaps.
+    sequence: u32,
+    /// Chunks that entered in the newest generation, rather than moving there from an older one.
+    fresh: u32,
+    /// Chunks in all generations.
+    routed: u32,
+    capacity: Chunks,
+    trust_permille: u16,
+}
+
+/// Whether a worker reports what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Feed {
+    Never,
+    Complete,
+    Broken,
+}
+
+/// A span of our own routing history: chunks that were last used in it.
+#[derive(Clone, Copy, Debug)]
+struct Generation {
+    slot: SlotId,
+    sequence: u32,
+    began: Instant,
+}
+
+impl PrefixIndex {
+    /// An index that knows nothing.
+    pub fn new(limits: PrefixLimits) -> Self {
+        Self {
+            limits,
+            table: Table::new(limits.keys_max),
+            holders: Holders::default(),
+            slots: Slots::default(),
+            workers: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// How sure the matches of `worker` are.
+    pub fn knowledge(&self, worker: WorkerId) -> Knowledge {
+        let (feed, trust_permille) = match self.workers.get(worker.index()) {
+            Some(record) => (record.feed, record.trust_permille),
+            None => (Feed::Never, routed::TRUST_FIRST),
+        };
+        match feed {
+            Feed::Complete => Knowledge::Exact,
+            Feed::Broken => Knowledge::Stale,
+            Feed::Never => Knowledge::Estimated { trust_permille },
+        }
+    }
+
+    /// Chunks that `worker` reported and holds still.
+    pub fn reported(&self, worker: WorkerId) -> Chunks {
+        let slot = self.workers.get(worker.index()).and_then(|record| record.reported);
+        slot.map_or(Chunks::ZERO, |slot| Chunks(self.slots.at(slot).held))
+    }
+
+    /// Chunks that we routed to `worker` and that it should hold still.
+    pub fn routed(&self, worker: WorkerId) -> Chunks {
+        self.workers.get(worker.index()).map_or(Chunks::ZERO, |record| Chunks(record.routed))
+    }
+
+    /// What the index takes.
+    pub fn memory(&self) -> Memory {
+        let records = self.workers.iter().map(|record| {
+            let reported = record.reported.map_or(0, |slot| self.slots.at(slot).held);
+            let generations = record.generations.capacity() * size_of::<Generation>();
+            (u64::from(reported) + u64::from(record.routed), generations)
+        });
+        let (held, generations) =
+            records.fold((0, 0), |(held, bytes), (more, also)| (held + more, bytes + also));
+        let bytes = size_of::<Self>()
+            + self.table.bytes()
+            + self.holders.bytes()
+            + self.slots.bytes()
+            + self.workers.capacity() * size_of::<Record>()
+            + self.places.capacity() * size_of::<EntryId>()
+            + generations;
+        Memory { bytes, keys: self.table.len(), held }
+    }
+
+    /// Forgets a worker that left the fleet, and that it ever reported.
+    pub fn leave(&mut self, worker: WorkerId) {
+        if worker.index() < self.workers.len() {
+            self.forget(worker);
+            self.workers[worker.index()] = Record::new();
+        }
+    }
+
+    /// Lets time pass: drops what we routed to reporting workers so long ago that they must have
+    /// reported it, and goes on clearing what was forgotten. Call it about once a second.
+    pub fn tick(&mut self, now: Instant) {
+        for index in 0..self.workers.len() {
+            self.drop_reported_by_now(index, now);
+        }
+        self.sweep(sweep::TICK_CHANGES);
+    }
+
+    fn record(&mut self, worker: WorkerId) -> &mut Record {
+        if self.workers.len() <= worker.index() {
+            self.workers.resize_with(worker.index() + 1, Record::new);
+        }
+        &mut self.workers[worker.index()]
+    }
+
+    /// Drops both what a worker reported and what we routed to it.
+    fn forget(&mut self, worker: WorkerId) {
+        if let Some(slot) = self.record(worker).reported.take() {
+            self.slots.close(slot);
+        }
+        while self.drop_oldest(worker.index()) {}
+    }
+}
+
+impl Record {
+    const fn new() -> Self {
+        Self {
+            feed: Feed::Never,
+            reported: None,
+            generations: VecDeque::new(),
+            sequence: 0,
+            fresh: 0,
+            routed: 0,
+            capacity: CAPACITY_UNKNOWN,
+            trust_permille: routed::TRUST_FIRST,
+        }
+    }
+}

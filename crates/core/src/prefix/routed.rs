@@ -1,0 +1,290 @@
+//! What should a worker hold, judging by what we sent it?
+//!
+//! A worker keeps the chunks it used last, as many as fit, and of one prompt the front longest. Our
+//! own history is kept alike: every chunk stands in the *generation* in which it was last routed, a
+//! chain enters from its tail to its head, and when more is held than the worker has room for, the
+//! oldest generation goes at once (R4). No list runs through the chunks, so an estimate costs no
+//! more memory than a report.
+//!
+//! An answer that says how much was cached tests the estimate (R5). If a chunk was gone, so was all
+//! that had not been used since: that is what LRU means.
+//!
+//! **Invariant:** the chunks of an estimate are at most the worker's capacity, none of them was used
+//! before one that was dropped, and whoever is in has its parent in too, used no earlier.
+
+use overdraft_units::{Instant, Micros};
+
+use super::chain::PrefixKey;
+use super::holders::{Change, HolderSet};
+use super::slots::{SlotId, Source};
+use super::table::{EntryId, Parent};
+use super::{Chunks, Feed, Generation, PrefixIndex};
+use crate::fleet::WorkerId;
+
+/// Most generations of one worker.
+pub const GENERATIONS_MAX: usize = 32;
+
+/// Capacity of a worker that has not said how much it holds: 65,536 tokens in pages of 16.
+pub const CAPACITY_UNKNOWN: Chunks = Chunks::new(4_096);
+
+/// For how long a worker that reports may still be computing what we sent it, at most; so long it
+/// is expected to hold it.
+pub const PENDING_SPAN: Micros = Micros::new(10_000_000);
+
+/// How long ago a chunk must have been routed for its absence to mean that it was evicted, and not
+/// that it is still being computed.
+pub const HINT_SETTLE: Micros = Micros::new(10_000_000);
+
+/// Trust in estimates that no answer has tested yet.
+pub(super) const TRUST_FIRST: u16 = 800;
+
+/// A new generation begins when a sixteenth of the capacity is new in the last one ...
+const FRESH_SHARE: u32 = 16;
+/// ... or a quarter was used in it.
+const USED_SHARE: u32 = 4;
+/// An index is too full when less than an eighth of it is free.
+const ROOM_SHARE: usize = 8;
+/// One answer moves trust by an eighth of the way.
+const TRUST_WEIGHT: i32 = 8;
+
+/// What was believed when a request was routed; for the hint that its answer may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    worker: WorkerId,
+    at: Instant,
+    /// The newest generation then.
+    sequence: u32,
+    claimed: Chunks,
+    /// How deep into the chain lay chunks of each age in generations.
+    depths: [Chunks; GENERATIONS_MAX],
+}
+
+impl Receipt {
+    /// Leading chunks that `worker` was believed to hold from earlier requests.
+    pub const fn claimed(&self) -> Chunks {
+        self.claimed
+    }
+
+    /// Notes that the chunk at `depth` had last been used in this generation.
+    fn note(&mut self, sequence: u32, depth: Chunks) {
+        let age = self.sequence.saturating_sub(sequence) as usize;
+        let deepest = &mut self.depths[age.min(GENERATIONS_MAX - 1)];
+        *deepest = depth.max(*deepest);
+        self.claimed = self.claimed.max(depth);
+    }
+
+    /// The generation in which the chunk after the first `cached` ones had last been used.
+    fn generation_after(&self, cached: Chunks) -> Option<u32> {
+        let age = self.depths.iter().position(|&depth| depth > cached)?;
+        self.sequence.checked_sub(u32::try_from(age).ok()?)
+    }
+}
+
+/// What an answer said about an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing was claimed, so nothing was tested.
+    Untested,
+    /// All that was claimed was there, but for at most one chunk: engines compute the last one again.
+    Confirmed,
+    /// Less was there, but it may simply not have been computed yet.
+    Unsure,
+    /// Less was there: what had not been used since then is dropped.
+    Refuted,
+}
+
+impl PrefixIndex {
+    /// Says how many chunks `worker` has room for.
+    pub fn set_capacity(&mut self, worker: WorkerId, capacity: Chunks) {
+        self.record(worker).capacity = capacity;
+        while self.workers[worker.index()].routed > capacity.0 {
+            self.drop_oldest(worker.index());
+        }
+    }
+
+    /// Notes that a request with this prefix goes to `worker`, which will hold it from then on.
+    ///
+    /// Of a worker that reports, it is remembered only until the report must have come
+    /// ([`PENDING_SPAN`]); otherwise what follows at once would not find its prefix there.
+    pub fn record_routed(
+        &mut self,
+        worker: WorkerId,
+        chain: &[PrefixKey],
+        now: Instant,
+    ) -> Receipt {
+        self.make_room();
+        let record = self.record(worker);
+        let mut receipt = Receipt {
+            worker,
+            at: now,
+            sequence: record.sequence,
+            claimed: Chunks::ZERO,
+            depths: [Chunks::ZERO; GENERATIONS_MAX],
+        };
+        let fits = chain.len().min(record.capacity.0 as usize);
+        let mut places = core::mem::take(&mut self.places);
+        let mut above = Parent::Root;
+        for &key in &chain[..fits] {
+            let Some(id) = self.table.find_or_insert(key, above) else { break };
+            places.push(id);
+            above = Parent::Entry(id);
+        }
+        let mut seen = None;
+        for (place, &id) in places.iter().enumerate().rev() {
+            self.touch(id, Chunks::of(place + 1), &mut seen, &mut receipt);
+        }
+        if let Some(&last) = places.last() {
+            // Nothing to do unless there was no slot for it.
+            self.table.prune(last);
+        }
+        self.sweep(places.len());
+        places.clear();
+        self.places = places;
+        receipt
+    }
+
+    /// Compares an estimate with how many leading chunks the worker's answer says were cached.
+    pub fn record_hint(&mut self, receipt: &Receipt, cached: Chunks) -> Hint {
+        let claimed = receipt.claimed;
+        if claimed == Chunks::ZERO {
+            return Hint::Untested;
+        }
+        if cached.0.saturating_add(1) >= claimed.0 {
+            self.learn_trust(receipt.worker, 1_000);
+            return Hint::Confirmed;
+        }
+        let index = receipt.worker.index();
+        let Some(gone) = receipt.generation_after(cached) else { return Hint::Unsure };
+        let Some(record) = self.workers.get(index) else { return Hint::Unsure };
+        let next = record.generations.iter().find(|next| next.sequence == gone + 1);
+        // Its last use was before the next generation began.
+        if next.is_none_or(|next| receipt.at.since(next.began) < HINT_SETTLE) {
+            return Hint::Unsure;
+        }
+        self.learn_trust(receipt.worker, u64::from(cached.0) * 1_000 / u64::from(claimed.0));
+        while self.workers[index].generations.front().is_some_and(|oldest| oldest.sequence <= gone)
+        {
+            self.drop_oldest(index);
+        }
+        Hint::Refuted
+    }
+
+    /// Moves an entry into the newest generation of the receipt's worker.
+    fn touch(
+        &mut self,
+        id: EntryId,
+        depth: Chunks,
+        seen: &mut Option<(HolderSet, Option<SlotId>)>,
+        receipt: &mut Receipt,
+    ) {
+        let index = receipt.worker.index();
+        let set = self.table.holders(id);
+        let old = match *seen {
+            Some((same, old)) if same == set => old,
+            _ => self.routed_slot(set, receipt.worker),
+        };
+        let old = old.filter(|&slot| self.slots.at(slot).is_open());
+        *seen = Some((set, old));
+        if let Some(old) = old
+            && let Source::Routed(sequence) = self.slots.at(old).source
+            && sequence <= receipt.sequence
+        {
+            receipt.note(sequence, depth);
+        }
+        let Some(newest) = self.newest(receipt.worker, receipt.at) else { return };
+        // Beginning a generation may have ended the one it stood in.
+        let old = old.filter(|&slot| self.slots.at(slot).is_open());
+        if old == Some(newest) {
+            return;
+        }
+        let set = self.holders.change(set, Change { remove: old, add: Some(newest) });
+        self.table.set_holders(id, set);
+        self.slots.at_mut(newest).held += 1;
+        if let Some(old) = old {
+            self.slots.at_mut(old).held -= 1;
+            return;
+        }
+        let record = &mut self.workers[index];
+        record.fresh += 1;
+        record.routed += 1;
+        while self.workers[index].routed > self.workers[index].capacity.0 {
+            self.drop_oldest(index);
+        }
+    }
+
+    /// The generation that chunks enter now; `None` when no slot is left for a first one.
+    fn newest(&mut self, worker: WorkerId, now: Instant) -> Option<SlotId> {
+        let record = &self.workers[worker.index()];
+        let capacity = record.capacity.0;
+        if let Some(newest) = record.generations.back() {
+            let used = self.slots.at(newest.slot).held;
+            let is_over = record.feed == Feed::Complete && now.since(newest.began) >= PENDING_SPAN;
+            let is_full = record.fresh >= (capacity / FRESH_SHARE).max(1)
+                || used >= (capacity / USED_SHARE).max(1);
+            if !is_full && !is_over {
+                return Some(newest.slot);
+            }
+        }
+        let newest = record.generations.back().map(|newest| newest.slot);
+        if record.generations.len() == GENERATIONS_MAX {
+            self.drop_oldest(worker.index());
+        }
+        let record = &mut self.workers[worker.index()];
+        let sequence = record.sequence + 1;
+        let Some(slot) = self.slots.open(worker, Source::Routed(sequence)) else { return newest };
+        record.sequence = sequence;
+        record.fresh = 0;
+        record.generations.push_back(Generation { slot, sequence, began: now });
+        Some(slot)
+    }
+
+    /// The slot of the generation that a worker stands in a set with.
+    fn routed_slot(&self, set: HolderSet, worker: WorkerId) -> Option<SlotId> {
+        self.holders.members(set).find(|&slot| {
+            let slot = self.slots.at(slot);
+            slot.is_open() && slot.worker == worker && matches!(slot.source, Source::Routed(_))
+        })
+    }
+
+    /// Drops the oldest generation of a worker; whether there was one.
+    pub(super) fn drop_oldest(&mut self, index: usize) -> bool {
+        let record = &mut self.workers[index];
+        let Some(oldest) = record.generations.pop_front() else { return false };
+        record.routed -= self.slots.at(oldest.slot).held;
+        self.slots.close(oldest.slot);
+        true
+    }
+
+    /// Drops what a reporting worker must have reported by now.
+    pub(super) fn drop_reported_by_now(&mut self, index: usize, now: Instant) {
+        let is_over = |began: Instant| now.since(began) >= PENDING_SPAN + PENDING_SPAN;
+        while self.workers[index].feed == Feed::Complete
+            && self.workers[index].generations.front().is_some_and(|oldest| is_over(oldest.began))
+        {
+            self.drop_oldest(index);
+        }
+    }
+
+    /// Drops the oldest of the largest estimates when the index gets full. What that frees is
+    /// cleared by the time that the eighth kept in reserve is used up.
+    pub(super) fn make_room(&mut self) {
+        let reserve = self.limits.keys_max as usize / ROOM_SHARE;
+        while self.table.room() + self.slots.closing() < reserve {
+            let sizes = self.workers.iter().enumerate();
+            let largest =
+                sizes.map(|(index, record)| (record.routed, core::cmp::Reverse(index))).max();
+            match largest {
+                Some((1.., core::cmp::Reverse(index))) => self.drop_oldest(index),
+                _ => return,
+            };
+        }
+    }
+
+    fn learn_trust(&mut self, worker: WorkerId, confirmed_permille: u64) {
+        let record = self.record(worker);
+        let before = i32::from(record.trust_permille);
+        let seen = i32::try_from(confirmed_permille.min(1_000)).unwrap_or(1_000);
+        let after = before + (seen - before) / TRUST_WEIGHT;
+        record.trust_permille = u16::try_from(after).unwrap_or(0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Under which numbers do workers stand in holder sets?
+//!
+//! A worker has one *slot* for what it reported and one per generation of what we sent it. To forget
+//! all of one kind at once, its slot is closed and another opened: no entry is touched, lookups
+//! just skip closed slots. A sweep that advances with every change clears them from the entries
+//! and then their numbers can be given out again.
+//!
+//! **Invariant:** a number is given out again only after a whole sweep that began when it was
+//! already closed.
+
+use alloc::vec::Vec;
+
+use crate::fleet::WorkerId;
+
+/// Most slots in use and being cleared: what every worker may have, and near as much again.
+pub(super) const SLOTS_MAX: u32 = 1 << 16;
+
+/// A place in holder sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub(super) struct SlotId(pub(super) u16);
+
+/// How we know what stands in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The worker said so.
+    Reported,
+    /// We sent it there, in this generation of the worker's.
+    Routed(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Vacant,
+    Open,
+    /// Closed, and not yet part of a sweep.
+    Closed,
+    /// Closed before the sweep under way began.
+    Sweeping,
+}
+
+/// One slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) worker: WorkerId,
+    pub(super) source: Source,
+    /// Entries it stands in.
+    pub(super) held: u32,
+    /// Entries whose parent it does not stand in; `None` once that was too costly to count.
+    pub(super) orphans: Option<u32>,
+    phase: Phase,
+}
+
+impl Slot {
+    /// Whether what it says still counts.
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether the sweep under way clears it.
+    pub(super) const fn is_swept(&self) -> bool {
+        matches!(self.phase, Phase::Sweeping)
+    }
+
+    /// Whether every entry it stands in follows from another up to the root.
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self.orphans, Some(0))
+    }
+}
+
+/// All slots.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    all: Vec<Slot>,
+    vacant: Vec<SlotId>,
+    closed: Vec<SlotId>,
+    sweeping: Vec<SlotId>,
+    /// What closed slots held when they were closed.
+    closing: usize,
+}
+
+impl Slots {
+    /// Opens a slot; `None` while none is vacant.
+    pub(super) fn open(&mut self, worker: WorkerId, source: Source) -> Option<SlotId> {
+        let slot = Slot { worker, source, held: 0, orphans: Some(0), phase: Phase::Open };
+        if let Some(id) = self.vacant.pop() {
+            self.all[usize::from(id.0)] = slot;
+            return Some(id);
+        }
+        if self.all.len() == SLOTS_MAX as usize {
+            return None;
+        }
+        let id = SlotId(u16::try_from(self.all.len()).ok()?);
+        self.all.push(slot);
+        Some(id)
+    }
+
+    /// Makes lookups forget what stands in a slot.
+    pub(super) fn close(&mut self, id: SlotId) {
+        let slot = &mut self.all[usize::from(id.0)];
+        debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");
+        if slot.held == 0 {
+            slot.phase = Phase::Vacant;
+            self.vacant.push(id);
+        } else {
+            slot.phase = Phase::Closed;
+            self.closing += slot.held as usize;
+            self.closed.push(id);
+        }
+    }
+
+    pub(super) fn at(&self, id: SlotId) -> &Slot {
+        &self.all[usize::from(id.0)]
+    }
+
+    pub(super) fn at_mut(&mut self, id: SlotId) -> &mut Slot {
+        &mut self.all[usize::from(id.0)]
+    }
+
+    /// Starts a sweep of what is closed by now; whether there is anything to sweep.
+    pub(super) fn begin_sweep(&mut self) -> bool {
+        if self.sweeping.is_empty() {
+            core::mem::swap(&mut self.sweeping, &mut self.closed);
+            for id in &self.sweeping {
+                self.all[usize::from(id.0)].phase = Phase::Sweeping;
+            }
+        }
+        !self.sweeping.is_empty()
+    }
+
+    /// Whether a sweep is under way.
+    pub(super) fn is_sweeping(&self) -> bool {
+        !self.sweeping.is_empty()
+    }
+
+    /// Places in entries that closed slots still take.
+    pub(super) const fn closing(&self) -> usize {
+        self.closing
+    }
+
+    /// Ends a sweep: its slots may be given out again.
+    pub(super) fn end_sweep(&mut self) {
+        for id in self.sweeping.drain(..) {
+            let slot = &mut self.all[usize::from(id.0)];
+            slot.phase = Phase::Vacant;
+            self.closing -= slot.held as usize;
+            self.vacant.push(id);
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn bytes(&self) -> usize {
+        let ids = self.vacant.capacity() + self.closed.capacity() + self.sweeping.capacity();
+        self.all.capacity() * size_of::<Slot>() + ids * size_of::<SlotId>()
+    }
+}

@@ -1,0 +1,195 @@
+//! Whatever happens in whatever order, the fleet's books balance and routing keeps its word.
+
+use overdraft_core::fleet::{
+    Attempt, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
+};
+use overdraft_core::route::{Ask, Choice, Tried, least_load};
+use overdraft_units::{Instant, Micros, Tokens};
+use proptest::prelude::*;
+
+const WORKERS: usize = 4;
+const MODELS: [&str; 2] = ["small", "large"];
+
+/// One thing that may happen.
+#[derive(Clone, Debug)]
+enum Step {
+    Send { model: usize, tokens: u32, failed_by: Vec<usize> },
+    End { which: usize, ending: Ending },
+    Probe { worker: usize, seen: Seen },
+    Drain(usize),
+    Rejoin(usize),
+}
+
+#[derive(Clone, Debug)]
+enum Seen {
+    Ready(Vec<usize>),
+    Unready,
+    Silent,
+    Unreachable,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ending = prop_oneof![
+        4 => Just(Ending::Answered),
+        1 => Just(Ending::Abandoned),
+        1 => Just(Ending::Failed(Failure::Unreachable)),
+        1 => Just(Ending::Failed(Failure::Broken)),
+        1 => Just(Ending::Failed(Failure::Silent)),
+        1 => Just(Ending::Failed(Failure::Saturated)),
+        1 => Just(Ending::Failed(Failure::Faulty)),
+    ];
+    let seen = prop_oneof![
+        4 => prop::collection::vec(0..MODELS.len(), 0..3).prop_map(Seen::Ready),
+        1 => Just(Seen::Unready),
+        2 => Just(Seen::Silent),
+        1 => Just(Seen::Unreachable),
+    ];
+    prop_oneof![
+        6 => (0..MODELS.len(), 0..5_000_u32, prop::collection::vec(0..WORKERS, 0..3))
+            .prop_map(|(model, tokens, failed_by)| Step::Send { model, tokens, failed_by }),
+        6 => (any::<usize>(), ending).prop_map(|(which, ending)| Step::End { which, ending }),
+        4 => (0..WORKERS, seen).prop_map(|(worker, seen)| Step::Probe { worker, seen }),
+        1 => (0..WORKERS).prop_map(Step::Drain),
+        1 => (0..WORKERS).prop_map(Step::Rejoin),
+    ]
+}
+
+/// The fleet under test beside a ledger kept by other means: the receipts themselves.
+struct World {
+    fleet: Fleet,
+    ids: Vec<WorkerId>,
+    receipts: Vec<(Attempt, u32)>,
+    now: Instant,
+    told: Vec<String>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut fleet = Fleet::new();
+        let ids = (0..WORKERS).map(|_| fleet.join().expect("there is room for four")).collect();
+        let now = Instant::ORIGIN;
+        Self { fleet, ids, receipts: Vec::new(), now, told: Vec::new() }
+    }
+
+    fn take(&mut self, step: &Step) {
+        self.now = self.now + Micros::new(700_000);
+        match step {
+            Step::Send { model, tokens, failed_by } => self.send(*model, *tokens, failed_by),
+            Step::End { which, ending } if !self.receipts.is_empty() => {
+                let (attempt, _) = self.receipts.swap_remove(which % self.receipts.len());
+                let change = self.fleet.end(attempt, *ending, self.now);
+                self.told.push(format!("{change:?}"));
+            }
+            Step::End { .. } => {}
+            Step::Probe { worker, seen } => self.probe(*worker, seen),
+            Step::Drain(worker) => self.fleet.drain(self.ids[*worker]),
+            Step::Rejoin(worker) => self.fleet.rejoin(self.ids[*worker]),
+        }
+    }
+
+    fn probe(&mut self, worker: usize, seen: &Seen) {
+        let models: Vec<String> = match seen {
+            Seen::Ready(models) => models.iter().map(|&model| MODELS[model].to_owned()).collect(),
+            _ => Vec::new(),
+        };
+        let probe = match seen {
+            Seen::Ready(_) => Probe::Ready(&models),
+            Seen::Unready => Probe::Unready,
+            Seen::Silent => Probe::Silent,
+            Seen::Unreachable => Probe::Unreachable,
+        };
+        let change = self.fleet.probed(self.ids[worker], probe, self.now);
+        self.told.push(format!("{change:?}"));
+    }
+
+    fn send(&mut self, model: usize, tokens: u32, failed_by: &[usize]) {
+        let mut tried = Tried::default();
+        for &worker in failed_by {
+            tried.add(self.ids[worker]);
+        }
+        let model = MODELS[model];
+        let choice = least_load(&self.fleet, Ask { model, tokens: Tokens::new(tokens) }, &tried);
+        self.told.push(format!("{choice:?}"));
+        self.judge(model, failed_by, choice);
+        if let Choice::Send(id) = choice {
+            let turn = if failed_by.is_empty() { Turn::First } else { Turn::Again };
+            self.receipts.push((self.fleet.start(id, Tokens::new(tokens), turn), tokens));
+        }
+    }
+
+    /// The promises of routing, checked without looking at how it decides.
+    fn judge(&self, model: &str, failed_by: &[usize], choice: Choice) {
+        let open = |id: WorkerId, worker: &Worker| {
+            worker.health().is_up()
+                && !worker.is_draining()
+                && worker.models().iter().any(|served| served == model)
+                && !failed_by.contains(&id.index())
+        };
+        let best = self.fleet.workers().filter(|(id, worker)| open(*id, worker));
+        let least = best.map(|(_, worker)| worker.requests()).min();
+        match (choice, least) {
+            (Choice::Send(id), Some(least)) => {
+                let chosen = self.fleet.worker(id);
+                assert!(open(id, chosen), "{id:?} was chosen while another was up");
+                assert_eq!(chosen.requests(), least);
+            }
+            (Choice::Send(id), None) => {
+                let chosen = self.fleet.worker(id);
+                assert!(chosen.health().is_last_resort() && !chosen.is_draining());
+                assert!(!failed_by.contains(&id.index()));
+            }
+            (refused, Some(_)) => panic!("{refused:?} while a worker was up"),
+            (Choice::UnknownModel, None) => assert!(self.fleet.serving(model).is_none()),
+            (Choice::NoneUp | Choice::NoneLeft, None) => {}
+        }
+    }
+
+    fn balance(&self) {
+        for (id, worker) in self.fleet.workers() {
+            let own = self.receipts.iter().filter(|(attempt, _)| attempt.worker() == id);
+            let (mut requests, mut tokens) = (0, 0);
+            for (_, booked) in own {
+                requests += 1;
+                tokens += u64::from(*booked);
+            }
+            assert_eq!((worker.requests(), worker.tokens()), (requests, tokens));
+        }
+        assert_eq!(self.fleet.active() as usize, self.receipts.len());
+        assert!(self.fleet.retrying() <= self.fleet.active());
+        let up = |worker: &Worker| matches!(worker.health(), Health::Up { .. });
+        let any = self.fleet.workers().any(|(_, worker)| up(worker) && !worker.is_draining());
+        assert_eq!(self.fleet.can_serve(), any);
+    }
+}
+
+proptest! {
+    #[test]
+    fn books_balance_and_routing_keeps_its_word(
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+            world.balance();
+        }
+        while let Some((attempt, _)) = world.receipts.pop() {
+            world.fleet.end(attempt, Ending::Answered, world.now);
+        }
+        world.balance();
+        prop_assert_eq!((world.fleet.active(), world.fleet.retrying()), (0, 0));
+    }
+
+    #[test]
+    fn the_same_reports_give_the_same_decisions(
+        steps in prop::collection::vec(step(), 1..100),
+    ) {
+        let tell = || {
+            let mut world = World::new();
+            for step in &steps {
+                world.take(step);
+            }
+            world.told
+        };
+        prop_assert_eq!(tell(), tell());
+    }
+}
