@@ -1,0 +1,117 @@
+//! What did an engine store in its cache, and what did it drop?
+//!
+//! vLLM and `SGLang` publish batches of events as `MessagePack` over `ZeroMQ`: `[ts, [event, ..], rank]`.
+//! An event is an array that begins with its name (vLLM to 0.23) or a map with a `type` (from 0.24
+//! on); [`decode`] takes both, whatever else they contain. [`encode`] writes the maps, for our own
+//! worker. [`Sequence`] says of each batch whether any are missing before it.
+//!
+//! An engine's hashes name blocks within that engine and mean nothing elsewhere: they are random for
+//! some settings, and cut to 64 bits for most. Whoever keeps an index hashes the tokens again.
+//!
+//! **Invariant:** a batch is decoded whole or refused; what it holds is bounded by its bytes.
+
+mod read;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use overdraft_units::TokenId;
+
+pub use self::read::decode;
+pub use self::sequence::{Arrival, REPLAY_END, Sequence, read_sequence, write_sequence};
+pub use self::write::encode;
+
+/// Largest batch taken. An engine step stores at most what it computes, some thousand tokens.
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Longest hash taken; SHA-256 has 32 bytes.
+pub const HASH_BYTES_MAX: usize = 64;
+
+/// A batch that cannot be understood. The one after it may still be: nothing is carried over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Not even a try was made to read it.
+    #[error(
+        "a batch of KV events of {bytes} bytes is too large; expected at most {BATCH_BYTES_MAX}"
+    )]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+    },
+    /// No `MessagePack`, or not of the expected shape.
+    #[error("not a batch of KV events: {0}; expected `[ts, [event, ..], rank]`")]
+    Malformed(#[from] rmp_serde::decode::Error),
+    /// More follows where the batch has ended.
+    #[error("{bytes} bytes follow a batch of KV events; expected none")]
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// An engine's name for a block.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EngineHash {
+    /// The low 64 bits, which is what engines send unless told otherwise.
+    Number(u64),
+    /// All of it.
+    Bytes(Box<[u8]>),
+}
+
+/// What an engine did between two points of its life.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// When, in seconds since 1970 by the engine's clock.
+    pub at_seconds: f64,
+    /// What, in order.
+    pub events: Vec<KvEvent>,
+    /// Which data-parallel rank, if it says so.
+    pub rank: Option<u32>,
+}
+
+/// One change of an engine's cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KvEvent {
+    /// It holds these blocks now.
+    Stored(Stored),
+    /// It does not hold these any more.
+    Removed(Removed),
+    /// It holds nothing any more.
+    Cleared,
+    /// Something that later releases tell and ours does not know.
+    Unknown,
+}
+
+/// Blocks that were stored, each following the one before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The blocks.
+    pub hashes: Vec<EngineHash>,
+    /// What the first one follows; `None` at the front of a prompt.
+    pub parent: Option<EngineHash>,
+    /// The tokens of all of them.
+    pub tokens: Vec<TokenId>,
+    /// Tokens to a block; engines fill all blocks they tell of.
+    pub block_size: u32,
+    /// Where: `GPU` if it does not say.
+    pub medium: Option<String>,
+    /// The adapter they were computed with, which their content depends on.
+    pub lora: Option<String>,
+    /// Whether anything but tokens, parent and adapter entered the hashes, such as images or salts.
+    pub has_extra_keys: bool,
+    /// Which group of layers, in engines that keep several kinds of cache.
+    pub group: Option<u32>,
+}
+
+/// Blocks that were dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The blocks.
+    pub hashes: Vec<EngineHash>,
+    /// Where from: `GPU` if it does not say.
+    pub medium: Option<String>,
+    /// Which group of layers.
+    pub group: Option<u32>,
+}

@@ -1,0 +1,18 @@
+//! Bytes to types and back: the OpenAI objects and server-sent events, without any I/O.
+//!
+//! There are two readers of a request. The *worker* needs every field and parses it into checked
+//! types ([`request`]); the *gateway* needs a few fields and must keep the rest byte for byte, so it
+//! scans the bytes once and patches them ([`json`]). **Invariant:** whatever a client sends, the
+//! answer is a value or an [`ApiError`] that names the field; nothing here panics or reads a clock.
+
+pub mod error;
+pub mod json;
+pub mod kv_events;
+pub mod prometheus;
+pub mod request;
+pub mod response;
+pub mod sse;
+
+pub use self::error::{ApiError, ErrorKind};
+pub use self::json::{ChunkPeek, JsonError, Object, Patch, RequestPeek};
+pub use self::request::{ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest};

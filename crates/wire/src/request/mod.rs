@@ -1,0 +1,24 @@
+//! Requests as the worker takes them: every field read, checked and named by its path when wrong.
+//!
+//! A body becomes a tree first and then a checked value; what a type can hold is what the engine can
+//! do. Fields that are unknown are ignored, because clients of other servers send them; fields that
+//! are known but not served are refused, because ignoring them would change the answer.
+//! **Invariant:** a parsed request is within every bound named here.
+
+mod chat;
+mod completion;
+mod fields;
+mod message;
+mod options;
+#[cfg(test)]
+mod tests;
+mod tokenize;
+
+pub use self::chat::{ChatRequest, PromptEnding, Rendering};
+pub use self::completion::{CompletionRequest, PROMPTS_MAX, Prompt};
+pub use self::message::{Content, Message, ROLE_CHARS_MAX};
+pub use self::options::{
+    CACHE_SALT_CHARS_MAX, CHOICES_MAX, Delivery, Ending, LOGIT_BIAS_MAX, LOGPROBS_MAX, Options,
+    Output, STOP_BYTES_MAX, STOPS_MAX, Sampling, Scheduling, StreamUsage, TokenIdsOutput,
+};
+pub use self::tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
