@@ -1,0 +1,200 @@
+//! Who asked for what, how long did it take, and how did it end? One line per request.
+//!
+//! Whoever works on a request fills in what it learns; the listener writes the line when the
+//! answer's last byte is handed over or the client is gone. **Invariant:** one line per request,
+//! also for the refused and the broken ones.
+//!
+//! The end code has two letters, as `HAProxy`'s: who ended it, then in which phase.
+//!
+//! | first | who ended it                           | second | in which phase                    |
+//! |-------|----------------------------------------|--------|-----------------------------------|
+//! | `-`   | nobody: it is whole                    | `-`    | after the last byte               |
+//! | `C`   | the client went away                   | `R`    | reading or judging the request    |
+//! | `c`   | the client stopped reading (time-out)  | `Q`    | waiting for its turn              |
+//! | `S`   | the worker or engine failed            | `C`    | connecting to a worker            |
+//! | `s`   | the worker was too slow (time-out)     | `H`    | before the first token            |
+//! | `P`   | we refused it: it is not acceptable    | `D`    | between first and last token      |
+//! | `R`   | we refused it: no room                 |        |                                   |
+//! | `D`   | the drain's deadline cut it            |        |                                   |
+//! | `I`   | a defect of ours                       |        |                                   |
+
+use std::fmt;
+
+use overdraft_units::{Micros, Tokens};
+
+/// Who ended a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ender {
+    /// Nobody: the answer is whole.
+    #[default]
+    Nobody,
+    /// The client closed its connection.
+    Client,
+    /// The client did not read for too long.
+    ClientStalled,
+    /// The worker or engine failed or refused.
+    Server,
+    /// The worker or engine was too slow.
+    ServerStalled,
+    /// We refused what it asked for.
+    Policy,
+    /// We had no room for it.
+    Capacity,
+    /// The deadline of a drain.
+    Drain,
+    /// A defect of ours.
+    Defect,
+}
+
+/// In which phase a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The request was being read or judged.
+    #[default]
+    Request,
+    /// It waited for its turn.
+    Queue,
+    /// A connection to a worker was being made.
+    Connect,
+    /// The first token was awaited.
+    FirstToken,
+    /// Tokens were flowing.
+    Data,
+    /// Nothing was left to do.
+    Complete,
+}
+
+/// Who ended a request and when: prints as two letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndCode {
+    /// Who.
+    pub ender: Ender,
+    /// When.
+    pub phase: Phase,
+}
+
+impl EndCode {
+    /// A whole answer.
+    pub const WHOLE: Self = Self { ender: Ender::Nobody, phase: Phase::Complete };
+}
+
+impl fmt::Display for EndCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = match self.ender {
+            Ender::Nobody => '-',
+            Ender::Client => 'C',
+            Ender::ClientStalled => 'c',
+            Ender::Server => 'S',
+            Ender::ServerStalled => 's',
+            Ender::Policy => 'P',
+            Ender::Capacity => 'R',
+            Ender::Drain => 'D',
+            Ender::Defect => 'I',
+        };
+        let when = match self.phase {
+            Phase::Request => 'R',
+            Phase::Queue => 'Q',
+            Phase::Connect => 'C',
+            Phase::FirstToken => 'H',
+            Phase::Data => 'D',
+            Phase::Complete => '-',
+        };
+        write!(f, "{who}{when}")
+    }
+}
+
+/// Whether tokens went out as they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// One answer.
+    #[default]
+    Whole,
+    /// Server-sent events.
+    Streamed,
+}
+
+/// Who wants to read about a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audience {
+    /// Whoever runs the server.
+    #[default]
+    Operator,
+    /// Nobody unless something is being looked for: probes and scrapes come every second.
+    Debugger,
+}
+
+/// What the access line says; fields nobody filled in are left out of it.
+#[derive(Clone, Debug, Default)]
+pub struct AccessRecord {
+    /// The request's name.
+    pub request: String,
+    /// `POST`.
+    pub method: String,
+    /// The path without its query.
+    pub path: String,
+    /// Status sent, zero if none was.
+    pub status: u16,
+    /// The model asked for.
+    pub model: Option<String>,
+    /// Streamed or whole.
+    pub delivery: Delivery,
+    /// Prompt tokens.
+    pub prompt: Option<Tokens>,
+    /// Completion tokens.
+    pub completion: Option<Tokens>,
+    /// From the request's head to the first token.
+    pub first_token: Option<Micros>,
+    /// From the request's head to the last byte handed over.
+    pub total: Micros,
+    /// Which worker answered.
+    pub worker: Option<String>,
+    /// How it ended.
+    pub end: EndCode,
+    /// Whether the line is of interest.
+    pub audience: Audience,
+}
+
+impl AccessRecord {
+    /// Writes the line: at `info`; at `warn` when a worker or a defect of ours ended the request; at
+    /// `debug` when it is for debuggers.
+    pub fn write(&self) {
+        match (self.end.ender, self.audience) {
+            (Ender::Server | Ender::ServerStalled | Ender::Defect, _) => {
+                self.line(tracing::Level::WARN);
+            }
+            (_, Audience::Operator) => self.line(tracing::Level::INFO),
+            (_, Audience::Debugger) => self.line(tracing::Level::DEBUG),
+        }
+    }
+
+    /// Client-made text goes in as strings, which the formatter quotes and escapes: no request can
+    /// forge a line.
+    fn line(&self, level: tracing::Level) {
+        macro_rules! line {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "access",
+                    $level,
+                    request = %self.request,
+                    method = %self.method,
+                    path = self.path.as_str(),
+                    status = self.status,
+                    model = self.model.as_deref(),
+                    stream = self.delivery == Delivery::Streamed,
+                    tokens_prompt = self.prompt.map(Tokens::get),
+                    tokens_out = self.completion.map(Tokens::get),
+                    ttft_us = self.first_token.map(Micros::get),
+                    total_us = self.total.get(),
+                    worker = self.worker.as_deref(),
+                    end = %self.end,
+                )
+            };
+        }
+        // The macro wants a constant, from which each place makes its own switch.
+        match level {
+            tracing::Level::WARN => line!(tracing::Level::WARN),
+            tracing::Level::INFO => line!(tracing::Level::INFO),
+            _ => line!(tracing::Level::DEBUG),
+        }
+    }
+}

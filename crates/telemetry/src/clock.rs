@@ -1,0 +1,35 @@
+//! What time is it? The shell's only clock.
+//!
+//! Decisions take `now` as an argument; whoever calls them reads it here, once per event. Instants
+//! count from the clock's own start, so two clocks are never comparable: a process starts one and
+//! passes it on. **Invariant:** `now` never runs backwards.
+
+use overdraft_units::{Instant, Micros};
+
+/// A monotonic clock that started at [`Instant::ORIGIN`].
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: std::time::Instant,
+}
+
+impl Clock {
+    /// Starts a clock; its origin is now.
+    #[expect(clippy::disallowed_methods, reason = "the shell's only clock")]
+    pub fn start() -> Self {
+        Self { origin: std::time::Instant::now() }
+    }
+
+    /// The time since the start.
+    pub fn now(&self) -> Instant {
+        let elapsed = self.origin.elapsed().as_micros();
+        Instant::ORIGIN + Micros::new(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+}
+
+/// Seconds since 1970, for the `created` fields of answers; never for measuring.
+#[expect(clippy::disallowed_methods, reason = "the shell's only calendar")]
+pub fn unix_seconds() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,18 @@
+//! What Overdraft tells about itself: metric catalogues, the access line, names of requests, the
+//! clock.
+//!
+//! Nothing here decides anything. What it shows is handed to it; the names it uses are the ones
+//! operators already have dashboards for.
+
+pub mod access;
+mod clock;
+pub mod logging;
+pub mod metrics;
+mod request_id;
+
+pub use self::access::{AccessRecord, Audience, Delivery, EndCode, Ender, Phase};
+pub use self::clock::{Clock, unix_seconds};
+pub use self::request_id::{CLIENT_ID_BYTES_MAX, RequestId, RequestIds};
+
+#[cfg(test)]
+mod tests;

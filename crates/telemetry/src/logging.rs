@@ -1,0 +1,86 @@
+//! Where do log lines go, and in which form? To standard error, as text or as JSON.
+//!
+//! The subscriber is process-wide; only a binary installs one, once.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line, for machines.
+    Json,
+}
+
+/// What to log and how.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// Text or JSON.
+    pub format: LogFormat,
+    /// Directives such as `info` or `warn,access=info`.
+    pub filter: String,
+    /// Colours in text.
+    pub colour: Colour,
+}
+
+/// Whether text lines are coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// Plain text.
+    #[default]
+    Never,
+    /// ANSI colours.
+    Always,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, filter: "info".to_owned(), colour: Colour::Never }
+    }
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The filter cannot be read.
+    #[error(
+        "`{filter}` is not a log filter; expected directives as in `info` or `warn,access=info`"
+    )]
+    Filter {
+        /// What was given.
+        filter: String,
+    },
+    /// Another subscriber was installed before.
+    #[error("logging is already set up in this process; install it once, from the binary")]
+    Installed,
+}
+
+/// Sends log lines of the whole process to standard error.
+pub fn install(settings: &LogSettings) -> Result<(), LogError> {
+    let subscriber = subscriber(settings, std::io::stderr)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Installed)
+}
+
+/// The subscriber itself, for one that writes elsewhere.
+pub fn subscriber<W>(
+    settings: &LogSettings,
+    writer: W,
+) -> Result<Box<dyn tracing::Subscriber + Send + Sync>, LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_new(&settings.filter)
+        .map_err(|_| LogError::Filter { filter: settings.filter.clone() })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .with_ansi(settings.colour == Colour::Always);
+    Ok(match settings.format {
+        LogFormat::Text => Box::new(builder.finish()),
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    })
+}

@@ -1,0 +1,219 @@
+//! What a gateway counts.
+//!
+//! Names begin with `overdraft_`, except for the one that the original write-up of this design gave
+//! its own: `router_request_duration_seconds`. Models come from clients, hence a cap; paths, pools,
+//! workers and end codes are closed sets.
+
+use std::sync::atomic::AtomicU64;
+
+use overdraft_units::{Micros, Tokens};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::buckets::{FIRST_TOKEN, GATEWAY, seconds};
+use super::exposition::Exposition;
+use super::label_cap::LabelCap;
+use crate::access::EndCode;
+
+/// Models that get a label value of their own.
+const MODELS_MAX: usize = 64;
+
+type One = [(&'static str, String); 1];
+type Two = [(&'static str, String); 2];
+
+/// How a request to the gateway ended.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestOutcome<'a> {
+    /// The path, as a constant of the routing table.
+    pub route: &'static str,
+    /// The model asked for; empty if none.
+    pub model: &'a str,
+    /// The pool that answered; empty if none did.
+    pub pool: &'static str,
+    /// Status sent.
+    pub status: u16,
+    /// Who ended it and when.
+    pub end: EndCode,
+    /// From head to last byte.
+    pub total: Micros,
+    /// From head to the first token, if there was one.
+    pub first_token: Option<Micros>,
+    /// Prompt tokens, if the worker said.
+    pub prompt: Option<Tokens>,
+    /// Completion tokens, if the worker said.
+    pub completion: Option<Tokens>,
+}
+
+/// The gateway's catalogue.
+#[derive(Debug)]
+pub struct GatewayMetrics {
+    registry: Registry,
+    models: LabelCap,
+    requests: Family<Two, Counter>,
+    ends: Family<One, Counter>,
+    duration: Family<One, Histogram>,
+    pool_duration: Family<One, Histogram>,
+    first_token: Family<One, Histogram>,
+    inflight: Gauge,
+    upstream_errors: Family<One, Counter>,
+    retries: Counter,
+    worker_inflight: Family<One, Gauge>,
+    worker_up: Family<One, Gauge>,
+    tokens: Family<Two, Counter>,
+}
+
+impl Default for GatewayMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl GatewayMetrics {
+    /// An empty catalogue.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            models: LabelCap::new(MODELS_MAX),
+            requests: Family::default(),
+            ends: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(GATEWAY)),
+            pool_duration: Family::new_with_constructor(|| Histogram::new(GATEWAY)),
+            first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN)),
+            inflight: Gauge::default(),
+            upstream_errors: Family::default(),
+            retries: Counter::default(),
+            worker_inflight: Family::default(),
+            worker_up: Family::default(),
+            tokens: Family::default(),
+        };
+        metrics.register();
+        let version = Family::<One, Gauge<f64, AtomicU64>>::default();
+        version.get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1.0);
+        metrics.registry.register("overdraft_build_info", "What is running", version);
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "overdraft_requests",
+            "Requests answered, by path and status",
+            self.requests.clone(),
+        );
+        registry.register(
+            "overdraft_request_ends",
+            "Requests by who ended them and in which phase, as in the access line",
+            self.ends.clone(),
+        );
+        registry.register(
+            "overdraft_request_duration_seconds",
+            "From a request's head to its answer's last byte",
+            self.duration.clone(),
+        );
+        registry.register(
+            "router_request_duration_seconds",
+            "From a request's head to its answer's last byte, by the pool that answered",
+            self.pool_duration.clone(),
+        );
+        registry.register(
+            "overdraft_time_to_first_token_seconds",
+            "From a request's head to its first token",
+            self.first_token.clone(),
+        );
+        registry.register(
+            "overdraft_inflight_requests",
+            "Requests being answered",
+            self.inflight.clone(),
+        );
+        registry.register(
+            "overdraft_upstream_errors",
+            "Attempts that a worker failed, by what went wrong",
+            self.upstream_errors.clone(),
+        );
+        registry.register(
+            "overdraft_retries",
+            "Attempts beyond a request's first",
+            self.retries.clone(),
+        );
+        registry.register(
+            "overdraft_worker_inflight",
+            "Requests that a worker is answering for this gateway",
+            self.worker_inflight.clone(),
+        );
+        registry.register(
+            "overdraft_worker_up",
+            "Whether a worker is sent requests",
+            self.worker_up.clone(),
+        );
+        registry.register(
+            "overdraft_tokens",
+            "Tokens by model and kind, as workers reported them",
+            self.tokens.clone(),
+        );
+    }
+
+    /// The registry, for metrics that a feature adds to this catalogue.
+    pub fn registry_mut(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+
+    /// A request has come.
+    pub fn request_begun(&self) {
+        self.inflight.inc();
+    }
+
+    /// A request that had come has ended.
+    pub fn request_ended(&self, outcome: &RequestOutcome<'_>) {
+        self.inflight.dec();
+        let route = || ("route", outcome.route.to_owned());
+        self.requests.get_or_create(&[route(), ("code", outcome.status.to_string())]).inc();
+        self.ends.get_or_create(&[("end", outcome.end.to_string())]).inc();
+        self.duration.get_or_create(&[route()]).observe(seconds(outcome.total));
+        if !outcome.pool.is_empty() {
+            let pool = [("pool", outcome.pool.to_owned())];
+            self.pool_duration.get_or_create(&pool).observe(seconds(outcome.total));
+        }
+        if outcome.model.is_empty() {
+            return;
+        }
+        let model = || ("model", self.models.admit(outcome.model).to_owned());
+        if let Some(waited) = outcome.first_token {
+            self.first_token.get_or_create(&[model()]).observe(seconds(waited));
+        }
+        for (kind, count) in [("prompt", outcome.prompt), ("completion", outcome.completion)] {
+            if let Some(count) = count {
+                let labels = [model(), ("kind", kind.to_owned())];
+                self.tokens.get_or_create(&labels).inc_by(u64::from(count.get()));
+            }
+        }
+    }
+
+    /// An attempt at a worker failed.
+    pub fn upstream_failed(&self, kind: &'static str) {
+        self.upstream_errors.get_or_create(&[("kind", kind.to_owned())]).inc();
+    }
+
+    /// A request is tried again.
+    pub fn retried(&self) {
+        self.retries.inc();
+    }
+
+    /// A worker answers that many requests.
+    pub fn worker_inflight(&self, worker: &str, requests: u32) {
+        let labels = [("worker", worker.to_owned())];
+        self.worker_inflight.get_or_create(&labels).set(i64::from(requests));
+    }
+
+    /// A worker is sent requests, or is not.
+    pub fn worker_up(&self, worker: &str, up: bool) {
+        self.worker_up.get_or_create(&[("worker", worker.to_owned())]).set(i64::from(up));
+    }
+
+    /// Everything, as a scraper reads it.
+    pub fn encode(&self, exposition: Exposition) -> String {
+        exposition.encode(&self.registry)
+    }
+}

@@ -1,0 +1,37 @@
+//! How many different values may a label take? A fixed number; the rest is called `other`.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// What values beyond the cap are called.
+pub const OTHER: &str = "other";
+
+/// Bytes of a value at most; a longer one is `other` too.
+const VALUE_BYTES_MAX: usize = 256;
+
+/// Lets the first few values through and calls every later one [`OTHER`].
+#[derive(Debug)]
+pub struct LabelCap {
+    seen: Mutex<BTreeSet<String>>,
+    values_max: usize,
+}
+
+impl LabelCap {
+    /// Lets `values_max` values through.
+    pub const fn new(values_max: usize) -> Self {
+        Self { seen: Mutex::new(BTreeSet::new()), values_max }
+    }
+
+    /// The value itself while there is room for it.
+    pub fn admit<'a>(&self, value: &'a str) -> &'a str {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.contains(value) {
+            return value;
+        }
+        if seen.len() >= self.values_max || value.len() > VALUE_BYTES_MAX {
+            return OTHER;
+        }
+        seen.insert(value.to_owned());
+        value
+    }
+}

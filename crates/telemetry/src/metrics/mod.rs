@@ -1,0 +1,22 @@
+//! What is counted, under which name?
+//!
+//! Two catalogues: a worker counts under vLLM's names, so that dashboards and autoscalers made for
+//! vLLM read it as they are; the gateway under its own. Both are exposed in the two formats that
+//! scrapers ask for. **Invariant:** no label takes its values from clients without a cap.
+
+mod buckets;
+mod exposition;
+mod gateway;
+mod label_cap;
+mod worker;
+mod worker_names;
+
+pub use self::exposition::Exposition;
+pub use self::gateway::{GatewayMetrics, RequestOutcome};
+pub use self::label_cap::{LabelCap, OTHER};
+pub use self::worker::{
+    CacheFacts, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,
+};
+
+#[cfg(test)]
+mod tests;

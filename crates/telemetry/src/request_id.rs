@@ -1,0 +1,75 @@
+//! What is this request called? One name per request, the same in headers, logs and upstream.
+//!
+//! A client may bring its own name as long as it is harmless to print; otherwise the process makes
+//! one: `req_` and 24 hexadecimal digits from a counter that is scrambled with a seed of the
+//! process, so that names differ between processes and say nothing about how many there were.
+//! **Invariant:** one generator never makes the same name twice.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Characters a client's own name may have at most.
+pub const CLIENT_ID_BYTES_MAX: usize = 128;
+
+/// The name of one request; cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// Takes a client's own name if it is 1 to 128 letters, digits, `.`, `_` or `-`.
+    pub fn from_client(raw: &str) -> Option<Self> {
+        let sane = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let fits = (1..=CLIENT_ID_BYTES_MAX).contains(&raw.len());
+        (fits && raw.bytes().all(sane)).then(|| Self(raw.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Makes names.
+#[derive(Debug)]
+pub struct RequestIds {
+    seed: u64,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    /// A generator whose names follow from `seed`, for tests.
+    pub const fn seeded(seed: u64) -> Self {
+        Self { seed, count: AtomicU64::new(0) }
+    }
+
+    /// A generator with a seed of its own, from the operating system.
+    pub fn random() -> Self {
+        Self::seeded(RandomState::new().hash_one("overdraft"))
+    }
+
+    /// The next name.
+    pub fn next(&self) -> RequestId {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        // Eight digits tell the process, sixteen the request: a bijection of the counter.
+        let process = scramble(self.seed) >> 32;
+        let request = scramble(self.seed ^ count);
+        RequestId(format!("req_{process:08x}{request:016x}").into())
+    }
+}
+
+/// The finaliser of `SplitMix64`: a bijection on 64 bits in which every input bit moves every output
+/// bit (Steele, Lea, Flood 2014).
+fn scramble(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}

@@ -1,0 +1,130 @@
+//! Names of requests, and what an access line shows.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use overdraft_units::{Micros, Tokens};
+
+use super::logging::{LogFormat, LogSettings, subscriber};
+use super::{AccessRecord, Audience, Delivery, EndCode, Ender, Phase, RequestId, RequestIds};
+
+#[test]
+fn names_have_a_fixed_shape_and_never_repeat() {
+    let ids = RequestIds::seeded(7);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..10_000 {
+        let id = ids.next();
+        let digits = id.as_str().strip_prefix("req_").unwrap().to_owned();
+        assert_eq!(digits.len(), 24);
+        assert!(digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(seen.insert(digits));
+    }
+    assert_eq!(RequestIds::seeded(7).next(), RequestIds::seeded(7).next());
+    assert_ne!(RequestIds::seeded(7).next(), RequestIds::seeded(8).next());
+}
+
+#[test]
+fn a_client_may_bring_a_harmless_name_only() {
+    for (raw, taken) in [
+        ("a", true),
+        ("trace-1.2_X", true),
+        ("", false),
+        ("two words", false),
+        ("line\nbreak", false),
+        ("ünicode", false),
+    ] {
+        assert_eq!(RequestId::from_client(raw).is_some(), taken, "{raw:?}");
+    }
+    assert!(RequestId::from_client(&"x".repeat(128)).is_some());
+    assert!(RequestId::from_client(&"x".repeat(129)).is_none());
+}
+
+#[test]
+fn end_codes_are_two_letters() {
+    let code = |ender, phase| EndCode { ender, phase }.to_string();
+    assert_eq!(EndCode::WHOLE.to_string(), "--");
+    assert_eq!(code(Ender::Client, Phase::Data), "CD");
+    assert_eq!(code(Ender::ClientStalled, Phase::Data), "cD");
+    assert_eq!(code(Ender::Policy, Phase::Request), "PR");
+    assert_eq!(code(Ender::Server, Phase::FirstToken), "SH");
+}
+
+fn logged(format: LogFormat, record: &AccessRecord) -> String {
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let sink = Sink::default();
+    let writer = sink.clone();
+    let settings = LogSettings { format, ..LogSettings::default() };
+    let subscriber = subscriber(&settings, move || writer.clone()).unwrap();
+    tracing::subscriber::with_default(subscriber, || record.write());
+    let bytes = sink.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn record() -> AccessRecord {
+    AccessRecord {
+        request: "req_1".to_owned(),
+        method: "POST".to_owned(),
+        path: "/v1/chat/completions".to_owned(),
+        status: 200,
+        model: Some("ta\nrget".to_owned()),
+        delivery: Delivery::Streamed,
+        prompt: Some(Tokens::new(12)),
+        completion: Some(Tokens::new(3)),
+        first_token: Some(Micros::new(1_500)),
+        total: Micros::new(9_000),
+        worker: None,
+        end: EndCode::WHOLE,
+        audience: Audience::Operator,
+    }
+}
+
+#[test]
+fn probes_are_not_logged_unless_they_fail_badly() {
+    let mut probe = AccessRecord { audience: Audience::Debugger, ..record() };
+    assert_eq!(logged(LogFormat::Text, &probe), "");
+    probe.end = EndCode { ender: Ender::Defect, phase: Phase::Request };
+    assert!(logged(LogFormat::Text, &probe).contains("WARN"));
+}
+
+#[test]
+fn the_access_line_is_one_line_whatever_the_client_sends() {
+    let text = logged(LogFormat::Text, &record());
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let fields = text.split_once("access: ").unwrap().1.trim_end();
+    assert_eq!(
+        fields,
+        "request=req_1 method=POST path=\"/v1/chat/completions\" status=200 model=\"ta\\nrget\" \
+         stream=true tokens_prompt=12 tokens_out=3 ttft_us=1500 total_us=9000 end=--"
+    );
+}
+
+#[test]
+fn the_access_line_is_one_json_object() {
+    let json = logged(LogFormat::Json, &record());
+    assert_eq!(json.lines().count(), 1, "{json}");
+    for field in ["\"status\":200", "\"model\":\"ta\\nrget\"", "\"end\":\"--\"", "\"ttft_us\":1500"]
+    {
+        assert!(json.contains(field), "{field} in {json}");
+    }
+    assert!(!json.contains("worker"), "{json}");
+}
+
+#[test]
+fn an_unreadable_filter_is_refused_with_what_would_do() {
+    let settings = LogSettings { filter: "a=b=c".to_owned(), ..LogSettings::default() };
+    let error = subscriber(&settings, std::io::stderr).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "`a=b=c` is not a log filter; expected directives as in `info` or `warn,access=info`"
+    );
+}
