@@ -1,0 +1,65 @@
+//! What does a row of logits say? Its greatest, and the logarithm of the sum of exponentials, which
+//! turns logits into logarithms of probabilities.
+
+use crate::pool::Pool;
+use crate::simd::{Kernel, LANES, Simd, exponential};
+
+/// Index of the greatest number, the first of equals; `None` of an empty row. A NaN is passed over
+/// unless it comes first.
+pub fn argmax(row: &[f32]) -> Option<usize> {
+    let mut best = 0;
+    for (index, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = index;
+        }
+    }
+    (!row.is_empty()).then_some(best)
+}
+
+/// `ln(sum(exp(row)))`, computed relative to the greatest number in `f32` (the sum in `f64`):
+/// within 1e-5. Minus infinity of an empty row.
+pub fn log_sum_exp(row: &[f32], pool: &Pool) -> f32 {
+    pool.kernel(LogSumExp { row })
+}
+
+struct LogSumExp<'a> {
+    row: &'a [f32],
+}
+
+impl Kernel for LogSumExp<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> f32 {
+        let (vectors, rest) = self.row.as_chunks::<LANES>();
+        let mut last = [f32::NEG_INFINITY; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        let mut greatest = simd.load(&last);
+        for vector in vectors {
+            greatest = simd.max(simd.load(vector), greatest);
+        }
+        let greatest = simd.greatest(greatest);
+        if greatest == f32::NEG_INFINITY {
+            return greatest;
+        }
+        let base = simd.splat(greatest);
+        let mut sum = 0.0;
+        for vectors in vectors.chunks(VECTORS_PER_SUM) {
+            let mut sums = simd.splat(0.0);
+            for vector in vectors {
+                let value = simd.sub(simd.load(vector), base);
+                sums = simd.add(sums, exponential(simd, value));
+            }
+            sum += f64::from(simd.sum(sums));
+        }
+        let mut weights = [0.0; LANES];
+        simd.store(exponential(simd, simd.sub(simd.load(&last), base)), &mut weights);
+        sum += weights[..rest.len()].iter().copied().map(f64::from).sum::<f64>();
+        #[expect(clippy::cast_possible_truncation, reason = "the result is wanted in `f32`")]
+        let log = sum.ln() as f32;
+        greatest + log
+    }
+}
+
+/// Vectors whose exponentials are summed in `f32` before `f64` takes over.
+const VECTORS_PER_SUM: usize = 64;

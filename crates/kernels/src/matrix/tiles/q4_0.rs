@@ -1,0 +1,58 @@
+//! `Q4_0`: blocks of 32 columns, a binary16 scale and four-bit integers plus 8.
+
+use super::super::nibbles::{self, Nibbles};
+use super::super::quantized::{STEP_VECTORS, Tile};
+use super::{half_bits, half_value};
+use crate::activations::Block;
+use crate::simd::{LANES, Simd};
+
+/// Sixteen rows of a block.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+pub(in crate::matrix) struct Q4_0 {
+    nibbles: Nibbles,
+    scales: [u16; LANES],
+}
+
+impl Tile for Q4_0 {
+    const ZERO: Self = Self { nibbles: [[0; 64]; 4], scales: [0; LANES] };
+    const COLUMNS: usize = 32;
+    const BLOCK_BYTES: usize = 18;
+    const SCALES: usize = 1;
+    const CHUNK: usize = 4;
+    const MINIMUMS: bool = false;
+
+    fn put(&mut self, lane: usize, block: &[u8]) {
+        self.scales[lane] = half_bits(block, 0);
+        let mut columns = [0; 32];
+        for (column, byte) in block[2..18].iter().enumerate() {
+            columns[column] = byte & 15;
+            columns[column + 16] = byte >> 4;
+        }
+        nibbles::put(&mut self.nibbles, lane, &columns);
+    }
+
+    fn weight(&self, lane: usize, column: usize) -> f32 {
+        let value = nibbles::value(&self.nibbles, lane, column);
+        (f32::from(value) - 8.0) * half_value(self.scales[lane])
+    }
+
+    #[inline(always)]
+    fn decode<S: Simd>(&self, simd: S, _step: usize) -> [S::Bytes; STEP_VECTORS] {
+        nibbles::decode(simd, &self.nibbles)
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd>(&self, simd: S, _step: usize, _half: usize) -> S::Floats {
+        simd.widen_f16(&self.scales)
+    }
+
+    #[inline(always)]
+    fn seed<S: Simd>(simd: S, block: &Block, _half: usize) -> S::Ints {
+        simd.splat_int(block.minus_8_sum)
+    }
+    #[inline(always)]
+    fn dot<S: Simd>(simd: S, sum: S::Ints, weights: &[S::Bytes], values: &[i32]) -> S::Ints {
+        simd.dot::<4>(sum, weights, values)
+    }
+}
