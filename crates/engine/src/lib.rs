@@ -1,0 +1,33 @@
+//! The embedded inference engine: a model, its tokenizer, and the loop that turns plans into
+//! tokens.
+//!
+//! The loop is `drain inbox; plan; run; learn`: [`overdraft_core::batch`] decides, a [`Backend`]
+//! computes, the sampler draws, and events go to whoever asked.
+
+pub mod backend;
+pub mod echo;
+pub mod gguf;
+pub mod model;
+pub mod request;
+pub mod runtime;
+pub mod sample;
+pub mod stop;
+pub mod template;
+pub mod tokenizer;
+
+pub use self::backend::{Backend, BackendError, BatchSlot, ModelShape};
+pub use self::echo::{EchoBackend, EchoSettings};
+pub use self::request::{
+    Event, FinishReason, PositionLogprobs, Request, Sampling, StopCause, TokenLogprob, TokenOut,
+    Usage,
+};
+pub use self::runtime::{
+    Detokenize, End, Engine, EngineHandle, EngineSettings, EngineStats, Health, Observation,
+    Observer, RequestRecord, RequestStream, SpecialTokens, StartError, SubmitError, TextCodec,
+    Unobserved,
+};
+pub use self::sample::{LOGPROBS_MAX, SamplingError};
+pub use self::template::{ChatInput, ChatTemplate, Rendered, TemplateError};
+pub use self::tokenizer::{
+    ControlTokens, Framing, TokenKind, Tokenizer, TokenizerError, TokenizerSource,
+};

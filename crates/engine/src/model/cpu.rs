@@ -1,0 +1,149 @@
+//! Which numbers does a step compute on the processor, and in which order?
+//!
+//! All positions of all slots are rows of one matrix, so the weights are read once a step. Every
+//! kernel treats a row by itself, in an order that depends on nothing but the row: the logits of a
+//! position are the same to the bit alone, in a batch, and in any cutting of the prompt.
+
+use overdraft_kernels::{AttentionShape, Instructions, KvCache, Pool, Rope, RopeStyle};
+
+use super::layer::{Buffers, Step};
+use super::rows::Rows;
+use super::settings::ModelSettings;
+use super::shape::{self, Dimensions};
+use super::weights::Weights;
+use crate::backend::{Backend, BackendError, BatchSlot, ModelShape};
+use crate::gguf::{Gguf, GgufSource, OpenError};
+
+/// A model on the processor.
+#[derive(Debug)]
+pub struct CpuBackend {
+    shape: ModelShape,
+    dimensions: Dimensions,
+    weights: Weights,
+    caches: Vec<KvCache>,
+    pool: Pool,
+    rope: Rope,
+    rows: Rows,
+    buffers: Buffers,
+}
+
+impl CpuBackend {
+    /// Opens a model for the processor, whatever device the settings name.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the file cannot be read or the model cannot be run.
+    pub fn open(
+        source: impl Into<GgufSource>,
+        settings: &ModelSettings,
+    ) -> Result<Self, OpenError> {
+        let gguf = Gguf::open(source)?;
+        let dimensions = Dimensions::read(&gguf)?;
+        Self::load(&gguf, dimensions, settings)
+    }
+
+    pub(super) fn load(
+        gguf: &Gguf,
+        dimensions: Dimensions,
+        settings: &ModelSettings,
+    ) -> Result<Self, OpenError> {
+        let pool = settings.pool()?;
+        let weights = Weights::load(gguf, &dimensions, &pool)?;
+        let blocks = settings.blocks(&dimensions)?;
+        let attention = AttentionShape {
+            heads: dimensions.heads,
+            kv_heads: dimensions.kv_heads,
+            head_dim: dimensions.head,
+            block_size: settings.block_size.get() as usize,
+        };
+        let shape = ModelShape {
+            vocabulary: dimensions.vocabulary,
+            context: settings.context(&dimensions),
+            blocks,
+            block_size: settings.block_size,
+        };
+        let caches = (0..dimensions.layers)
+            .map(|_| KvCache::with_format(blocks.get() as usize, attention, settings.kv_format))
+            .collect();
+        let style = match dimensions.rope.style {
+            shape::RopeStyle::Interleaved => RopeStyle::Interleaved,
+            shape::RopeStyle::Halves => RopeStyle::Halves,
+        };
+        let rope = Rope::new(style, dimensions.rope.frequencies.clone());
+        let (rows, buffers) = (Rows::default(), Buffers::default());
+        Ok(Self { shape, dimensions, weights, caches, pool, rope, rows, buffers })
+    }
+
+    /// Bytes of weights that every step reads.
+    pub fn step_bytes(&self) -> u64 {
+        self.weights.step_bytes()
+    }
+
+    /// Threads it computes with.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Instructions it computes with.
+    pub fn instructions(&self) -> Instructions {
+        self.pool.instructions()
+    }
+}
+
+impl Backend for CpuBackend {
+    fn shape(&self) -> ModelShape {
+        self.shape
+    }
+
+    fn forward(
+        &mut self,
+        batch: &[BatchSlot<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        logits.clear();
+        self.rows.lay_out(batch, &self.shape)?;
+        if self.rows.tokens.is_empty() {
+            return Ok(());
+        }
+        self.embed();
+        self.rope.prepare(&self.rows.positions);
+        let mut step = Step {
+            dimensions: &self.dimensions,
+            pool: &self.pool,
+            rope: &self.rope,
+            buffers: &mut self.buffers,
+            contexts: self.rows.contexts(),
+            block_size: self.shape.block_size.get() as usize,
+        };
+        let last = self.weights.layers.len() - 1;
+        for (index, (layer, cache)) in self.weights.layers.iter().zip(&mut self.caches).enumerate()
+        {
+            step.project(layer);
+            step.store(cache);
+            if index == last {
+                // Keys and values are stored; from here on only the wanted rows matter.
+                step.keep(&self.rows.wanted);
+            }
+            if step.contexts.is_empty() {
+                return Ok(());
+            }
+            step.attend(layer, cache);
+            step.feed_forward(layer);
+        }
+        step.logits(&self.weights, logits);
+        Ok(())
+    }
+}
+
+impl CpuBackend {
+    /// Decodes the embeddings of the tokens into the rows' first states.
+    fn embed(&mut self) {
+        let (tokens, embedding) = (&self.rows.tokens, &self.weights.embedding);
+        let hidden = self.dimensions.hidden;
+        let states = &mut self.buffers.states;
+        states.clear();
+        states.resize(tokens.len() * hidden, 0.0);
+        self.pool.run_chunks(states, hidden, |row, state| {
+            embedding.dequantize_row(tokens[row] as usize, state);
+        });
+    }
+}

@@ -1,0 +1,137 @@
+//! What may be chosen when a model is opened?
+
+use std::num::NonZeroUsize;
+
+use candle_core::Device;
+use overdraft_kernels::{Instructions, KvFormat, Pool};
+use overdraft_units::{BlockSize, Blocks, Tokens};
+
+use super::shape::Dimensions;
+use crate::gguf::OpenError;
+
+/// Sequences of full length that a key-value cache is never made larger for.
+const SEQUENCES_MAX: u32 = 64;
+/// Memory for keys and values where nobody says: 1 GiB.
+const KV_BYTES_DEFAULT: u64 = 1 << 30;
+/// Tokens per page where nobody says.
+const BLOCK_SIZE_DEFAULT: u32 = 16;
+
+/// How a model is opened.
+#[derive(Clone, Debug)]
+pub struct ModelSettings {
+    /// Threads to compute with; `None`: as many as there are cores.
+    pub threads: Option<NonZeroUsize>,
+    /// Instructions to compute with; `None`: the fastest that the machine has. The results are the
+    /// same to the bit.
+    pub instructions: Option<Instructions>,
+    /// Size of the key-value cache.
+    pub kv: KvBudget,
+    /// How its numbers are kept: binary16 for memory and speed, `f32` for exactness.
+    pub kv_format: KvFormat,
+    /// Tokens per page of it.
+    pub block_size: BlockSize,
+    /// Positions at most, where the model was trained for more.
+    pub context_max: Option<Tokens>,
+    /// Where to compute.
+    pub device: DeviceChoice,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            instructions: None,
+            kv: KvBudget::Bytes(KV_BYTES_DEFAULT),
+            kv_format: KvFormat::F16,
+            block_size: BlockSize::new(BLOCK_SIZE_DEFAULT).expect("sixteen is not zero"),
+            context_max: None,
+            device: DeviceChoice::Cpu,
+        }
+    }
+}
+
+/// How large the key-value cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvBudget {
+    /// This many pages.
+    Blocks(Blocks),
+    /// Pages for this much memory, and no more than 64 sequences of full length can use.
+    Bytes(u64),
+}
+
+/// Where a model is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// On the processor, with our own kernels.
+    Cpu,
+    /// On the CUDA device of this number.
+    Cuda(usize),
+    /// On the Metal device of this number.
+    Metal(usize),
+}
+
+impl ModelSettings {
+    /// The threads to compute with, on the chosen instructions.
+    pub(crate) fn pool(&self) -> Result<Pool, OpenError> {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = self.threads.unwrap_or_else(cores).get();
+        let instructions = self.instructions.unwrap_or_else(Instructions::detect);
+        if !instructions.is_available() {
+            let device = format!("cpu with {}", instructions.name());
+            let reason = "the machine has no such instructions".to_owned();
+            return Err(OpenError::Device { device, reason });
+        }
+        Ok(Pool::with_instructions(threads, instructions))
+    }
+
+    /// Positions that may be used.
+    pub(crate) fn context(&self, dimensions: &Dimensions) -> Tokens {
+        let trained = Tokens::new(dimensions.context);
+        self.context_max.map_or(trained, |most| most.min(trained)).max(Tokens::new(1))
+    }
+
+    /// Pages of the key-value cache, checked against the memory there is.
+    pub(crate) fn blocks(&self, dimensions: &Dimensions) -> Result<Blocks, OpenError> {
+        let token_numbers = 2 * dimensions.layers * dimensions.kv_width();
+        let token_bytes = (token_numbers * self.kv_format.bytes()) as u64;
+        let block_bytes = token_bytes * u64::from(self.block_size.get());
+        let blocks = match self.kv {
+            KvBudget::Blocks(blocks) => u64::from(blocks.get()),
+            KvBudget::Bytes(bytes) => {
+                let context = self.block_size.pages_for(self.context(dimensions));
+                let useful = u64::from(context.get()) * u64::from(SEQUENCES_MAX);
+                (bytes / block_bytes).min(useful)
+            }
+        };
+        let blocks = blocks.clamp(1, u64::from(u32::MAX));
+        let bytes = blocks.saturating_mul(block_bytes);
+        let refused = OpenError::OutOfMemory { what: "the key-value cache", bytes };
+        let reserved = usize::try_from(bytes)
+            .map(|bytes| Vec::<u8>::new().try_reserve_exact(bytes))
+            .is_ok_and(|reserved| reserved.is_ok());
+        match u32::try_from(blocks) {
+            Ok(blocks) if reserved => Ok(Blocks::new(blocks)),
+            _ => Err(refused),
+        }
+    }
+}
+
+impl DeviceChoice {
+    /// The device of candle's; `None` for the processor, which has kernels of its own.
+    pub(crate) fn open(self) -> Result<Option<Device>, OpenError> {
+        let (name, device) = match self {
+            Self::Cpu => return Ok(None),
+            Self::Cuda(number) => (format!("cuda:{number}"), Device::new_cuda(number)),
+            Self::Metal(number) => (format!("metal:{number}"), Device::new_metal(number)),
+        };
+        match device {
+            Ok(device) => Ok(Some(device)),
+            Err(error) => Err(OpenError::Device { device: name, reason: reason(&error) }),
+        }
+    }
+}
+
+/// The first line: candle appends a backtrace.
+fn reason(error: &candle_core::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

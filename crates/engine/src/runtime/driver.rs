@@ -1,0 +1,328 @@
+//! The engine's thread: `drain inbox; plan; run; learn`, until it is told to stop.
+//!
+//! The scheduler decides, the backend computes, the sampler draws; this file only carries things
+//! between them. **Invariant:** a sequence is in `live` exactly while the scheduler knows it, and
+//! whoever asked for it hears of its end exactly once.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use overdraft_core::batch::{
+    Arrival, BatchLimits, Logits, Outcome, Plan, Progress, Scheduler, Slot, Verdict,
+};
+use overdraft_telemetry::Clock;
+use overdraft_units::{Instant, SequenceId, Tokens};
+
+use super::handle::{INBOX_MAX, Letter, Submission, SubmitError};
+use super::live::{Last, Live, TokenTime};
+use super::observe::{End, Observation, Observer};
+use super::pass::{self, EVERY_ROWS_MAX};
+use super::stats::{EngineStats, Health, Phase, Shared};
+use crate::backend::{Backend, BackendError, BatchSlot};
+use crate::request::FinishReason;
+use crate::sample::position_logprobs;
+
+/// What the engine's thread owns.
+pub(super) struct Driver {
+    backend: Box<dyn Backend>,
+    observer: Box<dyn Observer>,
+    shared: Arc<Shared>,
+    inbox: Receiver<Letter>,
+    clock: Clock,
+    limits: BatchLimits,
+    vocabulary: usize,
+    scheduler: Scheduler,
+    live: BTreeMap<SequenceId, Live>,
+    stats: EngineStats,
+    /// The rows of the last pass.
+    logits: Vec<f32>,
+    /// Those that ended in this step. They hear of it once the counts are published, so that
+    /// whoever hears of an end finds it counted.
+    ended: Vec<(Live, Last)>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        backend: Box<dyn Backend>,
+        observer: Box<dyn Observer>,
+        shared: Arc<Shared>,
+        inbox: Receiver<Letter>,
+        clock: Clock,
+        limits: BatchLimits,
+    ) -> Self {
+        Self {
+            vocabulary: backend.shape().vocabulary,
+            backend,
+            observer,
+            stats: shared.stats(),
+            shared,
+            inbox,
+            clock,
+            scheduler: Scheduler::new(limits),
+            limits,
+            live: BTreeMap::new(),
+            logits: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        while self.drain_inbox() {
+            self.sweep();
+            let now = self.clock.now();
+            let plan = self.scheduler.plan(now);
+            if !plan.slots.is_empty() {
+                // A panic leaves the backend, and perhaps this step, half done.
+                let ran = catch_unwind(AssertUnwindSafe(|| self.step(&plan, now)));
+                if ran.is_err() {
+                    self.break_down();
+                }
+            }
+            self.publish();
+        }
+        self.fail_all("the engine was shut down");
+        self.publish();
+        self.shared.tell_empty();
+    }
+
+    /// Takes what lies in the inbox, waiting for it when there is nothing else to do. `false` when
+    /// the engine is to stop.
+    fn drain_inbox(&mut self) -> bool {
+        if self.live.is_empty() {
+            match self.shared.phase() {
+                Phase::Serving => {}
+                Phase::Draining => self.shared.tell_empty(),
+                Phase::Stopping => return false,
+            }
+            match self.inbox.recv() {
+                Ok(letter) => self.open(letter),
+                Err(_) => return false,
+            }
+        }
+        for _ in 0..INBOX_MAX {
+            match self.inbox.try_recv() {
+                Ok(letter) => self.open(letter),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+        self.shared.phase() < Phase::Stopping
+    }
+
+    fn open(&mut self, letter: Letter) {
+        let Letter::Submission(submission) = letter else {
+            return;
+        };
+        let Submission { arrival, live, verdict } = *submission;
+        if live.is_abandoned() {
+            return;
+        }
+        let answer = self.admit(arrival, live);
+        // Whoever asked may have gone in the meantime; the sweep notices.
+        let _ = verdict.send(answer);
+    }
+
+    fn admit(&mut self, arrival: Arrival, live: Live) -> Result<(), SubmitError> {
+        if self.stats.health == Health::Broken {
+            return Err(SubmitError::Broken);
+        }
+        if self.shared.phase() > Phase::Serving {
+            return Err(SubmitError::Draining);
+        }
+        let sequence = arrival.sequence;
+        match self.scheduler.handle_arrival(self.clock.now(), arrival) {
+            Verdict::Queued => {
+                self.live.insert(sequence, live);
+                Ok(())
+            }
+            Verdict::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Drops the sequences that nobody listens to any more; their blocks are free at once.
+    fn sweep(&mut self) {
+        let now = self.clock.now();
+        let (scheduler, observer) = (&mut self.scheduler, &mut self.observer);
+        self.live.retain(|&sequence, live| {
+            let listened_to = !live.is_abandoned();
+            if !listened_to {
+                scheduler.handle_cancel(sequence);
+                observer.observe(&Observation::Ended(live.record(End::Abort, now)));
+            }
+            listened_to
+        });
+    }
+
+    fn step(&mut self, plan: &Plan, began: Instant) {
+        for sequence in &plan.preempted {
+            self.known(*sequence).note_preempted();
+        }
+        for sequence in &plan.admitted {
+            self.known(*sequence).note_admitted(began);
+        }
+        let mut outcomes = Vec::with_capacity(plan.slots.len());
+        for slots in pass::passes(plan, EVERY_ROWS_MAX) {
+            if let Err(error) = self.compute(&slots) {
+                return self.lose_step(&error);
+            }
+            self.read(&slots, &mut outcomes);
+        }
+        let ended = self.clock.now();
+        self.scheduler.handle_step(ended, &outcomes);
+        self.stats.steps += 1;
+        self.stats.health = Health::Ready;
+        let tokens = plan.slots.iter().fold(Tokens::ZERO, |sum, slot| sum + slot.length);
+        self.observer.observe(&Observation::StepRan { tokens, duration: ended.since(began) });
+    }
+
+    /// Has the backend compute slots of the plan into `logits`.
+    fn compute(&mut self, slots: &[Slot]) -> Result<(), BackendError> {
+        let scheduler = &self.scheduler;
+        let batch: Vec<BatchSlot<'_>> = slots
+            .iter()
+            .map(|slot| {
+                let start = place(slot.start);
+                BatchSlot {
+                    tokens: &scheduler.tokens(slot.sequence)[start..start + place(slot.length)],
+                    start: slot.start.get(),
+                    table: scheduler.block_table(slot.sequence),
+                    logits: slot.logits,
+                }
+            })
+            .collect();
+        self.logits.clear();
+        self.backend.forward(&batch, &mut self.logits)?;
+        let rows: u32 = slots.iter().map(pass::rows).sum();
+        let expected = place(Tokens::new(rows)) * self.vocabulary;
+        if self.logits.len() == expected {
+            return Ok(());
+        }
+        let found = self.logits.len();
+        Err(BackendError { reason: format!("it gave `{found}` logits; expected {expected}") })
+    }
+
+    /// Reads the rows of a pass: prompt log probabilities, and a token for each slot that reaches
+    /// the end of its sequence.
+    fn read(&mut self, slots: &[Slot], outcomes: &mut Vec<Outcome>) {
+        let now = self.clock.now();
+        let mut logits = core::mem::take(&mut self.logits);
+        let mut rest = logits.as_mut_slice();
+        for slot in slots {
+            let (rows, after) =
+                rest.split_at_mut(place(Tokens::new(pass::rows(slot))) * self.vocabulary);
+            rest = after;
+            if slot.logits == Logits::Every {
+                self.read_prompt(slot, rows);
+            }
+            let end = place(slot.start + slot.length);
+            if slot.logits != Logits::None && end == self.scheduler.tokens(slot.sequence).len() {
+                let last = rows.len() - self.vocabulary;
+                outcomes.push(self.sample(slot.sequence, &mut rows[last..], now));
+            }
+        }
+        self.logits = logits;
+    }
+
+    /// The row of a position tells how likely the token after it was.
+    fn read_prompt(&mut self, slot: &Slot, rows: &[f32]) {
+        let tokens = self.scheduler.tokens(slot.sequence);
+        let Some(live) = self.live.get_mut(&slot.sequence) else {
+            return;
+        };
+        for (row, next) in rows.chunks_exact(self.vocabulary).zip(place(slot.start) + 1..) {
+            if let (Some(count), Some(&token)) =
+                (live.wants_prompt_logprobs(next), tokens.get(next))
+            {
+                live.note_prompt_logprobs(next, position_logprobs(row, token, count));
+            }
+        }
+    }
+
+    fn sample(&mut self, sequence: SequenceId, row: &mut [f32], now: Instant) -> Outcome {
+        let cached = self.scheduler.cached(sequence);
+        let live = self.live.get_mut(&sequence).expect("the scheduler plans only live sequences");
+        let choice = match live.sampler.choose(row) {
+            Ok(choice) => choice,
+            Err(error) => {
+                self.end(sequence, End::Error, now, Last::Failure(error.to_string()));
+                return Outcome { sequence, appended: Vec::new(), progress: Progress::Finished };
+            }
+        };
+        let observation = match live.note_token_time(now, cached) {
+            TokenTime::First(waited) => {
+                self.stats.prompt_tokens += u64::from(live.prompt_tokens().get());
+                Observation::FirstToken { waited }
+            }
+            TokenTime::Next(gap) => Observation::NextToken { gap },
+        };
+        self.observer.observe(&observation);
+        self.stats.generation_tokens += 1;
+        let appended = vec![choice.token];
+        let progress = match live.take(choice) {
+            None => Progress::Continues,
+            Some(finish) => {
+                let end = match finish.reason {
+                    FinishReason::Stop(_) => End::Stop,
+                    FinishReason::Length => End::Length,
+                };
+                self.end(sequence, end, now, Last::Finish(finish));
+                Progress::Finished
+            }
+        };
+        Outcome { sequence, appended, progress }
+    }
+
+    fn end(&mut self, sequence: SequenceId, end: End, now: Instant, last: Last) {
+        if let Some(live) = self.live.remove(&sequence) {
+            self.observer.observe(&Observation::Ended(live.record(end, now)));
+            self.ended.push((live, last));
+        }
+    }
+
+    /// The step's keys and values are not to be trusted, so its sequences end; others go on.
+    fn lose_step(&mut self, error: &BackendError) {
+        self.stats.steps_failed += 1;
+        self.stats.health = self.stats.health.failed();
+        tracing::error!(%error, "a step failed");
+        let now = self.clock.now();
+        for sequence in self.scheduler.handle_step_lost() {
+            self.end(sequence, End::Error, now, Last::Failure(error.to_string()));
+        }
+    }
+
+    /// Nothing that the backend holds can be trusted any more.
+    fn break_down(&mut self) {
+        tracing::error!("the backend panicked; the engine takes no more requests");
+        self.stats.steps_failed += 1;
+        self.stats.health = Health::Broken;
+        self.scheduler = Scheduler::new(self.limits);
+        self.fail_all("the engine's backend failed for good; send the request elsewhere");
+    }
+
+    fn fail_all(&mut self, sentence: &str) {
+        let now = self.clock.now();
+        while let Some((&sequence, _)) = self.live.first_key_value() {
+            self.scheduler.handle_cancel(sequence);
+            self.end(sequence, End::Error, now, Last::Failure(sentence.to_owned()));
+        }
+    }
+
+    fn publish(&mut self) {
+        self.stats.batch = self.scheduler.stats();
+        self.shared.publish(self.stats);
+        for (live, last) in self.ended.drain(..) {
+            live.send_last(last);
+        }
+    }
+
+    fn known(&mut self, sequence: SequenceId) -> &mut Live {
+        self.live.get_mut(&sequence).expect("the scheduler plans only live sequences")
+    }
+}
+
+/// A number of tokens as an index.
+fn place(tokens: Tokens) -> usize {
+    usize::try_from(tokens.get()).expect("usize holds 32 bits")
+}

@@ -1,0 +1,69 @@
+//! Which token does a seed draw?
+//!
+//! The stream of `ChaCha8` numbered by the position gives one uniform number per position: whoever
+//! computes the position again, after preemption or in another batch, draws the same.
+
+use overdraft_units::TokenId;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::scan;
+
+/// A number in `0..1` that depends on nothing but the seed and the position.
+pub(super) fn uniform(seed: u64, position: u64) -> f64 {
+    /// Two to the power of minus 53: the spacing of the doubles just below one.
+    const SPACING: f64 = f64::EPSILON / 2.0;
+    let mut generator = ChaCha8Rng::seed_from_u64(seed);
+    generator.set_stream(position);
+    let bits = generator.next_u64() >> (u64::BITS - f64::MANTISSA_DIGITS);
+    exact(bits) * SPACING
+}
+
+/// Draws from the softmax of the whole row at a temperature, by the inverse of its cumulative
+/// distribution: first the stretch, then the token in it. `masses` is scratch.
+pub(super) fn from_row(
+    row: &[f32],
+    temperature: f32,
+    uniform: f64,
+    masses: &mut Vec<f64>,
+) -> Option<TokenId> {
+    let best = scan::maximum(row);
+    if best == f32::NEG_INFINITY {
+        return None;
+    }
+    let scale = temperature.recip();
+    let mass = |part: &[f32]| scan::stretch_mass(part, f32::MIN, best, scale);
+    masses.clear();
+    masses.extend(row.chunks(scan::STRETCH).map(mass));
+
+    let mut target = uniform * masses.iter().sum::<f64>();
+    let mut stretch = 0;
+    for (index, &mass) in masses.iter().enumerate() {
+        if mass > 0.0 {
+            stretch = index;
+            if target < mass {
+                break;
+            }
+            target -= mass;
+        }
+    }
+    let start = stretch * scan::STRETCH;
+    let part = &row[start..row.len().min(start + scan::STRETCH)];
+    let mut drawn = None;
+    for (index, &value) in part.iter().enumerate() {
+        let weight = if value >= f32::MIN { scan::exp((value - best) * scale) } else { 0.0 };
+        if weight > 0.0 {
+            drawn = Some(scan::token(start + index));
+            target -= f64::from(weight);
+            if target < 0.0 {
+                break;
+            }
+        }
+    }
+    drawn
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the caller leaves as many bits as a double has")]
+fn exact(bits: u64) -> f64 {
+    bits as f64
+}

@@ -1,0 +1,49 @@
+//! Why a model's tokenizer cannot be used, and what to do about it.
+
+use crate::gguf::OpenError;
+
+/// A model's file has no tokenizer that can be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// The file has none, or an entry of it has the wrong type.
+    #[error(transparent)]
+    Metadata(#[from] OpenError),
+    /// The vocabulary is of a kind unknown here.
+    #[error("the tokenizer model is `{model}`; expected `gpt2` or `llama`")]
+    UnknownModel {
+        /// Its kind.
+        model: String,
+    },
+    /// The text is cut into words in a way unknown here.
+    #[error("the pre-tokenizer is `{pre}`; known are {known}")]
+    UnknownPreTokenizer {
+        /// Its name.
+        pre: String,
+        /// Those that would do.
+        known: String,
+    },
+    /// The entries contradict each other.
+    #[error("the tokenizer is damaged: {reason}")]
+    Damaged {
+        /// Which do.
+        reason: String,
+    },
+}
+
+impl TokenizerError {
+    /// What whoever runs the model can do.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Metadata(error) => error.hint(),
+            Self::UnknownModel { .. } | Self::UnknownPreTokenizer { .. } => {
+                "convert the model again with a current converter, or use a model of another family"
+            }
+            Self::Damaged { .. } => "download or convert the file again",
+        }
+    }
+
+    pub(super) fn damaged(reason: impl Into<String>) -> Self {
+        Self::Damaged { reason: reason.into() }
+    }
+}

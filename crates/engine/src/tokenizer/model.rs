@@ -1,0 +1,221 @@
+//! How does a piece of plain text become tokens? By merging pairs, in one of two ways.
+//!
+//! `gpt2` cuts text into words, spells them in bytes and merges by a list of pairs; `llama`
+//! (`SentencePiece`) merges characters of the whole text by the scores of the pieces they make, and
+//! spells what has no piece in bytes. Both run on the `tokenizers` crate, set up as Hugging Face sets
+//! it up for the same models. **Invariant:** encoding cannot fail: what could is checked here.
+
+use std::fmt;
+
+use overdraft_units::TokenId;
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
+
+use super::error::TokenizerError;
+use super::pre;
+use super::source::{TokenKind, TokenizerSource};
+
+/// GGUF's name for vocabularies of pairs of bytes.
+const PAIRS: &str = "gpt2";
+/// GGUF's name for vocabularies of pieces with scores.
+pub(super) const PIECES: &str = "llama";
+/// How pieces spell a space.
+const SPACE: char = '▁';
+
+/// Merges pairs.
+pub(super) struct PairModel {
+    inner: tokenizers::Tokenizer,
+    spelling: Spelling,
+}
+
+/// What is done to text before it is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spelling {
+    /// The words are spelled in bytes.
+    Bytes,
+    /// Spaces are spelled as [`SPACE`].
+    Pieces,
+    /// The same, and one is put before the text.
+    PiecesAfterSpace,
+}
+
+impl fmt::Debug for PairModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PairModel").field("spelling", &self.spelling).finish_non_exhaustive()
+    }
+}
+
+impl PairModel {
+    pub(super) fn new(source: &TokenizerSource) -> Result<Self, TokenizerError> {
+        let count = source.tokens.len();
+        if count == 0 || u32::try_from(count).is_err() {
+            return Err(TokenizerError::damaged(format!("the vocabulary has {count} tokens")));
+        }
+        match source.model.as_str() {
+            PAIRS => Self::pairs(source),
+            PIECES => Self::pieces(source),
+            model => Err(TokenizerError::UnknownModel { model: model.to_owned() }),
+        }
+    }
+
+    /// Whether a space is put before text.
+    pub(super) fn adds_space(&self) -> bool {
+        self.spelling == Spelling::PiecesAfterSpace
+    }
+
+    /// Appends the tokens of `text`.
+    pub(super) fn encode(&self, text: &str, tokens: &mut Vec<TokenId>) {
+        if text.is_empty() {
+            return;
+        }
+        let spelled = match self.spelling {
+            Spelling::Bytes => text.to_owned(),
+            Spelling::Pieces => text.replace(' ', "▁"),
+            Spelling::PiecesAfterSpace => format!("▁{}", text.replace(' ', "▁")),
+        };
+        let encoding =
+            self.inner.encode_fast(spelled, false).expect("the model can spell every byte");
+        tokens.extend(encoding.get_ids().iter().copied().map(TokenId));
+    }
+
+    /// The words that `text` is cut into, in characters.
+    #[cfg(test)]
+    pub(super) fn words(&self, text: &str) -> Vec<String> {
+        use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+        let mut cut = PreTokenizedString::from(text);
+        let cutter = self.inner.get_pre_tokenizer().expect("set by `pairs`");
+        cutter.pre_tokenize(&mut cut).expect("cutting does not fail");
+        let splits = cut.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        splits.iter().map(|(_, (start, end), _)| text[*start..*end].to_owned()).collect()
+    }
+
+    fn pairs(source: &TokenizerSource) -> Result<Self, TokenizerError> {
+        let words = pre::find(source.pre.as_deref())?;
+        let vocabulary = vocabulary(source);
+        let merges = listed_merges(source, &vocabulary)?;
+        let model = BPE::builder()
+            .vocab_and_merges(vocabulary, merges)
+            .ignore_merges(words.whole_words_first)
+            .build()
+            .map_err(|error| TokenizerError::damaged(error.to_string()))?;
+        let mut steps = Vec::with_capacity(words.patterns.len() + 1);
+        for pattern in words.patterns {
+            let pattern = SplitPattern::Regex((*pattern).to_owned());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
+                .expect("the patterns are tested");
+            steps.push(PreTokenizerWrapper::from(split));
+        }
+        steps.push(ByteLevel::new(false, false, false).into());
+        let mut inner = tokenizers::Tokenizer::new(model);
+        inner.with_pre_tokenizer(Some(Sequence::new(steps)));
+        Ok(Self { inner, spelling: Spelling::Bytes })
+    }
+
+    fn pieces(source: &TokenizerSource) -> Result<Self, TokenizerError> {
+        let vocabulary = vocabulary(source);
+        let merges = scored_merges(source, &vocabulary)?;
+        let has_bytes = (0..=u8::MAX).all(|byte| vocabulary.contains_key(&byte_piece(byte)));
+        let mut builder = BPE::builder().byte_fallback(has_bytes).fuse_unk(true);
+        if let Some(unknown) = source.unk.and_then(|id| source.tokens.get(id as usize)) {
+            builder = builder.unk_token(unknown.clone());
+        } else if !has_bytes {
+            let reason = "it has neither a token for every byte nor one for unknown text";
+            return Err(TokenizerError::damaged(reason));
+        }
+        let model = builder
+            .vocab_and_merges(vocabulary, merges)
+            .build()
+            .map_err(|error| TokenizerError::damaged(error.to_string()))?;
+        let spelling = match source.add_space_prefix {
+            Some(false) => Spelling::Pieces,
+            Some(true) | None => Spelling::PiecesAfterSpace,
+        };
+        Ok(Self { inner: tokenizers::Tokenizer::new(model), spelling })
+    }
+}
+
+fn vocabulary(source: &TokenizerSource) -> Vocab {
+    (0..).zip(&source.tokens).map(|(id, text)| (text.clone(), id)).collect()
+}
+
+/// The list of pairs to merge. A pair that names no tokens would make the model's own checks panic.
+fn listed_merges(source: &TokenizerSource, vocabulary: &Vocab) -> Result<Merges, TokenizerError> {
+    let Some(listed) = &source.merges else {
+        return Err(TokenizerError::damaged("`tokenizer.ggml.merges` is missing"));
+    };
+    let mut merges = Vec::with_capacity(listed.len());
+    for pair in listed {
+        // The first half is not empty, and may be a space itself.
+        let split = pair.char_indices().skip(1).find(|&(_, character)| character == ' ');
+        let halves = split.map(|(place, _)| (&pair[..place], &pair[place + 1..]));
+        let known = halves.filter(|&(left, right)| {
+            let joined = format!("{left}{right}");
+            [left, right, &joined].iter().all(|&text| vocabulary.contains_key(text))
+        });
+        let Some((left, right)) = known else {
+            let reason = format!("the merge `{pair}` names tokens that are not in the vocabulary");
+            return Err(TokenizerError::damaged(reason));
+        };
+        merges.push((left.to_owned(), right.to_owned()));
+    }
+    Ok(merges)
+}
+
+/// The pairs whose union is a piece, the highest scores first. Of equal scores the longer left half
+/// comes first, then the longer right one, then the earlier piece: Hugging Face's order.
+fn scored_merges(source: &TokenizerSource, vocabulary: &Vocab) -> Result<Merges, TokenizerError> {
+    let scores = source.scores.as_ref().filter(|scores| scores.len() == source.tokens.len());
+    let Some(scores) = scores else {
+        let reason = "`tokenizer.ggml.scores` does not have one score per token";
+        return Err(TokenizerError::damaged(reason));
+    };
+    let mut pairs = Vec::new();
+    for (id, text) in source.tokens.iter().enumerate() {
+        if source.kind(id) != TokenKind::Ordinary {
+            continue;
+        }
+        let mut splits: Vec<(u32, u32, &str, &str)> = text
+            .char_indices()
+            .skip(1)
+            .map(|(place, _)| text.split_at(place))
+            .filter_map(|(left, right)| {
+                Some((*vocabulary.get(left)?, *vocabulary.get(right)?, left, right))
+            })
+            .collect();
+        splits.sort_unstable_by_key(|&(left, right, ..)| (left, right));
+        pairs.extend(splits.into_iter().map(|(_, _, left, right)| (scores[id], left, right)));
+    }
+    // Lengths are counted in characters. The sort is stable: the earlier piece stays first.
+    pairs.sort_by(|a, b| {
+        let lengths = |left: &str, right: &str| (left.chars().count(), right.chars().count());
+        b.0.total_cmp(&a.0).then_with(|| lengths(b.1, b.2).cmp(&lengths(a.1, a.2)))
+    });
+    Ok(pairs.into_iter().map(|(_, left, right)| (left.to_owned(), right.to_owned())).collect())
+}
+
+fn byte_piece(byte: u8) -> String {
+    format!("<0x{byte:02X}>")
+}
+
+/// Appends the bytes that a piece spells.
+pub(super) fn push_piece_bytes(text: &str, out: &mut Vec<u8>) {
+    let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    if let Some(byte) = byte.filter(|digits| digits.len() == 2)
+        && let Ok(byte) = u8::from_str_radix(byte, 16)
+    {
+        out.push(byte);
+        return;
+    }
+    for part in text.split_inclusive(SPACE) {
+        match part.strip_suffix(SPACE) {
+            Some(before) => {
+                out.extend_from_slice(before.as_bytes());
+                out.push(b' ');
+            }
+            None => out.extend_from_slice(part.as_bytes()),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What does a model's file say about its vocabulary?
+//!
+//! [`TokenizerSource`] is the description as GGUF gives it; [`Vocabulary`] is what it means: the
+//! bytes and the kind of every token. **Invariant:** every id of a [`Vocabulary`] that its accessors
+//! return lies within it.
+
+use std::collections::BTreeMap;
+
+use overdraft_units::TokenId;
+
+use super::error::TokenizerError;
+use super::{byte_level, model, pre};
+use crate::gguf::Metadata;
+use crate::runtime::SpecialTokens;
+
+/// Texts of tokens that end a turn in some family of models: a model that has one as control token
+/// ends its answers with it, whatever its file calls its end token.
+const END_TEXTS: [&str; 13] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|return|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<｜end▁of▁sentence｜>",
+    "<EOT>",
+    "_<EOT>",
+];
+
+/// A vocabulary as a GGUF file describes it (`tokenizer.ggml.*`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenizerSource {
+    /// `gpt2` (pairs of bytes) or `llama` (pieces with scores).
+    pub model: String,
+    /// How text is cut into words before pairs are merged; `gpt2` only.
+    pub pre: Option<String>,
+    /// Texts of the tokens, by id.
+    pub tokens: Vec<String>,
+    /// Scores of the tokens, by id: the higher is merged first; `llama` only.
+    pub scores: Option<Vec<f32>>,
+    /// Kinds of the tokens, by id, as GGUF counts them.
+    pub token_types: Option<Vec<i32>>,
+    /// Pairs to merge, the first ones first, halves apart by a space; `gpt2` only.
+    pub merges: Option<Vec<String>>,
+    /// Begins a text.
+    pub bos: Option<u32>,
+    /// Ends a text.
+    pub eos: Option<u32>,
+    /// Ends a turn.
+    pub eot: Option<u32>,
+    /// Stands for what the vocabulary cannot spell.
+    pub unk: Option<u32>,
+    /// Fills up batches.
+    pub pad: Option<u32>,
+    /// Whether prompts begin with `bos`.
+    pub add_bos: Option<bool>,
+    /// Whether prompts end with `eos`.
+    pub add_eos: Option<bool>,
+    /// Whether a space is put before text; `llama` only.
+    pub add_space_prefix: Option<bool>,
+}
+
+impl TokenizerSource {
+    /// Reads the description out of a file's metadata.
+    ///
+    /// # Errors
+    /// [`TokenizerError`] when it is missing or an entry has the wrong type.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
+        metadata.require_tokenizer()?;
+        let id = |name: &str| -> Result<Option<u32>, TokenizerError> {
+            let found = metadata.unsigned(&format!("tokenizer.ggml.{name}_token_id"))?;
+            // Some writers mark an absent token with -1 as u32; what lies outside is dropped later.
+            Ok(found.and_then(|id| u32::try_from(id).ok()))
+        };
+        let flag = |name: &str| metadata.flag(&format!("tokenizer.ggml.{name}"));
+        let texts = |name: &str| -> Result<Option<Vec<String>>, TokenizerError> {
+            let found = metadata.texts(&format!("tokenizer.ggml.{name}"))?;
+            Ok(found.map(|texts| texts.into_iter().map(str::to_owned).collect()))
+        };
+        let token_types = metadata.integers("tokenizer.ggml.token_type")?.map(|kinds| {
+            kinds.into_iter().map(|kind| i32::try_from(kind).unwrap_or_default()).collect()
+        });
+        Ok(Self {
+            model: metadata.text("tokenizer.ggml.model")?.unwrap_or_default().to_owned(),
+            pre: metadata.text("tokenizer.ggml.pre")?.map(str::to_owned),
+            tokens: texts("tokens")?.unwrap_or_default(),
+            scores: metadata.floats("tokenizer.ggml.scores")?,
+            token_types,
+            merges: texts("merges")?,
+            bos: id("bos")?,
+            eos: id("eos")?,
+            eot: id("eot")?,
+            unk: id("unknown")?,
+            pad: id("padding")?,
+            add_bos: flag("add_bos_token")?,
+            add_eos: flag("add_eos_token")?,
+            add_space_prefix: flag("add_space_prefix")?,
+        })
+    }
+
+    /// A vocabulary of the 256 bytes, id by value, followed by `control` tokens: enough for tests and
+    /// stand-ins, able to spell anything.
+    pub fn bytes(control: &[&str]) -> Self {
+        let bytes = (0..=u8::MAX).map(|byte| byte_level::character(byte).to_string());
+        let kinds = std::iter::repeat_n(1, 256).chain(std::iter::repeat_n(3, control.len()));
+        Self {
+            model: "gpt2".to_owned(),
+            pre: Some("gpt-2".to_owned()),
+            tokens: bytes.chain(control.iter().map(|&text| text.to_owned())).collect(),
+            token_types: Some(kinds.collect()),
+            merges: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// What a token is. Files without kinds have ordinary tokens only.
+    pub(super) fn kind(&self, id: usize) -> TokenKind {
+        let declared = self.token_types.as_ref().and_then(|kinds| kinds.get(id));
+        let kind = declared.map_or(TokenKind::Ordinary, |&kind| TokenKind::from_gguf(kind));
+        // Some converters declare the ends of turns as words of the user's.
+        let ends = || END_TEXTS.contains(&self.tokens[id].as_str());
+        if kind == TokenKind::UserDefined && ends() { TokenKind::Control } else { kind }
+    }
+}
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// A piece of text.
+    Ordinary,
+    /// Steers the model: begins and ends texts, turns, roles.
+    Control,
+    /// A piece of text that is never cut, such as a run of spaces or `<think>`. It is recognised
+    /// in any text, and templates look for it in messages, so it does not count as control.
+    UserDefined,
+    /// One byte, for what the vocabulary cannot spell.
+    Byte,
+}
+
+impl TokenKind {
+    /// From GGUF's number: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
+    const fn from_gguf(kind: i32) -> Self {
+        match kind {
+            2 | 3 => Self::Control,
+            4 => Self::UserDefined,
+            6 => Self::Byte,
+            _ => Self::Ordinary,
+        }
+    }
+}
+
+/// The bytes and kinds of all tokens.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    /// The bytes of all tokens, one after the other.
+    bytes: Vec<u8>,
+    /// Where each token's bytes end.
+    ends: Vec<usize>,
+    kinds: Vec<TokenKind>,
+    ids: BTreeMap<String, TokenId>,
+    bos: Option<TokenId>,
+    eos: Option<TokenId>,
+    eot: Option<TokenId>,
+    leading: Option<TokenId>,
+    trailing: Option<TokenId>,
+}
+
+impl Vocabulary {
+    pub(super) fn new(source: TokenizerSource) -> Result<Self, TokenizerError> {
+        let count = source.tokens.len();
+        let kinds: Vec<TokenKind> = (0..count).map(|id| source.kind(id)).collect();
+        let mut bytes = Vec::new();
+        let mut ends = Vec::with_capacity(count);
+        for (text, &kind) in source.tokens.iter().zip(&kinds) {
+            push_bytes(&source.model, text, kind, &mut bytes);
+            ends.push(bytes.len());
+        }
+        let within = |id: Option<u32>| id.filter(|&id| (id as usize) < count).map(TokenId);
+        let (bos, eos, eot) = (within(source.bos), within(source.eos), within(source.eot));
+        let pieces = source.model == model::PIECES;
+        let add_bos = source.add_bos.unwrap_or(pieces || pre::adds_bos(source.pre.as_deref()));
+        if source.add_bos == Some(true) && bos.is_none() {
+            let reason = "`tokenizer.ggml.add_bos_token` is true, but there is no such token";
+            return Err(TokenizerError::damaged(reason));
+        }
+        Ok(Self {
+            bytes,
+            ends,
+            kinds,
+            bos,
+            eos,
+            eot,
+            leading: bos.filter(|_| add_bos),
+            trailing: eos.filter(|_| source.add_eos == Some(true)),
+            ids: (0..).map(TokenId).zip(source.tokens).map(|(id, text)| (text, id)).collect(),
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn bytes(&self, token: TokenId) -> Option<&[u8]> {
+        let index = token.0 as usize;
+        let end = *self.ends.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.bytes[start..end])
+    }
+
+    /// The bytes that a text shows of a token.
+    pub(super) fn shown(&self, token: TokenId, special: SpecialTokens) -> &[u8] {
+        if special == SpecialTokens::Skip && self.kind(token) == TokenKind::Control {
+            return &[];
+        }
+        self.bytes(token).unwrap_or_default()
+    }
+
+    pub(super) fn kind(&self, token: TokenId) -> TokenKind {
+        self.kinds.get(token.0 as usize).copied().unwrap_or(TokenKind::Ordinary)
+    }
+
+    pub(super) fn find(&self, text: &str) -> Option<TokenId> {
+        self.ids.get(text).copied()
+    }
+
+    pub(super) const fn bos(&self) -> Option<TokenId> {
+        self.bos
+    }
+
+    pub(super) const fn eos(&self) -> Option<TokenId> {
+        self.eos
+    }
+
+    /// The token that begins every prompt.
+    pub(super) const fn leading(&self) -> Option<TokenId> {
+        self.leading
+    }
+
+    /// The token that ends every prompt.
+    pub(super) const fn trailing(&self) -> Option<TokenId> {
+        self.trailing
+    }
+
+    /// The tokens that end a completion, in ascending order.
+    pub(super) fn end_tokens(&self) -> Vec<TokenId> {
+        let known = END_TEXTS.iter().filter_map(|text| self.find(text));
+        let control = known.filter(|&token| self.kind(token) == TokenKind::Control);
+        let mut ends: Vec<TokenId> = control.chain(self.eos).chain(self.eot).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    }
+
+    /// Tokens that are recognised in text before it is cut into words, with their texts.
+    pub(super) fn marked(&self) -> impl Iterator<Item = (&str, TokenId, TokenKind)> {
+        self.ids.iter().filter_map(|(text, &token)| {
+            let kind = self.kind(token);
+            let marked = matches!(kind, TokenKind::Control | TokenKind::UserDefined);
+            (marked && !text.is_empty()).then_some((text.as_str(), token, kind))
+        })
+    }
+}
+
+fn push_bytes(model: &str, text: &str, kind: TokenKind, out: &mut Vec<u8>) {
+    match kind {
+        TokenKind::Control | TokenKind::UserDefined if model != model::PIECES => {
+            out.extend_from_slice(text.as_bytes());
+        }
+        TokenKind::Control => out.extend_from_slice(text.as_bytes()),
+        _ if model == model::PIECES => model::push_piece_bytes(text, out),
+        _ => byte_level::push_bytes(text, out),
+    }
+}

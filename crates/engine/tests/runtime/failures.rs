@@ -1,0 +1,105 @@
+//! A backend that fails, panics or talks nonsense takes its step down, not the engine.
+
+use overdraft_engine::echo::Noise;
+use overdraft_engine::{
+    Backend, BackendError, BatchSlot, EchoBackend, Health, ModelShape, SubmitError,
+};
+
+use crate::support::{ask, chat, echo, outcome, settings, start, submit};
+
+/// What a step is to come to.
+#[derive(Clone, Copy)]
+enum Fate {
+    Fails,
+    Panics,
+    SaysNothing,
+    SaysTooLittle,
+    Succeeds,
+}
+
+/// An echo whose first steps have a fate.
+struct Fated {
+    inner: EchoBackend,
+    fates: std::vec::IntoIter<Fate>,
+}
+
+fn fated(fates: &[Fate]) -> Fated {
+    Fated { inner: echo(64, Noise::Quiet), fates: Vec::from(fates).into_iter() }
+}
+
+impl Backend for Fated {
+    fn shape(&self) -> ModelShape {
+        self.inner.shape()
+    }
+
+    fn forward(
+        &mut self,
+        batch: &[BatchSlot<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        let result = self.inner.forward(batch, logits);
+        match self.fates.next().unwrap_or(Fate::Succeeds) {
+            Fate::Succeeds => result,
+            Fate::Fails => Err(BackendError { reason: "out of luck".to_owned() }),
+            Fate::Panics => panic!("the test's backend panics, as it should"),
+            Fate::SaysNothing => {
+                logits.fill(f32::NAN);
+                result
+            }
+            Fate::SaysTooLittle => {
+                logits.pop();
+                result
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_step_fails_its_requests_and_the_engine_goes_on() {
+    let engine = start(fated(&[Fate::Fails]), settings());
+    let stream = submit(&engine.handle(), chat("lost")).unwrap();
+    assert_eq!(outcome(stream).unwrap_err(), "the backend failed in a step: out of luck");
+    assert_eq!(engine.handle().health(), Health::Failing { consecutive: 1 });
+    assert!(engine.handle().health().is_serving());
+    assert_eq!(ask(&engine, chat("found")).text, "found");
+    assert_eq!(engine.handle().health(), Health::Ready);
+    assert_eq!(engine.handle().stats().steps_failed, 1);
+}
+
+#[test]
+fn three_failures_in_a_row_are_unhealthy_until_one_step_succeeds() {
+    let engine = start(fated(&[Fate::Fails; 3]), settings());
+    for _ in 0..3 {
+        let stream = submit(&engine.handle(), chat("lost")).unwrap();
+        outcome(stream).unwrap_err();
+    }
+    assert!(!engine.handle().health().is_serving());
+    assert_eq!(ask(&engine, chat("found")).text, "found");
+    assert!(engine.handle().health().is_serving());
+}
+
+#[test]
+fn a_panic_is_reported_and_the_backend_is_never_called_again() {
+    let engine = start(fated(&[Fate::Succeeds, Fate::Panics]), settings());
+    let stream = submit(&engine.handle(), chat("lost")).unwrap();
+    assert!(outcome(stream).unwrap_err().contains("failed for good"));
+    assert_eq!(engine.handle().health(), Health::Broken);
+    assert_eq!(engine.handle().stats().batch.running, 0);
+    assert_eq!(submit(&engine.handle(), chat("late")).unwrap_err(), SubmitError::Broken);
+}
+
+#[test]
+fn logits_without_a_number_fail_their_request_only() {
+    let engine = start(fated(&[Fate::SaysNothing]), settings());
+    let stream = submit(&engine.handle(), chat("lost")).unwrap();
+    assert!(outcome(stream).unwrap_err().contains("no usable logits"));
+    assert_eq!(ask(&engine, chat("found")).text, "found");
+}
+
+#[test]
+fn a_backend_that_gives_too_few_logits_has_failed() {
+    let engine = start(fated(&[Fate::SaysTooLittle]), settings());
+    let stream = submit(&engine.handle(), chat("lost")).unwrap();
+    let sentence = outcome(stream).unwrap_err();
+    assert!(sentence.contains("`257` logits; expected 258"), "{sentence}");
+}

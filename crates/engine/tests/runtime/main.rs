@@ -1,0 +1,7 @@
+//! The engine's loop from outside: completions, their ends, and what stops them.
+
+mod completions;
+mod failures;
+mod life;
+mod stop;
+mod support;

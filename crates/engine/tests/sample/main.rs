@@ -1,0 +1,7 @@
+//! The sampler against a slow and obvious one.
+
+mod draws;
+mod edits;
+mod filters;
+mod logprobs;
+mod oracle;
