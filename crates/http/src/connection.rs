@@ -1,0 +1,185 @@
+//! One connection from accept to close.
+//!
+//! hyper speaks HTTP/1.1 on it. A client that closes its side while it is being answered counts as
+//! gone, also when it only closed the sending half: nobody can tell the two apart before writing,
+//! and computing for a client that left costs more than cutting off one that half-closes.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service as HyperService;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId, RequestIds};
+use overdraft_wire::{ApiError, ErrorKind};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::answer::{Answering, REQUEST_ID, Watched};
+use crate::body::RequestBody;
+use crate::conduit::Conduit;
+use crate::drain::Drain;
+use crate::exchange::{Access, AccessGuard, Exchange, Line};
+use crate::limits::Limits;
+use crate::quiet::Quiet;
+use crate::reply;
+use crate::server::Service;
+
+/// How long a closed connection is kept to let the client read the last answer.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What all connections of a listener share.
+pub(crate) struct Shared<S> {
+    pub(crate) service: Arc<S>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) clock: Clock,
+    pub(crate) ids: RequestIds,
+}
+
+/// Serves one client until it leaves, misbehaves, or the listener ends.
+pub(crate) async fn serve<S: Service>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared<S>>,
+    drain: Drain,
+) {
+    let line = Arc::new(Line::default());
+    let conduit = Conduit::new(stream, Arc::clone(&line), Arc::clone(&shared.limits));
+    let acceptor = Acceptor {
+        shared: Arc::clone(&shared),
+        line: Arc::clone(&line),
+        peer,
+        drain: drain.clone(),
+    };
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // The conduit keeps the time; hyper's own clock does not tell idling from a slow head.
+        .header_read_timeout(None)
+        .max_headers(shared.limits.headers)
+        .max_header_size(shared.limits.head_bytes)
+        .serve_connection(TokioIo::new(conduit), acceptor);
+
+    let quiet = Quiet::new();
+    let closing = {
+        let mut closing = pin!(drain.closing());
+        let mut connection = Pin::new(&mut connection);
+        tokio::select! {
+            biased;
+            result = poll_fn(|cx| quiet.poll(cx, |cx| connection.as_mut().poll(cx))) => Some(result),
+            () = &mut closing => None,
+        }
+    };
+    let result = if let Some(result) = closing {
+        result
+    } else {
+        line.close();
+        Pin::new(&mut connection).graceful_shutdown();
+        poll_fn(|cx| quiet.poll(cx, |cx| Pin::new(&mut connection).poll(cx))).await
+    };
+    if let Err(error) = &result {
+        tracing::debug!(%peer, %error, "a connection broke off");
+    }
+    let (stream, refusal) = connection.into_parts().io.into_inner().into_rest();
+    if let Some(stream) = stream {
+        part(stream, refusal, &shared, peer).await;
+    }
+}
+
+/// Tells the client what hyper could not, then waits a moment for it to have read everything: a
+/// socket closed with unread bytes in it is reset, and the answer with it.
+async fn part<S>(
+    mut stream: TcpStream,
+    refusal: Option<ErrorKind>,
+    shared: &Shared<S>,
+    peer: SocketAddr,
+) {
+    let parting = async {
+        if let Some(kind) = refusal {
+            let id = shared.ids.next();
+            note_refusal(&id, kind);
+            let error = ApiError::new(kind, sentence(kind, &shared.limits));
+            stream.write_all(&reply::raw(&error, id.as_str())).await?;
+        }
+        stream.shutdown().await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // Whether the client has seen it is its own affair.
+    if let Ok(Err(error)) = timeout(LINGER, parting).await {
+        tracing::debug!(%peer, %error, "a client left without listening");
+    }
+}
+
+fn sentence(kind: ErrorKind, limits: &Limits) -> String {
+    match kind {
+        ErrorKind::HeadTooLarge => format!(
+            "the request's head is too large; at most {} bytes and {} header lines are taken",
+            limits.head_bytes, limits.headers
+        ),
+        ErrorKind::RequestTimeout => {
+            format!("the request's head was not complete after {:?}", limits.head)
+        }
+        _ => "this is not an HTTP/1.1 request".to_owned(),
+    }
+}
+
+fn note_refusal(id: &RequestId, kind: ErrorKind) {
+    let record = AccessRecord {
+        request: id.to_string(),
+        method: "-".to_owned(),
+        path: "-".to_owned(),
+        status: kind.status(),
+        end: EndCode { ender: Ender::Policy, phase: Phase::Request },
+        ..AccessRecord::default()
+    };
+    record.write();
+}
+
+/// Makes an exchange of every request on one connection.
+struct Acceptor<S> {
+    shared: Arc<Shared<S>>,
+    line: Arc<Line>,
+    peer: SocketAddr,
+    drain: Drain,
+}
+
+impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
+    type Response = Response<Watched>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let shared = Arc::clone(&self.shared);
+        let id = request
+            .headers()
+            .get(REQUEST_ID)
+            .and_then(|value| value.to_str().ok())
+            .and_then(RequestId::from_client)
+            .unwrap_or_else(|| shared.ids.next());
+        let exchange = Exchange {
+            id: id.clone(),
+            peer: self.peer,
+            begun: shared.clock.now(),
+            access: Access::default(),
+            drain: self.drain.clone(),
+        };
+        exchange.access.note(|record| {
+            record.request = id.to_string();
+            record.method = request.method().to_string();
+            request.uri().path().clone_into(&mut record.path);
+        });
+        let guard = AccessGuard::new(&exchange, shared.clock, Arc::clone(&self.line));
+        let line = Arc::clone(&self.line);
+        let request = request.map(|body| RequestBody::new(body, &shared.limits, line));
+        let handler = Box::pin(async move { shared.service.call(exchange, request).await });
+        Answering::new(handler, id, guard)
+    }
+}

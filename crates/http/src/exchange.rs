@@ -1,0 +1,202 @@
+//! What belongs to one request besides its bytes: its name, its client, its access line.
+//!
+//! The handler and the listener fill the same record; the listener writes it when the answer has
+//! been handed over or can no longer be. **Invariant:** exactly one line per request.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use http::StatusCode;
+use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId};
+use overdraft_units::Instant;
+
+use crate::drain::Drain;
+
+/// What a handler knows about the request it answers.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The request's name: the client's own if harmless, else ours.
+    pub id: RequestId,
+    /// Who asks.
+    pub peer: SocketAddr,
+    /// When its head was complete.
+    pub begun: Instant,
+    /// What the access line will say.
+    pub access: Access,
+    /// How far the listener's end has come.
+    pub drain: Drain,
+}
+
+/// The access line in the making.
+///
+/// Keep `end.phase` at where the request is; when the client goes away, the line says so with that
+/// phase. Set `end.ender` only for what the status does not tell.
+#[derive(Clone, Debug, Default)]
+pub struct Access(Arc<Mutex<AccessRecord>>);
+
+impl Access {
+    /// Fills in what was learnt.
+    pub fn note(&self, fill: impl FnOnce(&mut AccessRecord)) {
+        fill(&mut self.record());
+    }
+
+    fn record(&self) -> MutexGuard<'_, AccessRecord> {
+        // A panic while filling leaves a half-filled record, which is still worth a line.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the two halves of a connection tell each other: socket and requests.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    answering: AtomicBool,
+    /// Requests so far.
+    requests: AtomicU64,
+    closing: AtomicBool,
+    stalled: AtomicBool,
+    unread: AtomicBool,
+    flushed: Mutex<Flushed>,
+}
+
+/// How often everything written so far had left, and who waits for the next time.
+#[derive(Debug, Default)]
+struct Flushed {
+    count: u64,
+    waiting: Option<Waker>,
+}
+
+impl Line {
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_stall(&self) {
+        self.stalled.store(true, Ordering::Relaxed);
+    }
+
+    /// A request's body was not read to its end: the client may still be sending it.
+    pub(crate) fn note_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Everything written so far has left.
+    pub(crate) fn note_flush(&self) {
+        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        flushed.count += 1;
+        if let Some(waker) = flushed.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Which flush would be the next.
+    pub(crate) fn next_flush(&self) -> u64 {
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner).count + 1
+    }
+
+    /// Ready once that flush has happened.
+    pub(crate) fn poll_flushed(&self, flush: u64, cx: &mut Context<'_>) -> Poll<()> {
+        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        if flushed.count >= flush {
+            return Poll::Ready(());
+        }
+        flushed.waiting = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Writes the access line when it goes out of scope, whoever drops it.
+#[derive(Debug)]
+pub(crate) struct AccessGuard {
+    access: Access,
+    begun: Instant,
+    clock: Clock,
+    drain: Drain,
+    line: Arc<Line>,
+    whole: bool,
+}
+
+impl AccessGuard {
+    pub(crate) fn new(exchange: &Exchange, clock: Clock, line: Arc<Line>) -> Self {
+        line.answering.store(true, Ordering::Relaxed);
+        line.requests.fetch_add(1, Ordering::Relaxed);
+        Self {
+            access: exchange.access.clone(),
+            begun: exchange.begun,
+            clock,
+            drain: exchange.drain.clone(),
+            line,
+            whole: false,
+        }
+    }
+
+    pub(crate) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    pub(crate) fn answered(&self, status: StatusCode) {
+        self.access.note(|record| record.status = status.as_u16());
+    }
+
+    /// The answer's last byte was handed over.
+    pub(crate) fn whole(&mut self) {
+        self.whole = true;
+    }
+
+    /// The answer broke off on our side.
+    pub(crate) fn broke(&mut self, ender: Ender) {
+        self.whole = true;
+        self.access.note(|record| {
+            if record.end.ender == Ender::Nobody {
+                record.end.ender = ender;
+            }
+        });
+    }
+}
+
+impl Drop for AccessGuard {
+    fn drop(&mut self) {
+        self.line.answering.store(false, Ordering::Relaxed);
+        let mut record = self.access.record();
+        record.total = self.clock.now().since(self.begun);
+        if record.end.ender == Ender::Nobody {
+            record.end = if self.whole {
+                by_status(record.status)
+            } else if self.line.stalled.load(Ordering::Relaxed) {
+                EndCode { ender: Ender::ClientStalled, phase: record.end.phase }
+            } else if self.drain.is_cut() {
+                EndCode { ender: Ender::Drain, phase: record.end.phase }
+            } else {
+                EndCode { ender: Ender::Client, phase: record.end.phase }
+            };
+        }
+        record.write();
+    }
+}
+
+/// How an answer that is whole ended, where the handler did not say.
+fn by_status(status: u16) -> EndCode {
+    match status {
+        429 | 503 => EndCode { ender: Ender::Capacity, phase: Phase::Queue },
+        400..=499 => EndCode { ender: Ender::Policy, phase: Phase::Request },
+        500.. => EndCode { ender: Ender::Server, phase: Phase::FirstToken },
+        _ => EndCode::WHOLE,
+    }
+}

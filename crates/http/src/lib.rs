@@ -1,0 +1,25 @@
+//! What every HTTP face of Overdraft shares: listening, limits, one access line per request, drain.
+//!
+//! A [`Server`] is given its socket, its [`Service`] and its end. It owns every task it starts, and
+//! a request is cancelled by dropping its future or its body: when the client goes away, when the
+//! drain's deadline passes, when the server itself is dropped. **Invariant:** whatever bytes a
+//! client sends, it gets an answer in `OpenAI`'s shape or a closed connection, and the process lives.
+
+mod alarm;
+mod answer;
+mod body;
+mod conduit;
+mod connection;
+mod drain;
+mod exchange;
+mod limits;
+mod quiet;
+pub mod reply;
+mod server;
+
+pub use self::body::{Body, BodyError, BodySender, BoxError, Gone, RequestBody, read_body};
+pub use self::drain::Drain;
+pub use self::exchange::{Access, Exchange};
+pub use self::limits::Limits;
+pub use self::quiet::Quiet;
+pub use self::server::{Drained, Server, Service};

@@ -1,0 +1,45 @@
+//! How much of everything does a listener take?
+
+use std::time::Duration;
+
+/// Bounds of one listener.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once; the next one waits in the kernel's queue.
+    pub connections: usize,
+    /// Header lines of one request.
+    pub headers: usize,
+    /// Bytes of one request's head: request line and headers.
+    pub head_bytes: usize,
+    /// Bytes of one request's body.
+    pub body_bytes: usize,
+    /// From the first byte of a head to its end.
+    pub head: Duration,
+    /// From the end of a head to the end of its body.
+    pub body: Duration,
+    /// How long a connection may lie idle between requests.
+    pub idle: Duration,
+    /// How long a client may leave an answer unread before it is cut off.
+    pub write_stall: Duration,
+    /// How long to go on accepting after the end was signalled, so that load balancers notice.
+    pub lame_duck: Duration,
+    /// How long requests may go on after accepting has ended.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            headers: 100,
+            head_bytes: 32 * 1024,
+            body_bytes: 32 * 1024 * 1024,
+            head: Duration::from_secs(10),
+            body: Duration::from_mins(1),
+            idle: Duration::from_secs(75),
+            write_stall: Duration::from_secs(30),
+            lame_duck: Duration::ZERO,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
