@@ -1,0 +1,81 @@
+//! From a chat request to a plan: the template renders the messages, the tokenizer reads them.
+
+use std::sync::Arc;
+
+use overdraft_engine::{ChatInput, ChatTemplate, Framing, Tokenizer};
+use overdraft_telemetry::unix_seconds;
+use overdraft_units::TokenId;
+use overdraft_wire::request::{Message, Rendering};
+use overdraft_wire::{ApiError, ChatRequest};
+use serde_json::Value;
+
+use crate::plan::{self, Dialect, Form, Plan, PromptPlan, Told};
+use crate::worker::Worker;
+
+/// The field that holds the prompt.
+const FIELD: &str = "messages";
+
+/// Understands a body.
+pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
+    let request = ChatRequest::parse(body)?;
+    let options = &request.options;
+    worker.check_model(options.model.as_deref())?;
+    plan::check_format(request.response_format.as_ref())?;
+    check_tool_choice(request.tool_choice.as_ref())?;
+    let (messages, tools) = (&request.messages, &request.tools);
+    let tokens = tokens(&worker.template, &worker.tokenizer, messages, tools, &request.rendering)?;
+    let mut sampling = plan::sampling(worker, options, tokens.len(), FIELD)?;
+    sampling.logprobs = request.logprobs;
+    let output = &options.output;
+    Ok(Plan {
+        dialect: Dialect::Chat,
+        prompts: vec![Arc::new(PromptPlan { tokens, echo: echo(&request) })],
+        n: output.n,
+        sampling,
+        salt: worker.cache_salt(options.scheduling.cache_salt.as_deref()),
+        priority: options.scheduling.priority,
+        prompt_logprobs: output.prompt_logprobs,
+        form: Form {
+            logprobs: request.logprobs,
+            prompt_logprobs: output.prompt_logprobs,
+            token_ids: output.token_ids,
+            completion: Told::Yes,
+        },
+        delivery: options.delivery,
+    })
+}
+
+/// The prompt that a conversation becomes.
+pub(crate) fn tokens(
+    template: &ChatTemplate,
+    tokenizer: &Tokenizer,
+    messages: &[Message],
+    tools: &[Value],
+    rendering: &Rendering,
+) -> Result<Vec<TokenId>, ApiError> {
+    let input = ChatInput { messages, tools, rendering, unix_seconds: unix_seconds() };
+    let rendered = template.render(&input)?;
+    let framing = if rendering.add_special_tokens { Framing::Added } else { Framing::Bare };
+    Ok(tokenizer.encode_rendered(&rendered, framing))
+}
+
+/// With `echo`, the answer begins with what the assistant had said already.
+fn echo(request: &ChatRequest) -> Option<String> {
+    let last = request.messages.last().filter(|last| request.echo && last.role == "assistant")?;
+    last.content.as_ref().map(|content| content.joined().into_owned())
+}
+
+/// Tools are shown to the model, but its answer is not searched for calls: to promise one would be a
+/// lie.
+fn check_tool_choice(choice: Option<&Value>) -> Result<(), ApiError> {
+    match choice {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(choice)) if choice == "none" || choice == "auto" => Ok(()),
+        Some(choice) => {
+            let choice = choice.as_str().unwrap_or("a named function");
+            let message =
+                format!("`{choice}` is not served as `tool_choice`; expected `none` or `auto`");
+            Err(ApiError::invalid("tool_choice", message))
+        }
+    }
+}

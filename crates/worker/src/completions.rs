@@ -1,0 +1,81 @@
+//! From a completion request to a plan: every prompt, text or tokens, is one to complete.
+
+use std::sync::Arc;
+
+use overdraft_engine::{ControlTokens, SpecialTokens};
+use overdraft_wire::request::Prompt;
+use overdraft_wire::{ApiError, CompletionRequest};
+
+use crate::plan::{self, Dialect, Form, Plan, PromptPlan, Told};
+use crate::worker::Worker;
+
+/// The field that holds the prompt.
+const FIELD: &str = "prompt";
+
+/// Completions of one request at most, over all prompts.
+const CHOICES_MAX: usize = 1024;
+
+/// Understands a body.
+pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
+    let mut request = CompletionRequest::parse(body)?;
+    worker.check_model(request.options.model.as_deref())?;
+    plan::check_format(request.response_format.as_ref())?;
+    let prompts = std::mem::take(&mut request.prompts);
+    let prompts: Vec<_> =
+        prompts.into_iter().map(|prompt| Arc::new(prompt_plan(worker, &request, prompt))).collect();
+    let options = &request.options;
+    let output = &options.output;
+    check_choices(prompts.len(), output.n)?;
+    let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
+    let mut sampling = plan::sampling(worker, options, longest, FIELD)?;
+    sampling.logprobs = request.logprobs;
+    // An echoed prompt's log probabilities stand before the completion's.
+    let echoed = request.logprobs.filter(|_| request.echo);
+    let hidden = request.echo && options.ending.max_tokens == Some(0);
+    Ok(Plan {
+        dialect: Dialect::Completion,
+        prompts,
+        n: output.n,
+        sampling,
+        salt: worker.cache_salt(options.scheduling.cache_salt.as_deref()),
+        priority: options.scheduling.priority,
+        prompt_logprobs: output.prompt_logprobs.max(echoed),
+        form: Form {
+            logprobs: request.logprobs,
+            prompt_logprobs: output.prompt_logprobs,
+            token_ids: output.token_ids,
+            completion: if hidden { Told::No } else { Told::Yes },
+        },
+        delivery: options.delivery,
+    })
+}
+
+fn prompt_plan(worker: &Worker, request: &CompletionRequest, prompt: Prompt) -> PromptPlan {
+    let tokenizer = &worker.tokenizer;
+    match prompt {
+        Prompt::Text(text) => {
+            let tokens = if request.add_special_tokens {
+                tokenizer.encode_prompt(&text)
+            } else {
+                tokenizer.encode(&text, ControlTokens::Parsed)
+            };
+            PromptPlan { tokens, echo: request.echo.then_some(text) }
+        }
+        Prompt::Tokens(tokens) => {
+            let echo = request.echo.then(|| tokenizer.decode(&tokens, SpecialTokens::Keep));
+            PromptPlan { tokens, echo }
+        }
+    }
+}
+
+fn check_choices(prompts: usize, n: u32) -> Result<(), ApiError> {
+    let choices = prompts.saturating_mul(usize::try_from(n).unwrap_or(usize::MAX));
+    if choices > CHOICES_MAX {
+        let message = format!(
+            "`{prompts}` prompts with `n` {n} make {choices} completions; expected at most \
+             {CHOICES_MAX} in one request"
+        );
+        return Err(ApiError::invalid("n", message));
+    }
+    Ok(())
+}

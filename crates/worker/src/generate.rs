@@ -1,0 +1,292 @@
+//! From a plan to an answer: asks the engine, listens to it, tells the client.
+//!
+//! All completions of a request are asked for at once and listened to together. Whoever listens owns
+//! them: when the client goes away the answer is dropped, with it the engine's streams, and the
+//! engine frees their blocks. **Invariant:** either every completion is taken by the engine or the
+//! request is refused.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use overdraft_engine::{EngineHandle, Event, Request, RequestStream, SubmitError};
+use overdraft_http::{Body, BoxError, Exchange, reply};
+use overdraft_telemetry::{Delivery as Told, Ender, Phase, unix_seconds};
+use overdraft_wire::request::Delivery;
+use overdraft_wire::{ApiError, ErrorKind};
+
+use crate::meter::Meter;
+use crate::piece::{Choice, Piece, Step};
+use crate::plan::{Dialect, Plan};
+use crate::refusal;
+use crate::render::Heading;
+use crate::stream::{Progress, StreamState};
+use crate::worker::{Loading, Worker};
+use crate::{chat, completions};
+
+/// Answers a chat or a completion request.
+pub(crate) async fn answer(
+    worker: &Arc<Worker>,
+    exchange: &Exchange,
+    body: Bytes,
+    dialect: Dialect,
+) -> Result<Response<Body>, ApiError> {
+    let planner = Arc::clone(worker);
+    let plan = worker
+        .desk
+        .prepare(body, move |body| match dialect {
+            Dialect::Chat => chat::plan(&planner, body),
+            Dialect::Completion => completions::plan(&planner, body),
+        })
+        .await?;
+    let loading = worker.load.begin();
+    worker.metrics.catalogue().request_begun(plan.n);
+    note_plan(worker, exchange, &plan);
+    let streams = submit(worker, &plan).await?;
+    exchange.access.note(|record| record.end.phase = Phase::FirstToken);
+    let heading = heading(worker, exchange, &plan);
+    let job = Job { worker: Arc::clone(worker), exchange: exchange.clone(), streams, loading };
+    match plan.delivery {
+        Delivery::Whole => job.whole(&plan, &heading).await,
+        Delivery::Stream(_) => Ok(job.streamed(&plan, heading)),
+    }
+}
+
+fn note_plan(worker: &Worker, exchange: &Exchange, plan: &Plan) {
+    exchange.access.note(|record| {
+        record.model = Some(worker.name().to_owned());
+        record.prompt = Some(plan.prompt_tokens());
+        record.end.phase = Phase::Queue;
+        record.delivery = match plan.delivery {
+            Delivery::Whole => Told::Whole,
+            Delivery::Stream(_) => Told::Streamed,
+        };
+    });
+}
+
+fn heading(worker: &Worker, exchange: &Exchange, plan: &Plan) -> Heading {
+    let name = exchange.id.as_str();
+    let bare = name.strip_prefix("req_").unwrap_or(name);
+    let kind = match plan.dialect {
+        Dialect::Chat => "chatcmpl",
+        Dialect::Completion => "cmpl",
+    };
+    Heading {
+        id: format!("{kind}-{bare}"),
+        created: unix_seconds(),
+        model: worker.name().to_owned(),
+        dialect: plan.dialect,
+        form: plan.form,
+    }
+}
+
+async fn submit(worker: &Worker, plan: &Plan) -> Result<Streams, ApiError> {
+    let requests: Vec<Request> = plan.requests().collect();
+    let taken = submit_all(&worker.engine, requests).await;
+    let streams = taken.map_err(|error| {
+        if matches!(error, SubmitError::Overloaded { .. }) {
+            worker.metrics.catalogue().rejected();
+        }
+        let field = match plan.dialect {
+            Dialect::Chat => "messages",
+            Dialect::Completion => "prompt",
+        };
+        refusal::explain(&error, field)
+    })?;
+    Ok(Streams { live: streams.into_iter().enumerate().collect() })
+}
+
+/// Submits all at once, so that they start in the same step. If one is refused, the others are
+/// cancelled.
+async fn submit_all(
+    engine: &EngineHandle,
+    requests: Vec<Request>,
+) -> Result<Vec<RequestStream>, SubmitError> {
+    let mut verdicts: Vec<_> =
+        requests.into_iter().map(|request| Box::pin(engine.submit(request))).collect();
+    let mut streams: Vec<Option<RequestStream>> = verdicts.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        let mut missing = false;
+        for (verdict, stream) in verdicts.iter_mut().zip(&mut streams) {
+            if stream.is_some() {
+                continue;
+            }
+            match verdict.as_mut().poll(cx) {
+                Poll::Ready(Ok(taken)) => *stream = Some(taken),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => missing = true,
+            }
+        }
+        if missing { Poll::Pending } else { Poll::Ready(Ok(())) }
+    })
+    .await?;
+    Ok(streams.into_iter().flatten().collect())
+}
+
+/// The engine's streams of one request, listened to together.
+#[derive(Debug)]
+struct Streams {
+    live: Vec<(usize, RequestStream)>,
+}
+
+impl Streams {
+    /// The next event of any choice. A choice whose stream ends without a last event is lost with
+    /// the engine.
+    async fn next(&mut self) -> (usize, Event) {
+        let (place, event) = poll_fn(|cx| {
+            for (place, (_, stream)) in self.live.iter_mut().enumerate() {
+                if let Poll::Ready(event) = pin!(stream.recv()).poll(cx) {
+                    return Poll::Ready((place, event));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        let choice = self.live[place].0;
+        let event = event.unwrap_or_else(|| Event::Failed("the engine has stopped".to_owned()));
+        if matches!(event, Event::Finished { .. } | Event::Failed(_)) {
+            self.live.remove(place);
+        } else {
+            // The others come first next time.
+            self.live.rotate_left(place + 1);
+        }
+        (choice, event)
+    }
+}
+
+/// A request that the engine has taken.
+struct Job {
+    worker: Arc<Worker>,
+    exchange: Exchange,
+    streams: Streams,
+    loading: Loading,
+}
+
+impl Job {
+    async fn whole(mut self, plan: &Plan, heading: &Heading) -> Result<Response<Body>, ApiError> {
+        let mut choices: Vec<_> =
+            (0..plan.choices()).map(|index| (Choice::new(plan, index), Piece::default())).collect();
+        let mut meter = Meter::new(plan);
+        let mut unfinished = choices.len();
+        while unfinished > 0 {
+            let (index, event) = tokio::select! {
+                biased;
+                next = self.streams.next() => next,
+                () = self.exchange.drain.cut() => return Err(leaving()),
+            };
+            meter.note(index, &event);
+            self.note(EventKind::of(&event), &meter);
+            let (choice, told) = &mut choices[index];
+            match choice.take(event, &self.worker.tokenizer) {
+                Step::Piece(piece) => append(told, piece),
+                Step::Last(piece) => {
+                    append(told, piece);
+                    unfinished -= 1;
+                }
+                Step::Lost(sentence) => return Err(self.lost(sentence)),
+            }
+        }
+        let pieces = choices.into_iter().map(|(_, told)| told).collect();
+        let answer = heading.whole(pieces, meter.usage(), &self.worker.tokenizer);
+        drop(self.loading);
+        Ok(reply::json(StatusCode::OK, answer))
+    }
+
+    fn streamed(self, plan: &Plan, heading: Heading) -> Response<Body> {
+        let state = StreamState::new(plan, heading, Arc::clone(&self.worker.tokenizer));
+        let drain = self.exchange.drain.clone();
+        let cut = Box::pin(async move { drain.cut().await });
+        reply::event_stream(Body::unfold(Streaming { job: self, state, cut }, Streaming::step))
+    }
+
+    /// Keeps the access line up to date.
+    fn note(&self, kind: EventKind, meter: &Meter) {
+        let now = self.worker.clock.now();
+        self.exchange.access.note(|record| match kind {
+            EventKind::Start => {}
+            EventKind::Tokens => {
+                record.first_token.get_or_insert(now.since(self.exchange.begun));
+                record.completion = Some(meter.completion());
+                record.end.phase = Phase::Data;
+            }
+            EventKind::Loss => record.end.ender = Ender::Server,
+            EventKind::Cut => record.end.ender = Ender::Drain,
+        });
+    }
+
+    fn lost(&self, sentence: String) -> ApiError {
+        if self.worker.engine.health().is_serving() {
+            ApiError::server_error(sentence)
+        } else {
+            ApiError::overloaded(sentence)
+        }
+    }
+}
+
+/// What an event means for the access line.
+#[derive(Clone, Copy)]
+enum EventKind {
+    Start,
+    Tokens,
+    Loss,
+    Cut,
+}
+
+impl EventKind {
+    fn of(event: &Event) -> Self {
+        match event {
+            Event::Started { .. } => Self::Start,
+            Event::Tokens(_) | Event::Finished { .. } => Self::Tokens,
+            Event::Failed(_) => Self::Loss,
+        }
+    }
+}
+
+fn append(told: &mut Piece, next: Piece) {
+    if told.opening.is_none() && next.opening.is_some() {
+        *told = next;
+    } else {
+        told.append(next);
+    }
+}
+
+fn leaving() -> ApiError {
+    ApiError::new(ErrorKind::Overloaded, "the worker is shutting down; send the request elsewhere")
+}
+
+/// A streamed answer and what feeds it.
+struct Streaming {
+    job: Job,
+    state: StreamState,
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Streaming {
+    /// The next bytes for the client.
+    async fn step(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {
+        match self.state.progress() {
+            Progress::GoesOn => {}
+            Progress::Done => return Ok(None),
+            Progress::Lost => return Err("the stream was lost".into()),
+        }
+        let mut out = Vec::with_capacity(512);
+        while out.is_empty() {
+            tokio::select! {
+                biased;
+                (choice, event) = self.job.streams.next() => {
+                    let kind = EventKind::of(&event);
+                    self.state.take(choice, event, &mut out);
+                    self.job.note(kind, self.state.meter());
+                }
+                () = &mut self.cut => {
+                    self.state.lose(&leaving(), &mut out);
+                    self.job.note(EventKind::Cut, self.state.meter());
+                }
+            }
+        }
+        Ok(Some((Bytes::from(out), self)))
+    }
+}

@@ -1,0 +1,51 @@
+//! Can this worker be sent requests? And what is it?
+
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use overdraft_http::{Body, Exchange, reply};
+use overdraft_telemetry::metrics::Exposition;
+use overdraft_wire::ApiError;
+use overdraft_wire::response::{VersionResponse, to_json};
+use serde_json::json;
+
+use crate::worker::Worker;
+
+/// 200 with nothing, as vLLM; 503 with the reason.
+pub(crate) fn health(worker: &Worker, exchange: &Exchange) -> Response<Body> {
+    match fault(worker, exchange) {
+        None => Response::new(Body::empty()),
+        Some(reason) => reply::error(&ApiError::overloaded(reason)),
+    }
+}
+
+fn fault(worker: &Worker, exchange: &Exchange) -> Option<String> {
+    if exchange.drain.begun() {
+        return Some("the worker is shutting down".to_owned());
+    }
+    match worker.warm.get() {
+        None => Some("the model is being warmed up".to_owned()),
+        Some(Err(reason)) => Some(format!("the model failed its warm-up: {reason}")),
+        Some(Ok(())) if worker.engine.health().is_serving() => None,
+        Some(Ok(())) => Some(format!("the engine fails: {:?}", worker.engine.health())),
+    }
+}
+
+/// Requests being computed or waiting.
+pub(crate) fn load(worker: &Worker) -> Response<Body> {
+    let load = json!({ "server_load": worker.load.count() });
+    reply::json(StatusCode::OK, load.to_string())
+}
+
+/// What is running.
+pub(crate) fn version() -> Response<Body> {
+    let version = VersionResponse { version: env!("CARGO_PKG_VERSION") };
+    reply::json(StatusCode::OK, to_json(&version))
+}
+
+/// Everything that is counted.
+pub(crate) fn metrics(worker: &Worker, headers: &HeaderMap) -> Response<Body> {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let exposition = Exposition::for_accept(accept);
+    let text = worker.metrics.expose(worker.engine.stats(), exposition);
+    reply::document(HeaderValue::from_static(exposition.content_type()), text)
+}

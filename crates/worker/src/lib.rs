@@ -1,0 +1,31 @@
+//! The engine as a server with vLLM's contract.
+//!
+//! A request becomes a `plan`: prompts as tokens, sampling in the engine's terms, the form of the
+//! answer. The engine's events become `piece`s, and pieces become an answer, whole or streamed, in
+//! either dialect. **Invariant:** a request is cancelled by dropping what reads its events; no task
+//! of its own outlives its connection.
+
+mod chat;
+mod completions;
+mod desk;
+mod generate;
+mod health;
+mod logprobs;
+mod meter;
+mod metrics;
+mod models;
+mod piece;
+mod plan;
+mod refusal;
+mod render;
+mod routes;
+mod serve;
+mod stream;
+mod tokenize;
+mod worker;
+
+pub use overdraft_http::Drained;
+pub use overdraft_telemetry::metrics::MetricNames;
+
+pub use self::metrics::EngineMetrics;
+pub use self::serve::{Served, Settings, run};

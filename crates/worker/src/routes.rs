@@ -1,0 +1,117 @@
+//! Which path does what? The whole table.
+
+use std::sync::Arc;
+
+use http::{Method, Request, Response, StatusCode};
+use overdraft_http::{Body, Exchange, RequestBody, Service, read_body, reply};
+use overdraft_telemetry::Audience;
+use overdraft_wire::ApiError;
+
+use crate::plan::Dialect;
+use crate::worker::Worker;
+use crate::{generate, health, models, tokenize};
+
+/// What stands behind a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint<'a> {
+    Chat,
+    Completions,
+    Models,
+    Model(&'a str),
+    Tokenize,
+    Detokenize,
+    Health,
+    Ping,
+    Version,
+    Load,
+    Metrics,
+}
+
+impl<'a> Endpoint<'a> {
+    fn at(path: &'a str) -> Option<Self> {
+        Some(match path {
+            "/v1/chat/completions" => Self::Chat,
+            "/v1/completions" => Self::Completions,
+            "/v1/models" => Self::Models,
+            "/tokenize" => Self::Tokenize,
+            "/detokenize" => Self::Detokenize,
+            "/health" => Self::Health,
+            "/ping" => Self::Ping,
+            "/version" => Self::Version,
+            "/load" => Self::Load,
+            "/metrics" => Self::Metrics,
+            _ => Self::Model(path.strip_prefix("/v1/models/").filter(|name| !name.is_empty())?),
+        })
+    }
+
+    fn methods(self) -> &'static [Method] {
+        match self {
+            Self::Chat | Self::Completions | Self::Tokenize | Self::Detokenize => &[Method::POST],
+            Self::Ping => &[Method::GET, Method::HEAD, Method::POST],
+            _ => &[Method::GET, Method::HEAD],
+        }
+    }
+}
+
+impl Endpoint<'_> {
+    /// Whether machines ask it all the time.
+    fn is_probe(self) -> bool {
+        matches!(self, Self::Health | Self::Ping | Self::Load | Self::Metrics | Self::Models)
+    }
+}
+
+/// The worker as a listener's service.
+pub(crate) struct Routes(pub(crate) Arc<Worker>);
+
+impl Service for Routes {
+    async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        let Some(endpoint) = Endpoint::at(path) else {
+            return reply::not_found(&head.method, path);
+        };
+        if !endpoint.methods().contains(&head.method) {
+            return reply::method_not_allowed(&head.method, path, endpoint.methods());
+        }
+        if endpoint.is_probe() {
+            exchange.access.note(|record| record.audience = Audience::Debugger);
+        }
+        let answer = match endpoint {
+            Endpoint::Chat => self.generate(&exchange, body, Dialect::Chat).await,
+            Endpoint::Completions => self.generate(&exchange, body, Dialect::Completion).await,
+            Endpoint::Tokenize => self.prepared(body, tokenize::tokenize).await,
+            Endpoint::Detokenize => self.prepared(body, tokenize::detokenize).await,
+            Endpoint::Models => Ok(models::list(&self.0)),
+            Endpoint::Model(name) => models::one(&self.0, name),
+            Endpoint::Health | Endpoint::Ping => Ok(health::health(&self.0, &exchange)),
+            Endpoint::Version => Ok(health::version()),
+            Endpoint::Load => Ok(health::load(&self.0)),
+            Endpoint::Metrics => Ok(health::metrics(&self.0, &head.headers)),
+        };
+        answer.unwrap_or_else(|error| reply::error(&error))
+    }
+}
+
+impl Routes {
+    async fn generate(
+        &self,
+        exchange: &Exchange,
+        body: RequestBody,
+        dialect: Dialect,
+    ) -> Result<Response<Body>, ApiError> {
+        let body = read_body(body).await?;
+        generate::answer(&self.0, exchange, body, dialect).await
+    }
+
+    /// An answer that is a function of the body.
+    async fn prepared(
+        &self,
+        body: RequestBody,
+        work: fn(&Worker, &[u8]) -> Result<Vec<u8>, ApiError>,
+    ) -> Result<Response<Body>, ApiError> {
+        let body = read_body(body).await?;
+        let worker = Arc::clone(&self.0);
+        let answer = self.0.desk.prepare(body, move |body| work(&worker, body)).await?;
+        Ok(reply::json(StatusCode::OK, answer))
+    }
+}

@@ -1,0 +1,55 @@
+//! `/tokenize` and `/detokenize`: the model's tokenizer for those who have none.
+
+use overdraft_engine::{ControlTokens, SpecialTokens};
+use overdraft_units::TokenId;
+use overdraft_wire::request::TokenizeInput;
+use overdraft_wire::response::{DetokenizeResponse, TokenizeResponse, to_json};
+use overdraft_wire::{ApiError, DetokenizeRequest, TokenizeRequest};
+
+use crate::chat;
+use crate::worker::Worker;
+
+/// The tokens of a prompt or a chat.
+pub(crate) fn tokenize(worker: &Worker, body: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let request = TokenizeRequest::parse(body)?;
+    worker.check_model(request.model.as_deref())?;
+    let tokenizer = &worker.tokenizer;
+    let tokens = match &request.input {
+        TokenizeInput::Prompt(text) if request.rendering.add_special_tokens => {
+            tokenizer.encode_prompt(text)
+        }
+        TokenizeInput::Prompt(text) => tokenizer.encode(text, ControlTokens::Parsed),
+        TokenizeInput::Messages { messages, tools } => {
+            chat::tokens(&worker.template, tokenizer, messages, tools, &request.rendering)?
+        }
+    };
+    let texts = |tokens: &[TokenId]| {
+        tokens.iter().map(|&token| tokenizer.token_text(token).into_owned()).collect()
+    };
+    Ok(to_json(&TokenizeResponse {
+        count: tokens.len(),
+        max_model_len: worker.context().get(),
+        token_strs: request.return_token_strs.then(|| texts(&tokens)),
+        tokens: tokens.iter().map(|token| token.0).collect(),
+    }))
+}
+
+/// The text of tokens.
+pub(crate) fn detokenize(worker: &Worker, body: &[u8]) -> Result<Vec<u8>, ApiError> {
+    let request = DetokenizeRequest::parse(body)?;
+    worker.check_model(request.model.as_deref())?;
+    let tokenizer = &worker.tokenizer;
+    let known = |token: &TokenId| {
+        usize::try_from(token.0).is_ok_and(|place| place < tokenizer.vocabulary())
+    };
+    if let Some(token) = request.tokens.iter().find(|token| !known(token)) {
+        let message = format!(
+            "`{}` is not a token of this model; expected less than {}",
+            token.0,
+            tokenizer.vocabulary()
+        );
+        return Err(ApiError::invalid("tokens", message));
+    }
+    let prompt = tokenizer.decode(&request.tokens, SpecialTokens::Keep);
+    Ok(to_json(&DetokenizeResponse { prompt }))
+}

@@ -1,0 +1,121 @@
+//! What one worker serves, shared by all its requests.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use overdraft_engine::{ChatTemplate, EngineHandle, Tokenizer};
+use overdraft_telemetry::{Clock, unix_seconds};
+use overdraft_units::{CacheSalt, Tokens};
+use overdraft_wire::ApiError;
+use overdraft_wire::response::{ModelCard, ModelList};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::desk::Desk;
+use crate::metrics::EngineMetrics;
+use crate::serve::{Served, Settings};
+
+/// One model, its engine and its names.
+pub(crate) struct Worker {
+    pub(crate) engine: EngineHandle,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) template: Arc<ChatTemplate>,
+    pub(crate) metrics: EngineMetrics,
+    pub(crate) clock: Clock,
+    pub(crate) desk: Desk,
+    pub(crate) load: Load,
+    /// Filled once the warm-up is over: with a reason if the model failed it.
+    pub(crate) warm: OnceLock<Result<(), String>>,
+    names: Vec<String>,
+    root: Option<String>,
+    created: u64,
+    salt_seed: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(served: Served, settings: &Settings) -> Self {
+        Self {
+            engine: served.engine,
+            tokenizer: served.tokenizer,
+            template: served.template,
+            metrics: served.metrics,
+            clock: settings.clock,
+            desk: Desk::new(settings.prepare_at_once),
+            load: Load::default(),
+            warm: OnceLock::new(),
+            names: served.names,
+            root: served.root,
+            created: unix_seconds(),
+            salt_seed: RandomState::new().hash_one("cache salt"),
+        }
+    }
+
+    /// Prompt plus completion of one request at most.
+    pub(crate) fn context(&self) -> Tokens {
+        self.engine.context()
+    }
+
+    /// The name that answers carry.
+    pub(crate) fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// Whether a request for this model is for this worker; one that names none is.
+    pub(crate) fn check_model(&self, asked: Option<&str>) -> Result<(), ApiError> {
+        match asked {
+            Some(asked) if !self.names.iter().any(|name| name == asked) => {
+                Err(ApiError::model_not_found(asked))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Equal salts share cached prefixes. The seed is the process's own, so that nobody can look
+    /// for two texts with one salt.
+    pub(crate) fn cache_salt(&self, text: Option<&str>) -> CacheSalt {
+        text.map_or(CacheSalt(0), |text| {
+            CacheSalt(xxh3_64_with_seed(text.as_bytes(), self.salt_seed).max(1))
+        })
+    }
+
+    pub(crate) fn models(&self) -> ModelList {
+        ModelList::new(self.names.iter().map(|name| self.card(name)).collect())
+    }
+
+    pub(crate) fn model(&self, name: &str) -> Result<ModelCard, ApiError> {
+        self.check_model(Some(name))?;
+        Ok(self.card(name))
+    }
+
+    fn card(&self, name: &str) -> ModelCard {
+        let mut card = ModelCard::new(name, self.created);
+        card.root = Some(self.root.clone().unwrap_or_else(|| self.name().to_owned()));
+        card.max_model_len = Some(self.context().get());
+        card
+    }
+}
+
+/// How many completions are being computed or wait to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Load(Arc<AtomicU32>);
+
+/// Counts as load until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Loading(Load);
+
+impl Load {
+    pub(crate) fn begin(&self) -> Loading {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Loading(self.clone())
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

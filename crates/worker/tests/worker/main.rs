@@ -1,0 +1,7 @@
+//! A worker with the echo behind it, on a real socket, as its clients see it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should panic")]
+
+mod chat;
+mod completions;
+mod serving;
+mod support;

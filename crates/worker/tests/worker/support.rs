@@ -1,0 +1,246 @@
+//! A worker with the echo behind it on a real socket, and a client that speaks plain HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use overdraft_engine::Backend as _;
+use overdraft_engine::echo::{self, ECHO_TEMPLATE};
+use overdraft_engine::{
+    ChatTemplate, EchoBackend, EchoSettings, Engine, EngineSettings, EngineStats, TextCodec,
+};
+use overdraft_telemetry::Clock;
+use overdraft_units::{Blocks, Tokens};
+use overdraft_worker::{Drained, EngineMetrics, MetricNames, Served, Settings, run};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// A worker that runs until it is dropped or told to stop.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    engine: Engine,
+    stop: Arc<Notify>,
+    task: JoinHandle<Drained>,
+}
+
+/// An echo small enough to be filled by a test.
+pub(crate) fn small_echo() -> EchoSettings {
+    EchoSettings { blocks: Blocks::new(64), context: Tokens::new(512), ..EchoSettings::default() }
+}
+
+impl Running {
+    pub(crate) async fn echo() -> Self {
+        Self::start(small_echo(), |_| {}).await
+    }
+
+    /// Steps that take a while, so that a test can do something between them.
+    pub(crate) async fn slow_echo() -> Self {
+        let echo = EchoSettings { step_delay: Duration::from_millis(5), ..small_echo() };
+        Self::start(echo, |_| {}).await
+    }
+
+    pub(crate) async fn start(echo: EchoSettings, adjust: fn(&mut EngineSettings)) -> Self {
+        Self::start_with(echo, adjust, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(
+        settings_of_echo: EchoSettings,
+        adjust: fn(&mut EngineSettings),
+        serving: fn(&mut Settings),
+    ) -> Self {
+        let clock = Clock::start();
+        let tokenizer = Arc::new(echo::tokenizer());
+        let template = Arc::new(ChatTemplate::new(Some(ECHO_TEMPLATE), &tokenizer).unwrap());
+        let backend = EchoBackend::new(settings_of_echo);
+        let metrics = EngineMetrics::new("echo", backend.shape(), MetricNames::Both);
+        let mut settings = EngineSettings::new(clock);
+        settings.entropy = 7;
+        adjust(&mut settings);
+        let codec: Arc<dyn TextCodec> = Arc::clone(&tokenizer) as Arc<dyn TextCodec>;
+        let engine = Engine::start(Box::new(backend), codec, settings, metrics.observer()).unwrap();
+        let served = Served {
+            engine: engine.handle(),
+            tokenizer,
+            template,
+            names: vec!["echo".to_owned(), "parrot".to_owned(), "org/echo".to_owned()],
+            root: None,
+            metrics,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(Notify::new());
+        let end = Arc::clone(&stop);
+        let mut settings = Settings::new(clock);
+        serving(&mut settings);
+        let task = tokio::spawn(async move {
+            run(listener, served, settings, async move { end.notified().await }).await
+        });
+        let running = Self { address, engine, stop, task };
+        while running.get("/health").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+        running
+    }
+
+    pub(crate) fn stats(&self) -> EngineStats {
+        self.engine.handle().stats()
+    }
+
+    /// Waits until the engine's counts are so.
+    pub(crate) async fn until(&self, holds: impl Fn(&EngineStats) -> bool) {
+        while !holds(&self.stats()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    pub(crate) async fn ended(self) -> Drained {
+        self.task.await.unwrap()
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        Client { stream, buffer: Vec::new() }
+    }
+
+    /// Sends a request on a connection of its own and reads the answer to its end.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Reply {
+        let mut client = self.connect().await;
+        client.send(method, path, body).await;
+        client.reply().await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.send("POST", path, &body.to_string()).await
+    }
+
+    pub(crate) async fn chat(&self, body: &Value) -> Reply {
+        self.post("/v1/chat/completions", body).await
+    }
+
+    pub(crate) async fn complete(&self, body: &Value) -> Reply {
+        self.post("/v1/completions", body).await
+    }
+}
+
+/// A connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+    /// Whether the body came to its proper end.
+    pub(crate) whole: bool,
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        // A worker that refuses early closes while we still send.
+        let _sent = self.stream.write_all(head.as_bytes()).await;
+        let _sent = self.stream.write_all(body.as_bytes()).await;
+    }
+
+    pub(crate) async fn send_raw(&mut self, text: &[u8]) {
+        let _sent = self.stream.write_all(text).await;
+    }
+
+    /// Reads until the text has come.
+    pub(crate) async fn until(&mut self, text: &str) {
+        while !String::from_utf8_lossy(&self.buffer).contains(text) {
+            assert!(self.more().await > 0, "closed before {text:?}: {:?}", self.seen());
+        }
+    }
+
+    /// Reads to the connection's end.
+    pub(crate) async fn reply(mut self) -> Reply {
+        while self.more().await > 0 {}
+        let text = self.seen();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        let chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+        let (body, whole) = if chunked { unchunked(body) } else { (body.to_owned(), true) };
+        Reply { status, head: head.to_owned(), body, whole }
+    }
+
+    fn seen(&self) -> String {
+        String::from_utf8_lossy(&self.buffer).into_owned()
+    }
+
+    async fn more(&mut self) -> usize {
+        self.stream.read_buf(&mut self.buffer).await.unwrap_or(0)
+    }
+}
+
+fn unchunked(mut text: &str) -> (String, bool) {
+    let mut body = String::new();
+    while let Some((length, rest)) = text.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return (body, true);
+        }
+        let Some(chunk) = rest.get(..length) else { break };
+        body.push_str(chunk);
+        text = rest.get(length + 2..).unwrap_or_default();
+    }
+    (body, false)
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The events of a stream; the last is `[DONE]` as a string.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{self:?}");
+        let lines = self.body.split("\n\n").filter(|event| !event.is_empty());
+        lines
+            .map(|event| {
+                let data = event.strip_prefix("data: ").unwrap_or_else(|| panic!("{event:?}"));
+                serde_json::from_str(data).unwrap_or_else(|_| Value::String(data.to_owned()))
+            })
+            .collect()
+    }
+
+    /// The error's status, `param` and `code`.
+    pub(crate) fn fault(&self) -> (u16, String, String) {
+        let error = &self.json()["error"];
+        let text = |name: &str| error[name].as_str().unwrap_or("-").to_owned();
+        assert!(!text("message").is_empty() && text("type") != "-", "{self:?}");
+        (self.status, text("param"), text("code"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields
+            .filter(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+            .next()
+            .unwrap_or("")
+    }
+}
+
+/// A user's message.
+pub(crate) fn user(text: &str) -> Value {
+    serde_json::json!([{ "role": "user", "content": text }])
+}
