@@ -1,0 +1,331 @@
+//! One attempt: a request sent to one worker, and what came of it.
+//!
+//! The outcome is an answer the client may see, or a failure that the client has not seen anything
+//! of. In between there is nothing: a stream counts as answered from its first whole event on, a
+//! whole answer once it is whole.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
+use http_body_util::Full;
+use overdraft_core::fleet::{Ending, Failure};
+use overdraft_http::{Body, Exchange, reply};
+use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
+use overdraft_wire::ApiError;
+use tokio::time::{Instant, timeout_at};
+
+use crate::forward::Want;
+use crate::headers;
+use crate::relay::whole::{self, Whole};
+use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
+use crate::settings::Credentials;
+use crate::shared::{Lease, Shared};
+use crate::tally::Tally;
+use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
+
+const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What is asked, the same for every worker.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) body: Bytes,
+    pub(crate) path: Uri,
+    pub(crate) request_id: HeaderValue,
+    /// The head as the client sent it.
+    pub(crate) head: &'a Parts,
+    pub(crate) begun: Instant,
+}
+
+impl Question<'_> {
+    fn to(&self, upstream: &Upstream, credentials: Credentials) -> Outgoing {
+        let mut request = Outgoing::new(Full::new(self.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.path.clone();
+        *request.headers_mut() =
+            headers::outgoing(&self.head.headers, upstream, &self.request_id, credentials);
+        request
+    }
+}
+
+/// What came of an attempt.
+pub(crate) enum Attempted {
+    /// This is for the client.
+    Answered(Response<Body>),
+    /// The client has seen nothing yet.
+    Failed(Failed),
+}
+
+/// A failed attempt, and what the client is told if it was the last.
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    end: EndCode,
+    response: Response<Body>,
+}
+
+impl Failed {
+    fn new(failure: Failure, phase: Phase, error: &ApiError) -> Self {
+        let ender = match failure {
+            Failure::Silent => Ender::ServerStalled,
+            Failure::Saturated => Ender::Capacity,
+            Failure::Unreachable | Failure::Broken | Failure::Faulty => Ender::Server,
+        };
+        Self { failure, end: EndCode { ender, phase }, response: reply::error(error) }
+    }
+
+    /// The worker's own words instead of ours.
+    fn saying(self, response: Response<Body>) -> Self {
+        Self { response, ..self }
+    }
+
+    fn of_fault(fault: &Fault) -> Self {
+        let failure = fault.failure().unwrap_or(Failure::Broken);
+        Self::new(failure, Phase::FirstToken, &fault.error())
+    }
+
+    /// What went wrong, as metrics call it.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self.failure {
+            Failure::Unreachable => "unreachable",
+            Failure::Broken => "broken",
+            Failure::Silent => "silent",
+            Failure::Saturated => "saturated",
+            Failure::Faulty => "faulty",
+        }
+    }
+
+    pub(crate) fn into_response(self, exchange: &Exchange) -> Response<Body> {
+        exchange.access.note(|record| record.end = self.end);
+        self.response
+    }
+}
+
+impl From<UpstreamError> for Failed {
+    fn from(error: UpstreamError) -> Self {
+        match error {
+            UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_) => {
+                let told = ApiError::overloaded(format!("the worker cannot be reached: {error}"));
+                Self::new(Failure::Unreachable, Phase::Connect, &told)
+            }
+            UpstreamError::Broken(_) => Self::of_fault(&Fault::Broken(error.to_string())),
+        }
+    }
+}
+
+/// Makes one attempt. The tally is taken only by an answer that goes on after this returns.
+pub(crate) async fn attempt(
+    shared: &Arc<Shared>,
+    exchange: &Exchange,
+    want: &Want,
+    question: &Question<'_>,
+    (lease, tally): (Lease, &mut Option<Tally>),
+) -> Attempted {
+    let upstream = Arc::clone(shared.upstream(lease.worker()));
+    if let Some(tally) = tally {
+        tally.by(shared.pool(lease.worker()));
+    }
+    exchange.access.note(|record| {
+        record.worker = Some(upstream.name().to_owned());
+        record.end.phase = Phase::FirstToken;
+    });
+    let outcome = answer(shared, want, question, &upstream).await;
+    match outcome {
+        Ok(Answer::Stream { head, opened }) => {
+            if let Some(tally) = tally {
+                tally.answered(head.status);
+            }
+            let first_token = shared.clock.now() - exchange.begun;
+            exchange.access.note(|record| {
+                record.first_token = Some(first_token);
+                record.end.phase = Phase::Data;
+            });
+            let timeouts = shared.settings.timeouts;
+            let story = Story {
+                lease,
+                tally: tally.take(),
+                access: exchange.access.clone(),
+                drain: exchange.drain.clone(),
+                idle: timeouts.idle,
+                last: question.begun + timeouts.total,
+            };
+            let body = Body::wrap(Stream::new(*opened, story));
+            Attempted::Answered(streamed(head, body, &upstream))
+        }
+        Ok(Answer::Whole { head, body, used }) => {
+            lease.end(Ending::Answered);
+            exchange.access.note(|record| relay::note_used(record, used));
+            Attempted::Answered(relayed(head, body, &upstream))
+        }
+        Ok(Answer::Refused(error)) => {
+            lease.end(Ending::Answered);
+            let mut response = reply::error(&error);
+            headers::signed(response.headers_mut(), &upstream);
+            Attempted::Answered(response)
+        }
+        Err(mut failed) => {
+            lease.end(Ending::Failed(failed.failure));
+            headers::signed(failed.response.headers_mut(), &upstream);
+            Attempted::Failed(failed)
+        }
+    }
+}
+
+/// An answer the client may see.
+enum Answer {
+    Stream {
+        head: response::Parts,
+        opened: Box<Opened>,
+    },
+    Whole {
+        head: response::Parts,
+        body: Body,
+        used: Option<relay::Used>,
+    },
+    /// The worker's answer is not for the client's eyes; this is.
+    Refused(ApiError),
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    want: &Want,
+    question: &Question<'_>,
+    upstream: &Arc<Upstream>,
+) -> Result<Answer, Failed> {
+    let settings = &shared.settings;
+    // The head of a whole answer comes when the last token has been made.
+    let patience = match want.delivery {
+        Delivery::Streamed => settings.timeouts.first_byte,
+        Delivery::Whole => settings.timeouts.total,
+    };
+    let until = Instant::now() + patience;
+    let make = || question.to(upstream, settings.credentials);
+    let (response, connection) = in_time(until, upstream.exchange(make)).await??;
+    let (head, incoming) = response.into_parts();
+    let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
+    match kind(&head, settings.credentials) {
+        Kind::Stream => {
+            let watch = Watch::new(want.choices, settings.limits.event_bytes);
+            let opened = in_time(until, open(body, watch)).await?;
+            opened
+                .map(|opened| Answer::Stream { head, opened: Box::new(opened) })
+                .map_err(|fault| Failed::of_fault(&fault))
+        }
+        Kind::Whole => {
+            let collected =
+                in_time(until, whole::collect(body, settings.limits.answer_bytes)).await?;
+            match collected.map_err(|fault| Failed::of_fault(&fault))? {
+                Whole::Collected(bytes) => {
+                    let used = whole::judge(&bytes).map_err(|fault| Failed::of_fault(&fault))?;
+                    Ok(Answer::Whole { head, body: Body::full(bytes), used })
+                }
+                Whole::Long(long) => Ok(Answer::Whole { head, body: Body::wrap(long), used: None }),
+            }
+        }
+        Kind::Refusal(failure) => {
+            let told = ApiError::upstream(format!("the worker answered {}", head.status));
+            let failed = Failed::new(failure, Phase::FirstToken, &told);
+            if !is_json(&head.headers) {
+                return Err(failed);
+            }
+            match in_time(until, whole::collect(body, settings.limits.answer_bytes)).await? {
+                Ok(Whole::Collected(bytes)) => {
+                    Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
+                }
+                Ok(Whole::Long(_)) | Err(_) => Err(failed),
+            }
+        }
+        Kind::Unauthorised => Ok(Answer::Refused(ApiError::upstream(
+            "the worker does not accept the gateway's credentials; this is for the operator to mend",
+        ))),
+        Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
+    }
+}
+
+/// What sort of answer a head announces.
+enum Kind {
+    Stream,
+    Whole,
+    /// The worker says that it cannot, which another may.
+    Refusal(Failure),
+    /// It does not accept us.
+    Unauthorised,
+    Nonsense(String),
+}
+
+fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
+    if let Some(encoding) = head.headers.get(CONTENT_ENCODING)
+        && encoding != "identity"
+    {
+        return Kind::Nonsense(format!("it is encoded as {encoding:?}, which was not asked for"));
+    }
+    match head.status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            Kind::Refusal(Failure::Saturated)
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credentials == Credentials::Strip => {
+            Kind::Unauthorised
+        }
+        status if status.is_server_error() => Kind::Refusal(Failure::Faulty),
+        status if status.is_redirection() || status.is_informational() => {
+            Kind::Nonsense(format!("its status is {status}"))
+        }
+        status if status.is_success() && is(&head.headers, "text/event-stream") => Kind::Stream,
+        _ if is_json(&head.headers) => Kind::Whole,
+        status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    is(headers, "application/json")
+}
+
+/// Whether an answer has this media type, whatever its parameters.
+fn is(headers: &HeaderMap, media_type: &str) -> bool {
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    value.split_at_checked(media_type.len()).is_some_and(|(own, parameters)| {
+        own.eq_ignore_ascii_case(media_type.as_bytes())
+            && matches!(parameters.first(), None | Some(b';' | b' '))
+    })
+}
+
+/// Waits for the first whole events of a stream.
+async fn open(mut answer: AnswerBody, mut watch: Watch) -> Result<Opened, Fault> {
+    loop {
+        match poll_fn(|cx| answer.poll_data(cx)).await {
+            Some(Ok(chunk)) => {
+                let seen = watch.take(chunk);
+                if let Some(fault) = seen.fault {
+                    return Err(fault);
+                }
+                if !seen.relay.is_empty() {
+                    return Ok(Opened { answer, watch, first: seen.relay });
+                }
+            }
+            Some(Err(error)) => return Err(Fault::Broken(error.to_string())),
+            None => return Err(Fault::Broken("it ended before its first event".to_owned())),
+        }
+    }
+}
+
+async fn in_time<T>(until: Instant, work: impl Future<Output = T>) -> Result<T, Failed> {
+    timeout_at(until, work).await.map_err(|_elapsed| {
+        Failed::of_fault(&Fault::Silent("the worker did not begin its answer in time"))
+    })
+}
+
+fn relayed(mut head: response::Parts, body: Body, upstream: &Upstream) -> Response<Body> {
+    headers::relayed(&mut head.headers, upstream);
+    Response::from_parts(head, body)
+}
+
+/// Nobody on the way may hold events back.
+fn streamed(head: response::Parts, body: Body, upstream: &Upstream) -> Response<Body> {
+    let mut response = relayed(head, body, upstream);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
+    response
+}

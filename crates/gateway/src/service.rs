@@ -1,0 +1,186 @@
+//! Which path leads where?
+
+use std::sync::Arc;
+
+use http::header::ACCEPT;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use overdraft_http::{Body, Exchange, RequestBody, Service, reply};
+use overdraft_telemetry::Audience;
+use overdraft_telemetry::metrics::Exposition;
+use overdraft_wire::ApiError;
+
+use crate::forward::{forward, unknown_model};
+use crate::shared::Shared;
+use crate::tally::Tally;
+
+/// What a path leads to.
+enum Place<'a> {
+    /// A worker's endpoint of the same path.
+    Worker(&'static str),
+    Models,
+    Model(&'a str),
+    Health,
+    Alive,
+    Metrics,
+    Index,
+    Nowhere,
+}
+
+impl<'a> Place<'a> {
+    fn of(path: &'a str) -> Self {
+        match path {
+            "/v1/chat/completions" => Self::Worker("/v1/chat/completions"),
+            "/v1/completions" => Self::Worker("/v1/completions"),
+            "/v1/embeddings" => Self::Worker("/v1/embeddings"),
+            "/tokenize" => Self::Worker("/tokenize"),
+            "/detokenize" => Self::Worker("/detokenize"),
+            "/v1/models" => Self::Models,
+            "/healthz" => Self::Health,
+            "/livez" => Self::Alive,
+            "/metrics" => Self::Metrics,
+            "/" => Self::Index,
+            _ => match path.strip_prefix("/v1/models/") {
+                Some(id) if !id.is_empty() => Self::Model(id),
+                _ => Self::Nowhere,
+            },
+        }
+    }
+
+    /// What metrics call it: never what a client wrote.
+    const fn route(&self) -> &'static str {
+        match self {
+            Self::Worker(path) => path,
+            Self::Models => "/v1/models",
+            Self::Model(_) => "/v1/models/{id}",
+            Self::Health => "/healthz",
+            Self::Alive => "/livez",
+            Self::Metrics => "/metrics",
+            Self::Index => "/",
+            Self::Nowhere => "unknown",
+        }
+    }
+
+    const fn allowed(&self) -> &'static [Method] {
+        match self {
+            Self::Worker(_) => &[Method::POST],
+            _ => &[Method::GET, Method::HEAD],
+        }
+    }
+}
+
+/// The gateway as the listener sees it.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Service for Gateway {
+    async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let place = Place::of(head.uri.path());
+        let mut tally = Tally::new(&self.shared, &exchange.access, place.route(), exchange.begun);
+        if let Place::Worker(path) = place
+            && head.method == Method::POST
+        {
+            return forward(&self.shared, &exchange, tally, (&head, body), path).await;
+        }
+        let response = self.own(&place, &exchange, &head);
+        tally.answered(response.status());
+        response
+    }
+}
+
+impl Gateway {
+    /// What the gateway answers itself.
+    fn own(&self, place: &Place<'_>, exchange: &Exchange, head: &Parts) -> Response<Body> {
+        if matches!(place, Place::Nowhere) {
+            return reply::not_found(&head.method, head.uri.path());
+        }
+        if !place.allowed().contains(&head.method) {
+            return reply::method_not_allowed(&head.method, head.uri.path(), place.allowed());
+        }
+        if matches!(place, Place::Health | Place::Alive | Place::Metrics) {
+            // Machines ask these all the time.
+            exchange.access.note(|record| record.audience = Audience::Debugger);
+        }
+        match place {
+            Place::Models => reply::json(StatusCode::OK, self.shared.catalogue.list()),
+            Place::Model(id) => self.model(&unescaped(id)),
+            Place::Health => self.health(exchange),
+            Place::Alive => reply::json(StatusCode::OK, &br#"{"status":"alive"}"#[..]),
+            Place::Metrics => self.metrics(head),
+            Place::Index | Place::Worker(_) | Place::Nowhere => reply::text(StatusCode::OK, INDEX),
+        }
+    }
+
+    fn model(&self, id: &str) -> Response<Body> {
+        match self.shared.catalogue.card(id) {
+            Some(card) => reply::json(StatusCode::OK, card),
+            None => reply::error(&unknown_model(&self.shared, id)),
+        }
+    }
+
+    /// Whether it makes sense to send requests here.
+    fn health(&self, exchange: &Exchange) -> Response<Body> {
+        if exchange.drain.begun() {
+            return reply::error(&ApiError::overloaded("the gateway is shutting down"));
+        }
+        let (up, all) = {
+            let fleet = self.shared.fleet();
+            let up = fleet.workers().filter(|(_, worker)| worker.health().is_up()).count();
+            (up, fleet.workers().count())
+        };
+        if up == 0 {
+            let why = format!("none of {all} workers is up");
+            return reply::error(&ApiError::overloaded(why));
+        }
+        let text = format!(r#"{{"status":"ok","workers_up":{up},"workers":{all}}}"#);
+        reply::json(StatusCode::OK, text)
+    }
+
+    fn metrics(&self, head: &Parts) -> Response<Body> {
+        // Gauges of the fleet are read off when somebody asks; counting them along would cost each
+        // request what only a scrape needs.
+        for (id, worker) in self.shared.fleet().workers() {
+            let name = self.shared.upstream(id).name();
+            self.shared.metrics.worker_inflight(name, worker.requests());
+            self.shared.metrics.worker_up(name, worker.health().is_up() && !worker.is_draining());
+        }
+        let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        let exposition = Exposition::for_accept(accept);
+        let content_type = HeaderValue::from_static(exposition.content_type());
+        reply::document(content_type, self.shared.metrics.encode(exposition))
+    }
+}
+
+const INDEX: &str = concat!(
+    "Overdraft ",
+    env!("CARGO_PKG_VERSION"),
+    ": an OpenAI-compatible gateway.\n\n\
+     POST /v1/chat/completions   chat, streamed with \"stream\": true\n\
+     POST /v1/completions        plain completions\n\
+     POST /v1/embeddings         embeddings, if a worker serves them\n\
+     POST /tokenize              text to token ids\n\
+     POST /detokenize            token ids to text\n\
+     GET  /v1/models             the models that can be asked for\n\
+     GET  /v1/models/{id}        one of them\n\
+     GET  /healthz               200 once a worker is up\n\
+     GET  /livez                 200 while the process runs\n\
+     GET  /metrics               Prometheus metrics\n",
+);
+
+/// Resolves `%2F` and its kin; what is no escape stays as it is.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

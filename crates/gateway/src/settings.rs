@@ -1,0 +1,270 @@
+//! What can be set about a gateway, and what is it when nothing is?
+//!
+//! Every bound and every deadline has a name here. Settings are checked once, when the gateway
+//! starts; nothing downstream of [`GatewaySettings::check`] meets an impossible value.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::route::RetrySettings;
+
+/// Everything that can be set about a gateway.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// The workers behind it; at least one.
+    pub workers: Vec<WorkerSettings>,
+    /// The model of requests that name none; without it they are refused.
+    pub model_default: Option<String>,
+    /// Bounds towards clients: connections, heads, bodies, drain.
+    pub listen: overdraft_http::Limits,
+    /// Bounds on what is relayed.
+    pub limits: Limits,
+    /// Patience with workers.
+    pub timeouts: Timeouts,
+    /// How freely failed attempts are made again.
+    pub retry: RetrySettings,
+    /// How workers are watched.
+    pub probe: ProbeSettings,
+    /// What becomes of the client's credentials.
+    pub credentials: Credentials,
+}
+
+impl GatewaySettings {
+    /// A gateway before `workers` with everything else at its default.
+    pub fn new(workers: Vec<WorkerSettings>) -> Self {
+        Self {
+            workers,
+            model_default: None,
+            listen: overdraft_http::Limits::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            retry: RetrySettings::default(),
+            probe: ProbeSettings::default(),
+            credentials: Credentials::default(),
+        }
+    }
+
+    /// Refuses what cannot work and parses the workers' addresses.
+    pub(crate) fn check(&self) -> Result<Vec<Address>, GatewayError> {
+        if self.workers.is_empty() {
+            return Err(GatewayError::NoWorkers);
+        }
+        if WORKERS_MAX < self.workers.len() {
+            return Err(GatewayError::TooManyWorkers { count: self.workers.len() });
+        }
+        let mut names = BTreeSet::new();
+        for worker in &self.workers {
+            if !names.insert(worker.name.as_str()) {
+                return Err(GatewayError::DuplicateName { name: worker.name.clone() });
+            }
+            if http::HeaderValue::from_str(&worker.name).is_err() {
+                return Err(GatewayError::WorkerName { name: worker.name.clone() });
+            }
+        }
+        if self.probe.interval.is_zero() {
+            return Err(GatewayError::ProbeInterval);
+        }
+        self.workers.iter().map(|worker| Address::parse(&worker.url)).collect()
+    }
+}
+
+/// One worker.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// `http://host:port`, without a path.
+    pub url: String,
+    /// What it is called in headers, metrics and logs; unique.
+    pub name: String,
+    /// What it is for.
+    pub pool: Pool,
+}
+
+impl WorkerSettings {
+    /// A target worker named after its host and port.
+    pub fn new(url: impl Into<String>) -> Self {
+        let url = url.into();
+        let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Self { url, name, pool: Pool::Target }
+    }
+}
+
+/// What a worker is for. Routing goes by the models a worker serves; the pool is told in metrics,
+/// and the cascade will ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pool {
+    /// Its answers are the ones clients want.
+    #[default]
+    Target,
+    /// A cheap model that may answer first.
+    Draft,
+}
+
+impl Pool {
+    /// As metrics call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Draft => "draft",
+        }
+    }
+}
+
+/// What becomes of the client's `authorization`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// It ends here: a client's key is no business of a worker's log.
+    #[default]
+    Strip,
+    /// It goes to the worker, for workers that check keys themselves.
+    Forward,
+}
+
+/// Bounds on what is relayed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests in flight at once; the next is told to come back.
+    pub requests: usize,
+    /// Streams among them.
+    pub streams: usize,
+    /// Bytes of a whole answer that are held back to check it; a longer one is relayed as it comes.
+    pub answer_bytes: usize,
+    /// Bytes of one event of a stream.
+    pub event_bytes: usize,
+    /// Bytes of the head of a worker's answer.
+    pub answer_head_bytes: usize,
+    /// Idle connections kept open to one worker.
+    pub idle_connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: 4_096,
+            streams: 2_048,
+            answer_bytes: 1024 * 1024,
+            event_bytes: 1024 * 1024,
+            answer_head_bytes: 64 * 1024,
+            idle_connections: 256,
+        }
+    }
+}
+
+/// Patience with workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// To make a connection.
+    pub connect: Duration,
+    /// From sending a request to the first byte of its answer's body. A stream's first byte is its
+    /// first token; a whole answer's is its last.
+    pub first_byte: Duration,
+    /// Between two events of a stream.
+    pub idle: Duration,
+    /// From sending a request to the end of its answer.
+    pub total: Duration,
+    /// How long a connection to a worker may lie idle; below the 5 s after which uvicorn, vLLM's
+    /// server, closes its end.
+    pub keep_alive: Duration,
+}
+
+impl Default for Timeouts {
+    /// The first byte gets a minute: a worker on two CPU cores computes about 30 prompt tokens a
+    /// second, so a prompt of 1,500 tokens takes most of it, and a queue before it the rest. A
+    /// limit that follows each worker's measured prefill rate replaces the constant.
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(1),
+            first_byte: Duration::from_mins(1),
+            idle: Duration::from_secs(15),
+            total: Duration::from_mins(10),
+            keep_alive: Duration::from_secs(4),
+        }
+    }
+}
+
+/// How workers are watched.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeSettings {
+    /// From the end of one probe to the next.
+    pub interval: Duration,
+    /// How long a worker may take to answer.
+    pub timeout: Duration,
+    /// Bytes of its answer at most.
+    pub answer_bytes: usize,
+}
+
+impl Default for ProbeSettings {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(500),
+            timeout: Duration::from_secs(2),
+            answer_bytes: 1024 * 1024,
+        }
+    }
+}
+
+/// Why a gateway cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// Nobody to forward to.
+    #[error("no worker is configured; name at least one, as in `--worker http://127.0.0.1:8001`")]
+    NoWorkers,
+    /// More workers than a fleet holds.
+    #[error("{count} workers are configured; at most {WORKERS_MAX} fit one gateway")]
+    TooManyWorkers {
+        /// How many there are.
+        count: usize,
+    },
+    /// The address cannot be spoken to.
+    #[error("`{url}` is not a worker's address: {why}; expected one as in `http://127.0.0.1:8001`")]
+    WorkerUrl {
+        /// As configured.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Two workers answer to one name.
+    #[error("two workers are called `{name}`; give each a name of its own")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// The name cannot be told in a header.
+    #[error("`{name}` is not a worker's name; expected printable ASCII")]
+    WorkerName {
+        /// As configured.
+        name: String,
+    },
+    /// Probing without a pause.
+    #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
+    ProbeInterval,
+}
+
+/// Where a worker listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) authority: Authority,
+}
+
+impl Address {
+    fn parse(url: &str) -> Result<Self, GatewayError> {
+        let fault = |why| GatewayError::WorkerUrl { url: url.to_owned(), why };
+        let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
+        if uri.scheme() != Some(&Scheme::HTTP) {
+            return Err(fault("the scheme is not `http`"));
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(fault("it has a path"));
+        }
+        let authority = uri.authority().ok_or_else(|| fault("it has no host"))?.clone();
+        if authority.as_str().contains('@') {
+            return Err(fault("it has a user name"));
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        Ok(Self { host, port: authority.port_u16().unwrap_or(80), authority })
+    }
+}

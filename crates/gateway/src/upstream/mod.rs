@@ -1,0 +1,156 @@
+//! How is a worker spoken to?
+//!
+//! One [`Upstream`] per worker: its address, its idle connections, and the exchange of one request
+//! for the head of its answer. A connection is not a task of its own: whoever waits for the answer
+//! drives it, so a relayed token crosses no task boundary, and dropping the wait closes the socket,
+//! which is how the worker learns that nobody listens any more.
+//!
+//! Invariant: a connection returns to the pool only after its answer has ended where the framing
+//! says it ends.
+
+mod answer;
+mod connection;
+mod pool;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use http_body_util::Full;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+pub(crate) use self::answer::{AnswerBody, AnswerError};
+use self::connection::{Connection, Freshness};
+use self::pool::Pool;
+use crate::settings::{Address, GatewaySettings};
+
+/// What is sent to a worker: always whole, always with a length.
+pub(crate) type Outgoing = Request<Full<Bytes>>;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpstreamError {
+    /// No connection could be made.
+    #[error("no connection: {0}")]
+    Connect(std::io::Error),
+    /// Nor was it refused in time.
+    #[error("no connection within {0:?}")]
+    ConnectTimedOut(Duration),
+    /// The connection broke before the answer began, or what came is not HTTP.
+    #[error("no answer: {0}")]
+    Broken(hyper::Error),
+}
+
+/// One worker, as far as speaking to it goes.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    /// What it is called in headers, metrics and logs.
+    pub(crate) name: HeaderValue,
+    /// The `host` header it expects.
+    pub(crate) host: HeaderValue,
+    address: Address,
+    pool: Mutex<Pool>,
+    connect: Duration,
+    answer_head_bytes: usize,
+    /// Unacknowledged bytes or probes after which the kernel gives a silent peer up.
+    unacknowledged: Duration,
+}
+
+impl Upstream {
+    pub(crate) fn new(name: HeaderValue, address: Address, settings: &GatewaySettings) -> Self {
+        let host = HeaderValue::from_str(address.authority.as_str())
+            .expect("an authority that was parsed is a valid header");
+        Self {
+            name,
+            host,
+            address,
+            pool: Mutex::new(Pool::new(
+                settings.limits.idle_connections,
+                settings.timeouts.keep_alive,
+            )),
+            connect: settings.timeouts.connect,
+            answer_head_bytes: settings.limits.answer_head_bytes,
+            unacknowledged: settings.timeouts.idle,
+        }
+    }
+
+    /// The name as text.
+    pub(crate) fn name(&self) -> &str {
+        self.name.to_str().expect("names are checked to be printable")
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// A worker may close an idle connection just when we pick it. If nothing at all came back over
+    /// a connection that had served before, the request is made once more over a fresh one; that
+    /// is not a retry in the sense of the budget, for the worker has done nothing wrong.
+    pub(crate) async fn exchange(
+        &self,
+        make: impl Fn() -> Outgoing,
+    ) -> Result<(Response<hyper::body::Incoming>, Connection), UpstreamError> {
+        let kept = self.pool().take();
+        if let Some(mut connection) = kept {
+            match connection.exchange(make()).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(error) if !is_stale(&error) => return Err(UpstreamError::Broken(error)),
+                Err(_stale) => {}
+            }
+        }
+        let mut connection = self.connect().await?;
+        match connection.exchange(make()).await {
+            Ok(response) => Ok((response, connection)),
+            Err(error) => Err(UpstreamError::Broken(error)),
+        }
+    }
+
+    /// Keeps a connection for the next request, if it can take one.
+    pub(crate) fn give_back(&self, mut connection: Connection) {
+        if connection.freshness() == Freshness::Reusable {
+            self.pool().put(connection);
+        }
+    }
+
+    /// Drops the idle connections that the worker has closed or that lay idle for too long.
+    pub(crate) fn sweep(&self) {
+        self.pool().sweep();
+    }
+
+    async fn connect(&self) -> Result<Connection, UpstreamError> {
+        let connecting = TcpStream::connect((self.address.host.as_str(), self.address.port));
+        let stream = match timeout(self.connect, connecting).await {
+            Ok(connected) => connected.map_err(UpstreamError::Connect)?,
+            Err(_elapsed) => return Err(UpstreamError::ConnectTimedOut(self.connect)),
+        };
+        self.tune(&stream).map_err(UpstreamError::Connect)?;
+        Connection::handshake(stream, self.answer_head_bytes).await.map_err(UpstreamError::Broken)
+    }
+
+    /// A token must not wait for the next one, and a peer that vanished must be noticed.
+    fn tune(&self, stream: &TcpStream) -> std::io::Result<()> {
+        stream.set_nodelay(true)?;
+        let socket = socket2::SockRef::from(stream);
+        socket.set_keepalive(true)?;
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(self.unacknowledged))?;
+        Ok(())
+    }
+
+    fn pool(&self) -> std::sync::MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Whether a kept connection turned out to have been closed: nothing came back over it.
+fn is_stale(error: &hyper::Error) -> bool {
+    let reset = || {
+        let source = std::error::Error::source(error);
+        let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+        source.is_some_and(|source| {
+            use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+            matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+        })
+    };
+    error.is_canceled() || error.is_closed() || error.is_incomplete_message() || reset()
+}

@@ -1,0 +1,275 @@
+//! Workers that fail: unseen where nothing has been sent yet, loudly where something has.
+
+use crate::client::{Client, End};
+use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, finish, token};
+use crate::mock::{Call, Mock};
+
+/// Two workers and a gateway before them; the first request goes to the first.
+async fn pair() -> ([Mock; 2], Gateway) {
+    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
+        settings.timeouts.first_byte = SOON;
+        // A fresh connection for each attempt: on a kept one, a reset could be mere staleness.
+        settings.limits.idle_connections = 0;
+    })
+    .await;
+    (mocks, gateway)
+}
+
+/// Lets the second worker answer and checks that the client sees nothing else.
+async fn rescued(mut client: Client, mock: &mut Mock) {
+    let call = mock.call().await;
+    if call.body.ends_with(b"true}") {
+        let mut call = call;
+        call.stream().await;
+        call.chunk(&format!("{}{}{DONE}", token("a"), finish("stop"))).await;
+        call.end().await;
+        let head = client.head().await;
+        assert_eq!((head.status, head.header("x-overdraft-worker")), (200, Some("worker-1")));
+        let expected = format!("{}{}{DONE}", token("a"), finish("stop"));
+        assert_eq!(client.rest().await, (expected, End::Clean));
+    } else {
+        call.answer(200, ANSWER).await;
+        let (head, body) = client.whole().await;
+        assert_eq!((head.status, head.header("x-overdraft-worker")), (200, Some("worker-1")));
+        assert_eq!(body, ANSWER);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_is_gone_is_replaced() {
+    let ([first, mut second], gateway) = pair().await;
+    first.stop().await;
+    rescued(gateway.chat("").await, &mut second).await;
+}
+
+#[tokio::test]
+async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
+    for fate in [
+        "reset",
+        "close",
+        "garbage",
+        "500",
+        "503",
+        "429",
+        "redirect",
+        "html",
+        "gzip",
+        "huge head",
+        "half a body",
+        "aborted",
+    ] {
+        let ([mut first, mut second], gateway) = pair().await;
+        let client = gateway.chat("").await;
+        suffer(first.call().await, fate).await;
+        rescued(client, &mut second).await;
+        assert!(first.is_idle() && second.is_idle(), "{fate}: asked once more than needed");
+    }
+}
+
+#[tokio::test]
+async fn whatever_a_stream_does_before_its_first_event_another_one_answers() {
+    for fate in ["reset", "silence", "head only", "half an event", "error event", "500"] {
+        let ([mut first, mut second], gateway) = pair().await;
+        let client = gateway.stream().await;
+        suffer(first.call().await, fate).await;
+        rescued(client, &mut second).await;
+        assert!(first.is_idle() && second.is_idle(), "{fate}: asked once more than needed");
+    }
+}
+
+async fn suffer(mut call: Call, fate: &str) {
+    match fate {
+        "reset" => call.reset(),
+        "close" => call.close().await,
+        "garbage" => call.write("SSH-2.0-OpenSSH_9.2\r\n\r\n").await,
+        "500" => call.answer(500, r#"{"error":{"message":"no"}}"#).await,
+        "503" => call.answer(503, r#"{"error":{"message":"no"}}"#).await,
+        "429" => call.answer(429, r#"{"error":{"message":"no"}}"#).await,
+        "redirect" => {
+            call.write("HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n").await;
+        }
+        "html" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
+            call.write(format!("{head}<html>")).await;
+        }
+        "gzip" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                        content-encoding: gzip\r\ncontent-length: 2\r\n\r\n";
+            call.write(format!("{head}{{}}")).await;
+        }
+        "huge head" => {
+            let line = format!("x-filler: {}\r\n", "f".repeat(1_000));
+            // The gateway hangs up in the middle of it, which the mock may notice.
+            let head = format!("HTTP/1.1 200 OK\r\n{}", line.repeat(200));
+            call.try_write(&head).await;
+        }
+        "half a body" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                        content-length: 100\r\n\r\n";
+            call.write(format!("{head}{{")).await;
+            call.close().await;
+        }
+        "aborted" => {
+            call.answer(200, r#"{"choices":[{"index":0,"finish_reason": "abort"}]}"#).await;
+        }
+        "silence" => call.gone().await,
+        "head only" => {
+            call.stream().await;
+            call.gone().await;
+        }
+        "half an event" => {
+            call.stream().await;
+            call.chunk("data: {\"choi").await;
+            call.reset();
+        }
+        "error event" => {
+            call.stream().await;
+            call.chunk("data: {\"error\":{\"message\":\"no\"}}\n\n").await;
+            call.gone().await;
+        }
+        other => panic!("`{other}` is no fate"),
+    }
+}
+
+#[tokio::test]
+async fn a_stale_kept_connection_is_no_failure_of_the_worker() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.client().await;
+    for _ in 0..5 {
+        client.post(CHAT, &chat("")).await;
+        let mut call = mock.call().await;
+        // The answer invites further use; the connection is then reset under the next request.
+        let length = ANSWER.len();
+        call.write(format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{ANSWER}"
+        ))
+        .await;
+        assert_eq!(client.whole().await.0.status, 200);
+        client.post(CHAT, &chat("")).await;
+        call.next_bytes().await;
+        call.reset();
+        mock.call().await.answer(200, ANSWER).await;
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
+    for fate in ["reset", "close", "clean end", "silence", "abort", "error event", "garbage"] {
+        let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+        let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
+            settings.timeouts.idle = SOON;
+        })
+        .await;
+        let mut client = gateway.stream().await;
+        let mut call = mocks[0].call().await;
+        call.stream().await;
+        call.chunk(&token("a")).await;
+        assert_eq!(client.head().await.status, 200);
+        assert_eq!(client.chunk().await, Ok(token("a")));
+        // Half an event more: it must not reach the client, for an error has to follow.
+        call.chunk("data: {\"half").await;
+        match fate {
+            "reset" => call.reset(),
+            "close" => call.close().await,
+            "clean end" => call.end().await,
+            "silence" => call.gone().await,
+            "abort" => call.chunk(&format!("\":1}}\n\n{}{DONE}", finish("abort"))).await,
+            "error event" => call.chunk("\":1}\n\ndata: {\"error\":\"no\"}\n\n").await,
+            "garbage" => call.write("this is no chunk\r\n").await,
+            other => panic!("`{other}` is no fate"),
+        }
+        let (rest, end) = client.rest().await;
+        assert_eq!(end, End::Aborted, "{fate}");
+        let error = rest.strip_prefix("data: {\"half\":1}\n\n").unwrap_or(&rest);
+        assert!(error.starts_with("data: {\"error\":{\"message\":"), "{fate}: {rest}");
+        assert!(error.ends_with("}\n\n"), "{fate}: {rest}");
+        assert!(!rest.contains("[DONE]"), "{fate}: {rest}");
+        assert!(mocks[1].is_idle(), "{fate}: asked again after the first byte");
+    }
+}
+
+#[tokio::test]
+async fn an_event_without_end_is_a_broken_stream() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.limits.event_bytes = 4 * 1024;
+    })
+    .await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&token("a")).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.chunk(&format!("data: {}", "x".repeat(8 * 1024))).await;
+    let (rest, end) = client.rest().await;
+    assert_eq!(end, End::Aborted);
+    assert!(rest.contains("exceeds the limit"), "{rest}");
+    call.gone().await;
+}
+
+#[tokio::test]
+async fn with_nobody_left_the_last_worker_speaks_for_itself() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let mut client = gateway.chat("").await;
+    first.call().await.answer(429, r#"{"error":{"message":"first"}}"#).await;
+    let mut call = second.call().await;
+    call.write(
+        "HTTP/1.1 503 X\r\ncontent-type: application/json\r\nretry-after: 7\r\n\
+         content-length: 30\r\n\r\n{\"error\":{\"message\":\"second\"}}",
+    )
+    .await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, head.header("retry-after")), (503, Some("7")));
+    assert_eq!(body, r#"{"error":{"message":"second"}}"#);
+    assert_eq!(head.header("x-overdraft-worker"), Some("worker-1"));
+}
+
+#[tokio::test]
+async fn a_refusal_that_blames_the_request_is_passed_on_and_not_repeated() {
+    let ([mut first, mut second], gateway) = pair().await;
+    for status in [400, 404, 413, 422] {
+        let mut client = gateway.chat("").await;
+        let error = format!(r#"{{"error":{{"message":"bad","code":{status}}}}}"#);
+        let call = if status == 400 || status == 413 { &mut first } else { &mut second };
+        call.call().await.answer(status, &error).await;
+        let (head, body) = client.whole().await;
+        assert_eq!((head.status, body), (status, error));
+        assert!(first.is_idle() && second.is_idle());
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_refuses_our_credentials_is_no_business_of_the_clients() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.chat("").await;
+    mock.call().await.answer(401, r#"{"error":{"message":"key sk-secret is wrong"}}"#).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(head.status, 502);
+    assert!(!body.contains("secret"), "{body}");
+}
+
+#[tokio::test]
+async fn a_whole_answer_may_take_longer_than_a_first_token() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let mut other = Mock::start(&["other"]).await;
+    let gateway = Gateway::start_with(&[&mock, &other], |settings| {
+        settings.timeouts.first_byte = SOON;
+        settings.timeouts.total = NEVER;
+    })
+    .await;
+    let mut slow = gateway.chat("").await;
+    let held = mock.call().await;
+    // A stream that gives up in the meantime is the clock of this test.
+    let mut client = gateway.client().await;
+    client.post(CHAT, r#"{"model":"other","stream":true}"#).await;
+    other.call().await.gone().await;
+    assert_eq!(client.whole().await.0.status, 504);
+    held.answer(200, ANSWER).await;
+    assert_eq!(slow.whole().await.0.status, 200);
+}

@@ -1,0 +1,161 @@
+//! Starts a gateway before mock workers and stops it again.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use overdraft_gateway::{Drained, GatewaySettings, WorkerSettings, run};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::{Client, Head};
+use crate::mock::Mock;
+
+/// Only a hang takes this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// So long that nothing in a test waits for it.
+pub(crate) const NEVER: Duration = Duration::from_hours(1);
+
+/// So short that a test can wait for it.
+pub(crate) const SOON: Duration = Duration::from_millis(100);
+
+/// The model that mocks serve unless they are told otherwise.
+pub(crate) const MODEL: &str = "m";
+
+pub(crate) const CHAT: &str = "/v1/chat/completions";
+
+/// Waits, but not for ever.
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("nothing takes this long but a hang")
+}
+
+/// A running gateway.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Drained>,
+}
+
+impl Gateway {
+    /// Starts with probes that never repeat once a worker is up, and waits until all are.
+    pub(crate) async fn start(mocks: &[&Mock]) -> Self {
+        Self::start_with(mocks, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(
+        mocks: &[&Mock],
+        adjust: impl FnOnce(&mut GatewaySettings),
+    ) -> Self {
+        let gateway = Self::start_unready(mocks, adjust).await;
+        gateway.until_up(mocks.len()).await;
+        gateway
+    }
+
+    /// Starts and does not wait for anything.
+    pub(crate) async fn start_unready(
+        mocks: &[&Mock],
+        adjust: impl FnOnce(&mut GatewaySettings),
+    ) -> Self {
+        let workers = mocks.iter().enumerate().map(|(index, mock)| WorkerSettings {
+            name: format!("worker-{index}"),
+            ..WorkerSettings::new(mock.url())
+        });
+        let mut settings = GatewaySettings::new(workers.collect());
+        settings.probe.interval = NEVER;
+        adjust(&mut settings);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(async move {
+            let shutdown = async {
+                if stopped.await.is_err() {
+                    // The test has ended without stopping the gateway; its runtime ends with it.
+                    std::future::pending::<()>().await;
+                }
+            };
+            run(listener, settings, shutdown).await.unwrap()
+        });
+        Self { address, stop: Some(stop), running }
+    }
+
+    /// Waits until so many workers are up.
+    pub(crate) async fn until_up(&self, count: usize) {
+        let wanted = format!("\"workers_up\":{count},");
+        let mut client = self.client().await;
+        let asked = async {
+            while !client.get("/healthz").await.1.contains(&wanted) {
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(asked).await;
+    }
+
+    /// Waits until the gateway says that it cannot serve.
+    pub(crate) async fn until_down(&self) -> (Head, String) {
+        let mut client = self.client().await;
+        let asked = async {
+            loop {
+                let (head, body) = client.get("/healthz").await;
+                if head.status == 503 {
+                    return (head, body);
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(asked).await
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// A new connection that has posted a chat request for [`MODEL`].
+    pub(crate) async fn chat(&self, more: &str) -> Client {
+        let mut client = self.client().await;
+        client.post(CHAT, &chat(more)).await;
+        client
+    }
+
+    /// A new connection that has posted a streamed chat request.
+    pub(crate) async fn stream(&self) -> Client {
+        self.chat(r#","stream":true"#).await
+    }
+
+    /// Signals the end.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take().expect("it is stopped once").send(()).unwrap();
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn stopped(self) -> Drained {
+        in_time(self.running).await.unwrap()
+    }
+}
+
+/// A chat request for [`MODEL`] with further members.
+pub(crate) fn chat(more: &str) -> String {
+    format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"hi"}}]{more}}}"#)
+}
+
+/// An event that carries some text.
+pub(crate) fn token(text: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\
+         \"finish_reason\":null}}]}}\n\n"
+    )
+}
+
+/// An event that finishes the only choice.
+pub(crate) fn finish(reason: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{}},\
+         \"finish_reason\":\"{reason}\"}}]}}\n\n"
+    )
+}
+
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
+
+/// A whole answer.
+pub(crate) const ANSWER: &str = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4},"x_unknown":{"kept": [1,  2]}}"#;

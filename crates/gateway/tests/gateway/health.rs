@@ -1,0 +1,134 @@
+//! Who is up, what can be asked for, and what the gateway says about itself.
+
+use std::time::Duration;
+
+use crate::harness::{ANSWER, CHAT, Gateway, MODEL, token};
+use crate::mock::Mock;
+
+/// Often enough that a test need not wait.
+const OFTEN: Duration = Duration::from_millis(5);
+
+#[tokio::test]
+async fn it_can_serve_once_a_worker_is_up() {
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| manner.health = 503);
+    let gateway =
+        Gateway::start_unready(&[&mock], |settings| settings.probe.interval = OFTEN).await;
+    let (head, body) = gateway.until_down().await;
+    assert!(head.header("retry-after").is_some());
+    assert!(body.contains("none of 1 workers is up"), "{body}");
+    assert_eq!(gateway.client().await.get("/livez").await.0.status, 200);
+    mock.behave(|manner| manner.health = 200);
+    gateway.until_up(1).await;
+}
+
+#[tokio::test]
+async fn with_nobody_up_requests_are_told_to_come_back() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| settings.probe.interval = OFTEN).await;
+    mock.behave(|manner| manner.health = 503);
+    gateway.until_down().await;
+    let (head, body) = gateway.chat("").await.whole().await;
+    assert_eq!(head.status, 503);
+    assert!(head.header("retry-after").is_some());
+    assert!(body.contains("overloaded"), "{body}");
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_is_out_at_once_and_back_after_a_probe() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
+        settings.probe.interval = OFTEN;
+    })
+    .await;
+    mocks[0].behave(|manner| manner.health = 500);
+    gateway.until_up(1).await;
+    for _ in 0..3 {
+        let mut client = gateway.chat("").await;
+        mocks[1].call().await.answer(200, ANSWER).await;
+        client.whole().await;
+    }
+    mocks[0].behave(|manner| manner.health = 200);
+    gateway.until_up(2).await;
+    let mut client = gateway.chat("").await;
+    mocks[0].call().await.answer(200, ANSWER).await;
+    client.whole().await;
+}
+
+#[tokio::test]
+async fn models_are_the_union_of_what_workers_that_are_up_serve() {
+    let first = Mock::start(&["large", "org/small"]).await;
+    let second = Mock::start(&["org/small", "tiny"]).await;
+    let gateway = Gateway::start_with(&[&first, &second], |settings| {
+        settings.probe.interval = OFTEN;
+    })
+    .await;
+    let mut client = gateway.client().await;
+    let (head, body) = client.get("/v1/models").await;
+    assert_eq!(head.header("content-type"), Some("application/json"));
+    let list: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let names: Vec<&str> =
+        list["data"].as_array().unwrap().iter().map(|card| card["id"].as_str().unwrap()).collect();
+    assert_eq!(names, ["large", "org/small", "tiny"]);
+    for path in ["/v1/models/org/small", "/v1/models/org%2Fsmall"] {
+        let (head, body) = client.get(path).await;
+        assert_eq!((head.status, body.as_str()), (200, r#"{"id":"org/small","object":"model"}"#));
+    }
+    assert_eq!(client.get("/v1/models/huge").await.0.status, 404);
+    second.stop().await;
+    gateway.until_up(1).await;
+    let (_, body) = client.get("/v1/models").await;
+    assert!(!body.contains("tiny") && body.contains("org/small"), "{body}");
+}
+
+#[tokio::test]
+async fn a_worker_that_speaks_nonsense_is_never_up() {
+    let mock = Mock::start(&["quote\" breaks the list"]).await;
+    let gateway =
+        Gateway::start_unready(&[&mock], |settings| settings.probe.interval = OFTEN).await;
+    gateway.until_down().await;
+}
+
+#[tokio::test]
+async fn the_index_says_what_this_is() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let (head, body) = gateway.client().await.get("/").await;
+    assert_eq!(head.status, 200);
+    assert!(body.starts_with("Overdraft") && body.contains("/v1/chat/completions"), "{body}");
+}
+
+#[tokio::test]
+async fn metrics_count_requests_by_how_they_ended() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
+    let mut client = gateway.chat("").await;
+    mocks[0].call().await.answer(500, "{}").await;
+    mocks[1].call().await.answer(200, ANSWER).await;
+    client.whole().await;
+    client.post(CHAT, "{}").await;
+    client.whole().await;
+    let mut streaming = gateway.stream().await;
+    let mut call = mocks[0].call().await;
+    call.stream().await;
+    call.chunk(&token("a")).await;
+    streaming.head().await;
+    drop(streaming);
+    call.gone().await;
+    let mut scraper = gateway.client().await;
+    let (head, text) = scraper.get("/metrics").await;
+    assert_eq!(head.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        r#"overdraft_requests_total{route="/v1/chat/completions",code="200"} 2"#,
+        r#"overdraft_requests_total{route="/v1/chat/completions",code="400"} 1"#,
+        r#"overdraft_request_ends_total{end="PR"} 1"#,
+        r#"overdraft_request_ends_total{end="CD"} 1"#,
+        r#"overdraft_upstream_errors_total{kind="faulty"} 1"#,
+        "overdraft_retries_total 1",
+        r#"overdraft_worker_up{worker="worker-0"} 1"#,
+        r#"overdraft_worker_inflight{worker="worker-0"} 0"#,
+        r#"overdraft_tokens_total{model="m",kind="prompt"} 3"#,
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line} is missing in\n{text}");
+    }
+}

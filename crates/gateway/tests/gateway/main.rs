@@ -1,0 +1,17 @@
+//! The whole gateway over real sockets, between a scripted client and scripted workers.
+//!
+//! Both ends are raw: the test decides which bytes are written, when, and how a connection ends.
+//! Nothing sleeps; every wait is for something that the other end does, under one generous bound
+//! that only a hang can reach.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod client;
+mod harness;
+mod mock;
+
+mod draining;
+mod failing;
+mod health;
+mod refusing;
+mod relaying;

@@ -1,0 +1,187 @@
+//! What goes through goes through unchanged, at once, and no longer than somebody listens.
+
+use crate::client::End;
+use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, token};
+use crate::mock::Mock;
+
+#[tokio::test]
+async fn a_whole_answer_comes_back_byte_for_byte() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.chat("").await;
+    mock.call().await.answer(200, ANSWER).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(head.status, 200);
+    assert_eq!(body, ANSWER);
+    assert_eq!(head.header("content-type"), Some("application/json"));
+    assert_eq!(head.header("x-overdraft-worker"), Some("worker-0"));
+    assert!(head.header("x-request-id").is_some_and(|id| id.starts_with("req_")));
+}
+
+#[tokio::test]
+async fn a_request_reaches_the_worker_byte_for_byte() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    // Odd spacing, a float that does not round-trip, a big integer, escapes, unknown and nested
+    // members: whoever parses and writes again changes one of them.
+    let odd = "{ \"temperature\" : 0.30000000000000004,\t\"model\":\"m\" , \"cache_salt\":\"\\u0041\",\
+               \"vllm_xargs\":{\"a\":[ 1e2,  123456789012345678901234567890 ]},\"messages\":[],\
+               \"x\":null }";
+    for path in [CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"] {
+        let mut client = gateway.client().await;
+        client.post(path, odd).await;
+        let call = mock.call().await;
+        assert!(call.head.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{}", call.head);
+        assert_eq!(std::str::from_utf8(&call.body).unwrap(), odd);
+        call.answer(200, "{}").await;
+        assert_eq!(client.whole().await.1, "{}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_request_and_a_long_answer_come_through() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let long = chat(&format!(r#","x":"{}""#, "prompt ".repeat(200_000)));
+    let mut client = gateway.client().await;
+    client.post(CHAT, &long).await;
+    let call = mock.call().await;
+    assert_eq!(call.body.len(), long.len());
+    assert!(call.body == long.as_bytes());
+    // Longer than what is held back to be checked.
+    let answer = format!(r#"{{"x":"{}"}}"#, "answer ".repeat(300_000));
+    call.answer(200, &answer).await;
+    assert!(client.whole().await.1 == answer);
+}
+
+#[tokio::test]
+async fn every_event_is_relayed_before_the_next_one_is_sent() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    for text in ["one", "two", "three"] {
+        call.chunk(&token(text)).await;
+        if text == "one" {
+            let head = client.head().await;
+            assert_eq!(head.status, 200);
+            assert_eq!(head.header("content-type"), Some("text/event-stream"));
+            assert_eq!(head.header("transfer-encoding"), Some("chunked"));
+        }
+        assert_eq!(client.chunk().await, Ok(token(text)));
+    }
+    call.chunk(&finish("stop")).await;
+    assert_eq!(client.chunk().await, Ok(finish("stop")));
+    call.chunk(DONE).await;
+    assert_eq!(client.chunk().await, Ok(DONE.to_owned()));
+    call.end().await;
+    assert_eq!(client.chunk().await, Err(End::Clean));
+}
+
+#[tokio::test]
+async fn an_event_cut_into_pieces_leaves_in_one_piece() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    let whole = format!("{}{}{}{DONE}", token("\u{e4}"), token("b"), finish("stop"));
+    for byte in whole.as_bytes() {
+        call.write([b"1\r\n", &[*byte][..], b"\r\n"].concat()).await;
+    }
+    call.end().await;
+    assert_eq!(client.head().await.status, 200);
+    assert_eq!(client.rest().await, (whole, End::Clean));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_midway_closes_the_connection_to_the_worker() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&token("a")).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    drop(client);
+    call.gone().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_first_byte_closes_it_too() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    for more in ["", r#","stream":true"#] {
+        let client = gateway.chat(more).await;
+        let call = mock.call().await;
+        drop(client);
+        call.gone().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_finished_without_done_gets_one() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.stream().await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}", token("a"), finish("stop"))).await;
+    call.end().await;
+    client.head().await;
+    let expected = format!("{}{}{DONE}", token("a"), finish("stop"));
+    assert_eq!(client.rest().await, (expected, End::Clean));
+}
+
+#[tokio::test]
+async fn connections_to_the_worker_are_used_again() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.client().await;
+    let mut ports = Vec::new();
+    for _ in 0..3 {
+        client.post(CHAT, &chat("")).await;
+        let call = mock.call().await;
+        ports.push(call.peer());
+        call.answer(200, ANSWER).await;
+        client.whole().await;
+        client.post(CHAT, &chat(r#","stream":true"#)).await;
+        let mut call = mock.call().await;
+        ports.push(call.peer());
+        call.stream().await;
+        call.chunk(&format!("{}{DONE}", finish("stop"))).await;
+        call.end().await;
+        client.head().await;
+        assert_eq!(client.rest().await.1, End::Clean);
+    }
+    ports.dedup();
+    assert_eq!(ports.len(), 1, "{ports:?}");
+}
+
+#[tokio::test]
+async fn workers_take_turns() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
+    for turn in 0..4 {
+        let mut client = gateway.chat("").await;
+        mocks[turn % 2].call().await.answer(200, ANSWER).await;
+        let (head, _) = client.whole().await;
+        let expected = format!("worker-{}", turn % 2);
+        assert_eq!(head.header("x-overdraft-worker"), Some(expected.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_busy_worker_is_passed_over_for_an_idle_one() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
+    let _busy = gateway.stream().await;
+    let _held = mocks[0].call().await;
+    for _ in 0..3 {
+        let mut client = gateway.chat("").await;
+        mocks[1].call().await.answer(200, ANSWER).await;
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+}
