@@ -1,0 +1,223 @@
+//! Workers inside this process: opens a model, starts its engine, serves it on a listener.
+//!
+//! The demo pair ships inside the binary, so that `overdraft serve` needs no file and no download.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use overdraft_engine::backend::Backend;
+use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
+use overdraft_engine::gguf::OpenError;
+use overdraft_engine::model::{Model, ModelInfo};
+use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer};
+use overdraft_telemetry::Clock;
+use overdraft_worker::{EngineMetrics, MetricNames, Served, Settings};
+use tokio::net::TcpListener;
+
+use crate::engine_options::EngineOptions;
+use crate::fault::Fault;
+
+/// The larger demo model, 8-bit.
+static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");
+
+/// The smaller demo model, 8-bit, with the same tokenizer.
+static DRAFT: &[u8] = include_bytes!("../../../models/overdraft-draft.q8_0.gguf");
+
+/// How often the spinner turns while a file is read.
+const SPIN_EVERY: Duration = Duration::from_millis(100);
+
+/// What a worker computes.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// The demo target.
+    Target,
+    /// The demo draft.
+    Draft,
+    /// A GGUF file of the user's.
+    File(PathBuf),
+    /// No model: it repeats what it is told.
+    Echo,
+}
+
+/// How a worker shows itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Face {
+    /// Names clients may use; none: the one the source has.
+    pub(crate) names: Vec<String>,
+    /// Which names its metrics have.
+    pub(crate) metrics: MetricNames,
+    /// How long streams may go on after a stop.
+    pub(crate) drain: Duration,
+}
+
+/// An engine that computes, and all it takes to serve it.
+pub(crate) struct Embedded {
+    /// The name clients use.
+    pub(crate) name: String,
+    /// One line for a person.
+    pub(crate) summary: String,
+    engine: Engine,
+    served: Served,
+    settings: Settings,
+}
+
+/// What a source turned out to be.
+struct Opened {
+    backend: Box<dyn Backend>,
+    tokenizer: Arc<Tokenizer>,
+    template: Arc<ChatTemplate>,
+    about: String,
+    root: Option<String>,
+}
+
+/// Opens a source and starts its engine.
+///
+/// # Errors
+/// When the file cannot be used, or the engine cannot start.
+pub(crate) async fn open(
+    source: Source,
+    options: &EngineOptions,
+    face: Face,
+    clock: Clock,
+) -> Result<Embedded, Fault> {
+    let mut names = face.names;
+    if names.is_empty() {
+        names.push(source.name());
+    }
+    let (asked, model) = (options.clone(), options.model()?);
+    let spinner = spinner(&source);
+    let opening = tokio::task::spawn_blocking(move || match &source {
+        Source::Target => demo(TARGET, &model),
+        Source::Draft => demo(DRAFT, &model),
+        Source::File(path) => file(path, &model),
+        Source::Echo => echo_of(&asked),
+    });
+    let opened = opening.await.map_err(|error| Fault::running(error.to_string()))?;
+    spinner.finish_and_clear();
+    let Opened { backend, tokenizer, template, about, root } = opened?;
+    let metrics = EngineMetrics::new(&names[0], backend.shape(), face.metrics);
+    let codec: Arc<dyn TextCodec> = tokenizer.clone();
+    let engine = Engine::start(backend, codec, options.engine(clock), metrics.observer())
+        .map_err(|error| Fault::input(error.to_string()))?;
+    let summary = format!("{}  ({about})", names.join(", "));
+    let served = Served {
+        engine: engine.handle(),
+        tokenizer,
+        template,
+        names: names.clone(),
+        root,
+        metrics,
+    };
+    let mut settings = Settings::new(clock);
+    settings.limits.drain = face.drain;
+    Ok(Embedded { name: names.swap_remove(0), summary, engine, served, settings })
+}
+
+impl Source {
+    /// What clients call it when nobody says otherwise.
+    fn name(&self) -> String {
+        match self {
+            Self::Target => "overdraft-target".to_owned(),
+            Self::Draft => "overdraft-draft".to_owned(),
+            Self::Echo => "echo".to_owned(),
+            Self::File(path) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
+            }
+        }
+    }
+}
+
+impl Embedded {
+    /// Serves until `stop`, lets streams finish, and ends the engine.
+    pub(crate) async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
+        let drained = overdraft_worker::run(listener, self.served, self.settings, stop).await;
+        if drained.connections_cut > 0 {
+            tracing::warn!(cut = drained.connections_cut, model = self.name, "streams were cut");
+        }
+        let engine = self.engine;
+        // Joining the engine's thread may take a step.
+        let _ = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+    }
+}
+
+fn demo(
+    bytes: &'static [u8],
+    settings: &overdraft_engine::model::ModelSettings,
+) -> Result<Opened, Fault> {
+    let model = Model::open(bytes, settings).map_err(|error| refused("the demo model", &error))?;
+    dress("the demo model", model)
+}
+
+fn file(path: &Path, settings: &overdraft_engine::model::ModelSettings) -> Result<Opened, Fault> {
+    let shown = format!("`{}`", path.display());
+    let model = Model::open(path, settings).map_err(|error| refused(&shown, &error))?;
+    let opened = dress(&shown, model)?;
+    Ok(Opened { root: Some(path.display().to_string()), ..opened })
+}
+
+fn dress(shown: &str, model: Model) -> Result<Opened, Fault> {
+    let tokenizer = Tokenizer::from_metadata(&model.metadata)
+        .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
+    let template = ChatTemplate::from_metadata(&model.metadata, &tokenizer)
+        .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(NO_TEMPLATE))?;
+    Ok(Opened {
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        about: about(&model.info),
+        backend: model.backend,
+        root: None,
+    })
+}
+
+const NO_TEMPLATE: &str = "take another conversion of the model; llama.cpp's converter keeps the \
+                           chat template in `tokenizer.chat_template`";
+
+/// A file that cannot be used, with its name before the sentence.
+fn refused(shown: &str, error: &OpenError) -> Fault {
+    Fault::input(format!("{shown}: {error}")).hint(error.hint())
+}
+
+fn echo_of(options: &EngineOptions) -> Result<Opened, Fault> {
+    let mut settings = EchoSettings::default();
+    options.shape_echo(&mut settings)?;
+    let tokenizer = echo::tokenizer();
+    let template = ChatTemplate::new(Some(echo::ECHO_TEMPLATE), &tokenizer)
+        .map_err(|error| Fault::running(error.to_string()))?;
+    Ok(Opened {
+        backend: Box::new(EchoBackend::new(settings)),
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        about: "no model: it repeats what it is told".to_owned(),
+        root: None,
+    })
+}
+
+/// `5.4M parameters, Q8_0, 2048 tokens of context`.
+fn about(info: &ModelInfo) -> String {
+    let parameters = match info.parameters {
+        1_000_000_000.. => format!("{:.1}B", to_f64(info.parameters) / 1e9),
+        _ => format!("{:.1}M", to_f64(info.parameters) / 1e6),
+    };
+    let (kind, context) = (&info.file_type, info.context.get());
+    format!("{}, {parameters} parameters, {kind}, context {context}", info.architecture)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// Shows that something happens while a large file is packed; silent without a terminal.
+fn spinner(source: &Source) -> ProgressBar {
+    let Source::File(path) = source else { return ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]");
+    let bar = ProgressBar::new_spinner()
+        .with_message(format!("loading {}", path.display()))
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(SPIN_EVERY);
+    bar
+}

@@ -1,0 +1,108 @@
+//! How an embedded engine is sized; the names are vLLM's where vLLM has the knob.
+
+use std::num::NonZeroUsize;
+
+use overdraft_engine::EngineSettings;
+use overdraft_engine::echo::EchoSettings;
+use overdraft_engine::model::{DeviceChoice, KvBudget, ModelSettings};
+use overdraft_telemetry::Clock;
+use overdraft_units::{BlockSize, Blocks, Tokens};
+
+use crate::fault::Fault;
+
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Embedded engine")]
+pub(crate) struct EngineOptions {
+    /// Threads that compute; all cores by default
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZeroUsize>,
+    /// Where to compute: cpu, cuda:0, metal:0 (the latter two need the feature of that name)
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    device: String,
+    /// Positions a sequence may use; the model's own context by default
+    #[arg(long, value_name = "TOKENS")]
+    max_model_len: Option<u32>,
+    /// Sequences computed together
+    #[arg(long, default_value_t = 64, value_name = "COUNT")]
+    max_num_seqs: u32,
+    /// Tokens computed in one step: longer prompts are prefilled in chunks of this
+    #[arg(long, default_value_t = 512, value_name = "TOKENS")]
+    max_num_batched_tokens: u32,
+    /// Sequences that may wait before new ones are refused with 503
+    #[arg(long, default_value_t = 1_024, value_name = "COUNT")]
+    max_num_queued_reqs: u32,
+    /// Memory for keys and values, in bytes
+    #[arg(long, value_name = "BYTES", conflicts_with = "num_gpu_blocks_override")]
+    kv_cache_memory_bytes: Option<u64>,
+    /// Number of key-value blocks, instead of a size in bytes
+    #[arg(long, value_name = "COUNT")]
+    num_gpu_blocks_override: Option<u32>,
+    /// Tokens per key-value block
+    #[arg(long, default_value_t = 16, value_name = "TOKENS")]
+    block_size: u32,
+}
+
+impl EngineOptions {
+    /// The model's half of the settings.
+    ///
+    /// # Errors
+    /// A value out of its range, or an unknown device.
+    pub(crate) fn model(&self) -> Result<ModelSettings, Fault> {
+        let kv = match (self.num_gpu_blocks_override, self.kv_cache_memory_bytes) {
+            (Some(blocks), _) => KvBudget::Blocks(Blocks::new(blocks)),
+            (None, Some(bytes)) => KvBudget::Bytes(bytes),
+            (None, None) => ModelSettings::default().kv,
+        };
+        Ok(ModelSettings {
+            threads: self.threads,
+            device: device(&self.device)?,
+            context_max: self.max_model_len.map(Tokens::new),
+            block_size: self.page()?,
+            kv,
+            ..ModelSettings::default()
+        })
+    }
+
+    /// What of it an echo can follow.
+    ///
+    /// # Errors
+    /// A block size of zero.
+    pub(crate) fn shape_echo(&self, settings: &mut EchoSettings) -> Result<(), Fault> {
+        settings.block_size = self.page()?;
+        if let Some(blocks) = self.num_gpu_blocks_override {
+            settings.blocks = Blocks::new(blocks);
+        }
+        if let Some(context) = self.max_model_len {
+            settings.context = Tokens::new(context);
+        }
+        Ok(())
+    }
+
+    fn page(&self) -> Result<BlockSize, Fault> {
+        BlockSize::new(self.block_size)
+            .ok_or_else(|| Fault::input("`--block-size 0` holds nothing; expected 8, 16 or 32"))
+    }
+
+    /// The scheduler's half of the settings.
+    pub(crate) fn engine(&self, clock: Clock) -> EngineSettings {
+        let mut settings = EngineSettings::new(clock);
+        settings.step_tokens = Tokens::new(self.max_num_batched_tokens);
+        settings.running_max = self.max_num_seqs;
+        settings.waiting_max = self.max_num_queued_reqs;
+        settings.context = self.max_model_len.map(Tokens::new);
+        settings
+    }
+}
+
+/// Parses `cpu`, `cuda`, `cuda:1`, `metal:0`.
+fn device(text: &str) -> Result<DeviceChoice, Fault> {
+    let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
+    match (kind, index.parse()) {
+        ("cpu", _) => Ok(DeviceChoice::Cpu),
+        ("cuda", Ok(index)) => Ok(DeviceChoice::Cuda(index)),
+        ("metal", Ok(index)) => Ok(DeviceChoice::Metal(index)),
+        _ => Err(Fault::input(format!(
+            "`{text}` is not a device; expected `cpu`, `cuda:N` or `metal:N`"
+        ))),
+    }
+}

@@ -1,0 +1,203 @@
+//! `overdraft serve`: the gateway, before embedded workers or remote ones.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use overdraft_gateway::{GatewayError, GatewaySettings, Pool, WorkerSettings};
+use overdraft_telemetry::Clock;
+use overdraft_worker::MetricNames;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::embedded::{self, Embedded, Face, Source};
+use crate::engine_options::EngineOptions;
+use crate::fault::Fault;
+use crate::log_options::LogOptions;
+use crate::ready;
+use crate::signals;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Where clients connect; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// A worker that runs elsewhere, as `http://host:port`; may be given several times
+    #[arg(long, value_name = "URL")]
+    worker: Vec<String>,
+    /// A remote worker of the draft pool; may be given several times
+    #[arg(long, value_name = "URL")]
+    draft_worker: Vec<String>,
+    /// A GGUF file for the embedded target worker, instead of the demo model
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// A GGUF file for an embedded draft worker
+    #[arg(long, value_name = "FILE")]
+    draft: Option<PathBuf>,
+    /// Seconds that streams may go on after a SIGTERM
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    shutdown_timeout: u64,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    log: LogOptions,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft serve
+      demo models on 127.0.0.1:8080; `overdraft-target` and `overdraft-draft`
+  overdraft serve --listen 0.0.0.0:8080 --model llama-3-8b-q4_k_m.gguf
+      your model on this machine; its name is the file's, without `.gguf`
+  overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
+      before a fleet of vLLM, SGLang or llama-server";
+
+/// What stands behind the gateway.
+struct Fleet {
+    workers: Vec<WorkerSettings>,
+    /// One line per embedded model, for the banner.
+    models: Vec<String>,
+    /// The model that the printed example asks.
+    example: Option<String>,
+}
+
+/// Serves until a signal says stop.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
+    arguments.log.install()?;
+    crate::runtime()?.block_on(serve(arguments))
+}
+
+async fn serve(arguments: Arguments) -> Result<(), Fault> {
+    let clock = Clock::start();
+    let listener = bind(arguments.listen).await?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Fault::running(format!("the listener has no address: {error}")))?;
+    let mut tasks = JoinSet::new();
+    let stop = signals::watch(&mut tasks)?;
+    let mut embedded = JoinSet::new();
+    // The embedded workers outlive the gateway's drain: its last streams come from them.
+    let (release, released) = tokio::sync::watch::channel(false);
+    let fleet = fleet(&arguments, clock, &mut embedded, &released).await?;
+    let mut settings = GatewaySettings::new(fleet.workers.clone());
+    settings.listen.drain = Duration::from_secs(arguments.shutdown_timeout);
+    settings.model_default.clone_from(&fleet.example);
+    tasks.spawn(async move {
+        // Those that run elsewhere may be down for long; our own come up together.
+        ready::healthy(address, fleet.models.len().max(1)).await;
+        banner(address, &fleet);
+    });
+    let drained = overdraft_gateway::run(listener, settings, stop.asked()).await;
+    release.send_replace(true);
+    while embedded.join_next().await.is_some() {}
+    tasks.abort_all();
+    let drained = drained.map_err(|error| refused(&error))?;
+    if drained.connections_cut > 0 {
+        let cut = drained.connections_cut;
+        return Err(Fault::running(format!("{cut} streams outlived the drain and were cut"))
+            .hint("give them more time with `--shutdown-timeout`"));
+    }
+    Ok(())
+}
+
+/// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
+async fn fleet(
+    arguments: &Arguments,
+    clock: Clock,
+    tasks: &mut JoinSet<()>,
+    released: &tokio::sync::watch::Receiver<bool>,
+) -> Result<Fleet, Fault> {
+    let mut workers: Vec<WorkerSettings> = Vec::new();
+    let remote = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
+    for (urls, pool) in remote {
+        workers.extend(urls.iter().map(|url| {
+            let mut worker = WorkerSettings::new(url.clone());
+            worker.pool = pool;
+            worker
+        }));
+    }
+    let mut sources = Vec::new();
+    let alone = workers.is_empty();
+    match &arguments.model {
+        Some(file) => sources.push((Source::File(file.clone()), Pool::Target)),
+        None if alone => sources.push((Source::Target, Pool::Target)),
+        None => {}
+    }
+    match &arguments.draft {
+        Some(file) => sources.push((Source::File(file.clone()), Pool::Draft)),
+        None if alone && arguments.model.is_none() => sources.push((Source::Draft, Pool::Draft)),
+        None => {}
+    }
+    let (mut models, mut example) = (Vec::new(), None);
+    for (source, pool) in sources {
+        let face = Face {
+            names: Vec::new(),
+            metrics: MetricNames::Current,
+            drain: Duration::from_secs(arguments.shutdown_timeout),
+        };
+        let opened = embedded::open(source, &arguments.engine, face, clock).await?;
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        let mut worker = WorkerSettings::new(url(&listener)?);
+        (worker.pool, worker.name) = (pool, format!("embedded-{}", opened.name));
+        workers.push(worker);
+        models.push(opened.summary.clone());
+        example.get_or_insert_with(|| opened.name.clone());
+        spawn(tasks, opened, listener, released.clone());
+    }
+    Ok(Fleet { workers, models, example })
+}
+
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    worker: Embedded,
+    listener: TcpListener,
+    mut released: tokio::sync::watch::Receiver<bool>,
+) {
+    tasks.spawn(async move {
+        let released = async move {
+            // The sender's end means the same as its word.
+            let _ = released.wait_for(|released| *released).await;
+        };
+        worker.serve(listener, released).await;
+    });
+}
+
+fn url(listener: &TcpListener) -> Result<String, Fault> {
+    let address = listener.local_addr();
+    address
+        .map(|address| format!("http://{address}"))
+        .map_err(|error| Fault::running(format!("the listener has no address: {error}")))
+}
+
+/// Takes an address, or says who should give it up.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Fault> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Fault::input(format!("`{address}` cannot be listened on: {error}"))
+            .hint("choose another with `--listen`; port 0 takes a free one")
+    })
+}
+
+fn refused(error: &GatewayError) -> Fault {
+    Fault::input(error.to_string()).hint("`overdraft serve --help` ends with examples")
+}
+
+#[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
+fn banner(address: SocketAddr, fleet: &Fleet) {
+    eprintln!("\noverdraft {} serves on http://{address}", env!("CARGO_PKG_VERSION"));
+    for model in &fleet.models {
+        eprintln!("  model    {model}");
+    }
+    for worker in fleet.workers.iter().filter(|worker| !worker.name.starts_with("embedded-")) {
+        eprintln!("  worker   {}", worker.url);
+    }
+    let Some(model) = &fleet.example else { return };
+    eprintln!("  client   OpenAI(base_url=\"http://{address}/v1\", api_key=\"unused\")");
+    eprintln!("  metrics  http://{address}/metrics");
+    eprintln!(
+        "  try      curl -N http://{address}/v1/chat/completions -H 'content-type: application/json' \\"
+    );
+    eprintln!(
+        "             -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"What is a KV cache?\"}}]}}'\n"
+    );
+}

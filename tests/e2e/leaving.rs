@@ -1,0 +1,129 @@
+//! Clients that go away, servers that are told to, and bytes that mean nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::{Server, root, until};
+
+/// The bound on how long blocks of a client that left may stay taken.
+const FREED_WITHIN: Duration = Duration::from_millis(100);
+
+/// What one scrape and the machine's own delays may add to it here.
+const OBSERVATION_SLACK: Duration = Duration::from_millis(100);
+
+fn worker() -> Server {
+    let model = root().join("models/overdraft-target.q8_0.gguf");
+    let path = model.to_str().expect("a path in UTF-8");
+    Server::worker(&["--model", path, "--served-model-name", "target"])
+}
+
+fn in_use(server: &Server) -> bool {
+    server.metric("vllm:kv_cache_usage_perc") > 0.0
+}
+
+fn freed(server: &Server) {
+    let took = until("the blocks are free", || !in_use(server));
+    assert!(took <= FREED_WITHIN + OBSERVATION_SLACK, "freed after {took:?}");
+    assert!(server.metric("vllm:num_requests_running") == 0.0);
+}
+
+#[test]
+fn leaving_mid_stream_frees_the_blocks() {
+    let server = worker();
+    let body = json!({"model": "target", "stream": true, "max_tokens": 1500, "ignore_eos": true,
+                      "messages": [{"role": "user", "content": "Count from 1 to 100."}]});
+    let mut stream = server.open("POST", "/v1/chat/completions", &body.to_string());
+    let mut first = [0; 2048];
+    let mut seen = String::new();
+    while !seen.contains("\"content\"") {
+        let read = stream.read(&mut first).expect("the stream is open");
+        seen.push_str(&String::from_utf8_lossy(&first[..read]));
+    }
+    assert!(in_use(&server), "it is computing");
+    drop(stream);
+    freed(&server);
+}
+
+#[test]
+fn leaving_in_prefill_frees_the_blocks() {
+    let server = worker();
+    let prompt = "word ".repeat(1_400);
+    let body = json!({"model": "target", "max_tokens": 100, "ignore_eos": true, "prompt": prompt});
+    let stream = server.open("POST", "/v1/completions", &body.to_string());
+    until("it is computing", || in_use(&server));
+    drop(stream);
+    freed(&server);
+}
+
+#[test]
+fn leaving_the_gateway_stops_the_worker_behind_it() {
+    let worker = worker();
+    let gateway = Server::serve(&["--worker", &format!("http://{}", worker.address)]);
+    let body = json!({"model": "target", "stream": true, "max_tokens": 1500, "ignore_eos": true,
+                      "messages": [{"role": "user", "content": "Count from 1 to 100."}]});
+    let mut stream = gateway.open("POST", "/v1/chat/completions", &body.to_string());
+    let mut first = [0; 64];
+    stream.read_exact(&mut first).expect("an answer begins");
+    until("it is computing", || in_use(&worker));
+    drop(stream);
+    freed(&worker);
+}
+
+#[test]
+fn a_drain_lets_streams_finish_and_then_ends() {
+    let mut server = Server::serve(&[]);
+    let body = json!({"model": "overdraft-target", "stream": true, "max_tokens": 200,
+                      "ignore_eos": true,
+                      "messages": [{"role": "user", "content": "Count from 1 to 40."}]});
+    let mut stream = server.open("POST", "/v1/chat/completions", &body.to_string());
+    let mut first = [0; 64];
+    stream.read_exact(&mut first).expect("an answer begins");
+    server.signal("TERM");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the stream goes on");
+    assert!(rest.contains("data: [DONE]"), "the stream was not finished: {rest}");
+    assert!(server.ended().success(), "{}", server.log());
+}
+
+#[test]
+fn rubbish_gets_an_error_object_and_the_process_lives() {
+    let server = Server::serve(&[]);
+    let chat = "/v1/chat/completions";
+    let deep = "[".repeat(100_000);
+    let rubbish = [
+        ("POST", chat, "", 400),
+        ("POST", chat, "{", 400),
+        ("POST", chat, "[]", 400),
+        ("POST", chat, "{\"model\":\"overdraft-target\"}", 400),
+        ("POST", chat, "{\"model\":\"overdraft-target\",\"messages\":\"hi\"}", 400),
+        ("POST", chat, deep.as_str(), 400),
+        ("POST", chat, "{\"model\":\"\u{1}\",\"messages\":[]}", 400),
+        (
+            "POST",
+            chat,
+            "{\"model\":\"nobody\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+            404,
+        ),
+        ("GET", chat, "", 405),
+        ("GET", "/nowhere", "", 404),
+        ("DELETE", "/v1/models", "", 405),
+    ];
+    for (method, path, body, status) in rubbish {
+        let answer = server.ask(method, path, body);
+        let shown = &body[..body.len().min(60)];
+        assert_eq!(answer.status, status, "{method} {path} {shown}: {}", answer.body);
+        assert!(answer.body.contains("\"message\":"), "{method} {path} {shown}: {}", answer.body);
+    }
+    for bytes in [&b"\x16\x03\x01\x02\x00"[..], b"\0\0\0\0\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"] {
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out can be set");
+        stream.write_all(bytes).expect("the bytes are taken");
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+    }
+    assert_eq!(server.ask("GET", "/healthz", "").status, 200, "{}", server.log());
+}

@@ -1,0 +1,8 @@
+//! The real binary on loopback: what a user sees, from the first streamed token to a kill.
+
+mod bad_input;
+mod batching;
+mod client;
+mod first_steps;
+mod harness;
+mod leaving;
