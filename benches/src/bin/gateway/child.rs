@@ -1,0 +1,82 @@
+//! The processes under measurement: started by the parent, asked by it, ended with it.
+//!
+//! A child prints its address, then a line for each line it reads: its CPU time so far in
+//! nanoseconds. When its input ends it ends, so no child outlives its parent.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpListener;
+use tokio::process::{ChildStdin, ChildStdout, Command};
+
+/// The child's side: serves until its input ends.
+pub(crate) async fn serve<F, S>(start: S) -> Result<ExitCode>
+where
+    S: FnOnce(TcpListener) -> F,
+    F: Future<Output = Result<()>>,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    let answering = async {
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        while lines.next_line().await?.is_some() {
+            let used = clock_gettime(ClockId::ProcessCPUTime);
+            println!("{}", used.tv_sec * 1_000_000_000 + used.tv_nsec);
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        served = start(listener) => served?,
+        answered = answering => answered?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The parent's side.
+pub(crate) struct Process {
+    pub(crate) address: SocketAddr,
+    child: tokio::process::Child,
+    ask: ChildStdin,
+    told: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Starts this binary in another role.
+    pub(crate) async fn start(role: &[&str]) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Access lines are made and written, and nobody reads them.
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let ask = child.stdin.take().context("the child has no input")?;
+        let out = child.stdout.take().context("the child has no output")?;
+        let mut told = BufReader::new(out).lines();
+        let address = told.next_line().await?.context("the child said nothing")?.parse()?;
+        Ok(Self { address, child, ask, told })
+    }
+
+    /// CPU time used so far, in microseconds.
+    pub(crate) async fn cpu_us(&mut self) -> Result<f64> {
+        self.ask.write_all(b"\n").await?;
+        let line = self.told.next_line().await?.context("the child has ended")?;
+        let used: f64 = line.parse()?;
+        Ok(used / 1_000.0)
+    }
+
+    /// The most memory it ever had resident, in megabytes.
+    pub(crate) fn peak_mb(&self) -> Result<f64> {
+        let id = self.child.id().context("the child has ended")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        let kilobytes: f64 = kilobytes.context("the kernel tells no peak")?.parse()?;
+        Ok(kilobytes / 1024.0)
+    }
+}

@@ -1,0 +1,251 @@
+//! The figures: CPU time per request and per chunk, latency, memory.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use overdraft_gateway::{GatewaySettings, WorkerSettings};
+use overdraft_telemetry::logging::{self, LogSettings};
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use crate::child::Process;
+use crate::load::{self, Volume};
+
+/// The gateway as it comes: default settings, one worker, an access line per request.
+pub(crate) async fn gateway(listener: TcpListener, worker: &str) -> Result<()> {
+    logging::install(&LogSettings::default())?;
+    let settings = GatewaySettings::new(vec![WorkerSettings::new(format!("http://{worker}"))]);
+    overdraft_gateway::run(listener, settings, pending()).await?;
+    Ok(())
+}
+
+/// One prompt size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) prompt_bytes: usize,
+    pub(crate) volume: Volume,
+    /// Most that the gateway may cost, as a multiple of the bare proxy; from design's table.
+    pub(crate) ratio_max: f64,
+}
+
+/// How much is measured. Many small rounds rather than few large ones: whatever else the machine does
+/// then falls on both sides of most rounds, or on neither.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan<'a> {
+    /// Leaves all else out.
+    pub(crate) only: Option<&'a str>,
+    pub(crate) rounds: usize,
+    /// Divides the volumes.
+    pub(crate) haste: usize,
+    pub(crate) streams: usize,
+    pub(crate) chunks: usize,
+    pub(crate) latency_requests: usize,
+}
+
+impl Plan<'_> {
+    pub(crate) const FULL: Self =
+        Self { only: None, rounds: 21, haste: 4, streams: 64, chunks: 200, latency_requests: 500 };
+    pub(crate) const QUICK: Self =
+        Self { only: None, rounds: 11, haste: 10, streams: 64, chunks: 200, latency_requests: 200 };
+
+    fn wants(&self, what: &str) -> bool {
+        self.only.is_none_or(|only| only == what)
+    }
+}
+
+/// Requests over one connection at least.
+const REQUESTS_EACH_MIN: usize = 30;
+
+/// The prompt sizes. The ratios are those of the design's figures: 45/21, 60/33, and 450/229, where
+/// 229 is the bare proxy of the same measurements; the design's floor of 379 is of a proxy that also
+/// parses and hashes.
+pub(crate) const CASES: [Case; 3] = [
+    Case {
+        name: "200b",
+        prompt_bytes: 200,
+        volume: Volume { requests: 19_200, connections: 64 },
+        ratio_max: 2.14,
+    },
+    Case {
+        name: "16k",
+        prompt_bytes: 16 * 1024,
+        volume: Volume { requests: 9_600, connections: 64 },
+        ratio_max: 1.82,
+    },
+    Case {
+        name: "400k",
+        prompt_bytes: 400 * 1024,
+        volume: Volume { requests: 960, connections: 8 },
+        ratio_max: 1.97,
+    },
+];
+
+/// Both sides of one comparison, a figure per round.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Pair {
+    pub(crate) bare: Vec<f64>,
+    pub(crate) gateway: Vec<f64>,
+}
+
+impl Pair {
+    /// The ratio of the medians.
+    pub(crate) fn ratio(&self) -> f64 {
+        median(self.gateway.clone()) / median(self.bare.clone())
+    }
+}
+
+/// Everything measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Figures {
+    /// CPU-µs per request, by case.
+    pub(crate) requests: Vec<(String, Pair)>,
+    /// CPU-µs per chunk.
+    pub(crate) chunks: Pair,
+    /// Latency in ms at concurrency 1: median and 99th percentile of each round.
+    pub(crate) direct_p50: Vec<f64>,
+    pub(crate) direct_p99: Vec<f64>,
+    pub(crate) p50: Pair,
+    pub(crate) p99: Pair,
+    /// Peak resident memory in MB.
+    pub(crate) peak_bare: f64,
+    pub(crate) peak_gateway: f64,
+}
+
+/// The processes under measurement.
+pub(crate) struct Bench {
+    mock: Process,
+    bare: Process,
+    gateway: Process,
+}
+
+impl Bench {
+    pub(crate) async fn start() -> Result<Self> {
+        let mock = Process::start(&["mock"]).await?;
+        let worker = mock.address.to_string();
+        let bare = Process::start(&["bare", &worker]).await?;
+        let gateway = Process::start(&["proxied", &worker]).await?;
+        until_ready(bare.address).await?;
+        until_ready(gateway.address).await?;
+        Ok(Self { mock, bare, gateway })
+    }
+
+    pub(crate) async fn measure(&mut self, plan: Plan<'_>) -> Result<Figures> {
+        let mut figures = Figures {
+            requests: CASES.iter().map(|case| (case.name.to_owned(), Pair::default())).collect(),
+            ..Figures::default()
+        };
+        for round in 0..=plan.rounds {
+            // The first round fills pools and caches and is forgotten.
+            let mut fresh = figures.clone();
+            self.round(plan, &mut fresh).await?;
+            if round > 0 {
+                figures = fresh;
+            }
+        }
+        if plan.wants("memory") {
+            let worker = self.mock.address.to_string();
+            figures.peak_bare = peak(&["bare", &worker], plan).await?;
+            figures.peak_gateway = peak(&["proxied", &worker], plan).await?;
+        }
+        Ok(figures)
+    }
+
+    async fn round(&mut self, plan: Plan<'_>, figures: &mut Figures) -> Result<()> {
+        for (case, (_, pair)) in CASES.iter().zip(&mut figures.requests) {
+            if !plan.wants(case.name) {
+                continue;
+            }
+            let request = load::whole(case.prompt_bytes);
+            // Buffers grow over a connection's first requests; that is not what is asked.
+            let least = case.volume.connections * REQUESTS_EACH_MIN;
+            let requests = (case.volume.requests / plan.haste).max(least);
+            let volume = Volume { requests, ..case.volume };
+            self.at_once(&request, volume, 1, pair).await?;
+        }
+        if plan.wants("chunks") {
+            let request = load::streamed(plan.chunks);
+            let volume = Volume { requests: plan.streams, connections: plan.streams };
+            self.at_once(&request, volume, plan.chunks, &mut figures.chunks).await?;
+        }
+        if plan.wants("latency") {
+            self.latency(plan, figures).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the same load through both at the same time: what else the machine does, and what one
+    /// does to the other, then falls on both alike.
+    async fn at_once(
+        &mut self,
+        request: &Arc<[u8]>,
+        volume: Volume,
+        parts: usize,
+        pair: &mut Pair,
+    ) -> Result<()> {
+        let before = (self.bare.cpu_us().await?, self.gateway.cpu_us().await?);
+        tokio::try_join!(
+            load::run(self.bare.address, request, volume),
+            load::run(self.gateway.address, request, volume),
+        )?;
+        let after = (self.bare.cpu_us().await?, self.gateway.cpu_us().await?);
+        let all = as_float(volume.requests * parts);
+        pair.bare.push((after.0 - before.0) / all);
+        pair.gateway.push((after.1 - before.1) / all);
+        Ok(())
+    }
+
+    async fn latency(&mut self, plan: Plan<'_>, figures: &mut Figures) -> Result<()> {
+        let request = load::whole(200);
+        let sides = [
+            (self.mock.address, &mut figures.direct_p50, &mut figures.direct_p99),
+            (self.bare.address, &mut figures.p50.bare, &mut figures.p99.bare),
+            (self.gateway.address, &mut figures.p50.gateway, &mut figures.p99.gateway),
+        ];
+        for (address, p50, p99) in sides {
+            let mut taken = load::latencies(address, &request, plan.latency_requests).await?;
+            taken.sort_unstable();
+            let at = |percent: usize| taken[taken.len() * percent / 100].as_secs_f64() * 1e3;
+            p50.push(at(50));
+            p99.push(at(99));
+        }
+        Ok(())
+    }
+}
+
+/// The peak memory of a process of its own that is sent 16 KB prompts.
+async fn peak(role: &[&str], plan: Plan<'_>) -> Result<f64> {
+    let process = Process::start(role).await?;
+    let case = CASES[1];
+    until_ready(process.address).await?;
+    let volume = Volume { requests: 4 * case.volume.requests / plan.haste, ..case.volume };
+    load::run(process.address, &load::whole(case.prompt_bytes), volume).await?;
+    process.peak_mb()
+}
+
+/// Waits for a first answer: the gateway serves once its first probe has come back.
+async fn until_ready(address: SocketAddr) -> Result<()> {
+    let request = load::whole(200);
+    let once = Volume { requests: 1, connections: 1 };
+    for _ in 0..100 {
+        if load::run(address, &request, once).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    load::run(address, &request, once).await.context("nothing was ever answered")
+}
+
+/// The middle of `values`.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]
+fn as_float(count: usize) -> f64 {
+    count as f64
+}
