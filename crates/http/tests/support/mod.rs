@@ -109,10 +109,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the work gives, or a panic that names what never came.
 async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what} did not come within {PATIENCE:?}"),
-    }
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|_elapsed| panic!("{what} did not come within {PATIENCE:?}"))
 }
 
 /// Log lines written so far.
