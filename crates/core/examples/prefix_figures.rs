@@ -24,7 +24,7 @@ const PROMPTS: usize = 2_560;
 
 fn main() {
     let mut fleet = Fleet::new();
-    let workers: Vec<WorkerId> = (0..WORKERS).map_while(|_| fleet.join()).collect();
+    let workers: Vec<WorkerId> = (0..WORKERS).map_while(|_| fleet.join(1)).collect();
     let prompts: Vec<Vec<PrefixKey>> = (0..PROMPTS).map(prompt).collect();
     hashing();
     let index = insertion(&workers, &prompts);

@@ -51,6 +51,15 @@ pub enum Cause {
     Silent,
     /// It fails the requests it is sent.
     Faulty,
+    /// It does not serve the model it is configured for.
+    WrongModel,
+}
+
+impl Cause {
+    /// Whether whoever comes back is a new process with an empty cache.
+    pub const fn loses_the_cache(self) -> bool {
+        matches!(self, Self::Unreachable | Self::WrongModel)
+    }
 }
 
 /// What health learns from, whoever saw it.
@@ -68,6 +77,8 @@ pub(super) enum Signal {
     Answered,
     /// An attempt failed.
     Strike,
+    /// A probe found it ready with another model than it is configured for.
+    WrongModel,
 }
 
 impl Health {
@@ -90,6 +101,8 @@ impl Health {
         match (self, signal) {
             // Unproven => Up: the first good probe. Nothing else proves that it can serve.
             (Self::Unproven, Signal::Ready) => Self::WELL,
+            // Unproven => Failing: it will not come right by waiting, so it is told.
+            (Self::Unproven, Signal::WrongModel) => failing(Cause::WrongModel),
             (Self::Unproven, _) => self,
 
             // Up => Up
@@ -107,6 +120,7 @@ impl Health {
             // Up => Failing: proof.
             (Self::Up { .. }, Signal::Unready) => failing(Cause::Unready),
             (Self::Up { .. }, Signal::Gone) => failing(Cause::Unreachable),
+            (Self::Up { .. }, Signal::WrongModel) => failing(Cause::WrongModel),
 
             // Failing => Up | Failing: attempts outweigh probes for a while.
             (Self::Failing { since, cause: Cause::Faulty }, Signal::Ready)
@@ -127,6 +141,9 @@ impl Health {
             }
             (Self::Failing { since, .. }, Signal::Unready) => {
                 Self::Failing { since, cause: Cause::Unready }
+            }
+            (Self::Failing { since, .. }, Signal::WrongModel) => {
+                Self::Failing { since, cause: Cause::WrongModel }
             }
             (Self::Failing { .. }, Signal::Missed | Signal::Strike) => self,
         }

@@ -1,25 +1,36 @@
 //! Which workers are there, what can they do, and what have we asked of them?
 //!
 //! A [`Fleet`] is plain data: the workers, the models each one serves, a ledger of the attempts in
-//! flight on each, and what probes and answers taught us of its health. The shell reports what
-//! happened; every report returns at most one [`Change`], the fact worth a log line.
+//! flight on each, what it said of its load, and what probes and answers taught us of its health
+//! and speed. The shell reports what happened; every report returns at most one [`Change`], the
+//! fact worth a log line.
 //!
 //! Invariant: an [`Attempt`] cannot be copied and is consumed when it ends, so every start is
 //! booked back exactly once, with the tokens it was booked with. A worker that flaps keeps its
-//! ledger: what is in flight is known here, not there.
+//! ledger: what is in flight is known here, not there. A place is given to another worker only
+//! when nothing is in flight on it any more.
 
+mod attempt;
 mod health;
+mod load;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
+use self::attempt::Phase;
+pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
 use self::health::Signal;
 pub use self::health::{Cause, FAULTY_HOLD, Health, MISSED_PROBES_MAX, STRIKES_MAX};
+pub use self::load::Scraped;
+use self::worker::Membership;
+pub use self::worker::{Booked, SLOW_START, Worker};
+use crate::estimate::PrefillRate;
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -27,7 +38,8 @@ pub const WORKERS_MAX: usize = 1_024;
 /// Most models that one worker is believed to serve; what it lists beyond them is ignored.
 pub const WORKER_MODELS_MAX: usize = 256;
 
-/// A worker's place in its [`Fleet`]; given out by [`Fleet::join`], never reused.
+/// A worker's place in its [`Fleet`]; given out by [`Fleet::join`], and again to another worker
+/// once the first has left and nothing is in flight on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(u16);
 
@@ -36,58 +48,6 @@ impl WorkerId {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-}
-
-/// One request in flight on one worker: the receipt that [`Fleet::start`] gives and
-/// [`Fleet::end`] takes back.
-#[derive(Debug)]
-#[must_use = "an attempt that is never ended stays on the worker's ledger for ever"]
-pub struct Attempt {
-    worker: WorkerId,
-    tokens: Tokens,
-    turn: Turn,
-}
-
-impl Attempt {
-    /// Where it runs.
-    pub const fn worker(&self) -> WorkerId {
-        self.worker
-    }
-}
-
-/// Whether an attempt is a request's first or comes after a failed one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The request has not been sent anywhere yet.
-    First,
-    /// Another worker failed it before a byte of the answer had reached the client.
-    Again,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The worker answered for itself: a result, or a refusal that blames the request.
-    Answered,
-    /// The worker did not do its part.
-    Failed(Failure),
-    /// We gave up for reasons of our own (the client left, we drain): says nothing of the worker.
-    Abandoned,
-}
-
-/// What a worker did wrong, as far as it matters to what is done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No connection: refused, unroutable, or not accepted in time.
-    Unreachable,
-    /// The connection broke, or what came over it is not an answer.
-    Broken,
-    /// The connection stands and nothing came over it in time.
-    Silent,
-    /// It says that it is full (429, 503): true of its load, not of its health.
-    Saturated,
-    /// It says that it failed (500, 502, 504), or ended the answer as aborted.
-    Faulty,
 }
 
 /// What a probe saw.
@@ -101,6 +61,8 @@ pub enum Probe<'a> {
     Silent,
     /// No connection.
     Unreachable,
+    /// It is healthy and does not serve the model it is configured for.
+    WrongModel,
 }
 
 /// What a report changed, where that is worth telling.
@@ -114,50 +76,6 @@ pub enum Change {
     ModelsChanged(WorkerId),
 }
 
-/// One worker as the fleet sees it.
-#[derive(Debug)]
-pub struct Worker {
-    health: Health,
-    draining: bool,
-    models: Vec<String>,
-    requests: u32,
-    tokens: u64,
-    /// The fleet's count of starts when this worker last got one: what rotates ties.
-    started_last: u64,
-}
-
-impl Worker {
-    /// What is known of its health.
-    pub const fn health(&self) -> Health {
-        self.health
-    }
-
-    /// Whether it finishes what it has and takes nothing new.
-    pub const fn is_draining(&self) -> bool {
-        self.draining
-    }
-
-    /// Attempts in flight on it.
-    pub const fn requests(&self) -> u32 {
-        self.requests
-    }
-
-    /// Estimated tokens of the attempts in flight on it.
-    pub const fn tokens(&self) -> u64 {
-        self.tokens
-    }
-
-    /// When it last got an attempt, as a count of the fleet's starts; zero for never.
-    pub const fn started_last(&self) -> u64 {
-        self.started_last
-    }
-
-    /// The models it listed when it last answered a probe.
-    pub fn models(&self) -> &[String] {
-        &self.models
-    }
-}
-
 /// The workers and what is in flight on them.
 #[derive(Debug, Default)]
 pub struct Fleet {
@@ -167,6 +85,8 @@ pub struct Fleet {
     active: u32,
     retrying: u32,
     starts: u64,
+    /// How fast the fleet as a whole computes prompts: what is lent to a worker hardly seen yet.
+    prefill_rate: PrefillRate,
 }
 
 impl Fleet {
@@ -176,44 +96,106 @@ impl Fleet {
     }
 
     /// Adds a worker of which nothing is known yet; `None` when there are [`WORKERS_MAX`].
-    pub fn join(&mut self) -> Option<WorkerId> {
-        if self.workers.len() == WORKERS_MAX {
+    ///
+    /// `tag` is its name as a number, equal in every gateway that knows it.
+    pub fn join(&mut self, tag: u64) -> Option<WorkerId> {
+        let vacant = self.workers.iter().position(|old| old.membership == Membership::Vacant);
+        let place = vacant.unwrap_or(self.workers.len());
+        if place == WORKERS_MAX {
             return None;
         }
-        let id = WorkerId(u16::try_from(self.workers.len()).ok()?);
-        self.workers.push(Worker {
-            health: Health::Unproven,
-            draining: false,
-            models: Vec::new(),
-            requests: 0,
-            tokens: 0,
-            started_last: 0,
-        });
+        let id = WorkerId(u16::try_from(place).ok()?);
+        match vacant {
+            Some(place) => self.workers[place] = Worker::new(tag),
+            None => self.workers.push(Worker::new(tag)),
+        }
         Some(id)
     }
 
-    /// Books an attempt on `worker`, expected to hold `tokens` of its cache.
-    pub fn start(&mut self, worker: WorkerId, tokens: Tokens, turn: Turn) -> Attempt {
+    /// Takes a worker out of the fleet. Nothing new goes there; what is in flight may finish, and
+    /// its place stays taken until it has.
+    pub fn leave(&mut self, worker: WorkerId) {
+        let leaving = &mut self.workers[worker.index()];
+        leaving.membership = Membership::Leaving;
+        leaving.models.clear();
+        self.list_models();
+        self.vacate(worker);
+    }
+
+    /// Books an attempt on `worker`.
+    pub fn start(&mut self, worker: WorkerId, demand: Demand, turn: Turn, now: Instant) -> Attempt {
         self.starts += 1;
         self.active += 1;
         self.retrying += u32::from(turn == Turn::Again);
-        let booked = &mut self.workers[worker.index()];
-        booked.requests += 1;
-        booked.tokens += u64::from(tokens.get());
-        booked.started_last = self.starts;
-        Attempt { worker, tokens, turn }
+        let fleet_pace = self.prefill_rate.pace();
+        let on = &mut self.workers[worker.index()];
+        let prefill = u64::from(demand.prefill().get());
+        on.booked.requests += 1;
+        match demand.first_token {
+            FirstToken::Seen => {
+                on.booked.prefilling += 1;
+                on.booked.prefill_tokens += prefill;
+            }
+            FirstToken::Unseen => {
+                let pace = on.prefill_rate.pace_within(fleet_pace);
+                on.unseen.add(prefill, pace, now);
+            }
+        }
+        on.booked.tokens += u64::from(demand.whole().get());
+        on.booked.prompt_tokens += u64::from(demand.prompt.get());
+        on.started_last = self.starts;
+        on.load.sent(u64::from(demand.fresh().get()));
+        let phase = match demand.first_token {
+            FirstToken::Seen => Phase::Prefill,
+            FirstToken::Unseen => Phase::Decode,
+        };
+        let ahead = on.booked.prefill_tokens;
+        Attempt { worker, demand, turn, started: now, ahead, phase }
+    }
+
+    /// The first token of an attempt has come: its prompt has been computed.
+    pub fn first_token(&mut self, attempt: &mut Attempt, now: Instant) {
+        if attempt.phase == Phase::Decode {
+            return;
+        }
+        attempt.phase = Phase::Decode;
+        let on = &mut self.workers[attempt.worker.index()];
+        on.booked.prefilling -= 1;
+        on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
+        on.prefill_rate.note(attempt.ahead, attempt.age(now));
+        self.prefill_rate.note(attempt.ahead, attempt.age(now));
     }
 
     /// Books an attempt back and learns from how it ended.
     #[expect(clippy::needless_pass_by_value, reason = "taking it is what makes it end once")]
     pub fn end(&mut self, attempt: Attempt, ending: Ending, now: Instant) -> Option<Change> {
-        let Attempt { worker, tokens, turn } = attempt;
+        let Attempt { worker, demand, turn, started, phase, .. } = attempt;
         self.active -= 1;
         self.retrying -= u32::from(turn == Turn::Again);
-        let booked = &mut self.workers[worker.index()];
-        booked.requests -= 1;
-        booked.tokens -= u64::from(tokens.get());
-        self.signal(worker, signal_of(ending)?, now)
+        let on = &mut self.workers[worker.index()];
+        on.booked.requests -= 1;
+        if phase == Phase::Prefill {
+            on.booked.prefilling -= 1;
+            on.booked.prefill_tokens -= u64::from(demand.prefill().get());
+        }
+        on.booked.tokens -= u64::from(demand.whole().get());
+        on.booked.prompt_tokens -= u64::from(demand.prompt.get());
+        on.load.ended(u64::from(demand.fresh().get()), started);
+        let signal = signal_of(ending);
+        let change = signal.and_then(|signal| self.signal(worker, signal, now));
+        self.vacate(worker);
+        change
+    }
+
+    /// An answer of `worker` had `tokens` after its first, which took that long.
+    pub fn decoded(&mut self, worker: WorkerId, tokens: Tokens, took: Micros) {
+        self.workers[worker.index()].step_time.note(tokens, took);
+    }
+
+    /// Takes in what `worker` said of its load.
+    pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped) {
+        let on = &mut self.workers[worker.index()];
+        on.load.note(scraped, on.booked.requests, on.booked.prefilling);
     }
 
     /// Takes in what a probe of `worker` saw.
@@ -227,6 +209,7 @@ impl Fleet {
             Probe::Unready => Signal::Unready,
             Probe::Silent => Signal::Missed,
             Probe::Unreachable => Signal::Gone,
+            Probe::WrongModel => Signal::WrongModel,
         };
         let changed = self.signal(worker, signal, now);
         changed.or(remodelled.then_some(Change::ModelsChanged(worker)))
@@ -244,7 +227,19 @@ impl Fleet {
 
     /// The workers in the order they joined.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
-        (0u16..).map(WorkerId).zip(&self.workers)
+        let places = (0u16..).map(WorkerId).zip(&self.workers);
+        places.filter(|(_, worker)| worker.membership == Membership::Member)
+    }
+
+    /// Whether the worker at this place is still of the fleet.
+    pub fn is_member(&self, id: WorkerId) -> bool {
+        let worker = self.workers.get(id.index());
+        worker.is_some_and(|worker| worker.membership == Membership::Member)
+    }
+
+    /// How fast the fleet as a whole computes prompts.
+    pub const fn prefill_rate(&self) -> &PrefillRate {
+        &self.prefill_rate
     }
 
     /// One worker.
@@ -264,7 +259,7 @@ impl Fleet {
 
     /// Whether at least one worker may be chosen.
     pub fn can_serve(&self) -> bool {
-        self.workers.iter().any(|worker| worker.health.is_up() && !worker.draining)
+        self.workers().any(|(_, worker)| worker.health.is_up() && !worker.draining)
     }
 
     /// Attempts in flight on all workers.
@@ -282,8 +277,19 @@ impl Fleet {
         let before = worker.health;
         worker.health = before.after(signal, now);
         match (before.is_up(), worker.health) {
-            (false, Health::Up { .. }) => Some(Change::CameUp(id)),
-            (true, Health::Failing { cause, .. }) => Some(Change::WentDown(id, cause)),
+            // Unproven => Failing is told too: somebody has to mend it.
+            (false, Health::Failing { cause, .. }) if before == Health::Unproven => {
+                Some(Change::WentDown(id, cause))
+            }
+            (false, Health::Up { .. }) => {
+                worker.came_up = now;
+                Some(Change::CameUp(id))
+            }
+            (true, Health::Failing { cause, .. }) => {
+                // What it said of its load was true of a process that may be gone.
+                worker.load.forget();
+                Some(Change::WentDown(id, cause))
+            }
             _ => None,
         }
     }
@@ -296,6 +302,11 @@ impl Fleet {
             return false;
         }
         worker.models = models.to_vec();
+        self.list_models();
+        true
+    }
+
+    fn list_models(&mut self) {
         self.catalogue.clear();
         for (index, worker) in (0u16..).zip(&self.workers) {
             for model in &worker.models {
@@ -306,7 +317,14 @@ impl Fleet {
                 }
             }
         }
-        true
+    }
+
+    /// Frees the place of a worker that left, once nothing is in flight on it.
+    fn vacate(&mut self, id: WorkerId) {
+        let worker = &mut self.workers[id.index()];
+        if worker.membership == Membership::Leaving && worker.booked.requests == 0 {
+            worker.membership = Membership::Vacant;
+        }
     }
 }
 

@@ -10,6 +10,12 @@ use super::*;
 
 const SOON: Micros = Micros::new(1_000);
 
+/// Half prompt, half answer.
+fn demand(tokens: u32) -> Demand {
+    let completion = Tokens::new(tokens / 2);
+    Demand { prompt: Tokens::new(tokens - tokens / 2), completion, ..Demand::default() }
+}
+
 /// A fleet of one worker, the clock, and the attempt that is in flight, if any.
 struct Story {
     fleet: Fleet,
@@ -20,7 +26,7 @@ struct Story {
 impl Story {
     fn new() -> Self {
         let mut fleet = Fleet::new();
-        let worker = fleet.join().unwrap();
+        let worker = fleet.join(1).unwrap();
         Self { fleet, worker, now: Instant::ORIGIN }
     }
 
@@ -39,7 +45,7 @@ impl Story {
 
     fn attempt(&mut self, ending: Ending) -> Option<Change> {
         self.now = self.now + SOON;
-        let attempt = self.fleet.start(self.worker, Tokens::new(1), Turn::First);
+        let attempt = self.fleet.start(self.worker, demand(1), Turn::First, self.now);
         self.fleet.end(attempt, ending, self.now)
     }
 
@@ -179,7 +185,7 @@ fn a_name_listed_twice_and_a_list_without_end_are_bounded() {
 #[test]
 fn a_fleet_has_room_for_so_many_and_no_more() {
     let mut fleet = Fleet::new();
-    let joined = (0..WORKERS_MAX + 5).filter_map(|_| fleet.join()).count();
+    let joined = (0..WORKERS_MAX + 5).filter_map(|_| fleet.join(1)).count();
     assert_eq!(joined, WORKERS_MAX);
     assert_eq!(fleet.workers().count(), WORKERS_MAX);
 }
@@ -189,8 +195,8 @@ fn a_flapping_worker_keeps_its_ledger() {
     let mut story = Story::new();
     story.probe("ready");
     let kept = vec![
-        story.fleet.start(story.worker, Tokens::new(10), Turn::First),
-        story.fleet.start(story.worker, Tokens::new(20), Turn::Again),
+        story.fleet.start(story.worker, demand(10), Turn::First, story.now),
+        story.fleet.start(story.worker, demand(20), Turn::Again, story.now),
     ];
     story.probe("refused");
     story.probe("ready");
@@ -201,4 +207,101 @@ fn a_flapping_worker_keeps_its_ledger() {
     }
     let worker = story.fleet.worker(story.worker);
     assert_eq!((worker.requests(), worker.tokens(), story.fleet.retrying()), (0, 0, 0));
+}
+
+fn scrape(running: u32, waiting: u32, use_permille: u16, at: Instant) -> Scraped {
+    Scraped {
+        at,
+        running,
+        waiting,
+        kv_use_permille: Some(use_permille),
+        kv_capacity: Some(Tokens::new(1_000)),
+        block_size: None,
+    }
+}
+
+#[test]
+fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
+    let mut story = Story::new();
+    story.probe("ready");
+    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now));
+    let on = story.fleet.worker(story.worker);
+    assert_eq!((on.requests_all(), on.kv_used()), (3, Some(200)), "three strangers");
+    let mine = story.fleet.start(story.worker, demand(300), Turn::First, story.now);
+    let on = story.fleet.worker(story.worker);
+    assert_eq!((on.requests_all(), on.kv_used()), (4, Some(500)));
+    // The next word counts mine too: now it is one of the four it tells of.
+    story.fleet.scraped(story.worker, scrape(4, 0, 400, story.now + SOON));
+    let on = story.fleet.worker(story.worker);
+    assert_eq!((on.requests_all(), on.kv_used()), (4, Some(400)));
+    story.fleet.end(mine, Ending::Answered, story.now + SOON);
+    assert_eq!(story.fleet.worker(story.worker).requests_all(), 3);
+}
+
+#[test]
+fn a_page_without_capacity_keeps_the_one_before() {
+    let mut story = Story::new();
+    story.fleet.scraped(story.worker, scrape(0, 0, 0, story.now));
+    let partial = Scraped { kv_capacity: None, ..scrape(1, 0, 100, story.now + SOON) };
+    story.fleet.scraped(story.worker, partial);
+    let on = story.fleet.worker(story.worker);
+    assert_eq!(on.kv_capacity(), Some(Tokens::new(1_000)));
+    assert_eq!(on.staleness(story.now + SOON + SOON), Some(SOON));
+}
+
+#[test]
+fn a_first_token_takes_a_prompt_off_the_queue_once() {
+    let mut story = Story::new();
+    let mut first = story.fleet.start(story.worker, demand(200), Turn::First, story.now);
+    let second = story.fleet.start(story.worker, demand(400), Turn::First, story.now);
+    assert_eq!(story.fleet.worker(story.worker).booked().prefill_tokens, 300);
+    story.now = story.now + Micros::new(100_000);
+    story.fleet.first_token(&mut first, story.now);
+    story.fleet.first_token(&mut first, story.now);
+    assert_eq!(story.fleet.worker(story.worker).booked().prefill_tokens, 200);
+    // A hundred tokens in a tenth of a second.
+    let seen = story.fleet.worker(story.worker).prefill_rate().tokens_per_second();
+    assert_eq!(seen, Some(1_000));
+    story.fleet.end(first, Ending::Answered, story.now);
+    story.fleet.end(second, Ending::Abandoned, story.now);
+    assert_eq!(story.fleet.worker(story.worker).booked(), Booked::default());
+}
+
+#[test]
+fn prompts_whose_first_token_nobody_sees_are_worked_off_at_the_pace() {
+    let mut story = Story::new();
+    let unseen = Demand { first_token: FirstToken::Unseen, ..demand(8_000) };
+    let attempt = story.fleet.start(story.worker, unseen, Turn::First, story.now);
+    let pace = story.fleet.prefill_rate().pace();
+    let on = story.fleet.worker(story.worker);
+    assert_eq!(on.queued(pace, story.now), 4_000);
+    // 4,000 tokens a second before anything was seen.
+    assert_eq!(on.queued(pace, story.now + Micros::new(500_000)), 2_000);
+    assert_eq!(on.queued(pace, story.now + Micros::new(2_000_000)), 0);
+    story.fleet.end(attempt, Ending::Answered, story.now);
+}
+
+#[test]
+fn a_place_is_given_away_only_when_nothing_is_in_flight_on_it() {
+    let mut story = Story::new();
+    story.probe("ready");
+    let attempt = story.fleet.start(story.worker, demand(2), Turn::First, story.now);
+    story.fleet.leave(story.worker);
+    assert!(!story.fleet.is_member(story.worker));
+    assert_eq!(story.fleet.serving("m"), None, "nobody is asked who left");
+    let other = story.fleet.join(2).unwrap();
+    assert_ne!(other, story.worker, "its place is still taken");
+    story.fleet.end(attempt, Ending::Answered, story.now);
+    assert_eq!(story.fleet.join(3), Some(story.worker));
+    assert_eq!(story.fleet.worker(story.worker).health(), Health::Unproven);
+}
+
+#[test]
+fn a_worker_with_the_wrong_model_is_told_of_once_and_kept_out() {
+    let mut story = Story::new();
+    let change = story.fleet.probed(story.worker, Probe::WrongModel, story.now);
+    assert_eq!(change, Some(Change::WentDown(story.worker, Cause::WrongModel)));
+    assert_eq!(story.fleet.probed(story.worker, Probe::WrongModel, story.now), None);
+    assert!(!story.fleet.can_serve());
+    assert_eq!(story.probe("ready"), Some(Change::CameUp(story.worker)));
 }

@@ -13,7 +13,7 @@ use crate::fleet::Fleet;
 
 fn workers<const N: usize>() -> [WorkerId; N] {
     let mut fleet = Fleet::new();
-    core::array::from_fn(|_| fleet.join().unwrap())
+    core::array::from_fn(|_| fleet.join(1).unwrap())
 }
 
 fn pages(size: u32) -> Chunking {

@@ -4,17 +4,22 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Tokens};
+use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
 use super::*;
-use crate::fleet::{Attempt, Ending, Failure, Probe, Turn};
+use crate::fleet::{Attempt, Demand, Ending, Failure, FirstToken, Fleet, Probe, Scraped, Turn};
+use crate::prefix::{Chunking, PrefixChain, PrefixLimits};
 
 const MODEL: &str = "m";
+const SECOND: Micros = Micros::new(1_000_000);
+
+/// Late enough that nobody is warming up any more.
+const LATER: Instant = Instant::ORIGIN;
 
 /// `count` workers, all up and serving [`MODEL`].
-fn fleet(count: usize) -> (Fleet, Vec<WorkerId>) {
+fn fleet(count: u64) -> (Fleet, Vec<WorkerId>) {
     let mut fleet = Fleet::new();
-    let ids: Vec<WorkerId> = (0..count).map(|_| fleet.join().unwrap()).collect();
+    let ids: Vec<WorkerId> = (0..count).map(|tag| fleet.join(tag).unwrap()).collect();
     for &id in &ids {
         fleet.probed(id, Probe::Ready(&[MODEL.to_string()]), Instant::ORIGIN);
     }
@@ -22,7 +27,11 @@ fn fleet(count: usize) -> (Fleet, Vec<WorkerId>) {
 }
 
 fn ask(model: &str) -> Ask<'_> {
-    Ask { model, tokens: Tokens::new(100) }
+    Ask { model, prompt: Tokens::new(100), completion: Tokens::ZERO, session: None, dice: 7 }
+}
+
+fn demand(tokens: u32) -> Demand {
+    Demand { prompt: Tokens::new(tokens), ..Demand::default() }
 }
 
 fn told(choice: Choice) -> String {
@@ -31,20 +40,35 @@ fn told(choice: Choice) -> String {
         Choice::UnknownModel => "unknown model".to_string(),
         Choice::NoneUp => "none up".to_string(),
         Choice::NoneLeft => "none left".to_string(),
+        Choice::NoRoom { asked, free } => format!("no room for {asked} in {free}"),
     }
+}
+
+fn by(policy: Policy) -> RouteSettings {
+    RouteSettings { policy, ..RouteSettings::default() }
+}
+
+fn choose(fleet: &Fleet, ask: Ask<'_>, tried: &Tried, settings: &RouteSettings) -> Decision {
+    let mut decision = Decision::default();
+    decide((fleet, None), ask, tried, settings, LATER, &mut decision);
+    decision
 }
 
 #[track_caller]
 fn check(fleet: &Fleet, tried: &Tried, expected: &str) {
-    assert_eq!(told(least_load(fleet, ask(MODEL), tried)), expected);
+    for policy in [Policy::LeastLoad, Policy::Cost] {
+        let decision = choose(fleet, ask(MODEL), tried, &by(policy));
+        assert_eq!(told(decision.choice), expected, "{policy}: {decision:?}");
+    }
 }
 
 /// Chooses, starts there, and hands the receipt back.
+#[track_caller]
 fn send(fleet: &mut Fleet, expected: &str) -> Attempt {
-    let choice = least_load(fleet, ask(MODEL), &Tried::default());
-    assert_eq!(told(choice), expected);
-    let Choice::Send(id) = choice else { panic!("nowhere to send") };
-    fleet.start(id, Tokens::new(100), Turn::First)
+    check(fleet, &Tried::default(), expected);
+    let decision = choose(fleet, ask(MODEL), &Tried::default(), &by(Policy::LeastLoad));
+    let Choice::Send(id) = decision.choice else { panic!("nowhere to send") };
+    fleet.start(id, demand(100), Turn::First, Instant::ORIGIN)
 }
 
 fn end(fleet: &mut Fleet, attempt: Attempt, ending: Ending) {
@@ -63,13 +87,14 @@ fn an_idle_fleet_is_walked_through_in_turn() {
 #[test]
 fn the_fewest_attempts_win_then_the_fewest_tokens() {
     let (mut fleet, ids) = fleet(3);
-    let _long = fleet.start(ids[0], Tokens::new(9_000), Turn::First);
-    let _short = fleet.start(ids[1], Tokens::new(10), Turn::First);
+    let _long = fleet.start(ids[0], demand(9_000), Turn::First, LATER);
+    let _short = fleet.start(ids[1], demand(10), Turn::First, LATER);
     let _two = [
-        fleet.start(ids[2], Tokens::new(1), Turn::First),
-        fleet.start(ids[2], Tokens::new(1), Turn::First),
+        fleet.start(ids[2], demand(1), Turn::First, LATER),
+        fleet.start(ids[2], demand(1), Turn::First, LATER),
     ];
-    check(&fleet, &Tried::default(), "send 1");
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::LeastLoad));
+    assert_eq!(told(decision.choice), "send 1");
 }
 
 #[test]
@@ -110,7 +135,8 @@ fn a_worker_that_is_gone_is_never_asked_and_a_slow_one_only_when_nobody_is_up() 
 fn unknown_differs_from_down() {
     let (mut fleet, ids) = fleet(1);
     fleet.probed(ids[0], Probe::Unreachable, Instant::ORIGIN);
-    assert_eq!(told(least_load(&fleet, ask("other"), &Tried::default())), "unknown model");
+    let decision = choose(&fleet, ask("other"), &Tried::default(), &by(Policy::Cost));
+    assert_eq!(told(decision.choice), "unknown model");
     check(&fleet, &Tried::default(), "none up");
 }
 
@@ -138,11 +164,11 @@ fn retries_in_flight_stay_within_a_share_of_the_load() {
     tried.add(ids[0]);
     let mut firsts = Vec::new();
     for _ in 0..50 {
-        firsts.push(fleet.start(ids[0], Tokens::new(1), Turn::First));
+        firsts.push(fleet.start(ids[0], demand(1), Turn::First, LATER));
     }
     let mut retries = Vec::new();
     while retry(&fleet, settings, &tried) == Verdict::Elsewhere {
-        retries.push(fleet.start(ids[1], Tokens::new(1), Turn::Again));
+        retries.push(fleet.start(ids[1], demand(1), Turn::Again, LATER));
         assert!(retries.len() < 100, "the budget never ends");
     }
     // A fifth of the attempts in flight, themselves included, and three.
@@ -150,4 +176,254 @@ fn retries_in_flight_stay_within_a_share_of_the_load() {
     assert_eq!(retry(&fleet, settings, &tried), Verdict::GiveUp(GiveUp::Budget));
     end(&mut fleet, retries.pop().unwrap(), Ending::Failed(Failure::Broken));
     assert_eq!(retry(&fleet, settings, &tried), Verdict::Elsewhere);
+}
+
+#[test]
+fn two_hundred_arrivals_between_two_scrapes_do_not_herd() {
+    for policy in Policy::ALL {
+        let (mut fleet, ids) = fleet(4);
+        for &id in &ids {
+            fleet.scraped(id, scrape(0, 1_000_000, LATER));
+        }
+        let mut kept = Vec::new();
+        for dice in 0..200 {
+            let ask = Ask { dice, ..ask(MODEL) };
+            let decision = choose(&fleet, ask, &Tried::default(), &by(policy));
+            let Choice::Send(id) = decision.choice else { panic!("{policy}: {decision:?}") };
+            kept.push(fleet.start(id, demand(100), Turn::First, LATER));
+        }
+        let most = ids.iter().map(|&id| fleet.worker(id).requests()).max();
+        assert!(most <= Some(55), "{policy} put {most:?} of 200 on one of four");
+        for attempt in kept {
+            end(&mut fleet, attempt, Ending::Answered);
+        }
+    }
+}
+
+fn scrape(kv_use_permille: u16, capacity: u32, at: Instant) -> Scraped {
+    Scraped {
+        at,
+        running: 0,
+        waiting: 0,
+        kv_use_permille: Some(kv_use_permille),
+        kv_capacity: Some(Tokens::new(capacity)),
+        block_size: None,
+    }
+}
+
+#[test]
+fn fit_score_is_the_write_ups_formula() {
+    let (mut fleet, ids) = fleet(3);
+    fleet.scraped(ids[0], scrape(500, 10_000, LATER));
+    fleet.scraped(ids[1], scrape(400, 10_000, LATER));
+    fleet.scraped(ids[2], scrape(0, 50, LATER));
+    // Half of the budget of the second is taken.
+    let held = fleet.start(ids[1], demand(5_000), Turn::First, LATER);
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::FitScore));
+    let scores: Vec<u64> = decision.candidates.iter().map(|one| one.score).collect();
+    // 0.5 * 0.8 + 1.0 * 0.2, and 0.6 * 0.8 + 0.5 * 0.2.
+    assert_eq!(scores[..2], [600_000, 580_000]);
+    assert_eq!(decision.candidates[2].reason, Reason::NoRoom, "fifty tokens for a hundred");
+    assert_eq!(told(decision.choice), "send 0");
+    // Long prompts weigh free cache at 0.95: 0.525 against 0.595.
+    let long = Ask { prompt: Tokens::new(2_049), ..ask(MODEL) };
+    let decision = choose(&fleet, long, &Tried::default(), &by(Policy::FitScore));
+    assert_eq!(told(decision.choice), "send 1");
+    let whole = Ask { prompt: Tokens::new(10_001), ..ask(MODEL) };
+    let decision = choose(&fleet, whole, &Tried::default(), &by(Policy::FitScore));
+    assert_eq!(told(decision.choice), "no room for 10001 in 5000");
+    end(&mut fleet, held, Ending::Answered);
+}
+
+/// A router over `count` workers that have said nothing of their load.
+fn router(count: u64) -> (Router, Vec<WorkerId>) {
+    let mut router = Router::new(PrefixLimits::default());
+    let ids: Vec<WorkerId> = (0..count).map(|tag| router.join(tag).unwrap()).collect();
+    for &id in &ids {
+        router.probed(id, Probe::Ready(&[MODEL.to_string()]), Instant::ORIGIN);
+    }
+    (router, ids)
+}
+
+fn block() -> BlockSize {
+    BlockSize::new(16).unwrap()
+}
+
+fn chain(tenant: u32, blocks: u32) -> PrefixChain {
+    let mut chain = PrefixChain::new(CacheSalt::default(), Chunking::Tokens(block()));
+    let tokens: Vec<TokenId> = (0..blocks * 16).map(|place| TokenId(tenant * 7 + place)).collect();
+    chain.push_tokens(&tokens);
+    chain
+}
+
+fn request(chain: &PrefixChain) -> Request<'_> {
+    let tokens = Tokens::new(u32::try_from(chain.keys().len()).unwrap() * 16);
+    Request {
+        model: MODEL,
+        prompt: Prompt::Counted { tokens, chain: chain.keys(), block: block() },
+        limit: Some(1),
+        choices: 1,
+        first_token: FirstToken::Seen,
+        session: None,
+        dice: 0,
+    }
+}
+
+fn place(router: &mut Router, chain: &PrefixChain, policy: Policy, now: Instant) -> Placed {
+    let tried = (&Tried::default(), Turn::First);
+    router.place(request(chain), &by(policy), tried, now).unwrap()
+}
+
+fn answer(router: &mut Router, mut placed: Placed, now: Instant) {
+    router.first_token(&mut placed, now);
+    router.end(placed, Outcome::of(Ending::Answered), now);
+}
+
+#[test]
+fn a_prompt_comes_back_to_where_its_prefix_is() {
+    for policy in [Policy::Cost, Policy::PrefixAffinity] {
+        let (mut router, _) = router(4);
+        let mut now = Instant::ORIGIN;
+        let tenants: Vec<PrefixChain> = (0..4).map(|tenant| chain(tenant, 128)).collect();
+        let mut homes = Vec::new();
+        for tenant in &tenants {
+            let placed = place(&mut router, tenant, policy, now);
+            homes.push(placed.worker());
+            now = now + SECOND;
+            answer(&mut router, placed, now);
+        }
+        homes.sort_unstable();
+        homes.dedup();
+        assert_eq!(homes.len(), 4, "{policy}: an idle fleet is spread over");
+        for tenant in [3, 1, 1, 2, 0, 3] {
+            let before =
+                router.explain(request(&tenants[tenant]), &by(policy), &Tried::default(), now);
+            let best = before.candidates.iter().max_by_key(|one| one.cached).unwrap().worker;
+            let placed = place(&mut router, &tenants[tenant], policy, now);
+            assert_eq!(placed.worker(), best, "{policy}");
+            assert!(placed.demand().cached > Tokens::new(1_500), "{policy}: {placed:?}");
+            now = now + SECOND;
+            answer(&mut router, placed, now);
+        }
+    }
+}
+
+#[test]
+fn a_hot_prefix_is_copied_once_its_worker_is_busy_enough() {
+    let (mut router, _) = router(2);
+    let hot = chain(1, 64);
+    let first = place(&mut router, &hot, Policy::Cost, Instant::ORIGIN);
+    let home = first.worker();
+    let mut now = Instant::ORIGIN + SECOND;
+    answer(&mut router, first, now);
+    let mut kept = Vec::new();
+    let mut moved_after = None;
+    for count in 0..400 {
+        now = now + Micros::new(1);
+        let placed = place(&mut router, &hot, Policy::Cost, now);
+        if placed.worker() != home && moved_after.is_none() {
+            moved_after = Some(count);
+        }
+        kept.push(placed);
+    }
+    let moved_after = moved_after.expect("the second worker helps");
+    assert!(moved_after > 0, "not while the first is idle");
+    for placed in kept {
+        router.end(placed, Outcome::of(Ending::Abandoned), now);
+    }
+}
+
+#[test]
+fn a_session_stays_until_its_worker_has_too_much_or_leaves() {
+    let (mut fleet, ids) = fleet(4);
+    let sticky = RouteSettings { sticky: Some(Sticky::default()), ..RouteSettings::default() };
+    let of = |fleet: &Fleet, session: u64| {
+        let ask = Ask { session: Some(session), ..ask(MODEL) };
+        let decision = choose(fleet, ask, &Tried::default(), &sticky);
+        assert!(decision.stuck);
+        decision.chosen().unwrap().worker
+    };
+    let before: Vec<WorkerId> = (0..100).map(|session| of(&fleet, session)).collect();
+    for &id in &ids {
+        let share = before.iter().filter(|&&home| home == id).count();
+        assert!((10..=40).contains(&share), "{share} of 100 sessions on one of four");
+    }
+    let home = of(&fleet, 42);
+    let kept: Vec<Attempt> =
+        (0..10).map(|_| fleet.start(home, demand(1), Turn::First, LATER)).collect();
+    assert_ne!(of(&fleet, 42), home, "ten requests there and none elsewhere");
+    for attempt in kept {
+        end(&mut fleet, attempt, Ending::Answered);
+    }
+    assert_eq!(of(&fleet, 42), home);
+    fleet.drain(home);
+    let after: Vec<WorkerId> = (0..100).map(|session| of(&fleet, session)).collect();
+    for (old, new) in before.iter().zip(&after) {
+        assert!(old == new || *old == home, "only the sessions of who left move");
+    }
+}
+
+#[test]
+fn a_canary_gets_its_share_and_sessions_keep_their_side() {
+    let canary = Some(Canary { policy: Policy::RoundRobin, share_permille: 100 });
+    let settings = RouteSettings { canary, ..RouteSettings::default() };
+    let (fleet, _) = fleet(2);
+    let mut on_trial = 0;
+    for dice in 0..10_000 {
+        let ask = Ask { dice, ..ask(MODEL) };
+        let decision = choose(&fleet, ask, &Tried::default(), &settings);
+        let expected = match decision.arm {
+            Arm::Canary => Policy::RoundRobin,
+            Arm::Baseline => Policy::Cost,
+        };
+        assert_eq!(decision.policy, expected);
+        on_trial += u32::from(decision.arm == Arm::Canary);
+    }
+    assert!((900..1_100).contains(&on_trial), "{on_trial}");
+    let arm = |dice| settings.canary.unwrap().arm(Some(5), dice);
+    assert!((0..100).all(|dice| arm(dice) == arm(0)));
+}
+
+#[test]
+fn a_worker_that_came_up_gets_a_growing_share() {
+    let (mut fleet, ids) = fleet(2);
+    let warm = Instant::ORIGIN + SLOW;
+    fleet.probed(ids[1], Probe::Unreachable, warm);
+    fleet.probed(ids[1], Probe::Ready(&[MODEL.to_string()]), warm);
+    let _busy: Vec<Attempt> =
+        (0..40).map(|_| fleet.start(ids[0], demand(100), Turn::First, warm)).collect();
+    let mut cold = Vec::new();
+    let mut taken_by = |fleet: &mut Fleet, now: Instant| {
+        let mut decision = Decision::default();
+        loop {
+            let settings = by(Policy::LeastLoad);
+            decide((fleet, None), ask(MODEL), &Tried::default(), &settings, now, &mut decision);
+            if decision.choice != Choice::Send(ids[1]) {
+                return fleet.worker(ids[1]).requests();
+            }
+            cold.push(fleet.start(ids[1], demand(100), Turn::First, now));
+        }
+    };
+    assert_eq!(taken_by(&mut fleet, warm), 4, "a tenth at first");
+    let half = warm + Micros::new(SLOW.get() / 2);
+    assert_eq!(taken_by(&mut fleet, half), 20);
+    assert_eq!(taken_by(&mut fleet, warm + SLOW), 40);
+}
+
+const SLOW: Micros = crate::fleet::SLOW_START;
+
+#[test]
+fn an_eviction_prevented_is_one_that_another_choice_would_have_caused() {
+    let (mut fleet, ids) = fleet(2);
+    fleet.scraped(ids[0], scrape(950, 1_000, LATER));
+    fleet.scraped(ids[1], scrape(0, 1_000, LATER));
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
+    assert_eq!(told(decision.choice), "send 1");
+    assert!(decision.eviction_prevented);
+    fleet.scraped(ids[0], scrape(100, 1_000, LATER));
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
+    assert!(!decision.eviction_prevented);
+    let whole = Ask { prompt: Tokens::new(1_001), ..ask(MODEL) };
+    let decision = choose(&fleet, whole, &Tried::default(), &by(Policy::Cost));
+    assert_eq!(told(decision.choice), "no room for 1001 in 1000");
 }

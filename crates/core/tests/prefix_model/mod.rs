@@ -213,7 +213,7 @@ impl World {
     pub(crate) fn new(index: PrefixIndex) -> Self {
         let mut fleet = Fleet::new();
         let workers =
-            (0..WORKERS).map(|_| fleet.join().expect("a fleet has room for three")).collect();
+            (0..WORKERS).map(|_| fleet.join(1).expect("a fleet has room for three")).collect();
         let known = vec![Known::new(); WORKERS];
         Self { index, known, workers, now: Instant::ORIGIN, receipts: Vec::new() }
     }

@@ -1,0 +1,188 @@
+//! What do we believe of things that nobody tells us, and how did we come to it?
+//!
+//! Each belief is a ratio of two sums that fade: a large observation counts for more than a small
+//! one, an old one for less than a new one, and before there are any there is a prior of a stated
+//! weight. Whole numbers only, so that a belief is the same on every machine.
+
+mod ratio;
+#[cfg(test)]
+mod tests;
+
+use overdraft_units::{Micros, Tokens};
+
+use self::ratio::Ratio;
+
+/// Tokens a second that a worker is taken to prefill before it has been seen to.
+pub const PREFILL_RATE_FIRST: u64 = 4_000;
+
+/// Prompts of fewer tokens say more about the network than about the worker.
+const PREFILL_TOKENS_MIN: u64 = 64;
+
+/// What a worker's own observations weigh against its fleet's, in tokens.
+const FLEET_WEIGHT_TOKENS: u64 = 8_192;
+
+/// How fast prompts are computed.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefillRate {
+    /// Tokens over microseconds.
+    seen: Ratio,
+}
+
+impl PrefillRate {
+    /// Nothing seen yet.
+    pub const fn new() -> Self {
+        Self { seen: Ratio::new() }
+    }
+
+    /// So many tokens were computed in that time, queueing included on both sides.
+    pub fn note(&mut self, tokens: u64, took: Micros) {
+        if PREFILL_TOKENS_MIN <= tokens && took != Micros::ZERO {
+            self.seen.note(tokens, took.get());
+        }
+    }
+
+    /// How fast prompts are computed, judging by these observations alone.
+    pub fn pace(&self) -> Pace {
+        let (tokens, micros) = match self.seen.parts() {
+            (0, _) | (_, 0) => (PREFILL_RATE_FIRST, 1_000_000),
+            parts => parts,
+        };
+        Pace(micros.saturating_mul(Pace::TOKENS) / tokens)
+    }
+
+    /// The same, where little is known of this worker leaning on its whole `fleet`: one slow answer
+    /// must not make a worker look slow.
+    pub fn pace_within(&self, fleet: Pace) -> Pace {
+        let (tokens, micros) = self.seen.parts();
+        let own = micros.saturating_mul(Pace::TOKENS);
+        let lent = fleet.0.saturating_mul(FLEET_WEIGHT_TOKENS);
+        Pace(own.saturating_add(lent) / tokens.saturating_add(FLEET_WEIGHT_TOKENS))
+    }
+
+    /// Tokens a second; `None` before anything was seen.
+    pub fn tokens_per_second(&self) -> Option<u64> {
+        let (tokens, micros) = self.seen.parts();
+        (micros > 0).then(|| tokens.saturating_mul(1_000_000) / micros)
+    }
+}
+
+/// Time per prompt token, as microseconds for 1,024 of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pace(u64);
+
+impl Pace {
+    const TOKENS: u64 = 1_024;
+
+    /// Time to compute `tokens`.
+    pub const fn time_for(self, tokens: u64) -> Micros {
+        Micros::new(tokens.saturating_mul(self.0) / Self::TOKENS)
+    }
+
+    /// Tokens computed in that time.
+    pub fn tokens_in(self, time: Micros) -> u64 {
+        time.get().saturating_mul(Self::TOKENS) / self.0.max(1)
+    }
+}
+
+impl Default for PrefillRate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How long one decode step takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepTime {
+    /// Microseconds over tokens of one sequence.
+    seen: Ratio,
+}
+
+/// A decode step before one was seen.
+pub const STEP_TIME_FIRST: Micros = Micros::new(20_000);
+
+impl StepTime {
+    /// Nothing seen yet.
+    pub const fn new() -> Self {
+        Self { seen: Ratio::new() }
+    }
+
+    /// One answer generated `tokens` after its first in that time.
+    pub fn note(&mut self, tokens: Tokens, took: Micros) {
+        if tokens != Tokens::ZERO {
+            self.seen.note(took.get(), u64::from(tokens.get()));
+        }
+    }
+
+    /// One step.
+    pub fn micros(&self) -> Micros {
+        let (micros, tokens) = self.seen.parts();
+        micros.checked_div(tokens).map_or(STEP_TIME_FIRST, Micros::new)
+    }
+}
+
+/// What is believed of the requests for one model.
+#[derive(Clone, Copy, Debug)]
+pub struct Texts {
+    /// Bytes of the request over tokens of its prompt.
+    bytes: Ratio,
+    /// Tokens generated over answers.
+    completions: Ratio,
+}
+
+/// Bytes to a token before any was counted: what English text comes to.
+const BYTES_PER_TOKEN_FIRST: u64 = 4;
+
+/// Tokens that an answer is taken to have before any was counted.
+const COMPLETION_FIRST: u64 = 256;
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Texts {
+    /// Nothing seen yet.
+    pub const fn new() -> Self {
+        Self { bytes: Ratio::new(), completions: Ratio::new() }
+    }
+
+    /// A prompt of `bytes` turned out to have `tokens`.
+    pub fn note_prompt(&mut self, bytes: u64, tokens: Tokens) {
+        // Short prompts are mostly template.
+        if PREFILL_TOKENS_MIN <= u64::from(tokens.get()) && bytes > 0 {
+            self.bytes.note(bytes, u64::from(tokens.get()));
+        }
+    }
+
+    /// An answer came to `tokens`.
+    pub fn note_completion(&mut self, tokens: Tokens) {
+        self.completions.note(u64::from(tokens.get()), 1);
+    }
+
+    /// Tokens of a prompt of `bytes`, at least one.
+    pub fn tokens_of(&self, bytes: u64) -> Tokens {
+        let (seen, tokens) = self.bytes.parts();
+        let (seen, tokens) = if seen == 0 { (BYTES_PER_TOKEN_FIRST, 1) } else { (seen, tokens) };
+        let count = u128::from(bytes) * u128::from(tokens) / u128::from(seen.max(1));
+        Tokens::new(u32::try_from(count).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// Bytes to a token, in thousandths.
+    pub fn bytes_per_token_permille(&self) -> u64 {
+        match self.bytes.parts() {
+            (0, _) | (_, 0) => BYTES_PER_TOKEN_FIRST * 1_000,
+            (bytes, tokens) => bytes.saturating_mul(1_000) / tokens,
+        }
+    }
+
+    /// Tokens that an answer will have, of at most `limit`.
+    pub fn completion_of(&self, limit: Option<u32>) -> Tokens {
+        let mean = match self.completions.parts() {
+            (_, 0) => COMPLETION_FIRST,
+            (tokens, answers) => tokens / answers,
+        };
+        let mean = u32::try_from(mean).unwrap_or(u32::MAX).max(1);
+        Tokens::new(limit.map_or(mean, |limit| mean.min(limit)))
+    }
+}

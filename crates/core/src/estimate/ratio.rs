@@ -1,0 +1,33 @@
+//! A ratio of two sums that fade.
+
+/// Each observation takes a thirty-second of what was there away.
+const FADE: u64 = 32;
+
+/// Larger terms are cut, so that a clock that jumped cannot take over.
+const TERM_MAX: u64 = 1 << 40;
+
+/// A numerator and a denominator, each a fading sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ratio {
+    above: u64,
+    below: u64,
+}
+
+/// Sums are kept this much finer than what they add up, so that fading small ones works.
+const SCALE: u64 = 64;
+
+impl Ratio {
+    pub(super) const fn new() -> Self {
+        Self { above: 0, below: 0 }
+    }
+
+    pub(super) fn note(&mut self, above: u64, below: u64) {
+        self.above = self.above - self.above / FADE + above.min(TERM_MAX) * SCALE;
+        self.below = self.below - self.below / FADE + below.min(TERM_MAX) * SCALE;
+    }
+
+    /// Numerator and denominator; both zero before the first observation.
+    pub(super) const fn parts(&self) -> (u64, u64) {
+        (self.above / SCALE, self.below / SCALE)
+    }
+}

@@ -1,0 +1,80 @@
+//! Beliefs before, during and after observations.
+
+use overdraft_units::{Micros, Tokens};
+
+use super::*;
+
+fn seconds(micros: Micros) -> u64 {
+    micros.get() / 1_000_000
+}
+
+#[test]
+fn nothing_seen_means_the_prior() {
+    let rate = PrefillRate::new();
+    assert_eq!(rate.tokens_per_second(), None);
+    assert_eq!(seconds(rate.pace().time_for(40_000)), 10);
+    assert_eq!(Texts::new().tokens_of(400), Tokens::new(100));
+    assert_eq!(Texts::new().completion_of(Some(16)), Tokens::new(16));
+    assert_eq!(Texts::new().completion_of(None), Tokens::new(256));
+    assert_eq!(StepTime::new().micros(), STEP_TIME_FIRST);
+}
+
+#[test]
+fn long_prompts_count_for_more_than_short_ones() {
+    let mut rate = PrefillRate::new();
+    rate.note(10, Micros::new(500_000)); // too short to say anything
+    assert_eq!(rate.tokens_per_second(), None);
+    rate.note(100, Micros::new(100_000));
+    rate.note(10_000, Micros::new(1_000_000));
+    let seen = rate.tokens_per_second().unwrap();
+    assert!((9_000..9_400).contains(&seen), "{seen}");
+}
+
+#[test]
+fn one_slow_answer_leans_on_the_fleet_and_many_do_not() {
+    let mut fleet = PrefillRate::new();
+    for _ in 0..100 {
+        fleet.note(8_000, Micros::new(1_000_000));
+    }
+    let mut slow = PrefillRate::new();
+    slow.note(100, Micros::new(1_000_000));
+    let once = slow.pace_within(fleet.pace()).time_for(8_000).get();
+    assert!((1_000_000..2_100_000).contains(&once), "{once}");
+    for _ in 0..200 {
+        slow.note(4_000, Micros::new(1_000_000));
+    }
+    let often = slow.pace_within(fleet.pace()).time_for(8_000).get();
+    assert!((1_850_000..2_000_000).contains(&often), "{often}");
+}
+
+#[test]
+fn what_changed_is_learnt_within_a_hundred_observations() {
+    let mut texts = Texts::new();
+    for _ in 0..100 {
+        texts.note_prompt(4_000, Tokens::new(1_000));
+        texts.note_completion(Tokens::new(50));
+    }
+    for _ in 0..100 {
+        texts.note_prompt(2_000, Tokens::new(1_000));
+        texts.note_completion(Tokens::new(200));
+    }
+    assert!((2_000..2_200).contains(&texts.bytes_per_token_permille()), "{texts:?}");
+    let expected = texts.completion_of(None).get();
+    assert!((185..=200).contains(&expected), "{expected}");
+    assert_eq!(texts.completion_of(Some(20)), Tokens::new(20));
+}
+
+#[test]
+fn absurd_observations_neither_overflow_nor_divide_by_zero() {
+    let mut rate = PrefillRate::new();
+    rate.note(u64::MAX, Micros::new(1));
+    rate.note(1, Micros::new(u64::MAX));
+    rate.note(100, Micros::ZERO);
+    rate.pace_within(PrefillRate::new().pace()).time_for(u64::MAX);
+    rate.pace().tokens_in(Micros::new(u64::MAX));
+    let mut texts = Texts::new();
+    texts.note_prompt(u64::MAX, Tokens::new(u32::MAX));
+    texts.note_prompt(0, Tokens::new(100));
+    assert!(texts.tokens_of(u64::MAX).get() > 0);
+    assert_eq!(texts.tokens_of(0), Tokens::new(1));
+}

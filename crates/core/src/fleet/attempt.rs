@@ -1,0 +1,118 @@
+//! What is one request in flight on one worker, and how can it end?
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::WorkerId;
+
+/// What a request is expected to ask of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Tokens of the prompt.
+    pub prompt: Tokens,
+    /// Those at its front that the worker should hold already; at most the prompt.
+    pub cached: Tokens,
+    /// Tokens that will be generated.
+    pub completion: Tokens,
+    /// Whether it will be seen when the first of them comes.
+    pub first_token: FirstToken,
+}
+
+/// Whether we learn when an answer's first token comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstToken {
+    /// The answer is streamed.
+    #[default]
+    Seen,
+    /// It comes whole: how long its prompt took, has to be guessed.
+    Unseen,
+}
+
+impl Demand {
+    /// Tokens that must be computed before the first one comes.
+    pub fn prefill(self) -> Tokens {
+        self.prompt.checked_sub(self.cached).unwrap_or_default()
+    }
+
+    /// Tokens of its cache that the worker must find for it, beyond those it holds.
+    pub fn fresh(self) -> Tokens {
+        Tokens::new(self.prefill().get().saturating_add(self.completion.get()))
+    }
+
+    /// Tokens that it holds in the end.
+    pub fn whole(self) -> Tokens {
+        Tokens::new(self.prompt.get().saturating_add(self.completion.get()))
+    }
+}
+
+/// One request in flight on one worker: the receipt that [`super::Fleet::start`] gives and
+/// [`super::Fleet::end`] takes back.
+#[derive(Debug)]
+#[must_use = "an attempt that is never ended stays on the worker's ledger for ever"]
+pub struct Attempt {
+    pub(super) worker: WorkerId,
+    pub(super) demand: Demand,
+    pub(super) turn: Turn,
+    pub(super) started: Instant,
+    /// Prefill tokens that stood before its first token, its own included.
+    pub(super) ahead: u64,
+    pub(super) phase: Phase,
+}
+
+/// How far an attempt has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Prefill,
+    Decode,
+}
+
+impl Attempt {
+    /// Where it runs.
+    pub const fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What it was booked with.
+    pub const fn demand(&self) -> Demand {
+        self.demand
+    }
+
+    /// How long it has been going on.
+    pub fn age(&self, now: Instant) -> Micros {
+        now.since(self.started)
+    }
+}
+
+/// Whether an attempt is a request's first or comes after a failed one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The request has not been sent anywhere yet.
+    First,
+    /// Another worker failed it before a byte of the answer had reached the client.
+    Again,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The worker answered for itself: a result, or a refusal that blames the request.
+    Answered,
+    /// The worker did not do its part.
+    Failed(Failure),
+    /// We gave up for reasons of our own (the client left, we drain): says nothing of the worker.
+    Abandoned,
+}
+
+/// What a worker did wrong, as far as it matters to what is done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection: refused, unroutable, or not accepted in time.
+    Unreachable,
+    /// The connection broke, or what came over it is not an answer.
+    Broken,
+    /// The connection stands and nothing came over it in time.
+    Silent,
+    /// It says that it is full (429, 503): true of its load, not of its health.
+    Saturated,
+    /// It says that it failed (500, 502, 504), or ended the answer as aborted.
+    Faulty,
+}

@@ -1,0 +1,91 @@
+//! How loaded is a worker, between two of its own words on that?
+//!
+//! A scrape says what was true a moment ago; since then we have sent it more, and others may have
+//! too. What it reported beyond our own attempts at that time is taken for the others' (*foreign*)
+//! and stands until the next scrape; our own part is always the ledger's. So nothing is counted
+//! twice, and an arrival is felt at once (C4).
+
+use overdraft_units::{BlockSize, Instant, Tokens};
+
+/// What a worker said of its load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scraped {
+    /// When it was asked.
+    pub at: Instant,
+    /// Requests being computed.
+    pub running: u32,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// Share of the cache that requests hold, in thousandths.
+    pub kv_use_permille: Option<u16>,
+    /// Tokens its cache has room for.
+    pub kv_capacity: Option<Tokens>,
+    /// Tokens to a page of its cache.
+    pub block_size: Option<BlockSize>,
+}
+
+/// Its last word, and what has happened since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    scraped: Option<Scraped>,
+    foreign: u32,
+    foreign_waiting: u32,
+    /// Tokens it was sent since, less those whose request has ended since.
+    since: u64,
+}
+
+impl Load {
+    pub(super) const fn new() -> Self {
+        Self { scraped: None, foreign: 0, foreign_waiting: 0, since: 0 }
+    }
+
+    pub(super) const fn scraped(&self) -> Option<&Scraped> {
+        self.scraped.as_ref()
+    }
+
+    pub(super) const fn foreign(&self) -> u32 {
+        self.foreign
+    }
+
+    pub(super) const fn foreign_waiting(&self) -> u32 {
+        self.foreign_waiting
+    }
+
+    /// Takes in its word; `ours` attempts of ours are in flight there, `prefilling` of them without
+    /// a first token.
+    pub(super) fn note(&mut self, scraped: Scraped, ours: u32, prefilling: u32) {
+        // A later page may lack what an earlier one told and what does not change.
+        let before = self.scraped;
+        let kept = |old: Option<Tokens>| scraped.kv_capacity.or(old);
+        let kv_capacity = kept(before.and_then(|before| before.kv_capacity));
+        let block_size = scraped.block_size.or(before.and_then(|before| before.block_size));
+        self.foreign = scraped.running.saturating_add(scraped.waiting).saturating_sub(ours);
+        self.foreign_waiting = scraped.waiting.saturating_sub(prefilling).min(self.foreign);
+        self.since = 0;
+        self.scraped = Some(Scraped { kv_capacity, block_size, ..scraped });
+    }
+
+    /// Forgets its word: the process it came from is gone.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new();
+    }
+
+    /// It was sent this many tokens.
+    pub(super) const fn sent(&mut self, tokens: u64) {
+        self.since = self.since.saturating_add(tokens);
+    }
+
+    /// A request that was sent since the last word has ended.
+    pub(super) fn ended(&mut self, tokens: u64, started: Instant) {
+        if self.scraped.is_none_or(|scraped| scraped.at <= started) {
+            self.since = self.since.saturating_sub(tokens);
+        }
+    }
+
+    pub(super) fn kv_used(&self, prompts_in_flight: u64) -> Option<u64> {
+        let scraped = self.scraped?;
+        let capacity = u64::from(scraped.kv_capacity?.get());
+        let reported = capacity * u64::from(scraped.kv_use_permille.unwrap_or(0)) / 1_000;
+        Some(reported.saturating_add(self.since).max(prompts_in_flight))
+    }
+}

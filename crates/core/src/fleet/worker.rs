@@ -1,0 +1,200 @@
+//! One worker as the fleet sees it: standing, load, speed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::health::Health;
+use super::load::{Load, Scraped};
+use crate::estimate::{Pace, PrefillRate, StepTime};
+
+/// For how long a worker that came up gets less than its share, unless set otherwise.
+pub const SLOW_START: Micros = Micros::new(10_000_000);
+
+/// One worker.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) membership: Membership,
+    /// Its name as a number: what consistent hashing goes by, the same in every gateway.
+    pub(super) tag: u64,
+    pub(super) health: Health,
+    pub(super) came_up: Instant,
+    pub(super) draining: bool,
+    pub(super) models: Vec<String>,
+    pub(super) booked: Booked,
+    pub(super) load: Load,
+    pub(super) unseen: Unseen,
+    pub(super) prefill_rate: PrefillRate,
+    pub(super) step_time: StepTime,
+    /// The fleet's count of starts when this worker last got one: what rotates ties.
+    pub(super) started_last: u64,
+}
+
+/// Whether a place of the fleet is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Membership {
+    Member,
+    /// It left, and what is in flight on it has yet to end.
+    Leaving,
+    Vacant,
+}
+
+/// The ledger of one worker: sums over the attempts in flight on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Booked {
+    /// Attempts.
+    pub requests: u32,
+    /// Attempts that have yet to see their first token.
+    pub prefilling: u32,
+    /// Tokens that have to be computed before the last of those sees its first, where that will
+    /// be seen.
+    pub prefill_tokens: u64,
+    /// Tokens of all prompts and of all that may be generated.
+    pub tokens: u64,
+    /// Tokens of all prompts.
+    pub prompt_tokens: u64,
+}
+
+impl Worker {
+    pub(super) const fn new(tag: u64) -> Self {
+        Self {
+            membership: Membership::Member,
+            tag,
+            health: Health::Unproven,
+            came_up: Instant::ORIGIN,
+            draining: false,
+            models: Vec::new(),
+            booked: Booked {
+                requests: 0,
+                prefilling: 0,
+                prefill_tokens: 0,
+                tokens: 0,
+                prompt_tokens: 0,
+            },
+            load: Load::new(),
+            unseen: Unseen { tokens: 0, at: Instant::ORIGIN },
+            prefill_rate: PrefillRate::new(),
+            step_time: StepTime::new(),
+            started_last: 0,
+        }
+    }
+
+    /// What is known of its health.
+    pub const fn health(&self) -> Health {
+        self.health
+    }
+
+    /// Its name as a number.
+    pub const fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// Whether it finishes what it has and takes nothing new.
+    pub const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Attempts in flight on it.
+    pub const fn requests(&self) -> u32 {
+        self.booked.requests
+    }
+
+    /// Estimated tokens of the attempts in flight on it.
+    pub const fn tokens(&self) -> u64 {
+        self.booked.tokens
+    }
+
+    /// All that is in flight on it.
+    pub const fn booked(&self) -> Booked {
+        self.booked
+    }
+
+    /// Prompt tokens that it has yet to compute of what we sent it, going at `pace`.
+    pub fn queued(&self, pace: Pace, now: Instant) -> u64 {
+        self.booked.prefill_tokens.saturating_add(self.unseen.left(pace, now))
+    }
+
+    /// When it last got an attempt, as a count of the fleet's starts; zero for never.
+    pub const fn started_last(&self) -> u64 {
+        self.started_last
+    }
+
+    /// The models it listed when it last answered a probe.
+    pub fn models(&self) -> &[String] {
+        &self.models
+    }
+
+    /// What it last said of its load, and when; `None` if it never did.
+    pub const fn scraped(&self) -> Option<&Scraped> {
+        self.load.scraped()
+    }
+
+    /// How old its word on its load is; `None` if it never gave it.
+    pub fn staleness(&self, now: Instant) -> Option<Micros> {
+        self.scraped().map(|scraped| now.since(scraped.at))
+    }
+
+    /// Tokens its cache has room for; `None` while unknown.
+    pub fn kv_capacity(&self) -> Option<Tokens> {
+        self.scraped().and_then(|scraped| scraped.kv_capacity)
+    }
+
+    /// Tokens of its cache that requests hold: what it said when it was last asked and what it was
+    /// sent since; never less than the prompts in flight. `None` while the capacity is unknown.
+    pub fn kv_used(&self) -> Option<u64> {
+        self.load.kv_used(self.booked.prompt_tokens)
+    }
+
+    /// Requests on it: those in flight through this gateway, and those that others sent it,
+    /// judging by its last word.
+    pub fn requests_all(&self) -> u32 {
+        self.booked.requests.saturating_add(self.load.foreign())
+    }
+
+    /// Requests that wait there and are not ours.
+    pub const fn foreign_waiting(&self) -> u32 {
+        self.load.foreign_waiting()
+    }
+
+    /// How fast it computes prompts.
+    pub const fn prefill_rate(&self) -> &PrefillRate {
+        &self.prefill_rate
+    }
+
+    /// How long its decode steps take.
+    pub const fn step_time(&self) -> &StepTime {
+        &self.step_time
+    }
+
+    /// How far it is through its slow start, in thousandths; 1,000 once that is over.
+    pub fn warmth_permille(&self, slow_start: Micros, now: Instant) -> u32 {
+        let up = now.since(self.came_up).get();
+        if slow_start.get() <= up {
+            return 1_000;
+        }
+        // Never nothing: a worker that gets no request learns nothing.
+        u32::try_from(up * 1_000 / slow_start.get()).unwrap_or(1_000).max(100)
+    }
+}
+
+/// Prompt tokens of answers that come whole. Nobody tells when they have been computed, so they are
+/// taken to be worked off at the worker's pace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    tokens: u64,
+    at: Instant,
+}
+
+impl Unseen {
+    fn left(self, pace: Pace, now: Instant) -> u64 {
+        if self.tokens == 0 {
+            return 0;
+        }
+        self.tokens.saturating_sub(pace.tokens_in(now.since(self.at)))
+    }
+
+    pub(super) fn add(&mut self, tokens: u64, pace: Pace, now: Instant) {
+        *self = Self { tokens: self.left(pace, now).saturating_add(tokens), at: now };
+    }
+}

@@ -1,0 +1,45 @@
+//! Which side of a comparison is this request on?
+
+use super::Policy;
+use super::sticky::mix;
+
+/// A policy on trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// Who chooses for its share.
+    pub policy: Policy,
+    /// Its share of the requests, in thousandths.
+    pub share_permille: u16,
+}
+
+/// A side of a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Arm {
+    /// What has been in force.
+    #[default]
+    Baseline,
+    /// What is on trial.
+    Canary,
+}
+
+impl Arm {
+    /// As metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::Canary => "canary",
+        }
+    }
+}
+
+/// Keeps the draw apart from what else is drawn from the same number.
+const DRAW: u64 = 0x6361_6e61_7279_0001;
+
+impl Canary {
+    /// The side of a request; the same for all of a session, or a conversation would change sides
+    /// and leave its prefix behind.
+    pub fn arm(self, session: Option<u64>, dice: u64) -> Arm {
+        let draw = mix(session.unwrap_or(dice), DRAW) % 1_000;
+        if draw < u64::from(self.share_permille) { Arm::Canary } else { Arm::Baseline }
+    }
+}

@@ -1,0 +1,151 @@
+//! What spoke for each worker, and why did it lose?
+
+use alloc::vec::Vec;
+
+use overdraft_units::{Micros, Tokens};
+
+use super::canary::Arm;
+use super::{Choice, Policy};
+use crate::fleet::WorkerId;
+
+/// A choice, and all that led to it.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// What is to be done.
+    pub choice: Choice,
+    /// Who decided.
+    pub policy: Policy,
+    /// Which side of a comparison the request is on.
+    pub arm: Arm,
+    /// Whether the session decided and not the policy.
+    pub stuck: bool,
+    /// Whether another worker that could have been asked would have had to evict for this request,
+    /// and the chosen one does not (C6).
+    pub eviction_prevented: bool,
+    /// Every worker that serves the model, in the order they joined.
+    pub candidates: Vec<Candidate>,
+}
+
+/// One worker before the choice.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// Who.
+    pub worker: WorkerId,
+    /// What became of it.
+    pub reason: Reason,
+    /// The policy's verdict in the policy's own terms; see [`Policy::lower_is_better`].
+    pub score: u64,
+    /// Prompt tokens it should hold already.
+    pub cached: Tokens,
+    /// Prompt tokens that stand before this request's, as far as they are ours.
+    pub queued: u64,
+    /// Requests on it, ours and others'.
+    pub requests: u32,
+    /// Tokens free in its cache; `None` while its capacity is unknown.
+    pub free: Option<u64>,
+    /// Whether the request fits there.
+    pub room: Room,
+    /// What the policy `cost` made of it.
+    pub cost: Cost,
+}
+
+/// Why a worker was or was not chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It was.
+    Chosen,
+    /// Another one is better.
+    Outscored,
+    /// It finishes what it has and takes nothing new.
+    Draining,
+    /// It is down, or was never up.
+    Down,
+    /// It does not answer as it should, and others do.
+    LastResort,
+    /// It has failed this request.
+    Tried,
+    /// It came up a moment ago and has its share already.
+    Warming,
+    /// The request does not fit into its cache.
+    NoRoom,
+    /// The session's worker, and it has more than its share of the load.
+    Overloaded,
+}
+
+impl Reason {
+    /// As metrics and explanations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chosen => "chosen",
+            Self::Outscored => "outscored",
+            Self::Draining => "draining",
+            Self::Down => "down",
+            Self::LastResort => "last_resort",
+            Self::Tried => "tried",
+            Self::Warming => "warming",
+            Self::NoRoom => "no_room",
+            Self::Overloaded => "overloaded",
+        }
+    }
+}
+
+/// Whether a request fits into a worker's cache beside what requests hold there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It does.
+    Fits,
+    /// Something that is in use would have to go.
+    Crowded,
+    /// It would not even fit alone.
+    Never,
+    /// The worker has not said how much it holds.
+    Unknown,
+}
+
+/// The parts of the policy `cost`, each as time that somebody waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Until the first token: what stands before it and what is not cached.
+    pub wait: Micros,
+    /// Decoding beside others, and others beside it.
+    pub slowed: Micros,
+    /// Computing again what it pushes out of the cache.
+    pub displaced: Micros,
+    /// Waiting for a cache that is full.
+    pub crowded: Micros,
+}
+
+impl Cost {
+    /// All of it.
+    pub const fn total(self) -> u64 {
+        self.wait
+            .get()
+            .saturating_add(self.slowed.get())
+            .saturating_add(self.displaced.get())
+            .saturating_add(self.crowded.get())
+    }
+}
+
+impl Decision {
+    /// The candidate that was chosen.
+    pub fn chosen(&self) -> Option<&Candidate> {
+        self.candidates.iter().find(|candidate| candidate.reason == Reason::Chosen)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.candidates.clear();
+        self.choice = Choice::UnknownModel;
+        self.stuck = false;
+        self.eviction_prevented = false;
+    }
+
+    /// Those still in the running.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Candidate> {
+        self.candidates.iter().filter(|candidate| candidate.reason == Reason::Outscored)
+    }
+
+    /// Those still in the running, to be scored.
+    pub(super) fn open_mut(&mut self) -> impl Iterator<Item = &mut Candidate> {
+        self.candidates.iter_mut().filter(|candidate| candidate.reason == Reason::Outscored)
+    }
+}

@@ -1,0 +1,103 @@
+//! The shortest wait for the first token, and the least harm to others.
+//!
+//! Everything is counted as time that somebody waits (docs/design/routing.md, R3 to R6): what
+//! stands before the request and what of its prompt is not cached, at the worker's measured pace;
+//! decoding beside others; what it pushes out of a cache that is full, as the time to compute that
+//! again; and waiting where requests in flight fill the cache already. Costs that differ by less
+//! than what the figures are worth count as equal, and load decides.
+
+use overdraft_units::{Micros, Tokens};
+
+use super::candidate::{Candidate, Cost, Decision, Room};
+use super::least_load::rank;
+use super::policy::Scene;
+use crate::estimate::Pace;
+use crate::fleet::{Worker, WorkerId};
+
+/// Tokens that a stranger's waiting request is taken to have.
+const FOREIGN_PROMPT_TOKENS: u64 = 512;
+
+/// How much longer a decode step takes for each sequence in it: one part in so many.
+const STEP_SHARE: u64 = 128;
+
+/// Others' waiting counts for one part in so many of our own: it comes in small pieces, spread over
+/// answers that are read no faster than they come.
+const OTHERS_SHARE: u64 = 4;
+
+/// What is pushed out is asked for again once in so many times.
+const DISPLACED_SHARE: u64 = 2;
+
+/// What is in use and has to be evicted is computed again, and so is what follows.
+const CROWDED_FACTOR: u64 = 4;
+
+/// Costs that differ by less than this and a sixteenth are equal.
+const TIE: u64 = 2_000;
+const TIE_SHARE: u64 = 16;
+
+pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
+    let fleet_pace = scene.fleet.prefill_rate().pace();
+    for candidate in decision.open_mut() {
+        candidate.cost = cost(scene, fleet_pace, candidate);
+        candidate.score = candidate.cost.total();
+    }
+    let least = decision.open().map(|one| one.score).min()?;
+    let equal = least.saturating_add(least / TIE_SHARE).saturating_add(TIE);
+    decision
+        .open()
+        .filter(|one| one.score <= equal)
+        .min_by_key(|one| rank(scene.fleet, one.worker))
+        .map(|one| one.worker)
+}
+
+fn cost(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Cost {
+    let worker = scene.fleet.worker(candidate.worker);
+    let pace = worker.prefill_rate().pace_within(fleet_pace);
+    let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
+    let uncached = u64::from(uncached.get());
+    candidate.queued = worker.queued(pace, scene.now);
+    let strangers = u64::from(worker.foreign_waiting()) * FOREIGN_PROMPT_TOKENS;
+    let before = candidate.queued.saturating_add(strangers);
+    let fresh = uncached.saturating_add(u64::from(scene.ask.completion.get()));
+    Cost {
+        wait: pace.time_for(before.saturating_add(uncached)),
+        slowed: slowed(worker, pace.time_for(uncached), scene.ask.completion),
+        displaced: displaced(scene, candidate, pace, fresh),
+        crowded: crowded(worker, candidate, pace, fresh),
+    }
+}
+
+/// Every running answer stands still while this prompt is computed, and every step of this answer
+/// takes longer for all in it.
+fn slowed(worker: &Worker, prefill: Micros, completion: Tokens) -> Micros {
+    let beside = u64::from(worker.requests_all());
+    let step = worker.step_time().micros().get();
+    let stalls = prefill.get().saturating_mul(beside);
+    let steps = u64::from(completion.get()).saturating_mul(step) / STEP_SHARE;
+    let longer = steps.saturating_mul(beside);
+    Micros::new(stalls.saturating_add(longer) / (OTHERS_SHARE * 4))
+}
+
+/// A cache that is full of prefixes loses as many as come in: copying a hot prefix to one more
+/// worker pays only where there is room (design.md, replicating a hot prefix).
+fn displaced(scene: &Scene<'_>, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
+    let (Some(prefix), Some(capacity)) =
+        (scene.prefix, scene.fleet.worker(candidate.worker).kv_capacity())
+    else {
+        return Micros::ZERO;
+    };
+    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(candidate.worker));
+    Micros::new(pace.time_for(fresh.saturating_sub(blank)).get() / DISPLACED_SHARE)
+}
+
+/// What does not fit beside the requests in flight waits for one of them to end, or evicts it.
+fn crowded(worker: &Worker, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
+    let (Room::Crowded | Room::Never, Some(free)) = (candidate.room, candidate.free) else {
+        return Micros::ZERO;
+    };
+    let over = fresh.saturating_sub(free);
+    let again = pace.time_for(over).get().saturating_mul(CROWDED_FACTOR);
+    // Somebody's answer has to end first: as many steps as tokens are missing, a token each.
+    let running = u64::from(worker.requests_all()).max(1);
+    let ends = worker.step_time().micros().get().saturating_mul(over) / running;
+    Micros::new(again.saturating_add(ends))
+}

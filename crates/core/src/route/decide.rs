@@ -1,0 +1,189 @@
+//! One decision, from the fleet and the ask to a choice with its reasons.
+
+use overdraft_units::{Instant, Tokens};
+
+use super::canary::Arm;
+use super::candidate::{Candidate, Cost, Decision, Reason, Room};
+use super::policy::{RouteSettings, Scene};
+use super::{Ask, Choice, Tried, sticky};
+use crate::fleet::{Fleet, Worker, WorkerId};
+use crate::prefix::{Knowledge, Matches, PrefixIndex};
+
+/// Where the prompt's prefix is.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefix<'a> {
+    /// Who holds how much of it.
+    pub matches: &'a Matches,
+    /// What the matches rest on.
+    pub index: &'a PrefixIndex,
+    /// Tokens to a chunk.
+    pub chunk: Tokens,
+}
+
+impl Prefix<'_> {
+    /// Tokens of the prompt that `worker` should hold, by how far we trust what we know of it.
+    fn cached(self, worker: WorkerId, prompt: Tokens) -> Tokens {
+        let chunks = u64::from(self.matches.leading(worker).get());
+        let tokens = chunks * u64::from(self.chunk.get());
+        let trusted = match self.index.knowledge(worker) {
+            Knowledge::Exact | Knowledge::Stale => tokens,
+            Knowledge::Estimated { trust_permille } => tokens * u64::from(trust_permille) / 1_000,
+        };
+        // The last token is always computed: its logits are wanted.
+        let most = prompt.get().saturating_sub(1);
+        Tokens::new(u32::try_from(trusted).unwrap_or(u32::MAX).min(most))
+    }
+
+    /// Tokens in `worker`'s cache that somebody may ask for again.
+    pub(super) fn held(self, worker: WorkerId) -> u64 {
+        let chunks = self.index.reported(worker).max(self.index.routed(worker));
+        u64::from(chunks.get()) * u64::from(self.chunk.get())
+    }
+}
+
+/// Decides where a request goes; `decision` is filled anew and keeps its memory.
+pub fn decide(
+    (fleet, prefix): (&Fleet, Option<Prefix<'_>>),
+    ask: Ask<'_>,
+    tried: &Tried,
+    settings: &RouteSettings,
+    now: Instant,
+    decision: &mut Decision,
+) {
+    decision.clear();
+    let canary = settings.canary;
+    decision.arm = canary.map_or(Arm::Baseline, |canary| canary.arm(ask.session, ask.dice));
+    decision.policy = match (decision.arm, canary) {
+        (Arm::Canary, Some(canary)) => canary.policy,
+        _ => settings.policy,
+    };
+    let Some(serving) = fleet.serving(ask.model) else { return };
+    let scene = Scene { fleet, ask, prefix, settings, now };
+    for &id in serving {
+        decision.candidates.push(candidate(&scene, id, tried));
+    }
+    keep_best_standing(decision);
+    hold_back_warming(&scene, decision);
+    if let Some(choice) = nobody(&scene, decision) {
+        decision.choice = choice;
+        return;
+    }
+    let stuck = ask.session.zip(settings.sticky);
+    let chosen = stuck.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
+    decision.stuck = chosen.is_some();
+    let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
+    match chosen {
+        Some(id) => settle(decision, id),
+        None => decision.choice = no_room(&scene, decision),
+    }
+}
+
+fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
+    let worker = scene.fleet.worker(id);
+    let reason = match worker.health() {
+        _ if worker.is_draining() => Reason::Draining,
+        _ if tried.has(id) => Reason::Tried,
+        health if health.is_up() => Reason::Outscored,
+        health if health.is_last_resort() => Reason::LastResort,
+        _ => Reason::Down,
+    };
+    let prompt = scene.ask.prompt;
+    let cached = scene.prefix.map_or(Tokens::ZERO, |prefix| prefix.cached(id, prompt));
+    let (free, room) = room(scene, worker, cached);
+    Candidate {
+        worker: id,
+        reason,
+        score: 0,
+        cached,
+        queued: worker.booked().prefill_tokens,
+        requests: worker.requests_all(),
+        free,
+        room,
+        cost: Cost::default(),
+    }
+}
+
+fn room(scene: &Scene<'_>, worker: &Worker, cached: Tokens) -> (Option<u64>, Room) {
+    let (Some(capacity), Some(used)) = (worker.kv_capacity(), worker.kv_used()) else {
+        return (None, Room::Unknown);
+    };
+    let capacity = u64::from(capacity.get());
+    let free = capacity.saturating_sub(used);
+    let prompt = u64::from(scene.ask.prompt.get());
+    let fresh =
+        prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
+    let room = match () {
+        () if capacity < prompt => Room::Never,
+        () if free < fresh => Room::Crowded,
+        () => Room::Fits,
+    };
+    (Some(free), room)
+}
+
+/// Workers that answer badly are asked only when nobody answers well, and what can never fit is not
+/// sent where it cannot.
+fn keep_best_standing(decision: &mut Decision) {
+    if decision.open().next().is_none() {
+        for candidate in &mut decision.candidates {
+            if candidate.reason == Reason::LastResort {
+                candidate.reason = Reason::Outscored;
+            }
+        }
+    }
+    for candidate in decision.open_mut() {
+        if candidate.room == Room::Never {
+            candidate.reason = Reason::NoRoom;
+        }
+    }
+}
+
+/// A worker that came up a moment ago has cold caches: it gets a growing share of what those that
+/// are warm have. Where nobody is warm, nobody is held back.
+fn hold_back_warming(scene: &Scene<'_>, decision: &mut Decision) {
+    let warmth = |one: &Candidate| {
+        let worker = scene.fleet.worker(one.worker);
+        worker.warmth_permille(scene.settings.slow_start, scene.now)
+    };
+    let warm = decision.open().filter(|one| warmth(one) == 1_000);
+    let (count, load) =
+        warm.fold((0_u64, 0_u64), |(count, load), one| (count + 1, load + u64::from(one.requests)));
+    if count == 0 {
+        return;
+    }
+    for candidate in decision.open_mut() {
+        let warmth = u64::from(warmth(candidate));
+        let share = (load * warmth).div_ceil(count * 1_000).max(1);
+        if warmth < 1_000 && share <= u64::from(candidate.requests) {
+            candidate.reason = Reason::Warming;
+        }
+    }
+}
+
+/// Why nobody can be asked, if so.
+fn nobody(scene: &Scene<'_>, decision: &Decision) -> Option<Choice> {
+    if decision.open().next().is_some() {
+        return None;
+    }
+    let any = |reason| decision.candidates.iter().any(|one| one.reason == reason);
+    Some(match () {
+        () if any(Reason::NoRoom) => no_room(scene, decision),
+        () if any(Reason::Tried) => Choice::NoneLeft,
+        () => Choice::NoneUp,
+    })
+}
+
+fn no_room(scene: &Scene<'_>, decision: &Decision) -> Choice {
+    let without = decision.candidates.iter().filter(|one| one.reason == Reason::NoRoom);
+    let free = without.filter_map(|one| one.free).max().unwrap_or(0);
+    Choice::NoRoom { asked: u64::from(scene.ask.prompt.get()), free }
+}
+
+fn settle(decision: &mut Decision, id: WorkerId) {
+    decision.choice = Choice::Send(id);
+    let crowded = decision.open().any(|one| one.worker != id && one.room == Room::Crowded);
+    let chosen = decision.candidates.iter_mut().find(|one| one.worker == id);
+    if let Some(chosen) = chosen {
+        chosen.reason = Reason::Chosen;
+        decision.eviction_prevented = crowded && chosen.room == Room::Fits;
+    }
+}

@@ -1,0 +1,12 @@
+//! Whoever got work longest ago: what most gateways do, and the baseline of every comparison.
+
+use super::candidate::Decision;
+use super::policy::Scene;
+use crate::fleet::WorkerId;
+
+pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
+    for candidate in decision.open_mut() {
+        candidate.score = scene.fleet.worker(candidate.worker).started_last();
+    }
+    decision.open().min_by_key(|one| (one.score, one.worker)).map(|one| one.worker)
+}

@@ -1,0 +1,350 @@
+//! Routing with its memory: the fleet, who holds which prefix, and what is believed of requests.
+//!
+//! Gateway and simulator drive this and nothing below it: a request is [`Router::place`]d, its
+//! first token and its end are reported, and so is what workers say. **Invariant:** a [`Placed`]
+//! cannot be copied and is consumed when it ends, so no exit path can leave it on the books twice
+//! or, as long as the shell ends it when it drops it, at all.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use overdraft_units::{BlockSize, Instant, Tokens};
+
+use super::canary::Arm;
+use super::candidate::Decision;
+use super::decide::{Prefix, decide};
+use super::policy::{Policy, RouteSettings};
+use super::{Ask, Choice, Tried};
+use crate::estimate::Texts;
+use crate::fleet::{
+    Attempt, Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId,
+};
+use crate::prefix::{
+    Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits, Receipt,
+};
+
+/// Models of which something is believed, at most.
+pub const MODELS_MAX: usize = 1_024;
+
+/// Tokens to a chunk where nothing has been routed yet.
+const CHUNK_FIRST: Tokens = Tokens::new(64);
+
+/// A request as routing sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The model it names.
+    pub model: &'a str,
+    /// Its prompt.
+    pub prompt: Prompt<'a>,
+    /// Tokens that each of its answers may have, if it says.
+    pub limit: Option<u32>,
+    /// Answers it wants.
+    pub choices: u32,
+    /// Whether its first token will be seen.
+    pub first_token: FirstToken,
+    /// Its session as a number, if it has one.
+    pub session: Option<u64>,
+    /// A number of its own, for draws.
+    pub dice: u64,
+}
+
+/// A prompt, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub enum Prompt<'a> {
+    /// Its tokens were counted.
+    Counted {
+        /// How many.
+        tokens: Tokens,
+        /// The keys of its full blocks.
+        chain: &'a [PrefixKey],
+        /// Tokens to a block.
+        block: BlockSize,
+    },
+    /// It is text whose tokens are estimated.
+    Text {
+        /// How long.
+        bytes: u64,
+        /// The keys of its full chunks.
+        chain: &'a [PrefixKey],
+        /// Bytes to a chunk.
+        chunk: NonZeroU32,
+    },
+}
+
+/// A request that was given a worker.
+#[derive(Debug)]
+#[must_use = "a request that is never ended stays on the worker's ledger for ever"]
+pub struct Placed {
+    attempt: Attempt,
+    model: String,
+    bytes: Option<u64>,
+    chunk: Tokens,
+    receipt: Option<Receipt>,
+    first_token: Option<Instant>,
+    /// Who decided.
+    pub policy: Policy,
+    /// On which side of a comparison.
+    pub arm: Arm,
+}
+
+impl Placed {
+    /// Where it goes.
+    pub const fn worker(&self) -> WorkerId {
+        self.attempt.worker()
+    }
+
+    /// What it was booked with.
+    pub const fn demand(&self) -> Demand {
+        self.attempt.demand()
+    }
+}
+
+/// How a placed request ended, and what its answer said of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Tokens of its prompt.
+    pub prompt: Option<Tokens>,
+    /// Those that the worker found in its cache.
+    pub cached: Option<Tokens>,
+    /// Tokens generated.
+    pub completion: Option<Tokens>,
+}
+
+impl Outcome {
+    /// An end of which nothing else is known.
+    pub const fn of(ending: Ending) -> Self {
+        Self { ending, prompt: None, cached: None, completion: None }
+    }
+}
+
+/// Where requests go, and why.
+#[derive(Debug)]
+pub struct Router {
+    fleet: Fleet,
+    prefixes: PrefixIndex,
+    texts: BTreeMap<String, Texts>,
+    /// By place in the fleet: tokens to a chunk of what was last routed there.
+    chunks: Vec<Tokens>,
+    matches: Matches,
+    decision: Decision,
+}
+
+impl Router {
+    /// A router without workers.
+    pub fn new(limits: PrefixLimits) -> Self {
+        Self {
+            fleet: Fleet::new(),
+            prefixes: PrefixIndex::new(limits),
+            texts: BTreeMap::new(),
+            chunks: Vec::new(),
+            matches: Matches::new(),
+            decision: Decision::default(),
+        }
+    }
+
+    /// The workers.
+    pub const fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Who holds which prefix.
+    pub const fn prefixes(&self) -> &PrefixIndex {
+        &self.prefixes
+    }
+
+    /// What is believed of the requests for `model`.
+    pub fn texts(&self, model: &str) -> Texts {
+        self.texts.get(model).copied().unwrap_or_default()
+    }
+
+    /// The last decision.
+    pub const fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Adds a worker; `None` when there are as many as may be.
+    pub fn join(&mut self, tag: u64) -> Option<WorkerId> {
+        let id = self.fleet.join(tag)?;
+        // The place may have been another's.
+        self.prefixes.leave(id);
+        if self.chunks.len() <= id.index() {
+            self.chunks.resize(id.index() + 1, CHUNK_FIRST);
+        }
+        Some(id)
+    }
+
+    /// Takes a worker out; what is in flight on it may finish.
+    pub fn leave(&mut self, worker: WorkerId) {
+        self.fleet.leave(worker);
+        self.prefixes.leave(worker);
+    }
+
+    /// Sends a worker nothing new.
+    pub fn drain(&mut self, worker: WorkerId) {
+        self.fleet.drain(worker);
+    }
+
+    /// Calls a drain off.
+    pub fn rejoin(&mut self, worker: WorkerId) {
+        self.fleet.rejoin(worker);
+    }
+
+    /// Takes in what a probe saw.
+    pub fn probed(&mut self, worker: WorkerId, probe: Probe<'_>, now: Instant) -> Option<Change> {
+        let change = self.fleet.probed(worker, probe, now);
+        self.note(change);
+        change
+    }
+
+    /// Takes in what a worker said of its load.
+    pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped) {
+        self.fleet.scraped(worker, scraped);
+        if let Some(capacity) = self.fleet.worker(worker).kv_capacity() {
+            let chunk = self.chunks.get(worker.index()).map_or(CHUNK_FIRST, |chunk| *chunk);
+            let room = Chunks::new(capacity.get() / chunk.get().max(1));
+            self.prefixes.set_capacity(worker, room);
+        }
+    }
+
+    /// Takes in what a worker reported of its cache.
+    pub fn cache_changed(&mut self, worker: WorkerId, event: Event<'_>) {
+        self.prefixes.handle(worker, event);
+    }
+
+    /// Lets time pass; call it about once a second.
+    pub fn tick(&mut self, now: Instant) {
+        self.prefixes.tick(now);
+    }
+
+    /// Decides where `request` would go, and changes nothing.
+    pub fn explain(
+        &mut self,
+        request: Request<'_>,
+        settings: &RouteSettings,
+        tried: &Tried,
+        now: Instant,
+    ) -> &Decision {
+        let (ask, chain, chunk) = self.ask(request);
+        self.prefixes.lookup(chain, &mut self.matches);
+        let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chunk };
+        let scene = (&self.fleet, Some(prefix));
+        decide(scene, ask, tried, settings, now, &mut self.decision);
+        &self.decision
+    }
+
+    /// Decides where `request` goes and books it there.
+    ///
+    /// # Errors
+    /// The choice, where it is nobody.
+    pub fn place(
+        &mut self,
+        request: Request<'_>,
+        settings: &RouteSettings,
+        (tried, turn): (&Tried, Turn),
+        now: Instant,
+    ) -> Result<Placed, Choice> {
+        self.explain(request, settings, tried, now);
+        let Choice::Send(worker) = self.decision.choice else {
+            return Err(self.decision.choice);
+        };
+        let (ask, chain, chunk) = self.ask(request);
+        let cached = self.decision.chosen().map_or(Tokens::ZERO, |chosen| chosen.cached);
+        let demand = Demand {
+            prompt: ask.prompt,
+            cached,
+            completion: ask.completion,
+            first_token: request.first_token,
+        };
+        let attempt = self.fleet.start(worker, demand, turn, now);
+        let receipt = (!chain.is_empty()).then(|| self.prefixes.record_routed(worker, chain, now));
+        if let Some(last) = self.chunks.get_mut(worker.index()) {
+            *last = chunk;
+        }
+        let bytes = match request.prompt {
+            Prompt::Text { bytes, .. } => Some(bytes),
+            Prompt::Counted { .. } => None,
+        };
+        Ok(Placed {
+            attempt,
+            model: String::from(request.model),
+            bytes,
+            chunk,
+            receipt,
+            first_token: None,
+            policy: self.decision.policy,
+            arm: self.decision.arm,
+        })
+    }
+
+    /// The first token of a placed request has come.
+    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) {
+        placed.first_token = Some(now);
+        self.fleet.first_token(&mut placed.attempt, now);
+    }
+
+    /// A placed request has ended.
+    pub fn end(&mut self, placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
+        if outcome.ending == Ending::Answered {
+            self.learn(&placed, outcome, now);
+        }
+        let change = self.fleet.end(placed.attempt, outcome.ending, now);
+        self.note(change);
+        change
+    }
+
+    fn learn(&mut self, placed: &Placed, outcome: Outcome, now: Instant) {
+        let worker = placed.worker();
+        if let (Some(began), Some(completion)) = (placed.first_token, outcome.completion) {
+            let after = Tokens::new(completion.get().saturating_sub(1));
+            self.fleet.decoded(worker, after, now.since(began));
+        }
+        if let (Some(receipt), Some(cached)) = (&placed.receipt, outcome.cached) {
+            let chunks = Chunks::new(cached.get() / placed.chunk.get().max(1));
+            let _: Hint = self.prefixes.record_hint(receipt, chunks);
+        }
+        if self.texts.len() == MODELS_MAX && !self.texts.contains_key(&placed.model) {
+            return;
+        }
+        if !self.texts.contains_key(&placed.model) {
+            self.texts.insert(placed.model.clone(), Texts::new());
+        }
+        let Some(texts) = self.texts.get_mut(&placed.model) else { return };
+        if let (Some(bytes), Some(prompt)) = (placed.bytes, outcome.prompt) {
+            texts.note_prompt(bytes, prompt);
+        }
+        if let Some(completion) = outcome.completion {
+            texts.note_completion(completion);
+        }
+    }
+
+    /// A worker whose process is gone has lost its cache with it.
+    fn note(&mut self, change: Option<Change>) {
+        if let Some(Change::WentDown(worker, cause)) = change
+            && cause.loses_the_cache()
+            && matches!(self.prefixes.knowledge(worker), Knowledge::Estimated { .. })
+        {
+            // One that reports says itself that it began anew.
+            self.prefixes.leave(worker);
+        }
+    }
+
+    /// The ask behind a request, its chain, and tokens to a chunk of it.
+    fn ask<'a>(&self, request: Request<'a>) -> (Ask<'a>, &'a [PrefixKey], Tokens) {
+        let texts = self.texts.get(request.model).copied().unwrap_or_default();
+        let (prompt, chain, chunk) = match request.prompt {
+            Prompt::Counted { tokens, chain, block } => (tokens, chain, Tokens::new(block.get())),
+            Prompt::Text { bytes, chain, chunk } => {
+                let each = texts.tokens_of(u64::from(chunk.get()));
+                (texts.tokens_of(bytes), chain, each)
+            }
+        };
+        let each = texts.completion_of(request.limit).get();
+        let completion = Tokens::new(each.saturating_mul(request.choices.max(1)));
+        let Request { model, session, dice, .. } = request;
+        (Ask { model, prompt, completion, session, dice }, chain, chunk)
+    }
+}

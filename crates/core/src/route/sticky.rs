@@ -1,0 +1,59 @@
+//! Where does a session belong?
+//!
+//! To the worker whose name and the session's hash highest together (rendezvous hashing): when a
+//! worker leaves, only its own sessions move, and every gateway moves them alike. A worker with
+//! more than its share of the load is passed over for the next in that order, so a few heavy
+//! sessions cannot drown one worker (consistent hashing with bounded loads, Mirrokni et al. 2018).
+
+use super::candidate::{Decision, Reason};
+use crate::fleet::{Fleet, WorkerId};
+
+/// How firmly sessions stick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sticky {
+    /// The load a worker may have, as a multiple of the mean in thousandths; at least 1,000.
+    pub load_permille: u32,
+}
+
+impl Default for Sticky {
+    /// A quarter above the mean.
+    fn default() -> Self {
+        Self { load_permille: 1_250 }
+    }
+}
+
+/// Mixes two numbers into one in which every bit depends on all of theirs (splitmix64's finish).
+pub(super) const fn mix(one: u64, other: u64) -> u64 {
+    let mut mixed = one ^ other.rotate_left(31) ^ 0x9e37_79b9_7f4a_7c15;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The session's worker among those still in the running.
+pub(super) fn choose(
+    fleet: &Fleet,
+    session: u64,
+    sticky: Sticky,
+    decision: &mut Decision,
+) -> Option<WorkerId> {
+    let (count, load) = decision
+        .open()
+        .fold((0_u64, 0_u64), |(count, load), one| (count + 1, load + u64::from(one.requests)));
+    if count == 0 {
+        return None;
+    }
+    // With this request; rounded up, so that an idle fleet has room.
+    let bound = (load + 1) * u64::from(sticky.load_permille.max(1_000));
+    let bound = bound.div_ceil(count * 1_000);
+    for candidate in decision.open_mut() {
+        candidate.score = mix(fleet.worker(candidate.worker).tag(), session);
+    }
+    loop {
+        let first = decision.open_mut().max_by_key(|one| (one.score, one.worker))?;
+        if u64::from(first.requests) < bound {
+            return Some(first.worker);
+        }
+        first.reason = Reason::Overloaded;
+    }
+}
