@@ -18,7 +18,7 @@ use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_wire::ApiError;
 use tokio::time::{Instant, timeout_at};
 
-use crate::forward::Want;
+use crate::fingerprint::Fingerprint;
 use crate::headers;
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
@@ -119,11 +119,11 @@ impl From<UpstreamError> for Failed {
 pub(crate) async fn attempt(
     shared: &Arc<Shared>,
     exchange: &Exchange,
-    want: &Want,
+    print: &Fingerprint,
     question: &Question<'_>,
-    (lease, tally): (Lease, &mut Option<Tally>),
+    (mut lease, tally): (Lease, &mut Option<Tally>),
 ) -> Attempted {
-    let upstream = Arc::clone(shared.upstream(lease.worker()));
+    let upstream = shared.upstream(lease.worker());
     if let Some(tally) = tally {
         tally.by(shared.pool(lease.worker()));
     }
@@ -131,9 +131,10 @@ pub(crate) async fn attempt(
         record.worker = Some(upstream.name().to_owned());
         record.end.phase = Phase::FirstToken;
     });
-    let outcome = answer(shared, want, question, &upstream).await;
+    let outcome = answer(shared, print, question, &upstream).await;
     match outcome {
         Ok(Answer::Stream { head, opened }) => {
+            lease.first_token();
             if let Some(tally) = tally {
                 tally.answered(head.status);
             }
@@ -142,7 +143,7 @@ pub(crate) async fn attempt(
                 record.first_token = Some(first_token);
                 record.end.phase = Phase::Data;
             });
-            let timeouts = shared.settings.timeouts;
+            let timeouts = shared.settings().timeouts;
             let story = Story {
                 lease,
                 tally: tally.take(),
@@ -155,18 +156,18 @@ pub(crate) async fn attempt(
             Attempted::Answered(streamed(head, body, &upstream))
         }
         Ok(Answer::Whole { head, body, used }) => {
-            lease.end(Ending::Answered);
+            lease.end(Ending::Answered, used);
             exchange.access.note(|record| relay::note_used(record, used));
             Attempted::Answered(relayed(head, body, &upstream))
         }
         Ok(Answer::Refused(error)) => {
-            lease.end(Ending::Answered);
+            lease.end(Ending::Answered, None);
             let mut response = reply::error(&error);
             headers::signed(response.headers_mut(), &upstream);
             Attempted::Answered(response)
         }
         Err(mut failed) => {
-            lease.end(Ending::Failed(failed.failure));
+            lease.end(Ending::Failed(failed.failure), None);
             headers::signed(failed.response.headers_mut(), &upstream);
             Attempted::Failed(failed)
         }
@@ -190,13 +191,13 @@ enum Answer {
 
 async fn answer(
     shared: &Arc<Shared>,
-    want: &Want,
+    print: &Fingerprint,
     question: &Question<'_>,
     upstream: &Arc<Upstream>,
 ) -> Result<Answer, Failed> {
-    let settings = &shared.settings;
+    let settings = shared.settings();
     // The head of a whole answer comes when the last token has been made.
-    let patience = match want.delivery {
+    let patience = match print.delivery {
         Delivery::Streamed => settings.timeouts.first_byte,
         Delivery::Whole => settings.timeouts.total,
     };
@@ -207,7 +208,7 @@ async fn answer(
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
     match kind(&head, settings.credentials) {
         Kind::Stream => {
-            let watch = Watch::new(want.choices, settings.limits.event_bytes);
+            let watch = Watch::new(print.choices, settings.limits.event_bytes);
             let opened = in_time(until, open(body, watch)).await?;
             opened
                 .map(|opened| Answer::Stream { head, opened: Box::new(opened) })

@@ -8,8 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use overdraft_core::fleet::{WORKER_MODELS_MAX, WorkerId};
+use overdraft_wire::json::{Object, Patch};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::routes::Routes;
 
 /// One model as a worker describes it.
 #[derive(Clone, Debug)]
@@ -58,31 +61,39 @@ pub(crate) struct Catalogue(Mutex<Inner>);
 struct Inner {
     /// By worker; `None` while it is not up.
     listings: Vec<Option<Listing>>,
+    /// Alias and model, for the aliases of models that are served.
+    aliases: Vec<(String, String)>,
     cards: BTreeMap<String, Bytes>,
     document: Bytes,
 }
 
-impl Catalogue {
-    /// Of `workers` workers, none of which has listed anything.
-    pub(crate) fn new(workers: usize) -> Self {
+impl Default for Catalogue {
+    /// Nobody has listed anything.
+    fn default() -> Self {
         let cards = BTreeMap::new();
         let document = document(&cards);
-        Self(Mutex::new(Inner { listings: vec![None; workers], cards, document }))
+        let (listings, aliases) = (Vec::new(), Vec::new());
+        Self(Mutex::new(Inner { listings, aliases, cards, document }))
     }
+}
 
+impl Catalogue {
     /// Notes what `worker` serves now; `None` when it serves nothing.
     pub(crate) fn note(&self, worker: WorkerId, listing: Option<Listing>) {
         let mut inner = self.inner();
-        inner.listings[worker.index()] = listing;
-        let mut cards = BTreeMap::new();
-        for card in inner.listings.iter().flatten().flat_map(|listing| &listing.cards) {
-            // The worker named first describes it.
-            cards
-                .entry(card.id.clone())
-                .or_insert_with(|| Bytes::copy_from_slice(card.text.get().as_bytes()));
+        if inner.listings.len() <= worker.index() {
+            inner.listings.resize(worker.index() + 1, None);
         }
-        inner.document = document(&cards);
-        inner.cards = cards;
+        inner.listings[worker.index()] = listing;
+        inner.list();
+    }
+
+    /// Notes which models have other names as well.
+    pub(crate) fn rename(&self, routes: &Routes) {
+        let mut inner = self.inner();
+        let owned = |(alias, model): (&str, &str)| (alias.to_owned(), model.to_owned());
+        inner.aliases = routes.aliases().map(owned).collect();
+        inner.list();
     }
 
     /// The answer to `GET /v1/models`.
@@ -98,6 +109,33 @@ impl Catalogue {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Inner {
+    /// Puts the list together anew.
+    fn list(&mut self) {
+        let mut cards = BTreeMap::new();
+        for card in self.listings.iter().flatten().flat_map(|listing| &listing.cards) {
+            // The worker named first describes it.
+            cards
+                .entry(card.id.clone())
+                .or_insert_with(|| Bytes::copy_from_slice(card.text.get().as_bytes()));
+        }
+        for (alias, model) in &self.aliases {
+            let renamed = cards.get(model).and_then(|card| renamed(card, alias));
+            if let Some(card) = renamed {
+                cards.entry(alias.clone()).or_insert(card);
+            }
+        }
+        self.document = document(&cards);
+        self.cards = cards;
+    }
+}
+
+/// The card of a model under another name.
+fn renamed(card: &[u8], alias: &str) -> Option<Bytes> {
+    let object = Object::parse(card).ok()?;
+    Some(Patch::new().set("id", &alias).apply(&object).into())
 }
 
 fn document(cards: &BTreeMap<String, Bytes>) -> Bytes {

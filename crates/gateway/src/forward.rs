@@ -5,64 +5,28 @@
 //!
 //! Invariant: a retry happens only while nothing of an answer has reached the client.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, Uri};
 use overdraft_core::fleet::Turn;
-use overdraft_core::route::{Ask, Choice, Tried, Verdict};
+use overdraft_core::route::{Choice, Tried, Verdict};
 use overdraft_http::{Body, Exchange, RequestBody, reply};
 use overdraft_telemetry::Delivery;
-use overdraft_units::Tokens;
+use overdraft_wire::json::Patch;
 use overdraft_wire::{ApiError, RequestPeek};
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::attempt::{Attempted, Failed, Question, attempt};
+use crate::explain;
+use crate::fingerprint::Fingerprint;
 use crate::shared::Shared;
 use crate::tally::Tally;
 
-/// Bytes of a prompt that are taken for one token: what English text comes to, and enough to tell a
-/// long prompt from a short one.
-const BYTES_PER_TOKEN: usize = 4;
-
-/// Tokens that a request which sets no limit is taken to generate.
-const COMPLETION_TOKENS_GUESS: u32 = 256;
-
 /// Models that a refusal names at most.
 const MODELS_NAMED_MAX: usize = 20;
-
-/// What routing and relaying must know of a request.
-#[derive(Clone, Debug)]
-pub(crate) struct Want {
-    pub(crate) model: String,
-    pub(crate) delivery: Delivery,
-    pub(crate) choices: u32,
-    pub(crate) tokens: Tokens,
-}
-
-impl Want {
-    /// Looks into a request's body.
-    fn parse(body: &[u8], model_default: Option<&str>) -> Result<Self, ApiError> {
-        let peek = RequestPeek::parse(body)?;
-        let model = peek.model.or(model_default.map(Cow::Borrowed)).ok_or_else(|| {
-            ApiError::invalid("model", "the request names no model; expected `model`: a string")
-        })?;
-        let prompt = u32::try_from(body.len() / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
-        let each = peek.max_tokens.unwrap_or(COMPLETION_TOKENS_GUESS);
-        let completion = each.saturating_mul(peek.n.max(1));
-        Ok(Self {
-            model: model.into_owned(),
-            delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
-            choices: peek.n.max(1),
-            tokens: Tokens::new(prompt.saturating_add(completion)),
-        })
-    }
-
-    fn ask(&self) -> Ask<'_> {
-        Ask { model: &self.model, tokens: self.tokens }
-    }
-}
 
 /// Forwards one request to `path` of a worker.
 pub(crate) async fn forward(
@@ -94,12 +58,13 @@ async fn ask(
         return Err(full("requests"));
     }
     let body = shared.intake.read(body).await?;
-    let want = Want::parse(&body, shared.settings.model_default.as_deref())?;
+    let (print, patched) = look(shared, exchange, head, &body)?;
+    let body = patched.unwrap_or(body);
     exchange.access.note(|record| {
-        record.model = Some(want.model.clone());
-        record.delivery = want.delivery;
+        record.model = Some(print.model.clone());
+        record.delivery = print.delivery;
     });
-    if want.delivery == Delivery::Streamed && !tally.as_mut().is_some_and(Tally::stream) {
+    if print.delivery == Delivery::Streamed && !tally.as_mut().is_some_and(Tally::stream) {
         return Err(full("streams"));
     }
     let question = Question {
@@ -110,32 +75,60 @@ async fn ask(
         head,
         begun: Instant::now(),
     };
-    let response = ask_until_answered(shared, exchange, tally, &want, &question).await;
+    let mut explained =
+        explain::is_wanted(&shared.settings().admin, exchange, &head.headers).then(Bytes::new);
+    let asking = ask_until_answered(shared, (exchange, tally), &print, &question, &mut explained);
+    let mut response = asking.await;
+    if let Some(words) = explained {
+        explain::attach(response.headers_mut(), &words);
+    }
     shared.intake.give_back(question.body);
     Ok(response)
+}
+
+/// Looks into a request: what routing must know of it, and its body where that names an alias.
+pub(crate) fn look(
+    shared: &Shared,
+    exchange: &Exchange,
+    head: &Parts,
+    body: &Bytes,
+) -> Result<(Fingerprint, Option<Bytes>), ApiError> {
+    let peek = RequestPeek::parse(body)?;
+    let settings = shared.settings();
+    let routes = shared.routes();
+    let named = peek.model.as_deref().or(settings.model_default.as_deref()).ok_or_else(|| {
+        ApiError::invalid("model", "the request names no model; expected `model`: a string")
+    })?;
+    let behind = routes.model_behind(named);
+    let model = behind.unwrap_or(named).to_owned();
+    let patched = behind.map(|model| Patch::new().set("model", &model).apply(&peek.object).into());
+    let session = routes.session(&model, &head.headers, &peek);
+    let dice = xxh3_64(exchange.id.as_str().as_bytes());
+    let print = Fingerprint::of_text(&routes, model, &peek, (session, dice));
+    Ok((print, patched))
 }
 
 /// Asks one worker after the other, as the core says.
 async fn ask_until_answered(
     shared: &Arc<Shared>,
-    exchange: &Exchange,
-    tally: &mut Option<Tally>,
-    want: &Want,
+    (exchange, tally): (&Exchange, &mut Option<Tally>),
+    print: &Fingerprint,
     question: &Question<'_>,
+    explained: &mut Option<Bytes>,
 ) -> Response<Body> {
     let mut tried = Tried::default();
     let mut turn = Turn::First;
     let mut last: Option<Failed> = None;
     loop {
-        let lease = match shared.choose(want.ask(), &tried, turn) {
+        let lease = match shared.choose(print, (&tried, turn), explained) {
             Ok(lease) => lease,
-            Err(choice) => return refused(shared, exchange, want, choice, last),
+            Err(choice) => return refused(shared, exchange, print, choice, last),
         };
         let worker = lease.worker();
         if turn == Turn::Again {
             shared.metrics.retried();
         }
-        match attempt(shared, exchange, want, question, (lease, &mut *tally)).await {
+        match attempt(shared, exchange, print, question, (lease, &mut *tally)).await {
             Attempted::Answered(response) => return response,
             Attempted::Failed(failed) => {
                 shared.metrics.upstream_failed(failed.kind());
@@ -156,28 +149,33 @@ async fn ask_until_answered(
 fn refused(
     shared: &Shared,
     exchange: &Exchange,
-    want: &Want,
+    print: &Fingerprint,
     choice: Choice,
     last: Option<Failed>,
 ) -> Response<Body> {
     if let Some(failed) = last {
         return failed.into_response(exchange);
     }
-    if choice == Choice::UnknownModel {
-        return reply::error(&unknown_model(shared, &want.model));
-    }
-    let error = ApiError::overloaded(format!(
-        "no worker that serves `{}` is up; try again in a moment",
-        want.model
-    ));
+    let model = &print.model;
+    let error = match choice {
+        Choice::UnknownModel => unknown_model(shared, model),
+        Choice::NoRoom { asked, free } => ApiError::overloaded(format!(
+            "no worker that serves `{model}` has room: the prompt has about {asked} tokens and the \
+             most that is free on one of them is {free}; send a shorter prompt, or try again when \
+             others have finished"
+        )),
+        _ => ApiError::overloaded(format!(
+            "no worker that serves `{model}` is up; try again in a moment"
+        )),
+    };
     reply::error(&error)
 }
 
 /// Names the models that could have been asked for.
 pub(crate) fn unknown_model(shared: &Shared, model: &str) -> ApiError {
     let mut error = ApiError::model_not_found(model);
-    let fleet = shared.fleet();
-    let known: Vec<&str> = fleet.models().take(MODELS_NAMED_MAX).collect();
+    let router = shared.router();
+    let known: Vec<&str> = router.fleet().models().take(MODELS_NAMED_MAX).collect();
     if !known.is_empty() {
         error.message = format!("{}; known models: `{}`", error.message, known.join("`, `"));
     }

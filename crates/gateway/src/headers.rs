@@ -19,6 +19,9 @@ pub(crate) const AGENT: HeaderValue =
 /// The type of all that workers are sent.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Takes pages of any type.
+pub(crate) const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
+
 const ANY_ANSWER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const OURSELVES: HeaderValue = HeaderValue::from_static("1.1 overdraft");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -4,24 +4,36 @@
 //! relayed as it comes. There is no policy here: which worker, whether again, who is up, are
 //! decisions of `overdraft_core`; this crate reports to it and does as it says.
 //!
-//! Start reading at [`run`], then `forward` (the path of a request), `attempt` (one worker asked),
-//! `relay` (the answer on its way back) and `upstream` (how a worker is spoken to).
+//! Start reading at [`run`], then `forward` (the path of a request), `fingerprint` (what routing
+//! knows of it), `attempt` (one worker asked), `relay` (the answer on its way back), `roster` (who
+//! the workers are) and `upstream` (how one is spoken to).
 //!
 //! **Invariants.** A broken stream never ends cleanly. Nothing that a client wrote in a head reaches
 //! a worker as the client wrote it. All that a request holds is given back when it is dropped.
 
+mod admin;
 mod attempt;
 mod catalogue;
 mod deadline;
+mod discovery;
+mod explain;
+mod fetch;
+mod fingerprint;
 mod forward;
+mod gauges;
 mod headers;
 mod intake;
+mod keeper;
 mod probe;
 mod relay;
+mod roster;
+mod routes;
+mod scrape;
 mod service;
 mod settings;
 mod shared;
 mod tally;
+mod tokenizing;
 mod upstream;
 
 use std::future::Future;
@@ -30,11 +42,15 @@ use std::sync::Arc;
 use overdraft_http::Server;
 use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 
+pub use self::discovery::Discovery;
+pub use self::routes::{
+    ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
+};
 pub use self::settings::{
-    Credentials, GatewayError, GatewaySettings, Limits, Pool, ProbeSettings, Timeouts,
-    WorkerSettings,
+    AdminSettings, Credentials, GatewayError, GatewaySettings, KvEvents, Limits, Pool,
+    ProbeSettings, ScrapeSettings, Timeouts, WorkerSettings,
 };
 pub use overdraft_http::Drained;
 
@@ -50,16 +66,30 @@ pub async fn run(
     settings: GatewaySettings,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<Drained, GatewayError> {
+    // Kept to the end: without a sender, nothing ever changes.
+    let (_keep, settings) = watch::channel(settings);
+    run_reloading(listener, settings, shutdown).await
+}
+
+/// Like [`run`], with settings that may change: what is sent is put in force at once, without
+/// disturbing requests that are under way. Where it cannot work it is refused, told in the log, and
+/// what was in force stays so. The listener's own bounds and the size of the prefix index are taken
+/// from the first settings alone.
+///
+/// # Errors
+/// [`GatewayError`] where the first settings cannot work; nothing has been served then.
+pub async fn run_reloading(
+    listener: TcpListener,
+    mut settings: watch::Receiver<GatewaySettings>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<Drained, GatewayError> {
     let clock = Clock::start();
-    let limits = settings.listen.clone();
-    let shared = Arc::new(Shared::new(settings, clock)?);
-    // Owns the probers: dropped when serving ends, and then they end.
-    let mut probers = JoinSet::new();
-    for (worker, _) in shared.upstreams() {
-        probers.spawn(probe::watch(Arc::clone(&shared), *worker));
-    }
+    let first = settings.borrow_and_update().clone();
+    let limits = first.listen.clone();
+    let shared = Arc::new(Shared::new(first, clock)?);
+    let keeper = keeper::start(&shared, settings);
     let gateway = Arc::new(Gateway { shared });
     let drained = Server::new(limits, clock).serve(listener, gateway, shutdown).await;
-    probers.shutdown().await;
+    keeper.end().await;
     Ok(drained)
 }

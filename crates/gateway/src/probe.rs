@@ -3,21 +3,18 @@
 //! One task per worker asks `/health` and `/v1/models` in turn and reports to the core what it saw;
 //! what follows from that is the core's business. The prober also sweeps the idle connections.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, HOST, USER_AGENT};
-use http::{Method, StatusCode, Uri};
-use http_body_util::Full;
+use bytes::Bytes;
+use http::StatusCode;
 use overdraft_core::fleet::{Health, Probe, WorkerId};
 use tokio::time::{sleep, timeout};
 
 use crate::catalogue::Listing;
-use crate::headers;
+use crate::fetch::{FetchError, fetch};
 use crate::shared::Shared;
-use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
+use crate::upstream::{Upstream, UpstreamError};
 
 /// While a worker has never been ready, it is asked this often: it may just be starting, and
 /// somebody waits for it.
@@ -40,8 +37,8 @@ pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
     loop {
         look(&shared, worker, &mut listed).await;
         shared.upstream(worker).sweep();
-        let unproven = shared.fleet().worker(worker).health() == Health::Unproven;
-        let interval = shared.settings.probe.interval;
+        let unproven = shared.router().fleet().worker(worker).health() == Health::Unproven;
+        let interval = shared.settings().probe.interval;
         sleep(if unproven { interval.min(INTERVAL_UNPROVEN) } else { interval }).await;
     }
 }
@@ -49,19 +46,29 @@ pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
 /// Probes once. `listed` is the list of models that was taken in last; an equal one is not read
 /// again.
 async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
-    let upstream = shared.upstream(worker);
-    let probing = probe(upstream, shared.settings.probe.answer_bytes);
-    let seen = timeout(shared.settings.probe.timeout, probing).await.unwrap_or(Seen::Silent);
+    let member = shared.roster.member(worker);
+    let settings = shared.settings().probe;
+    let probing = probe(&member.upstream, settings.answer_bytes);
+    let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
     match seen {
         Seen::Ready(list) => match Listing::parse(&list) {
             Some(listing) => {
                 let names = listing.names();
-                if *listed != list {
-                    shared.catalogue.note(worker, Some(listing));
-                    *listed = list;
+                let wanted = member.settings.model.as_ref();
+                match wanted.filter(|wanted| !names.contains(wanted)) {
+                    Some(wanted) => {
+                        tell_wrong_model(shared, worker, wanted, &names);
+                        shared.probed(worker, Probe::WrongModel);
+                    }
+                    None => {
+                        if *listed != list {
+                            shared.catalogue.note(worker, Some(listing));
+                            *listed = list;
+                        }
+                        // Last, so that a model whose worker is up is in the list.
+                        shared.probed(worker, Probe::Ready(&names));
+                    }
                 }
-                // Last, so that a model whose worker is up is in the list.
-                shared.probed(worker, Probe::Ready(&names));
             }
             None => shared.probed(worker, Probe::Unready),
         },
@@ -69,66 +76,48 @@ async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
         Seen::Silent => shared.probed(worker, Probe::Silent),
         Seen::Unreachable => shared.probed(worker, Probe::Unreachable),
     }
-    let up = shared.fleet().worker(worker).health().is_up();
+    let up = shared.router().fleet().worker(worker).health().is_up();
     if !up && !listed.is_empty() {
         shared.catalogue.note(worker, None);
         *listed = Bytes::new();
     }
 }
 
+/// Models that a complaint names at most.
+const MODELS_NAMED_MAX: usize = 8;
+
+/// Says once what is wrong with a worker that serves something else than it is configured for.
+fn tell_wrong_model(shared: &Shared, worker: WorkerId, wanted: &str, names: &[String]) {
+    let wrong = Health::is_wrong_model;
+    if !wrong(shared.router().fleet().worker(worker).health()) {
+        let served = names.iter().take(MODELS_NAMED_MAX).cloned().collect::<Vec<_>>().join("`, `");
+        tracing::error!(
+            worker = shared.upstream(worker).name(),
+            "it serves `{served}` and is configured for `{wanted}`; it is sent nothing until it \
+             serves that, or its `model` is changed"
+        );
+    }
+}
+
 async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
     match fetch(upstream, HEALTH, answer_bytes).await {
         // A server without `/health` is judged by its models alone.
-        Ok((StatusCode::OK | StatusCode::NOT_FOUND, _)) => {}
+        Ok((StatusCode::OK | StatusCode::NOT_FOUND, _)) | Err(FetchError::TooLong(_)) => {}
         Ok(_) => return Seen::Unready,
-        Err(unseen) => return unseen,
+        Err(error) => return unseen(&error),
     }
     match fetch(upstream, MODELS, answer_bytes).await {
-        Ok((StatusCode::OK, Some(list))) => Seen::Ready(list),
-        Ok(_) => Seen::Unready,
-        Err(unseen) => unseen,
+        Ok((StatusCode::OK, list)) => Seen::Ready(list),
+        Ok(_) | Err(FetchError::TooLong(_) | FetchError::BrokenOff) => Seen::Unready,
+        Err(error) => unseen(&error),
     }
 }
 
-/// A GET; no body when it is longer than `answer_bytes` or breaks off.
-async fn fetch(
-    upstream: &Arc<Upstream>,
-    path: &'static str,
-    answer_bytes: usize,
-) -> Result<(StatusCode, Option<Bytes>), Seen> {
-    let make = || question(upstream, path);
-    match upstream.exchange(make).await {
-        Ok((response, connection)) => {
-            let (head, incoming) = response.into_parts();
-            let mut body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
-            Ok((head.status, collect(&mut body, answer_bytes).await))
+fn unseen(error: &FetchError) -> Seen {
+    match error {
+        FetchError::Upstream(UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_)) => {
+            Seen::Unreachable
         }
-        Err(UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_)) => {
-            Err(Seen::Unreachable)
-        }
-        Err(UpstreamError::Broken(_)) => Err(Seen::Silent),
+        _ => Seen::Silent,
     }
-}
-
-async fn collect(body: &mut AnswerBody, bytes_max: usize) -> Option<Bytes> {
-    let mut collected = BytesMut::new();
-    while let Some(data) = poll_fn(|cx| body.poll_data(cx)).await {
-        let data = data.ok()?;
-        if bytes_max - collected.len() < data.len() {
-            return None;
-        }
-        collected.extend_from_slice(&data);
-    }
-    Some(collected.freeze())
-}
-
-fn question(upstream: &Upstream, path: &'static str) -> Outgoing {
-    let mut request = Outgoing::new(Full::new(Bytes::new()));
-    *request.method_mut() = Method::GET;
-    *request.uri_mut() = Uri::from_static(path);
-    let headers = request.headers_mut();
-    headers.insert(HOST, upstream.host.clone());
-    headers.insert(USER_AGENT, headers::AGENT);
-    headers.insert(ACCEPT, headers::JSON);
-    request
 }

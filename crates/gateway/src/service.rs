@@ -10,7 +10,9 @@ use overdraft_telemetry::Audience;
 use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::ApiError;
 
+use crate::admin;
 use crate::forward::{forward, unknown_model};
+use crate::gauges;
 use crate::shared::Shared;
 use crate::tally::Tally;
 
@@ -23,6 +25,7 @@ enum Place<'a> {
     Health,
     Alive,
     Metrics,
+    Admin,
     Index,
     Nowhere,
 }
@@ -40,6 +43,7 @@ impl<'a> Place<'a> {
             "/livez" => Self::Alive,
             "/metrics" => Self::Metrics,
             "/" => Self::Index,
+            path if path.starts_with("/admin/") => Self::Admin,
             _ => match path.strip_prefix("/v1/models/") {
                 Some(id) if !id.is_empty() => Self::Model(id),
                 _ => Self::Nowhere,
@@ -56,6 +60,7 @@ impl<'a> Place<'a> {
             Self::Health => "/healthz",
             Self::Alive => "/livez",
             Self::Metrics => "/metrics",
+            Self::Admin => "/admin",
             Self::Index => "/",
             Self::Nowhere => "unknown",
         }
@@ -85,7 +90,10 @@ impl Service for Gateway {
         {
             return forward(&self.shared, &exchange, tally, (&head, body), path).await;
         }
-        let response = self.own(&place, &exchange, &head);
+        let response = match place {
+            Place::Admin => admin::answer(&self.shared, &exchange, (&head, body), unescaped).await,
+            _ => self.own(&place, &exchange, &head),
+        };
         tally.answered(response.status());
         response
     }
@@ -110,7 +118,9 @@ impl Gateway {
             Place::Health => self.health(exchange),
             Place::Alive => reply::json(StatusCode::OK, &br#"{"status":"alive"}"#[..]),
             Place::Metrics => self.metrics(head),
-            Place::Index | Place::Worker(_) | Place::Nowhere => reply::text(StatusCode::OK, INDEX),
+            Place::Index | Place::Worker(_) | Place::Admin | Place::Nowhere => {
+                reply::text(StatusCode::OK, INDEX)
+            }
         }
     }
 
@@ -127,7 +137,8 @@ impl Gateway {
             return reply::error(&ApiError::overloaded("the gateway is shutting down"));
         }
         let (up, all) = {
-            let fleet = self.shared.fleet();
+            let router = self.shared.router();
+            let fleet = router.fleet();
             let up = fleet.workers().filter(|(_, worker)| worker.health().is_up()).count();
             (up, fleet.workers().count())
         };
@@ -142,11 +153,7 @@ impl Gateway {
     fn metrics(&self, head: &Parts) -> Response<Body> {
         // Gauges of the fleet are read off when somebody asks; counting them along would cost each
         // request what only a scrape needs.
-        for (id, worker) in self.shared.fleet().workers() {
-            let name = self.shared.upstream(id).name();
-            self.shared.metrics.worker_inflight(name, worker.requests());
-            self.shared.metrics.worker_up(name, worker.health().is_up() && !worker.is_draining());
-        }
+        gauges::set(&self.shared);
         let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let exposition = Exposition::for_accept(accept);
         let content_type = HeaderValue::from_static(exposition.content_type());
@@ -167,7 +174,10 @@ const INDEX: &str = concat!(
      GET  /v1/models/{id}        one of them\n\
      GET  /healthz               200 once a worker is up\n\
      GET  /livez                 200 while the process runs\n\
-     GET  /metrics               Prometheus metrics\n",
+     GET  /metrics               Prometheus metrics\n\
+     GET  /admin/workers         the workers as the router sees them\n\
+     POST /admin/workers/{name}/drain     sends it nothing new; .../rejoin calls that off\n\
+     POST /admin/explain         where a request would go, and why\n",
 );
 
 /// Resolves `%2F` and its kin; what is no escape stays as it is.

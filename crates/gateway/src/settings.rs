@@ -10,11 +10,16 @@ use http::uri::{Authority, Scheme};
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::route::RetrySettings;
 
+use crate::discovery::Discovery;
+use crate::routes::RoutingSettings;
+
 /// Everything that can be set about a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// The workers behind it; at least one.
+    /// The workers behind it that are known by name.
     pub workers: Vec<WorkerSettings>,
+    /// Where others are found while it runs. Without any, there must be a worker.
+    pub discovery: Vec<Discovery>,
     /// The model of requests that name none; without it they are refused.
     pub model_default: Option<String>,
     /// Bounds towards clients: connections, heads, bodies, drain.
@@ -27,6 +32,12 @@ pub struct GatewaySettings {
     pub retry: RetrySettings,
     /// How workers are watched.
     pub probe: ProbeSettings,
+    /// How their load is learnt.
+    pub scrape: ScrapeSettings,
+    /// How requests are routed.
+    pub routing: RoutingSettings,
+    /// Who may use `/admin` and have decisions explained.
+    pub admin: AdminSettings,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
 }
@@ -36,19 +47,23 @@ impl GatewaySettings {
     pub fn new(workers: Vec<WorkerSettings>) -> Self {
         Self {
             workers,
+            discovery: Vec::new(),
             model_default: None,
             listen: overdraft_http::Limits::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
             probe: ProbeSettings::default(),
+            scrape: ScrapeSettings::default(),
+            routing: RoutingSettings::default(),
+            admin: AdminSettings::default(),
             credentials: Credentials::default(),
         }
     }
 
-    /// Refuses what cannot work and parses the workers' addresses.
-    pub(crate) fn check(&self) -> Result<Vec<Address>, GatewayError> {
-        if self.workers.is_empty() {
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<(), GatewayError> {
+        if self.workers.is_empty() && self.discovery.is_empty() {
             return Err(GatewayError::NoWorkers);
         }
         if WORKERS_MAX < self.workers.len() {
@@ -59,19 +74,20 @@ impl GatewaySettings {
             if !names.insert(worker.name.as_str()) {
                 return Err(GatewayError::DuplicateName { name: worker.name.clone() });
             }
-            if http::HeaderValue::from_str(&worker.name).is_err() {
-                return Err(GatewayError::WorkerName { name: worker.name.clone() });
-            }
+            worker.check()?;
         }
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);
         }
-        self.workers.iter().map(|worker| Address::parse(&worker.url)).collect()
+        if self.scrape.interval.is_zero() || self.scrape.idle_interval.is_zero() {
+            return Err(GatewayError::ScrapeInterval);
+        }
+        Ok(())
     }
 }
 
 /// One worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSettings {
     /// `http://host:port`, without a path.
     pub url: String,
@@ -79,6 +95,29 @@ pub struct WorkerSettings {
     pub name: String,
     /// What it is for.
     pub pool: Pool,
+    /// The model it is there for; one that does not serve it is sent nothing.
+    pub model: Option<String>,
+    /// Where it reports what its cache holds.
+    pub kv_events: KvEvents,
+}
+
+/// Where a worker reports what its cache holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KvEvents {
+    /// Where it says itself, if it does (`GET /kv_event_sources`).
+    #[default]
+    Ask,
+    /// Here.
+    At {
+        /// Of the publisher, as `tcp://host:port`.
+        endpoint: String,
+        /// Of who repeats what was missed.
+        replay: Option<String>,
+        /// What its messages begin with.
+        topic: String,
+    },
+    /// Nowhere.
+    Off,
 }
 
 impl WorkerSettings {
@@ -86,7 +125,15 @@ impl WorkerSettings {
     pub fn new(url: impl Into<String>) -> Self {
         let url = url.into();
         let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Self { url, name, pool: Pool::Target }
+        Self { url, name, pool: Pool::Target, model: None, kv_events: KvEvents::Ask }
+    }
+
+    /// Refuses a name or an address that cannot work.
+    pub(crate) fn check(&self) -> Result<Address, GatewayError> {
+        if http::HeaderValue::from_str(&self.name).is_err() {
+            return Err(GatewayError::WorkerName { name: self.name.clone() });
+        }
+        Address::parse(&self.url)
     }
 }
 
@@ -204,6 +251,45 @@ impl Default for ProbeSettings {
     }
 }
 
+/// How workers' load is learnt.
+#[derive(Clone, Copy, Debug)]
+pub struct ScrapeSettings {
+    /// From the end of one scrape to the next while the worker has requests of ours (A2).
+    pub interval: Duration,
+    /// The same while it has none.
+    pub idle_interval: Duration,
+    /// How long a worker may take to answer (C1).
+    pub timeout: Duration,
+    /// Bytes of its page at most.
+    pub page_bytes: usize,
+}
+
+impl Default for ScrapeSettings {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(200),
+            idle_interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(2),
+            page_bytes: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// Who may use `/admin` and have decisions explained.
+#[derive(Clone, Default)]
+pub struct AdminSettings {
+    /// Whoever presents this as a bearer token. Without one, whoever comes over the loopback
+    /// interface.
+    pub token: Option<String>,
+}
+
+impl std::fmt::Debug for AdminSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.token.as_ref().map(|_| "…");
+        f.debug_struct("AdminSettings").field("token", &token).finish()
+    }
+}
+
 /// Why a gateway cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -240,6 +326,9 @@ pub enum GatewayError {
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,
+    /// Scraping without a pause.
+    #[error("a scrape interval is zero; expected some time between scrapes, as in 200 ms")]
+    ScrapeInterval,
 }
 
 /// Where a worker listens.

@@ -1,111 +1,138 @@
 //! What do all requests of one gateway share?
 //!
-//! The fleet behind a lock that is held for microseconds and never across an await, the upstreams
-//! that run parallel to it, and the count of what is in flight. Every claim on any of these is a
-//! value that gives itself back when dropped, so a client that leaves at any moment leaks nothing.
+//! The core's state behind a lock that is held for microseconds and never across an await, the
+//! workers that run parallel to it, and the count of what is in flight. Every claim on any of these
+//! is a value that gives itself back when dropped, so a client that leaves at any moment leaks
+//! nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::HeaderValue;
-use overdraft_core::fleet::{Attempt, Change, Ending, Fleet, Probe, Turn, WorkerId};
-use overdraft_core::route::{self, Ask, Choice, Tried, Verdict};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use overdraft_core::fleet::{Change, Ending, Probe, Turn, WorkerId};
+use overdraft_core::route::{Choice, Outcome, Placed, Router, Tried, Verdict, retry};
 use overdraft_telemetry::Clock;
-use overdraft_telemetry::metrics::GatewayMetrics;
+use overdraft_telemetry::metrics::{GatewayMetrics, RoutingMetrics};
 
 use crate::catalogue::Catalogue;
+use crate::explain;
+use crate::fingerprint::Fingerprint;
 use crate::intake::Intake;
+use crate::relay::Used;
+use crate::roster::Roster;
+use crate::routes::Routes;
 use crate::settings::{GatewayError, GatewaySettings, Pool};
 use crate::upstream::Upstream;
 
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) settings: GatewaySettings,
+    settings: ArcSwap<GatewaySettings>,
+    routes: ArcSwap<Routes>,
     pub(crate) clock: Clock,
     pub(crate) catalogue: Catalogue,
     pub(crate) metrics: GatewayMetrics,
+    pub(crate) routing: RoutingMetrics,
     pub(crate) intake: Intake,
-    fleet: Mutex<Fleet>,
-    upstreams: Vec<(WorkerId, Arc<Upstream>)>,
+    pub(crate) roster: Roster,
+    router: Mutex<Router>,
     requests: AtomicUsize,
     streams: AtomicUsize,
 }
 
 impl Shared {
     pub(crate) fn new(settings: GatewaySettings, clock: Clock) -> Result<Self, GatewayError> {
-        let addresses = settings.check()?;
-        let mut fleet = Fleet::new();
-        let mut upstreams = Vec::with_capacity(addresses.len());
-        for (worker, address) in settings.workers.iter().zip(addresses) {
-            let id = fleet.join().expect("the number of workers was checked");
-            let name = HeaderValue::from_str(&worker.name).expect("names were checked");
-            upstreams.push((id, Arc::new(Upstream::new(name, address, &settings))));
-        }
+        settings.check()?;
+        let routes = Routes::new(settings.routing.clone());
+        let catalogue = Catalogue::default();
+        catalogue.rename(&routes);
+        let mut metrics = GatewayMetrics::new();
         Ok(Self {
-            catalogue: Catalogue::new(upstreams.len()),
-            metrics: GatewayMetrics::new(),
+            catalogue,
+            routing: RoutingMetrics::new(metrics.registry_mut()),
+            metrics,
             intake: Intake::default(),
-            settings,
+            roster: Roster::default(),
             clock,
-            fleet: Mutex::new(fleet),
-            upstreams,
+            router: Mutex::new(Router::new(settings.routing.prefix)),
+            routes: ArcSwap::from_pointee(routes),
+            settings: ArcSwap::from_pointee(settings),
             requests: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
         })
     }
 
+    /// What is set now.
+    pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
+        self.settings.load_full()
+    }
+
+    /// How requests are routed now.
+    pub(crate) fn routes(&self) -> Arc<Routes> {
+        self.routes.load_full()
+    }
+
+    /// Puts other settings in force; requests that are under way keep theirs.
+    pub(crate) fn adopt(&self, settings: GatewaySettings) {
+        let routes = Routes::new(settings.routing.clone());
+        self.catalogue.rename(&routes);
+        self.routes.store(Arc::new(routes));
+        self.settings.store(Arc::new(settings));
+    }
+
     /// The state of the core; let go of it before the next await.
-    pub(crate) fn fleet(&self) -> MutexGuard<'_, Fleet> {
+    pub(crate) fn router(&self) -> MutexGuard<'_, Router> {
         // A panic while it is held is a defect of the core, whose books may then be off by one
         // request; refusing all others would be worse.
-        self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+        self.router.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn upstream(&self, worker: WorkerId) -> &Arc<Upstream> {
-        &self.upstreams[worker.index()].1
-    }
-
-    pub(crate) fn upstreams(&self) -> &[(WorkerId, Arc<Upstream>)] {
-        &self.upstreams
+    pub(crate) fn upstream(&self, worker: WorkerId) -> Arc<Upstream> {
+        self.roster.upstream(worker)
     }
 
     /// What a worker is for.
     pub(crate) fn pool(&self, worker: WorkerId) -> Pool {
-        self.settings.workers[worker.index()].pool
+        self.roster.member(worker).settings.pool
     }
 
     /// Asks the core for a worker and books the attempt, in one step.
     pub(crate) fn choose(
         self: &Arc<Self>,
-        ask: Ask<'_>,
-        tried: &Tried,
-        turn: Turn,
+        print: &Fingerprint,
+        (tried, turn): (&Tried, Turn),
+        explained: &mut Option<Bytes>,
     ) -> Result<Lease, Choice> {
-        let mut fleet = self.fleet();
-        match route::least_load(&fleet, ask, tried) {
-            Choice::Send(worker) => {
-                let attempt = fleet.start(worker, ask.tokens, turn);
-                Ok(Lease { shared: Arc::clone(self), attempt: Some(attempt) })
-            }
-            refused => Err(refused),
+        let routes = self.routes();
+        let settings = routes.route(&print.model);
+        let mut router = self.router();
+        let placed = router.place(print.request(), settings, (tried, turn), self.clock.now());
+        let facts = explain::Facts::of(&router, settings, print);
+        let words = explained.is_some().then(|| explain::text(&router, &self.roster, print));
+        drop(router);
+        if let Some(words) = words {
+            *explained = Some(words);
         }
+        self.routing.decided(&facts.outcome());
+        let placed = placed?;
+        Ok(Lease { shared: Arc::clone(self), placed: Some(placed) })
     }
 
     /// Asks the core whether a failed attempt is made again.
     pub(crate) fn retry(&self, tried: &Tried) -> Verdict {
-        route::retry(&self.fleet(), self.settings.retry, tried)
+        retry(self.router().fleet(), self.settings.load().retry, tried)
     }
 
     /// Reports what a probe saw.
     pub(crate) fn probed(&self, worker: WorkerId, probe: Probe<'_>) {
-        let change = self.fleet().probed(worker, probe, self.clock.now());
+        let change = self.router().probed(worker, probe, self.clock.now());
         self.tell(change);
     }
 
     /// Takes a place among the requests in flight.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Visit> {
-        take(&self.requests, self.settings.limits.requests)
+        take(&self.requests, self.settings.load().limits.requests)
             .then(|| Visit { shared: Arc::clone(self), streaming: false })
     }
 
@@ -119,9 +146,9 @@ impl Shared {
                 tracing::info!(worker = self.upstream(worker).name(), "worker changed its models");
             }
             Change::WentDown(worker, cause) => {
-                let name = self.upstream(worker).name();
-                tracing::warn!(worker = name, ?cause, "worker went down");
-                self.upstream(worker).sweep();
+                let upstream = self.upstream(worker);
+                tracing::warn!(worker = upstream.name(), ?cause, "worker went down");
+                upstream.sweep();
             }
         }
     }
@@ -143,7 +170,7 @@ pub(crate) struct Visit {
 impl Visit {
     /// Takes a place among the streams as well; false when there is none.
     pub(crate) fn stream(&mut self) -> bool {
-        self.streaming = take(&self.shared.streams, self.shared.settings.limits.streams);
+        self.streaming = take(&self.shared.streams, self.shared.settings.load().limits.streams);
         self.streaming
     }
 }
@@ -161,30 +188,52 @@ impl Drop for Visit {
 #[derive(Debug)]
 pub(crate) struct Lease {
     shared: Arc<Shared>,
-    attempt: Option<Attempt>,
+    placed: Option<Placed>,
 }
 
 impl Lease {
+    fn placed(&self) -> &Placed {
+        self.placed.as_ref().expect("only `end` and `drop` take it")
+    }
+
     /// Where the attempt runs.
     pub(crate) fn worker(&self) -> WorkerId {
-        self.attempt.as_ref().expect("only `end` and `drop` take it").worker()
+        self.placed().worker()
+    }
+
+    /// The answer has begun.
+    pub(crate) fn first_token(&mut self) {
+        let now = self.shared.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        let waited = placed.age(now);
+        self.shared.router().first_token(placed, now);
+        self.shared.routing.first_token(placed.policy, placed.arm, waited);
     }
 
     /// Reports how the attempt ended.
-    pub(crate) fn end(mut self, ending: Ending) {
-        self.settle(ending);
+    pub(crate) fn end(mut self, ending: Ending, used: Option<Used>) {
+        self.settle(ending, used);
     }
 
-    fn settle(&mut self, ending: Ending) {
-        if let Some(attempt) = self.attempt.take() {
-            let change = self.shared.fleet().end(attempt, ending, self.shared.clock.now());
-            self.shared.tell(change);
+    fn settle(&mut self, ending: Ending, used: Option<Used>) {
+        let Some(placed) = self.placed.take() else { return };
+        if ending == Ending::Answered {
+            let cached = used.and_then(|used| used.cached);
+            self.shared.routing.answered(used.map(|used| used.prompt), cached);
         }
+        let outcome = Outcome {
+            ending,
+            prompt: used.map(|used| used.prompt),
+            cached: used.and_then(|used| used.cached),
+            completion: used.map(|used| used.completion),
+        };
+        let change = self.shared.router().end(placed, outcome, self.shared.clock.now());
+        self.shared.tell(change);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.settle(Ending::Abandoned);
+        self.settle(Ending::Abandoned, None);
     }
 }

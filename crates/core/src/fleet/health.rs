@@ -56,6 +56,17 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// As lists and metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Unready => "unready",
+            Self::Silent => "silent",
+            Self::Faulty => "faulty",
+            Self::WrongModel => "wrong_model",
+        }
+    }
+
     /// Whether whoever comes back is a new process with an empty cache.
     pub const fn loses_the_cache(self) -> bool {
         matches!(self, Self::Unreachable | Self::WrongModel)
@@ -88,6 +99,11 @@ impl Health {
     /// Whether the worker may be chosen.
     pub const fn is_up(self) -> bool {
         matches!(self, Self::Up { .. })
+    }
+
+    /// Whether it is kept out for serving another model than it is configured for.
+    pub const fn is_wrong_model(self) -> bool {
+        matches!(self, Self::Failing { cause: Cause::WrongModel, .. })
     }
 
     /// Whether the worker answers, if badly: worth a try when nobody is up.

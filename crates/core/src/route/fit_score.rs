@@ -4,6 +4,8 @@
 //! tokens of what is in flight (C4); a worker whose capacity is unknown counts as empty. The weight
 //! is 0.8, or 0.95 for prompts of more than 2,048 tokens.
 
+use overdraft_units::Tokens;
+
 use super::candidate::{Decision, Reason};
 use super::least_load::rank;
 use super::policy::Scene;
@@ -31,27 +33,36 @@ impl Default for FitScore {
 const WHOLE: u64 = 1_000_000;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
-    let settings = scene.settings.fit_score;
-    let prompt = scene.ask.prompt.get();
-    let weight = if settings.long_prompt_tokens < prompt {
-        settings.kv_weight_long_permille
-    } else {
-        settings.kv_weight_permille
-    };
-    let weight = u64::from(weight.min(1_000));
+    let prompt = scene.ask.prompt;
     for candidate in decision.open_mut() {
         let worker = scene.fleet.worker(candidate.worker);
-        let (free_budget, capacity) = budget(worker);
-        if free_budget < u64::from(prompt) {
+        if budget(worker).0 < u64::from(prompt.get()) {
             candidate.reason = Reason::NoRoom;
         }
-        let budget_share = share(free_budget, capacity);
-        candidate.score = (free_kv(worker) * weight + budget_share * (1_000 - weight)) / 1_000;
+        candidate.score = score(worker, prompt, scene.settings.fit_score);
     }
     decision
         .open()
         .max_by_key(|one| (one.score, core::cmp::Reverse(rank(scene.fleet, one.worker))))
         .map(|one| one.worker)
+}
+
+/// How well a prompt fits on a worker, in thousandths: the distribution `router_fit_score` (C6),
+/// whoever chose.
+pub fn fit_score_permille(worker: &Worker, prompt: Tokens, settings: FitScore) -> u16 {
+    u16::try_from(score(worker, prompt, settings) / 1_000).unwrap_or(1_000)
+}
+
+/// In millionths.
+fn score(worker: &Worker, prompt: Tokens, settings: FitScore) -> u64 {
+    let weight = if settings.long_prompt_tokens < prompt.get() {
+        settings.kv_weight_long_permille
+    } else {
+        settings.kv_weight_permille
+    };
+    let weight = u64::from(weight.min(1_000));
+    let (free, capacity) = budget(worker);
+    (free_kv(worker) * weight + share(free, capacity) * (1_000 - weight)) / 1_000
 }
 
 /// Free cache as the worker reported it, in millionths.

@@ -32,7 +32,7 @@ use overdraft_units::Tokens;
 pub use self::canary::{Arm, Canary};
 pub use self::candidate::{Candidate, Cost, Decision, Reason, Room};
 pub use self::decide::{Prefix, decide};
-pub use self::fit_score::FitScore;
+pub use self::fit_score::{FitScore, fit_score_permille};
 pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};
 pub use self::router::{MODELS_MAX, Outcome, Placed, Prompt, Request, Router};

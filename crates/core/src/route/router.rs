@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use overdraft_units::{BlockSize, Instant, Tokens};
+use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::canary::Arm;
 use super::candidate::Decision;
@@ -90,6 +90,11 @@ pub struct Placed {
 }
 
 impl Placed {
+    /// How long it has been under way.
+    pub fn age(&self, now: Instant) -> Micros {
+        self.attempt.age(now)
+    }
+
     /// Where it goes.
     pub const fn worker(&self) -> WorkerId {
         self.attempt.worker()
@@ -159,6 +164,19 @@ impl Router {
     /// What is believed of the requests for `model`.
     pub fn texts(&self, model: &str) -> Texts {
         self.texts.get(model).copied().unwrap_or_default()
+    }
+
+    /// Tokens that the prompt and the answers of `request` are expected to have.
+    pub fn expected(&self, request: Request<'_>) -> (Tokens, Tokens) {
+        let (ask, ..) = self.ask(request);
+        (ask.prompt, ask.completion)
+    }
+
+    /// Tokens that `worker` is believed to hold for others to share.
+    pub fn prefix_tokens(&self, worker: WorkerId) -> u64 {
+        let chunks = self.prefixes.reported(worker).max(self.prefixes.routed(worker));
+        let chunk = self.chunks.get(worker.index()).map_or(CHUNK_FIRST, |chunk| *chunk);
+        u64::from(chunks.get()) * u64::from(chunk.get())
     }
 
     /// The last decision.

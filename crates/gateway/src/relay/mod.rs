@@ -73,5 +73,7 @@ impl Fault {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) prompt: Tokens,
+    /// Those that the worker had in its cache, if it says.
+    pub(crate) cached: Option<Tokens>,
     pub(crate) completion: Tokens,
 }

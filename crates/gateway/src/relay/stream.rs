@@ -167,10 +167,10 @@ impl Stream {
     fn finish(&mut self) {
         self.state = State::Lingering;
         self.deadline.move_to(LINGER, self.last);
-        if let Some(lease) = self.lease.take() {
-            lease.end(Ending::Answered);
-        }
         let used = self.watch.used();
+        if let Some(lease) = self.lease.take() {
+            lease.end(Ending::Answered, used);
+        }
         self.access.note(|record| {
             note_used(record, used);
             record.end = EndCode::WHOLE;
@@ -180,10 +180,10 @@ impl Stream {
     /// Relaying => Error
     fn fail(&mut self, fault: &Fault) {
         self.state = State::Error(sse::error_event(&fault.error()).into());
-        if let Some(lease) = self.lease.take() {
-            lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed));
-        }
         let used = self.watch.used();
+        if let Some(lease) = self.lease.take() {
+            lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
+        }
         self.access.note(|record| {
             note_used(record, used);
             record.end = EndCode { ender: fault.ender(), phase: Phase::Data };

@@ -110,7 +110,7 @@ fn the_last_token_counts_are_remembered() {
 #[test]
 fn a_whole_answer_tells_its_tokens_unless_it_was_aborted() {
     let answer = br#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"x":[1],"completion_tokens":3},"z":0}"#;
-    let Used { prompt, completion } = whole::judge(answer).unwrap().unwrap();
+    let Used { prompt, completion, .. } = whole::judge(answer).unwrap().unwrap();
     assert_eq!((prompt.get(), completion.get()), (2, 3));
     assert_eq!(whole::judge(br#"{"object":"list"}"#), Ok(None));
     assert_eq!(whole::judge(br#"{"usage":null}"#), Ok(None));

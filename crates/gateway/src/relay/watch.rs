@@ -201,12 +201,20 @@ pub(super) struct Usage {
     prompt_tokens: u32,
     #[serde(default)]
     completion_tokens: u32,
+    prompt_tokens_details: Option<PromptDetails>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u32>,
 }
 
 impl Usage {
-    pub(super) const fn into_used(self) -> Used {
+    pub(super) fn into_used(self) -> Used {
+        let cached = self.prompt_tokens_details.and_then(|details| details.cached_tokens);
         Used {
             prompt: Tokens::new(self.prompt_tokens),
+            cached: cached.map(Tokens::new),
             completion: Tokens::new(self.completion_tokens),
         }
     }

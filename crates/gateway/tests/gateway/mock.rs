@@ -22,6 +22,8 @@ const CALLS_MAX: usize = 64;
 pub(crate) struct Manner {
     pub(crate) health: u16,
     pub(crate) models: Vec<String>,
+    /// The page at `/metrics`, if there is one.
+    pub(crate) metrics: Option<Vec<u8>>,
 }
 
 /// A scripted worker.
@@ -41,6 +43,7 @@ impl Mock {
         let manner = Arc::new(Mutex::new(Manner {
             health: 200,
             models: models.iter().map(|&model| model.to_owned()).collect(),
+            metrics: None,
         }));
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         let mut tasks = JoinSet::new();
@@ -179,9 +182,11 @@ impl Call {
 async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::Sender<Call>) {
     while let Some((head, body)) = read_request(&mut stream).await {
         let now = manner.lock().unwrap().clone();
-        let (status, json) = match head.split(' ').nth(1) {
-            Some("/health") => (now.health, "{}".to_owned()),
-            Some("/v1/models") => (200, models(&now.models)),
+        let (status, page) = match head.split(' ').nth(1) {
+            Some("/health") => (now.health, b"{}".to_vec()),
+            Some("/v1/models") => (200, models(&now.models).into_bytes()),
+            Some("/metrics") if now.metrics.is_some() => (200, now.metrics.unwrap_or_default()),
+            _ if head.starts_with("GET ") => (404, b"{}".to_vec()),
             _ => {
                 let call = Call { head, body, stream, manner, calls: calls.clone() };
                 // A test that has ended takes no more calls.
@@ -189,12 +194,14 @@ async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::S
                 return;
             }
         };
-        let answer = format!(
+        let mut answer = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{json}",
-            json.len()
-        );
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+             content-length: {}\r\n\r\n",
+            page.len()
+        )
+        .into_bytes();
+        answer.extend_from_slice(&page);
+        if stream.write_all(&answer).await.is_err() {
             return;
         }
     }

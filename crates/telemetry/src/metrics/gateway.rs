@@ -201,6 +201,12 @@ impl GatewayMetrics {
         self.retries.inc();
     }
 
+    /// Drops what is known of workers; those that are still there are told of next.
+    pub fn forget_workers(&self) {
+        self.worker_inflight.clear();
+        self.worker_up.clear();
+    }
+
     /// A worker answers that many requests.
     pub fn worker_inflight(&self, worker: &str, requests: u32) {
         let labels = [("worker", worker.to_owned())];

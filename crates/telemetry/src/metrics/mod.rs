@@ -8,12 +8,14 @@ mod buckets;
 mod exposition;
 mod gateway;
 mod label_cap;
+mod routing;
 mod worker;
 mod worker_names;
 
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
+pub use self::routing::{Decided, PrefixGauges, RoutingMetrics, WorkerGauges};
 pub use self::worker::{
     CacheFacts, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,
 };

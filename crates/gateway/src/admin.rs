@@ -1,0 +1,212 @@
+//! What may the operator see and do?
+//!
+//! `/admin` lists the workers as the router sees them, drains one and calls a drain off, and explains
+//! where a request would go without sending it. It answers whoever presents the configured token,
+//! or, where none is configured, whoever comes over the loopback interface.
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use overdraft_core::fleet::{Health, WorkerId};
+use overdraft_core::route::{Router, Tried};
+use overdraft_http::{Body, Exchange, RequestBody, reply};
+use overdraft_wire::{ApiError, ErrorKind};
+use serde::Serialize;
+
+use crate::explain;
+use crate::forward::look;
+use crate::settings::AdminSettings;
+use crate::shared::Shared;
+use crate::tokenizing;
+
+/// For requests whose `authorization` is a client's own.
+const ADMIN: HeaderName = HeaderName::from_static("x-overdraft-admin");
+
+/// Whether whoever sent this may see and do what operators may.
+pub(crate) fn is_allowed(admin: &AdminSettings, exchange: &Exchange, head: &HeaderMap) -> bool {
+    let Some(token) = &admin.token else {
+        return exchange.peer.ip().to_canonical().is_loopback();
+    };
+    let presented = head
+        .get(AUTHORIZATION)
+        .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "))
+        .into_iter()
+        .chain(head.get(ADMIN).map(HeaderValue::as_bytes));
+    presented.into_iter().any(|presented| is_same(presented, token.as_bytes()))
+}
+
+/// Compares in a time that does not tell how much agrees.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differs = one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b));
+    differs == 0 && one.len() == other.len()
+}
+
+/// What a path below `/admin/` leads to.
+enum Place<'a> {
+    Workers,
+    Drain(&'a str),
+    Rejoin(&'a str),
+    Explain,
+}
+
+impl<'a> Place<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        match path.strip_prefix("/admin/")? {
+            "workers" => Some(Self::Workers),
+            "explain" => Some(Self::Explain),
+            path => {
+                let path = path.strip_prefix("workers/")?;
+                path.strip_suffix("/drain")
+                    .map(Self::Drain)
+                    .or_else(|| path.strip_suffix("/rejoin").map(Self::Rejoin))
+            }
+        }
+    }
+
+    const fn method(&self) -> &'static [Method] {
+        match self {
+            Self::Workers => &[Method::GET],
+            _ => &[Method::POST],
+        }
+    }
+}
+
+/// Answers a request below `/admin/`.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    exchange: &Exchange,
+    (head, body): (&Parts, RequestBody),
+    unescaped: fn(&str) -> String,
+) -> Response<Body> {
+    if !is_allowed(&shared.settings().admin, exchange, &head.headers) {
+        let why = "`/admin` is for operators; expected the token of `admin.token` as `authorization: \
+                   Bearer …`, or, where none is configured, a request over the loopback interface";
+        return reply::error(&ApiError::new(ErrorKind::PermissionDenied, why.to_owned()));
+    }
+    let path = head.uri.path();
+    let Some(place) = Place::of(path) else { return reply::not_found(&head.method, path) };
+    if !place.method().contains(&head.method) {
+        return reply::method_not_allowed(&head.method, path, place.method());
+    }
+    match place {
+        Place::Workers => reply::json(StatusCode::OK, workers(shared)),
+        Place::Drain(name) => move_worker(shared, &unescaped(name), Router::drain),
+        Place::Rejoin(name) => move_worker(shared, &unescaped(name), Router::rejoin),
+        Place::Explain => explained(shared, exchange, head, body)
+            .await
+            .unwrap_or_else(|error| reply::error(&error)),
+    }
+}
+
+async fn explained(
+    shared: &Arc<Shared>,
+    exchange: &Exchange,
+    head: &Parts,
+    body: RequestBody,
+) -> Result<Response<Body>, ApiError> {
+    let body = shared.intake.read(body).await?;
+    let (mut print, _) = look(shared, exchange, head, &body)?;
+    tokenizing::count(shared, &mut print, &body, "/v1/chat/completions").await;
+    let routes = shared.routes();
+    let settings = routes.route(&print.model);
+    let mut router = shared.router();
+    router.explain(print.request(), settings, &Tried::default(), shared.clock.now());
+    let words = explain::text(&router, &shared.roster, &print);
+    drop(router);
+    Ok(reply::json(StatusCode::OK, words))
+}
+
+fn move_worker(shared: &Shared, name: &str, act: fn(&mut Router, WorkerId)) -> Response<Body> {
+    let Some(id) = find(shared, name) else {
+        let known = names(shared).join("`, `");
+        let why = format!("`{name}` is not a worker; known workers: `{known}`");
+        return reply::error(&ApiError::new(ErrorKind::NotFound, why));
+    };
+    act(&mut shared.router(), id);
+    let listed = listed(shared).into_iter().find(|one| one.name == name);
+    if let Some(listed) = &listed {
+        tracing::info!(worker = name, draining = listed.draining, "worker told by an operator");
+    }
+    let text = serde_json::to_vec(&listed).expect("a worker has string keys");
+    reply::json(StatusCode::OK, text)
+}
+
+/// The worker of that name.
+pub(crate) fn find(shared: &Shared, name: &str) -> Option<WorkerId> {
+    let router = shared.router();
+    let mut ids = router.fleet().workers().map(|(id, _)| id);
+    ids.find(|&id| shared.upstream(id).name() == name)
+}
+
+fn names(shared: &Shared) -> Vec<String> {
+    listed(shared).into_iter().map(|one| one.name).collect()
+}
+
+/// One worker as the list tells it.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    url: String,
+    pool: &'static str,
+    health: &'static str,
+    draining: bool,
+    models: Vec<String>,
+    requests: u32,
+    requests_foreign: u32,
+    tokens_inflight: u64,
+    tokens_queued: u64,
+    kv_used_tokens: Option<u64>,
+    kv_capacity_tokens: Option<u32>,
+    load_age_us: Option<u64>,
+    prefill_tokens_per_second: Option<u64>,
+    prefix_knowledge: &'static str,
+    prefix_tokens_known: u64,
+}
+
+fn workers(shared: &Shared) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct List {
+        workers: Vec<Listed>,
+    }
+    let list = List { workers: listed(shared) };
+    serde_json::to_vec(&list).expect("a list has string keys")
+}
+
+fn listed(shared: &Shared) -> Vec<Listed> {
+    let now = shared.clock.now();
+    let router = shared.router();
+    let fleet_pace = router.fleet().prefill_rate().pace();
+    let one = |(id, worker): (WorkerId, &overdraft_core::fleet::Worker)| {
+        let member = shared.roster.member(id);
+        let pace = worker.prefill_rate().pace_within(fleet_pace);
+        Listed {
+            name: member.upstream.name().to_owned(),
+            url: member.settings.url.clone(),
+            pool: member.settings.pool.name(),
+            health: health(worker.health()),
+            draining: worker.is_draining(),
+            models: worker.models().to_vec(),
+            requests: worker.requests(),
+            requests_foreign: worker.requests_all() - worker.requests(),
+            tokens_inflight: worker.tokens(),
+            tokens_queued: worker.queued(pace, now),
+            kv_used_tokens: worker.kv_used(),
+            kv_capacity_tokens: worker.kv_capacity().map(overdraft_units::Tokens::get),
+            load_age_us: worker.staleness(now).map(overdraft_units::Micros::get),
+            prefill_tokens_per_second: worker.prefill_rate().tokens_per_second(),
+            prefix_knowledge: explain::knowledge(router.prefixes().knowledge(id)),
+            prefix_tokens_known: router.prefix_tokens(id),
+        }
+    };
+    router.fleet().workers().map(one).collect()
+}
+
+const fn health(health: Health) -> &'static str {
+    match health {
+        Health::Unproven => "unproven",
+        Health::Up { .. } => "up",
+        Health::Failing { cause, .. } => cause.name(),
+    }
+}

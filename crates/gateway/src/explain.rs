@@ -1,0 +1,201 @@
+//! Why did a request go where it went?
+//!
+//! Told from the decision that was carried out, or of one that would have been: the same function
+//! of the core made both. Worker names and loads are the operator's business, so only who may use
+//! `/admin` is told.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use overdraft_core::fleet::WorkerId;
+use overdraft_core::prefix::Knowledge;
+use overdraft_core::route::{
+    Candidate, Choice, Decision, RouteSettings, Router, fit_score_permille,
+};
+use overdraft_http::Exchange;
+use overdraft_telemetry::metrics::Decided;
+use overdraft_units::Tokens;
+use serde::Serialize;
+
+use crate::admin;
+use crate::fingerprint::Fingerprint;
+use crate::roster::Roster;
+use crate::settings::AdminSettings;
+
+/// Candidates that an explanation tells of at most; the best ones and the chosen one first.
+const CANDIDATES_MAX: usize = 64;
+
+/// An explanation as JSON.
+#[derive(Serialize)]
+struct Explanation<'a> {
+    choice: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
+    model: &'a str,
+    policy: &'static str,
+    arm: &'static str,
+    /// Whether the session decided and not the policy.
+    sticky: bool,
+    prompt_tokens: u32,
+    /// Whether the prompt's tokens were counted or estimated from its length.
+    tokens: &'static str,
+    completion_tokens_expected: u32,
+    candidates: Vec<One>,
+    #[serde(skip_serializing_if = "is_zero")]
+    candidates_left_out: usize,
+}
+
+#[derive(Serialize)]
+struct One {
+    worker: String,
+    reason: &'static str,
+    score: u64,
+    cached_tokens: u32,
+    cache_known: &'static str,
+    queued_tokens: u64,
+    requests: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_us: Option<Parts>,
+}
+
+/// The parts of `cost`, in microseconds.
+#[derive(Serialize)]
+struct Parts {
+    wait: u64,
+    slowed: u64,
+    displaced: u64,
+    crowded: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Asks for an explanation.
+const EXPLAIN: HeaderName = HeaderName::from_static("x-overdraft-explain");
+
+/// Bytes of an explanation that fit a header; a longer one is to be asked for at `/admin/explain`.
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// Whether a request asks why it goes where it goes, and may know.
+pub(crate) fn is_wanted(admin: &AdminSettings, exchange: &Exchange, head: &HeaderMap) -> bool {
+    let asked = head.get(EXPLAIN).is_some_and(|value| value == "1" || value == "true");
+    asked && admin::is_allowed(admin, exchange, head)
+}
+
+/// Tells it in the answer's head.
+pub(crate) fn attach(head: &mut HeaderMap, words: &Bytes) {
+    let text = if words.len() <= HEADER_BYTES_MAX {
+        words.clone()
+    } else {
+        Bytes::from_static(br#"{"error":"too long for a header; POST /admin/explain tells it"}"#)
+    };
+    // Names of workers are printable, and so is JSON.
+    if let Ok(value) = HeaderValue::from_maybe_shared(text) {
+        head.insert(EXPLAIN, value);
+    }
+}
+
+/// The last decision of `router`, which was about `print`.
+pub(crate) fn text(router: &Router, roster: &Roster, print: &Fingerprint) -> Bytes {
+    let decision = router.decision();
+    let name = |worker: WorkerId| roster.upstream(worker).name().to_owned();
+    let mut order: Vec<&Candidate> = decision.candidates.iter().collect();
+    order.sort_by_key(|one| {
+        let score = if decision.policy.lower_is_better() { one.score } else { !one.score };
+        (decision.choice != Choice::Send(one.worker), one.reason.name() != "outscored", score)
+    });
+    let (prompt, completion) = router.expected(print.request());
+    let explanation = Explanation {
+        choice: choice(decision),
+        worker: decision.chosen().map(|chosen| name(chosen.worker)),
+        model: &print.model,
+        policy: decision.policy.name(),
+        arm: decision.arm.name(),
+        sticky: decision.stuck,
+        prompt_tokens: prompt.get(),
+        tokens: if print.is_counted() { "counted" } else { "estimated" },
+        completion_tokens_expected: completion.get(),
+        candidates: order
+            .iter()
+            .take(CANDIDATES_MAX)
+            .map(|one| told(one, decision, router, name(one.worker)))
+            .collect(),
+        candidates_left_out: order.len().saturating_sub(CANDIDATES_MAX),
+    };
+    let text = serde_json::to_vec(&explanation).expect("an explanation has string keys");
+    text.into()
+}
+
+fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -> One {
+    let cost = (decision.policy.name() == "cost" && one.cost.total() > 0).then(|| Parts {
+        wait: one.cost.wait.get(),
+        slowed: one.cost.slowed.get(),
+        displaced: one.cost.displaced.get(),
+        crowded: one.cost.crowded.get(),
+    });
+    One {
+        worker,
+        reason: one.reason.name(),
+        score: one.score,
+        cached_tokens: one.cached.get(),
+        cache_known: knowledge(router.prefixes().knowledge(one.worker)),
+        queued_tokens: one.queued,
+        requests: one.requests,
+        free_tokens: one.free,
+        cost_us: cost,
+    }
+}
+
+/// What matches rest on, as explanations and metrics call it.
+pub(crate) const fn knowledge(knowledge: Knowledge) -> &'static str {
+    match knowledge {
+        Knowledge::Exact => "exact",
+        Knowledge::Stale => "stale",
+        Knowledge::Estimated { .. } => "estimated",
+    }
+}
+
+const fn choice(decision: &Decision) -> &'static str {
+    match decision.choice {
+        Choice::Send(_) => "send",
+        Choice::UnknownModel => "unknown_model",
+        Choice::NoneUp => "none_up",
+        Choice::NoneLeft => "none_left",
+        Choice::NoRoom { .. } => "no_room",
+    }
+}
+
+/// What metrics want of a decision, taken while the core is locked.
+pub(crate) struct Facts {
+    decided: Decided,
+}
+
+impl Facts {
+    pub(crate) fn of(router: &Router, settings: &RouteSettings, print: &Fingerprint) -> Self {
+        let decision = router.decision();
+        let (prompt, _) = router.expected(print.request());
+        let chosen = decision.chosen();
+        let fit = chosen.map(|chosen| {
+            fit_score_permille(router.fleet().worker(chosen.worker), prompt, settings.fit_score)
+        });
+        Self {
+            decided: Decided {
+                policy: decision.policy,
+                arm: decision.arm,
+                choice: choice(decision),
+                stuck: decision.stuck,
+                eviction_prevented: decision.eviction_prevented,
+                fit_permille: fit,
+                prompt,
+                cached: chosen.map_or(Tokens::ZERO, |chosen| chosen.cached),
+            },
+        }
+    }
+
+    pub(crate) const fn outcome(&self) -> Decided {
+        self.decided
+    }
+}

@@ -1,0 +1,114 @@
+//! What does routing know of a request?
+//!
+//! Its model, its session, how long its answer may be, and its prompt: by its tokens where they are
+//! known, else by its text in chunks. The chain of chunks is made outside of every lock. Hashing
+//! text runs at memory's speed; what costs, tokenising, is done for the new part only.
+
+use std::num::NonZeroU32;
+
+use overdraft_core::fleet::FirstToken;
+use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
+use overdraft_core::route::{Prompt, Request};
+use overdraft_telemetry::Delivery;
+use overdraft_units::{BlockSize, CacheSalt, Tokens};
+use overdraft_wire::RequestPeek;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::routes::Routes;
+
+/// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
+pub(crate) const CHUNKS_MAX: usize = 16_384;
+
+/// A request, as far as routing is concerned.
+#[derive(Clone, Debug)]
+pub(crate) struct Fingerprint {
+    pub(crate) model: String,
+    pub(crate) delivery: Delivery,
+    pub(crate) choices: u32,
+    /// Tokens that each answer may have.
+    pub(crate) limit: Option<u32>,
+    pub(crate) session: Option<u64>,
+    pub(crate) dice: u64,
+    prompt: Known,
+}
+
+/// What is known of a prompt.
+#[derive(Clone, Debug)]
+enum Known {
+    Text { bytes: u64, chain: PrefixChain, chunk: NonZeroU32 },
+    Counted { tokens: Tokens, chain: PrefixChain, block: BlockSize },
+}
+
+/// Keeps the salts of text apart from those of tokens.
+const TEXT: u64 = 0x7465_7874;
+
+impl Fingerprint {
+    /// Looks at a request for `model` with the session and the dice it was given.
+    pub(crate) fn of_text(
+        routes: &Routes,
+        model: String,
+        peek: &RequestPeek<'_>,
+        (session, dice): (Option<u64>, u64),
+    ) -> Self {
+        let chunk = routes.settings.text_chunk;
+        let prompt = peek.messages.or(peek.prompt).unwrap_or_default();
+        // Templates put the tools before the conversation.
+        let tools = peek.object.raw("tools").unwrap_or_default();
+        let salt = peek.cache_salt.as_deref().unwrap_or_default();
+        let salt = xxh3_64_with_seed(salt.as_bytes(), xxh3_64_with_seed(model.as_bytes(), TEXT));
+        let mut chain = PrefixChain::new(CacheSalt(salt), Chunking::Text(chunk));
+        if routes.asks_for_prefixes(&model) {
+            let most = CHUNKS_MAX.saturating_mul(usize::try_from(chunk.get()).unwrap_or(1));
+            chain.push_bytes(tools.as_bytes().get(..most).unwrap_or(tools.as_bytes()));
+            chain.push_bytes(prompt.as_bytes().get(..most).unwrap_or(prompt.as_bytes()));
+        }
+        let bytes = u64::try_from(tools.len() + prompt.len()).unwrap_or(u64::MAX);
+        Self {
+            model,
+            delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            choices: peek.n.max(1),
+            limit: peek.max_tokens,
+            session,
+            dice,
+            prompt: Known::Text { bytes, chain, chunk },
+        }
+    }
+
+    /// Replaces the text by the tokens it comes to.
+    pub(crate) fn counted(&mut self, tokens: Tokens, chain: PrefixChain, block: BlockSize) {
+        self.prompt = Known::Counted { tokens, chain, block };
+    }
+
+    /// Whether the prompt's tokens are known.
+    pub(crate) const fn is_counted(&self) -> bool {
+        matches!(self.prompt, Known::Counted { .. })
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        let prompt = match &self.prompt {
+            Known::Text { bytes, chain, chunk } => {
+                Prompt::Text { bytes: *bytes, chain: bounded(chain), chunk: *chunk }
+            }
+            Known::Counted { tokens, chain, block } => {
+                Prompt::Counted { tokens: *tokens, chain: bounded(chain), block: *block }
+            }
+        };
+        Request {
+            model: &self.model,
+            prompt,
+            limit: self.limit,
+            choices: self.choices,
+            first_token: match self.delivery {
+                Delivery::Streamed => FirstToken::Seen,
+                Delivery::Whole => FirstToken::Unseen,
+            },
+            session: self.session,
+            dice: self.dice,
+        }
+    }
+}
+
+fn bounded(chain: &PrefixChain) -> &[PrefixKey] {
+    let keys = chain.keys();
+    &keys[..keys.len().min(CHUNKS_MAX)]
+}

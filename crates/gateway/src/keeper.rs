@@ -1,0 +1,122 @@
+//! Who keeps the fleet up to date?
+//!
+//! One task takes in what settings and discoveries name and keeps the roster; each discovery and each
+//! worker has tasks of its own that it owns. When the keeper ends, all of them do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use overdraft_core::fleet::WorkerId;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::discovery::{self, Membership};
+use crate::roster::Registrar;
+use crate::settings::GatewaySettings;
+use crate::shared::Shared;
+use crate::{probe, scrape};
+
+/// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
+const MEMBERSHIPS_MAX: usize = 64;
+
+/// How often the core's memory is swept of what has been forgotten.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The settings are source zero of workers, discoveries follow.
+const SETTINGS: usize = 0;
+
+/// What ends the watching when it goes.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    tasks: JoinSet<()>,
+}
+
+impl Keeper {
+    /// Ends every task and waits until it has.
+    pub(crate) async fn end(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+/// Starts to keep the fleet of `shared`, following `settings`.
+pub(crate) fn start(shared: &Arc<Shared>, settings: watch::Receiver<GatewaySettings>) -> Keeper {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(keep(Arc::clone(shared), settings));
+    tasks.spawn(tick(Arc::clone(shared)));
+    Keeper { tasks }
+}
+
+async fn keep(shared: Arc<Shared>, mut settings: watch::Receiver<GatewaySettings>) {
+    let mut registrar = Registrar::default();
+    let (sink, mut found) = mpsc::channel(MEMBERSHIPS_MAX);
+    let mut discoveries = discover(&shared, &sink);
+    registrar.named(&shared, (SETTINGS, shared.settings().workers.clone()), watch_worker);
+    loop {
+        tokio::select! {
+            Some(Membership { source, workers }) = found.recv() => {
+                registrar.named(&shared, (source, workers), watch_worker);
+            }
+            changed = settings.changed() => {
+                if changed.is_err() {
+                    // Whoever could change them is gone; the rest goes on.
+                    settings_never(&mut found, &shared, &mut registrar).await;
+                    return;
+                }
+                let next = settings.borrow_and_update().clone();
+                if let Err(error) = next.check() {
+                    tracing::error!(%error, "the new settings cannot work; the old ones stay");
+                    continue;
+                }
+                let kept = registrar.sources();
+                let rediscover = !discovery::is_same(&next.discovery, &shared.settings().discovery);
+                shared.adopt(next);
+                if rediscover {
+                    discoveries = discover(&shared, &sink);
+                    let count = shared.settings().discovery.len();
+                    for gone in kept.filter(|&source| count < source) {
+                        registrar.named(&shared, (gone, Vec::new()), watch_worker);
+                    }
+                }
+                let workers = shared.settings().workers.clone();
+                registrar.named(&shared, (SETTINGS, workers), watch_worker);
+                tracing::info!(discoveries = discoveries.len(), "new settings are in force");
+            }
+        }
+    }
+}
+
+/// Follows discoveries alone.
+async fn settings_never(
+    found: &mut mpsc::Receiver<Membership>,
+    shared: &Arc<Shared>,
+    registrar: &mut Registrar,
+) {
+    while let Some(Membership { source, workers }) = found.recv().await {
+        registrar.named(shared, (source, workers), watch_worker);
+    }
+}
+
+/// Starts every discovery; the ones before end when what this returns replaces them.
+fn discover(shared: &Arc<Shared>, sink: &mpsc::Sender<Membership>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for (index, source) in shared.settings().discovery.iter().enumerate() {
+        tasks.spawn(discovery::watch(SETTINGS + 1 + index, source.clone(), sink.clone()));
+    }
+    tasks
+}
+
+/// Starts what watches one worker.
+fn watch_worker(shared: &Arc<Shared>, worker: WorkerId) -> Vec<AbortHandle> {
+    vec![
+        tokio::spawn(probe::watch(Arc::clone(shared), worker)).abort_handle(),
+        tokio::spawn(scrape::watch(Arc::clone(shared), worker)).abort_handle(),
+    ]
+}
+
+async fn tick(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let now = shared.clock.now();
+        shared.router().tick(now);
+    }
+}

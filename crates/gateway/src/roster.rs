@@ -1,0 +1,178 @@
+//! Who is in the fleet right now, and who watches each of them?
+//!
+//! The settings and every discovery name workers; the roster is their union, by address. A worker
+//! that is new joins the fleet and gets its watchers; one that nobody names any more leaves, its
+//! watchers end, and what is in flight on it may finish. The core gives out the places; this table
+//! runs parallel to it.
+//!
+//! Invariant: while an attempt is in flight on a worker, its place in the table is its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http::HeaderValue;
+use indexmap::IndexMap;
+use overdraft_core::fleet::WorkerId;
+use tokio::task::AbortHandle;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::settings::{GatewayError, GatewaySettings, WorkerSettings};
+use crate::shared::Shared;
+use crate::upstream::Upstream;
+
+/// One worker and what belongs to it in the shell.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: WorkerId,
+    pub(crate) settings: WorkerSettings,
+    pub(crate) upstream: Arc<Upstream>,
+    watchers: Vec<AbortHandle>,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+impl Member {
+    /// Ends its watchers.
+    fn dismiss(&self) {
+        for watcher in &self.watchers {
+            watcher.abort();
+        }
+    }
+}
+
+/// The table of workers.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    /// By place in the fleet. A member that left stays until its place is another's: answers of
+    /// its are still on their way.
+    places: RwLock<Vec<Option<Arc<Member>>>>,
+}
+
+impl Roster {
+    /// The worker at a place that the core gave out.
+    pub(crate) fn upstream(&self, worker: WorkerId) -> Arc<Upstream> {
+        Arc::clone(&self.member(worker).upstream)
+    }
+
+    /// The same with all that belongs to it.
+    pub(crate) fn member(&self, worker: WorkerId) -> Arc<Member> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let member = places.get(worker.index()).and_then(Option::as_ref);
+        Arc::clone(member.expect("the core only names places that it gave out"))
+    }
+
+    fn seat(&self, member: Member) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let place = member.id.index();
+        if places.len() <= place {
+            places.resize_with(place + 1, || None);
+        }
+        places[place] = Some(Arc::new(member));
+    }
+}
+
+/// What is named now, by whom, and who of them is in the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Registrar {
+    /// By source: the settings are source zero, discoveries follow.
+    named: BTreeMap<usize, Vec<WorkerSettings>>,
+    /// By address.
+    members: BTreeMap<String, (WorkerId, WorkerSettings)>,
+}
+
+/// Starts what watches a worker, and says how to end it.
+pub(crate) type Watch = fn(&Arc<Shared>, WorkerId) -> Vec<AbortHandle>;
+
+impl Registrar {
+    /// Who has named workers.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = usize> + use<> {
+        let sources: Vec<usize> = self.named.keys().copied().collect();
+        sources.into_iter()
+    }
+
+    /// Takes in what `source` names now.
+    pub(crate) fn named(
+        &mut self,
+        shared: &Arc<Shared>,
+        (source, workers): (usize, Vec<WorkerSettings>),
+        watch: Watch,
+    ) {
+        self.named.insert(source, workers);
+        // In the order they are named, for that is the order in which an idle fleet is asked; who
+        // is named first describes it.
+        let mut wanted: IndexMap<String, WorkerSettings> = IndexMap::new();
+        for worker in self.named.values().flatten() {
+            let url = worker.url.trim_end_matches('/').to_owned();
+            wanted.entry(url).or_insert_with(|| worker.clone());
+        }
+        self.dismiss_all_but(&wanted, shared);
+        for (url, mut worker) in wanted {
+            if self.members.contains_key(&url) {
+                continue;
+            }
+            let asked = worker.clone();
+            self.distinguish(&mut worker);
+            match join(shared, worker, watch) {
+                Ok(id) => {
+                    self.members.insert(url, (id, asked));
+                }
+                Err(error) => tracing::error!(url, %error, "worker cannot join the fleet"),
+            }
+        }
+    }
+
+    fn dismiss_all_but(&mut self, wanted: &IndexMap<String, WorkerSettings>, shared: &Shared) {
+        let unwanted = |url: &str, known| wanted.get(url).is_none_or(|wanted| wanted != known);
+        let gone: Vec<String> = self
+            .members
+            .iter()
+            .filter(|(url, (_, known))| unwanted(url, known))
+            .map(|(url, _)| url.clone())
+            .collect();
+        for url in gone {
+            if let Some((id, worker)) = self.members.remove(&url) {
+                tracing::info!(worker = worker.name, url, "worker left the fleet");
+                shared.roster.member(id).dismiss();
+                shared.catalogue.note(id, None);
+                shared.router().leave(id);
+            }
+        }
+    }
+
+    /// Gives a worker another name when its own is taken: names are told in metrics and headers.
+    fn distinguish(&self, worker: &mut WorkerSettings) {
+        let taken = |name: &str| self.members.values().any(|(_, known)| known.name == name);
+        if taken(&worker.name) {
+            let address = WorkerSettings::new(worker.url.clone()).name;
+            tracing::warn!(name = worker.name, called = address, "two workers have one name");
+            worker.name = address;
+        }
+    }
+}
+
+fn join(
+    shared: &Arc<Shared>,
+    worker: WorkerSettings,
+    watch: Watch,
+) -> Result<WorkerId, GatewayError> {
+    let settings: Arc<GatewaySettings> = shared.settings();
+    let address = worker.check()?;
+    let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
+    let full = GatewayError::TooManyWorkers { count: overdraft_core::fleet::WORKERS_MAX + 1 };
+    let id = shared.router().join(xxh3_64(worker.name.as_bytes())).ok_or(full)?;
+    let upstream = Arc::new(Upstream::new(name, address, &settings));
+    let seat = |watchers| Member {
+        id,
+        settings: worker.clone(),
+        upstream: Arc::clone(&upstream),
+        watchers,
+    };
+    // Watchers look themselves up, so the seat comes first.
+    shared.roster.seat(seat(Vec::new()));
+    shared.roster.seat(seat(watch(shared, id)));
+    Ok(id)
+}

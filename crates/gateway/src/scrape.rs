@@ -1,0 +1,171 @@
+//! How loaded is each worker, by its own word?
+//!
+//! One task per worker reads its `/metrics`, often while it has requests of ours and rarely while it
+//! has none. A page that cannot be used changes nothing: the last good one stands and ages, and its
+//! age is data (C1). A page that stays the same to the byte while we keep sending requests is as
+//! good as none, for whoever wrote it has stopped counting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use overdraft_core::fleet::{Scraped, WorkerId};
+use overdraft_units::{Instant, Micros};
+use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report};
+use tokio::time::{sleep, timeout};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::fetch::{FetchError, fetch};
+use crate::shared::Shared;
+
+const METRICS: &str = "/metrics";
+
+/// A page that has not changed for so long, while requests were begun, is frozen.
+const FROZEN_AFTER: Micros = Micros::new(10_000_000);
+
+/// Why a scrape taught nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScrapeFault {
+    /// It was not had.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The worker has no metrics, or they are elsewhere.
+    #[error("the answer to /metrics is {0}; expected 200")]
+    Status(StatusCode),
+    /// It is no page of a known engine's.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// It says the same for ever.
+    #[error("the page has not changed to the byte for 10 s, while requests were sent")]
+    Frozen,
+}
+
+impl ScrapeFault {
+    /// As metrics call it.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Fetch(FetchError::TooLong(_)) => "too_long",
+            Self::Fetch(FetchError::TimedOut(_)) => "timeout",
+            Self::Fetch(_) => "unreachable",
+            Self::Status(_) => "status",
+            Self::Report(_) => "unreadable",
+            Self::Frozen => "frozen",
+        }
+    }
+}
+
+/// What is remembered between scrapes of one worker.
+struct Memory {
+    /// The page's hash, since when it is so, and how many requests the worker had been sent then.
+    page: Option<(u64, Instant, u64)>,
+    /// The fault told last.
+    told: Option<&'static str>,
+}
+
+/// Scrapes one worker until it is dropped.
+pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
+    let mut memory = Memory { page: None, told: None };
+    loop {
+        scrape(&shared, worker, &mut memory).await;
+        sleep(pause(&shared, worker)).await;
+    }
+}
+
+fn pause(shared: &Shared, worker: WorkerId) -> Duration {
+    let settings = shared.settings().scrape;
+    let busy = {
+        let router = shared.router();
+        let worker = router.fleet().worker(worker);
+        worker.requests_all() > 0
+    };
+    if busy { settings.interval } else { settings.idle_interval }
+}
+
+async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
+    let name = shared.upstream(worker);
+    let seen = look(shared, worker, memory).await;
+    let told = match &seen {
+        Ok(_) => None,
+        Err(fault) => Some(fault.kind()),
+    };
+    shared.routing.scraped(name.name(), told.unwrap_or("ok"));
+    match seen {
+        Ok(report) => shared.router().scraped(worker, scraped(&report, shared.clock.now())),
+        Err(fault)
+            if memory.told != told && shared.router().fleet().worker(worker).health().is_up() =>
+        {
+            tracing::warn!(worker = name.name(), %fault,
+                "its load is not known any more; the last word on it stands");
+        }
+        Err(_) => {}
+    }
+    if memory.told.is_some() && told.is_none() {
+        tracing::info!(worker = name.name(), "its load is known again");
+    }
+    memory.told = told;
+}
+
+async fn look(
+    shared: &Shared,
+    worker: WorkerId,
+    memory: &mut Memory,
+) -> Result<WorkerReport, ScrapeFault> {
+    let settings = shared.settings().scrape;
+    let upstream = shared.upstream(worker);
+    let fetching = fetch(&upstream, METRICS, settings.page_bytes);
+    let fetched = timeout(settings.timeout, fetching).await;
+    let (status, page) = fetched.map_err(|_elapsed| FetchError::TimedOut(settings.timeout))??;
+    if status != StatusCode::OK {
+        return Err(ScrapeFault::Status(status));
+    }
+    let report = report(&page)?;
+    let sent = shared.router().fleet().worker(worker).started_last();
+    if memory.is_frozen(&page, sent, shared.clock.now()) {
+        return Err(ScrapeFault::Frozen);
+    }
+    Ok(report)
+}
+
+impl Memory {
+    fn is_frozen(&mut self, page: &Bytes, sent: u64, now: Instant) -> bool {
+        let hash = xxh3_64(page);
+        match self.page {
+            Some((known, since, sent_then)) if known == hash => {
+                sent_then != sent && FROZEN_AFTER < now.since(since)
+            }
+            _ => {
+                self.page = Some((hash, now, sent));
+                false
+            }
+        }
+    }
+}
+
+fn scraped(report: &WorkerReport, at: Instant) -> Scraped {
+    Scraped {
+        at,
+        running: report.running,
+        waiting: report.waiting,
+        kv_use_permille: report.kv_use_permille,
+        kv_capacity: report.kv_capacity,
+        block_size: report.block_size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
+        let mut memory = Memory { page: None, told: None };
+        let page = Bytes::from_static(b"same");
+        let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
+        assert!(!memory.is_frozen(&page, 1, second(0)));
+        assert!(!memory.is_frozen(&page, 1, second(60)), "nobody sent anything");
+        assert!(memory.is_frozen(&page, 2, second(61)));
+        assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 2, second(62)));
+        assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 3, second(70)), "not for long");
+    }
+}
