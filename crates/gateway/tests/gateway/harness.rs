@@ -4,9 +4,9 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use overdraft_gateway::{Drained, GatewaySettings, WorkerSettings, run};
+use overdraft_gateway::{Drained, GatewaySettings, WorkerSettings, run_reloading};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::client::{Client, Head};
@@ -35,6 +35,7 @@ pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
+    settings: watch::Sender<GatewaySettings>,
     running: JoinHandle<Drained>,
 }
 
@@ -68,6 +69,7 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
+        let (settings, watched) = watch::channel(settings);
         let running = tokio::spawn(async move {
             let shutdown = async {
                 if stopped.await.is_err() {
@@ -75,9 +77,9 @@ impl Gateway {
                     std::future::pending::<()>().await;
                 }
             };
-            run(listener, settings, shutdown).await.unwrap()
+            run_reloading(listener, watched, shutdown).await.unwrap()
         });
-        Self { address, stop: Some(stop), running }
+        Self { address, stop: Some(stop), settings, running }
     }
 
     /// Waits until so many workers are up.
@@ -121,6 +123,16 @@ impl Gateway {
     /// A new connection that has posted a streamed chat request.
     pub(crate) async fn stream(&self) -> Client {
         self.chat(r#","stream":true"#).await
+    }
+
+    /// What it was started or changed with.
+    pub(crate) fn settings(&self) -> GatewaySettings {
+        self.settings.borrow().clone()
+    }
+
+    /// Puts other settings in force.
+    pub(crate) fn change(&self, settings: GatewaySettings) {
+        self.settings.send_replace(settings);
     }
 
     /// Signals the end.

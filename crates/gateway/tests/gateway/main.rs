@@ -15,3 +15,4 @@ mod failing;
 mod health;
 mod refusing;
 mod relaying;
+mod routing;

@@ -72,6 +72,11 @@ impl Mock {
         in_time(self.calls.recv()).await.expect("the mock lives")
     }
 
+    /// The next request if it has come already.
+    pub(crate) fn call_now(&mut self) -> Option<Call> {
+        self.calls.try_recv().ok()
+    }
+
     /// Whether a request is waiting.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.calls.try_recv().is_err()
