@@ -16,6 +16,8 @@ mod deadline;
 mod forward;
 mod headers;
 mod intake;
+#[cfg_attr(not(test), expect(dead_code, reason = "a gateway that can drain on notice watches it"))]
+mod notice;
 mod probe;
 mod relay;
 mod service;
@@ -32,6 +34,7 @@ use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+pub use self::notice::{Cloud, NoticeSettings};
 pub use self::settings::{
     Credentials, GatewayError, GatewaySettings, Limits, Pool, ProbeSettings, Timeouts,
     WorkerSettings,
