@@ -13,6 +13,11 @@
 mod attempt;
 mod catalogue;
 mod deadline;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "a fleet that changes while it serves watches it")
+)]
+mod discovery;
 mod forward;
 mod headers;
 mod intake;
@@ -34,6 +39,9 @@ use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+pub use self::discovery::{
+    DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
+};
 pub use self::notice::{Cloud, NoticeSettings};
 pub use self::settings::{
     Credentials, GatewayError, GatewaySettings, Limits, Pool, ProbeSettings, Timeouts,
