@@ -5,6 +5,7 @@
 //! or, where none is configured, whoever comes over the loopback interface.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -169,8 +170,21 @@ fn workers(shared: &Shared) -> Vec<u8> {
     #[derive(Serialize)]
     struct List {
         workers: Vec<Listed>,
+        sources: Vec<Source>,
     }
-    let list = List { workers: listed(shared) };
+    #[derive(Serialize)]
+    struct Source {
+        name: String,
+        for_seconds: u64,
+        error: Option<String>,
+    }
+    let told = |(name, since, error): (String, Duration, Option<String>)| Source {
+        name,
+        for_seconds: since.as_secs(),
+        error,
+    };
+    let sources = shared.sources.standings().into_iter().map(told).collect();
+    let list = List { workers: listed(shared), sources };
     serde_json::to_vec(&list).expect("a list has string keys")
 }
 

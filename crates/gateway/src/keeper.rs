@@ -10,9 +10,10 @@ use overdraft_core::fleet::WorkerId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::discovery::{self, Membership};
+use crate::discovery::{self, Membership, Reporter};
+use crate::notice::{self, Notice};
 use crate::roster::Registrar;
-use crate::settings::GatewaySettings;
+use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
 use crate::{probe, scrape};
 
@@ -43,6 +44,9 @@ pub(crate) fn start(shared: &Arc<Shared>, settings: watch::Receiver<GatewaySetti
     let mut tasks = JoinSet::new();
     tasks.spawn(keep(Arc::clone(shared), settings));
     tasks.spawn(tick(Arc::clone(shared)));
+    if let Some(termination) = shared.settings().termination.clone() {
+        tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
+    }
     Keeper { tasks }
 }
 
@@ -68,7 +72,7 @@ async fn keep(shared: Arc<Shared>, mut settings: watch::Receiver<GatewaySettings
                     continue;
                 }
                 let kept = registrar.sources();
-                let rediscover = !discovery::is_same(&next.discovery, &shared.settings().discovery);
+                let rediscover = next.discovery != shared.settings().discovery;
                 shared.adopt(next);
                 if rediscover {
                     discoveries = discover(&shared, &sink);
@@ -99,9 +103,13 @@ async fn settings_never(
 /// Starts every discovery; the ones before end when what this returns replaces them.
 fn discover(shared: &Arc<Shared>, sink: &mpsc::Sender<Membership>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    let mut standings = Vec::new();
     for (index, source) in shared.settings().discovery.iter().enumerate() {
-        tasks.spawn(discovery::watch(SETTINGS + 1 + index, source.clone(), sink.clone()));
+        let (reporter, standing) = Reporter::new(SETTINGS + 1 + index, source, sink.clone());
+        standings.push((source.to_string(), standing));
+        tasks.spawn(discovery::watch(source.clone(), reporter));
     }
+    shared.sources.replace(standings);
     tasks
 }
 
@@ -111,6 +119,43 @@ fn watch_worker(shared: &Arc<Shared>, worker: WorkerId) -> Vec<AbortHandle> {
         tokio::spawn(probe::watch(Arc::clone(shared), worker)).abort_handle(),
         tokio::spawn(scrape::watch(Arc::clone(shared), worker)).abort_handle(),
     ]
+}
+
+/// Notices that wait to be acted on, at most.
+const NOTICES_MAX: usize = 8;
+
+/// Sends workers of this machine nothing new once the cloud says that it takes it away.
+async fn drain_on_notice(shared: Arc<Shared>, termination: TerminationSettings) {
+    let (sink, mut notices) = mpsc::channel(NOTICES_MAX);
+    let asking = notice::watch(termination.cloud, termination.notice.clone(), sink);
+    let acting = async {
+        while let Some(notice) = notices.recv().await {
+            act_on(&shared, &notice, &termination.workers);
+        }
+    };
+    let (asked, ()) = tokio::join!(asking, acting);
+    if let Err(error) = asked {
+        tracing::error!(%error, "notices of this machine's end are not heard");
+    }
+}
+
+fn act_on(shared: &Shared, notice: &Notice, named: &[String]) {
+    let mut router = shared.router();
+    let ids: Vec<WorkerId> = router.fleet().workers().map(|(id, _)| id).collect();
+    for id in ids {
+        let member = shared.roster.member(id);
+        let here = if named.is_empty() {
+            member.upstream.is_local()
+        } else {
+            named.iter().any(|name| name == member.upstream.name())
+        };
+        if here {
+            router.drain(id);
+            tracing::warn!(worker = member.upstream.name(), cloud = %notice.cloud,
+                fate = ?notice.fate, at = notice.at, ahead = ?notice.ahead,
+                "its machine is taken away: it is sent nothing new, its streams may finish");
+        }
+    }
 }
 
 async fn tick(shared: Arc<Shared>) {

@@ -24,6 +24,7 @@ mod gauges;
 mod headers;
 mod intake;
 mod keeper;
+mod notice;
 mod probe;
 mod relay;
 mod roster;
@@ -44,13 +45,16 @@ use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use self::discovery::Discovery;
+pub use self::discovery::{
+    DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
+};
+pub use self::notice::{Cloud, NoticeSettings};
 pub use self::routes::{
     ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
 };
 pub use self::settings::{
     AdminSettings, Credentials, GatewayError, GatewaySettings, KvEvents, Limits, Pool,
-    ProbeSettings, ScrapeSettings, Timeouts, WorkerSettings,
+    ProbeSettings, ScrapeSettings, TerminationSettings, Timeouts, WorkerSettings,
 };
 pub use overdraft_http::Drained;
 

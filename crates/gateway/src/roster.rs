@@ -8,14 +8,17 @@
 //! Invariant: while an attempt is in flight on a worker, its place in the table is its own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use http::HeaderValue;
 use indexmap::IndexMap;
 use overdraft_core::fleet::WorkerId;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::discovery::Standing;
 use crate::settings::{GatewayError, GatewaySettings, WorkerSettings};
 use crate::shared::Shared;
 use crate::upstream::Upstream;
@@ -175,4 +178,25 @@ fn join(
     shared.roster.seat(seat(Vec::new()));
     shared.roster.seat(seat(watch(shared, id)));
     Ok(id)
+}
+
+/// How the sources of workers are doing, by what log lines call them.
+#[derive(Debug, Default)]
+pub(crate) struct Sources(Mutex<Vec<(String, watch::Receiver<Standing>)>>);
+
+impl Sources {
+    /// These are asked now.
+    pub(crate) fn replace(&self, sources: Vec<(String, watch::Receiver<Standing>)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sources;
+    }
+
+    /// Each by name, for how long it has stood so, and what is in its way if anything is.
+    pub(crate) fn standings(&self) -> Vec<(String, Duration, Option<String>)> {
+        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = |(name, latest): &(String, watch::Receiver<Standing>)| {
+            let standing = latest.borrow();
+            (name.clone(), standing.since.elapsed(), standing.error.clone())
+        };
+        sources.iter().map(told).collect()
+    }
 }

@@ -10,7 +10,8 @@ use http::uri::{Authority, Scheme};
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::route::RetrySettings;
 
-use crate::discovery::Discovery;
+use crate::discovery::{Source, SourceError};
+use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
 
 /// Everything that can be set about a gateway.
@@ -19,7 +20,7 @@ pub struct GatewaySettings {
     /// The workers behind it that are known by name.
     pub workers: Vec<WorkerSettings>,
     /// Where others are found while it runs. Without any, there must be a worker.
-    pub discovery: Vec<Discovery>,
+    pub discovery: Vec<Source>,
     /// The model of requests that name none; without it they are refused.
     pub model_default: Option<String>,
     /// Bounds towards clients: connections, heads, bodies, drain.
@@ -36,6 +37,8 @@ pub struct GatewaySettings {
     pub scrape: ScrapeSettings,
     /// How requests are routed.
     pub routing: RoutingSettings,
+    /// Whether a cloud's notice that it takes this machine away drains workers.
+    pub termination: Option<TerminationSettings>,
     /// Who may use `/admin` and have decisions explained.
     pub admin: AdminSettings,
     /// What becomes of the client's credentials.
@@ -56,6 +59,7 @@ impl GatewaySettings {
             probe: ProbeSettings::default(),
             scrape: ScrapeSettings::default(),
             routing: RoutingSettings::default(),
+            termination: None,
             admin: AdminSettings::default(),
             credentials: Credentials::default(),
         }
@@ -75,6 +79,9 @@ impl GatewaySettings {
                 return Err(GatewayError::DuplicateName { name: worker.name.clone() });
             }
             worker.check()?;
+        }
+        for source in &self.discovery {
+            source.check()?;
         }
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);
@@ -275,6 +282,17 @@ impl Default for ScrapeSettings {
     }
 }
 
+/// What is done when the cloud takes this machine away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminationSettings {
+    /// Whose machine it is.
+    pub cloud: Cloud,
+    /// How it is asked.
+    pub notice: NoticeSettings,
+    /// The workers on this machine, by name; none named: those at a loopback address.
+    pub workers: Vec<String>,
+}
+
 /// Who may use `/admin` and have decisions explained.
 #[derive(Clone, Default)]
 pub struct AdminSettings {
@@ -323,6 +341,9 @@ pub enum GatewayError {
         /// As configured.
         name: String,
     },
+    /// A source of workers that can never name one.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

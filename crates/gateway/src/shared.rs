@@ -20,7 +20,7 @@ use crate::explain;
 use crate::fingerprint::Fingerprint;
 use crate::intake::Intake;
 use crate::relay::Used;
-use crate::roster::Roster;
+use crate::roster::{Roster, Sources};
 use crate::routes::Routes;
 use crate::settings::{GatewayError, GatewaySettings, Pool};
 use crate::upstream::Upstream;
@@ -36,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) routing: RoutingMetrics,
     pub(crate) intake: Intake,
     pub(crate) roster: Roster,
+    pub(crate) sources: Sources,
     router: Mutex<Router>,
     requests: AtomicUsize,
     streams: AtomicUsize,
@@ -54,6 +55,7 @@ impl Shared {
             metrics,
             intake: Intake::default(),
             roster: Roster::default(),
+            sources: Sources::default(),
             clock,
             router: Mutex::new(Router::new(settings.routing.prefix)),
             routes: ArcSwap::from_pointee(routes),

@@ -81,6 +81,12 @@ impl Upstream {
         self.name.to_str().expect("names are checked to be printable")
     }
 
+    /// Whether it listens on this machine's loopback interface.
+    pub(crate) fn is_local(&self) -> bool {
+        let address = self.address.host.parse::<std::net::IpAddr>();
+        address.map_or(self.address.host == "localhost", |address| address.is_loopback())
+    }
+
     /// Sends a request and waits for the head of its answer.
     ///
     /// A worker may close an idle connection just when we pick it. If nothing at all came back over

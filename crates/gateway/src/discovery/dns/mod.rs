@@ -1,0 +1,229 @@
+//! Which workers does a name in the DNS stand for?
+//!
+//! The name's A and AAAA records, or its SRV records where it begins with `_`, are asked for again
+//! when their time to live has passed. The resolver's own cache is off: this is the one place that
+//! knows how old an answer may be. Name servers and search domains are read from the system each
+//! time, so a change there needs no restart.
+//!
+//! **Invariant.** Each kind of record keeps its last good answer by itself: a server that fails for
+//! AAAA costs no IPv4 worker. See docs/design/discovery.md#r4.
+
+mod records;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{ResolverBuilder, TokioResolver};
+use tokio::time::{Instant, sleep};
+
+use self::records::{Answer, Records};
+use super::SourceError;
+use super::found::Found;
+use super::patience::Patience;
+use super::report::Reporter;
+use crate::settings::Pool;
+
+type Builder = ResolverBuilder<TokioRuntimeProvider>;
+
+/// How often one server is asked before an answer is given up.
+const ATTEMPTS: usize = 2;
+
+/// A name in the DNS that stands for workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsSettings {
+    /// The name; SRV records are meant if it begins with `_`, addresses otherwise. With a dot at the
+    /// end no search domain is tried.
+    pub name: String,
+    /// The port of workers that are found by address; SRV records tell their own.
+    pub port: u16,
+    /// The server to ask; the system's where none is given.
+    pub server: Option<SocketAddr>,
+    /// What the workers are for.
+    pub pool: Pool,
+    /// The model that they serve; without one they are asked.
+    pub model: Option<String>,
+    /// When to ask again.
+    pub patience: DnsPatience,
+}
+
+/// When to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DnsPatience {
+    /// An answer is used for at least this long, even if it says less.
+    pub ttl_min: Duration,
+    /// And for at most this long, even if it says more.
+    pub ttl_max: Duration,
+    /// How long workers stay after the name has ceased to exist: a service that is created anew, or
+    /// a server that lost its zone for a moment, must not cost the fleet.
+    pub absent: Duration,
+    /// The pause after the first failure; each further one doubles it.
+    pub retry_min: Duration,
+    /// The longest pause after a failure.
+    pub retry_max: Duration,
+    /// How long one question may take.
+    pub answer: Duration,
+}
+
+impl Default for DnsPatience {
+    fn default() -> Self {
+        Self {
+            ttl_min: Duration::from_secs(1),
+            ttl_max: Duration::from_mins(1),
+            absent: Duration::from_secs(30),
+            retry_min: Duration::from_secs(1),
+            retry_max: Duration::from_secs(15),
+            answer: Duration::from_secs(2),
+        }
+    }
+}
+
+impl DnsSettings {
+    /// Target workers at `port` of the addresses of `name`, asked of the system's server.
+    pub fn new(name: impl Into<String>, port: u16) -> Self {
+        Self {
+            name: name.into(),
+            port,
+            server: None,
+            pool: Pool::default(),
+            model: None,
+            patience: DnsPatience::default(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), SourceError> {
+        let fault = || SourceError::DnsName { name: self.name.clone() };
+        let name = Name::from_utf8(&self.name).map_err(|_| fault())?;
+        if name.num_labels() == 0 { Err(fault()) } else { Ok(()) }
+    }
+
+    fn kinds(&self) -> &'static [RecordType] {
+        if self.name.starts_with('_') {
+            &[RecordType::SRV]
+        } else {
+            &[RecordType::A, RecordType::AAAA]
+        }
+    }
+}
+
+/// Asks for ever.
+pub(super) async fn follow(settings: DnsSettings, mut reporter: Reporter) {
+    let mut kinds: Vec<Records> = settings.kinds().iter().copied().map(Records::new).collect();
+    let mut patience = Patience::new(settings.patience.retry_min, settings.patience.retry_max);
+    loop {
+        let pause = match resolver(&settings) {
+            Ok(resolver) => look(&settings, &resolver, &mut kinds, &mut reporter).await,
+            Err(error) => {
+                reporter.failed(&error);
+                None
+            }
+        };
+        let pause = match pause {
+            Some(pause) => {
+                patience.answered();
+                pause
+            }
+            None => patience.failed(),
+        };
+        sleep(pause.min(expiry(&kinds, &settings))).await;
+    }
+}
+
+/// Asks once for each kind of record and tells what follows. The time for which the answers hold;
+/// `None` if it is to be asked again as after a failure.
+async fn look(
+    settings: &DnsSettings,
+    resolver: &TokioResolver,
+    kinds: &mut [Records],
+    reporter: &mut Reporter,
+) -> Option<Duration> {
+    for records in kinds.iter_mut() {
+        let answer = ask(settings, resolver, records).await;
+        records.take(answer, Instant::now(), settings.patience.absent);
+    }
+    let trouble = records::trouble(kinds).map(|trouble| format!("`{}`: {trouble}", settings.name));
+    match (records::places(kinds), trouble) {
+        (Some(places), trouble) => {
+            let workers = places.into_iter().map(|place| worker(settings, &place)).collect();
+            reporter.heard(workers, trouble).await;
+        }
+        (None, Some(trouble)) => reporter.failed(&trouble),
+        (None, None) => {}
+    }
+    let DnsPatience { ttl_min, ttl_max, .. } = settings.patience;
+    records::ttl(kinds).map(|ttl| ttl.min(ttl_max).max(ttl_min))
+}
+
+fn worker(settings: &DnsSettings, (host, port): &records::Place) -> Found {
+    let found = Found::at(host, *port);
+    Found { pool: settings.pool, model: settings.model.clone(), ..found }
+}
+
+/// How long until workers of a name that is gone are to leave.
+fn expiry(kinds: &[Records], settings: &DnsSettings) -> Duration {
+    let now = Instant::now();
+    let left = kinds.iter().filter_map(|records| records.expiry(settings.patience.absent));
+    left.map(|at| at.saturating_duration_since(now)).min().unwrap_or(Duration::MAX)
+}
+
+async fn ask(settings: &DnsSettings, resolver: &TokioResolver, records: &Records) -> Answer {
+    let looked = match records.resolved() {
+        // What a search found is not searched for again: a search goes on after a failure, and its
+        // last answer may be that the name does not exist somewhere else.
+        Some(name) => resolver.lookup(name.clone(), records.kind()).await,
+        None => resolver.lookup(settings.name.as_str(), records.kind()).await,
+    };
+    match looked {
+        Ok(lookup) => answer(&lookup, settings.port),
+        Err(error) if error.is_no_records_found() => Answer::Absent,
+        Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+fn answer(lookup: &Lookup, port: u16) -> Answer {
+    let places = records::read(lookup.answers(), port);
+    if places.is_empty() {
+        return Answer::Absent;
+    }
+    let seconds = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
+    Answer::Found {
+        name: lookup.query().name().clone(),
+        places,
+        ttl: Duration::from_secs(u64::from(seconds)),
+    }
+}
+
+fn resolver(settings: &DnsSettings) -> Result<TokioResolver, NetError> {
+    let builder = match settings.server {
+        None => TokioResolver::builder_tokio()?,
+        Some(server) => {
+            TokioResolver::builder_with_config(config(server), TokioRuntimeProvider::default())
+        }
+    };
+    tuned(builder, settings.patience).build()
+}
+
+/// To ask one server, over UDP, and over TCP where an answer does not fit.
+fn config(server: SocketAddr) -> ResolverConfig {
+    let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
+    (udp.port, tcp.port) = (server.port(), server.port());
+    let server = NameServerConfig::new(server.ip(), true, vec![udp, tcp]);
+    ResolverConfig::from_name_servers(vec![server])
+}
+
+fn tuned(mut builder: Builder, patience: DnsPatience) -> Builder {
+    let options = builder.options_mut();
+    options.cache_size = 0;
+    options.attempts = ATTEMPTS;
+    options.timeout = patience.answer;
+    // A fleet's addresses are more than a plain datagram holds.
+    options.edns0 = true;
+    builder
+}
+
+#[cfg(test)]
+mod tests;

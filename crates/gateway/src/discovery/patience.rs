@@ -1,0 +1,31 @@
+//! How long until a source that failed is asked again?
+//!
+//! Twice as long as the last time, between two bounds: a blip costs a second, an outage no load.
+
+use std::time::Duration;
+
+/// The pause before the next try.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Patience {
+    pub(super) const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
+    }
+
+    /// It failed: the pause before the next try.
+    pub(super) fn failed(&mut self) -> Duration {
+        let pause = self.next.min(self.longest);
+        self.next = pause.saturating_mul(2);
+        pause
+    }
+
+    /// It answered.
+    pub(super) const fn answered(&mut self) {
+        self.next = self.first;
+    }
+}

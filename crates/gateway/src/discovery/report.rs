@@ -1,0 +1,118 @@
+//! What does a source have to say, and since when has it had nothing to say?
+//!
+//! [`Membership`] goes through a queue, each the whole set; [`Standing`] is the latest of its kind.
+//! A log line is written when a source's trouble begins, changes or ends, and not in between.
+
+use overdraft_core::fleet::WORKERS_MAX;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::Source;
+use super::found::Found;
+use crate::settings::WorkerSettings;
+
+/// The workers that a source knows now.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    /// Which source, by the number that its reporter was given.
+    pub(crate) source: usize,
+    /// All of them, by name; a worker that is not among them any more is to be drained.
+    pub(crate) workers: Vec<WorkerSettings>,
+}
+
+/// Whether what is known of a source is what it says now.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    /// Since when it has answered, or failed for whatever reason.
+    pub(crate) since: Instant,
+    /// What is in the way of knowing better; nothing while the source answers, and before the first
+    /// look.
+    pub(crate) error: Option<String>,
+}
+
+/// Carries what a source says to whoever listens.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    source: usize,
+    /// As log lines call it.
+    title: String,
+    sink: mpsc::Sender<Membership>,
+    standing: watch::Sender<Standing>,
+    known: Option<Vec<Found>>,
+}
+
+impl Reporter {
+    /// For `source`, which is to be known by the number `index`.
+    pub(crate) fn new(
+        index: usize,
+        source: &Source,
+        sink: mpsc::Sender<Membership>,
+    ) -> (Self, watch::Receiver<Standing>) {
+        let (standing, latest) = watch::channel(Standing { since: Instant::now(), error: None });
+        let title = source.to_string();
+        (Self { source: index, title, sink, standing, known: None }, latest)
+    }
+
+    /// To wait on for the end of everybody's interest.
+    pub(super) fn listener(&self) -> mpsc::Sender<Membership> {
+        self.sink.clone()
+    }
+
+    /// The source answered with `workers`, each name once. Equal sets are told once.
+    pub(super) async fn found(&mut self, workers: Vec<Found>) {
+        self.heard(workers, None).await;
+    }
+
+    /// The source did not answer; what was known stays.
+    pub(super) fn failed(&self, error: &impl ToString) {
+        self.stand(Some(error.to_string()));
+    }
+
+    /// The source stands for `workers`, though there may be trouble with it. A set that the gateway
+    /// would refuse is trouble of its own and changes nothing.
+    pub(super) async fn heard(&mut self, mut workers: Vec<Found>, trouble: Option<String>) {
+        workers.sort_unstable();
+        if self.known.as_ref() == Some(&workers) {
+            self.stand(trouble);
+        } else if let Some(fault) = refusal(&workers) {
+            self.stand(Some(fault));
+        } else {
+            self.stand(trouble);
+            self.known = Some(workers.clone());
+            self.hand_on(workers.into_iter().map(WorkerSettings::from).collect()).await;
+        }
+    }
+
+    pub(super) async fn hand_on(&mut self, workers: Vec<WorkerSettings>) {
+        let membership = Membership { source: self.source, workers };
+        // That nobody listens is noticed where the source is watched, which then ends.
+        let _told = self.sink.send(membership).await;
+    }
+
+    fn stand(&self, error: Option<String>) {
+        let source = self.title.as_str();
+        self.standing.send_if_modified(|standing| {
+            if standing.error == error {
+                return false;
+            }
+            if let Some(error) = &error {
+                tracing::warn!(source, error, "a source of workers fails; its last word stands");
+            } else {
+                tracing::info!(source, "a source of workers answers again");
+            }
+            let turned = standing.error.is_none() || error.is_none();
+            let since = if turned { Instant::now() } else { standing.since };
+            *standing = Standing { since, error };
+            true
+        });
+    }
+}
+
+/// Why the gateway would refuse such a set.
+fn refusal(workers: &[Found]) -> Option<String> {
+    if WORKERS_MAX < workers.len() {
+        let count = workers.len();
+        return Some(format!("`{count}` workers; at most {WORKERS_MAX} fit one gateway"));
+    }
+    workers.iter().find_map(|worker| worker.check().err()).map(|error| error.to_string())
+}

@@ -1,0 +1,192 @@
+//! What every source has in common, and how the tests of each watch it.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{KubernetesSettings, Membership, Reporter, ServicePort, Source, SourceError, Standing};
+use crate::discovery::DnsSettings;
+use crate::discovery::found::Found;
+use crate::discovery::patience::Patience;
+use crate::settings::{Pool, WorkerSettings};
+
+/// Longer than anything here takes; a test that hangs ends with a name.
+pub(super) const LONG: Duration = Duration::from_secs(30);
+
+/// A source that is being watched.
+pub(super) struct Watching {
+    memberships: mpsc::Receiver<Membership>,
+    standing: watch::Receiver<Standing>,
+    task: JoinHandle<()>,
+}
+
+impl Watching {
+    pub(super) fn start(source: Source) -> Self {
+        let (sink, memberships) = mpsc::channel(8);
+        let (reporter, standing) = Reporter::new(7, &source, sink);
+        let task = tokio::spawn(super::watch(source, reporter));
+        Self { memberships, standing, task }
+    }
+
+    /// The next set, as `name url`.
+    pub(super) async fn next(&mut self) -> Vec<String> {
+        let next = timeout(LONG, self.memberships.recv()).await.expect("a set in time");
+        let membership = next.expect("the source is watched");
+        assert_eq!(membership.source, 7);
+        let told = membership.workers.iter();
+        told.map(|worker| format!("{} {}", worker.name, worker.url)).collect()
+    }
+
+    /// Asserts that no further set has been told.
+    #[track_caller]
+    pub(super) fn is_silent(&mut self) {
+        assert!(matches!(self.memberships.try_recv(), Err(mpsc::error::TryRecvError::Empty)));
+    }
+
+    /// Waits until the source's trouble is one that says `part`.
+    pub(super) async fn trouble(&mut self, part: &str) -> String {
+        let said =
+            |standing: &Standing| standing.error.as_ref().is_some_and(|error| error.contains(part));
+        let standing = timeout(LONG, self.standing.wait_for(said)).await;
+        let standing = standing.unwrap_or_else(|_| panic!("no trouble says `{part}`"));
+        standing.expect("the source is watched").error.clone().expect("it was waited for")
+    }
+
+    /// Waits until the source has no trouble.
+    pub(super) async fn fine(&mut self) {
+        let fine = |standing: &Standing| standing.error.is_none();
+        let standing = timeout(LONG, self.standing.wait_for(fine)).await;
+        standing.expect("the trouble ends in time").expect("the source is watched");
+    }
+
+    /// What is in the way now.
+    pub(super) fn error(&self) -> Option<String> {
+        self.standing.borrow().error.clone()
+    }
+
+    /// Stops listening; the watch must end.
+    pub(super) async fn end(self) {
+        drop(self.memberships);
+        timeout(LONG, self.task).await.expect("the watch ends").expect("without a panic");
+    }
+}
+
+#[tokio::test]
+async fn a_static_source_tells_its_workers_once() {
+    let mut named = WorkerSettings::new("http://10.0.0.2:8000");
+    named.name = "beta".to_owned();
+    let workers = vec![WorkerSettings::new("http://10.0.0.1:8000"), named];
+    let mut watching = Watching::start(Source::Static(workers));
+    let told = watching.next().await;
+    assert_eq!(told, ["10.0.0.1:8000 http://10.0.0.1:8000", "beta http://10.0.0.2:8000"]);
+    watching.is_silent();
+    watching.end().await;
+}
+
+#[tokio::test]
+async fn a_set_in_another_order_is_no_news() {
+    let source = Source::Static(Vec::new());
+    let (sink, mut memberships) = mpsc::channel(8);
+    let (mut reporter, _standing) = Reporter::new(0, &source, sink);
+    let (one, two) = (Found::at("10.0.0.1", 80), Found::at("10.0.0.2", 80));
+    reporter.found(vec![one.clone(), two.clone()]).await;
+    reporter.found(vec![two.clone(), one]).await;
+    reporter.found(vec![two]).await;
+    drop(reporter);
+    assert_eq!(memberships.recv().await.unwrap().workers.len(), 2);
+    assert_eq!(memberships.recv().await.unwrap().workers.len(), 1);
+    assert!(memberships.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn a_set_that_a_gateway_would_refuse_changes_nothing() {
+    let source = Source::Static(Vec::new());
+    let (sink, mut memberships) = mpsc::channel(8);
+    let (mut reporter, standing) = Reporter::new(0, &source, sink);
+    reporter.found(vec![Found::at("10.0.0.1", 80)]).await;
+    let many = (0..=1_024).map(|port| Found::at("10.0.0.1", 1_000 + port));
+    reporter.found(many.collect()).await;
+    let error = standing.borrow().error.clone().unwrap();
+    assert!(error.contains("at most 1024"), "{error}");
+    reporter.found(vec![Found::at("not a host", 80)]).await;
+    let error = standing.borrow().error.clone().unwrap();
+    assert!(error.contains("http://not a host:80"), "{error}");
+    drop(reporter);
+    assert_eq!(memberships.recv().await.unwrap().workers.len(), 1);
+    assert!(memberships.recv().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_that_changes_its_name_is_as_old_as_it_was() {
+    let source = Source::Static(Vec::new());
+    let (sink, _memberships) = mpsc::channel(8);
+    let (mut reporter, mut standing) = Reporter::new(0, &source, sink);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    reporter.failed(&"this");
+    let began = standing.borrow_and_update().since;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    reporter.failed(&"this");
+    assert!(!standing.has_changed().unwrap(), "the same trouble is no news");
+    reporter.failed(&"that");
+    assert_eq!(standing.borrow_and_update().error.as_deref(), Some("that"));
+    assert_eq!(standing.borrow().since, began);
+    reporter.found(Vec::new()).await;
+    assert_eq!(standing.borrow().error, None);
+    assert_eq!(standing.borrow().since, began + Duration::from_secs(1));
+}
+
+#[test]
+fn pauses_double_up_to_a_bound_and_start_over() {
+    let mut patience = Patience::new(Duration::from_secs(1), Duration::from_secs(5));
+    let pauses: Vec<u64> = (0..5).map(|_| patience.failed().as_secs()).collect();
+    assert_eq!(pauses, [1, 2, 4, 5, 5]);
+    patience.answered();
+    assert_eq!(patience.failed(), Duration::from_secs(1));
+}
+
+#[test]
+fn a_place_becomes_a_worker() {
+    #[track_caller]
+    fn check(host: &str, name: &str) {
+        let mut found = Found::at(host, 8000);
+        found.pool = Pool::Draft;
+        found.check().unwrap();
+        let worker = WorkerSettings::from(found);
+        assert_eq!((worker.name.as_str(), worker.pool), (name, Pool::Draft));
+        assert_eq!(worker.url, format!("http://{name}"));
+    }
+    check("10.0.0.1", "10.0.0.1:8000");
+    check("vllm-0.vllm.svc", "vllm-0.vllm.svc:8000");
+    check("2001:db8::1", "[2001:db8::1]:8000");
+}
+
+#[test]
+fn what_can_never_work_is_refused() {
+    let dns = |name: &str| Source::Dns(DnsSettings::new(name, 8000)).check();
+    assert_eq!(dns("workers.example.com"), Ok(()));
+    assert_eq!(dns("_http._tcp.workers.example.com."), Ok(()));
+    for name in ["", ".", "a..b"] {
+        assert_eq!(dns(name), Err(SourceError::DnsName { name: name.to_owned() }));
+    }
+    let port = || ServicePort::Name("http".to_owned());
+    let service = |name: &str| Source::Kubernetes(KubernetesSettings::new(name, port())).check();
+    for name in ["", "vllm,app", "a/b", "VLLM"] {
+        assert_eq!(service(name), Err(SourceError::ServiceName { service: name.to_owned() }));
+    }
+    let mut settings = KubernetesSettings::new("vllm", port());
+    settings.namespace = Some("../kube-system".to_owned());
+    let refused = Source::Kubernetes(settings.clone()).check();
+    assert_eq!(refused, Err(SourceError::Namespace { namespace: "../kube-system".to_owned() }));
+    settings.namespace = None;
+    settings.server = Some("127.0.0.1".to_owned());
+    let refused = Source::Kubernetes(settings).check();
+    assert_eq!(refused, Err(SourceError::ApiServer { url: "127.0.0.1".to_owned() }));
+    let served = if cfg!(feature = "kubernetes") {
+        Ok(())
+    } else {
+        Err(SourceError::NoKubernetes { service: "vllm".to_owned() })
+    };
+    assert_eq!(service("vllm"), served);
+}
