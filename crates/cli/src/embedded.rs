@@ -12,7 +12,7 @@ use overdraft_engine::backend::Backend;
 use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{Model, ModelInfo};
-use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer};
+use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_worker::{EngineMetrics, MetricNames, Served, Settings};
 use tokio::net::TcpListener;
@@ -160,9 +160,9 @@ fn file(path: &Path, settings: &overdraft_engine::model::ModelSettings) -> Resul
 }
 
 fn dress(shown: &str, model: Model) -> Result<Opened, Fault> {
-    let tokenizer = Tokenizer::from_metadata(&model.metadata)
+    let tokenizer = tokenizer::from_metadata(&model.metadata)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
-    let template = ChatTemplate::from_metadata(&model.metadata, &tokenizer)
+    let template = tokenizer::template_from_metadata(&model.metadata, &tokenizer)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(NO_TEMPLATE))?;
     Ok(Opened {
         tokenizer: Arc::new(tokenizer),

@@ -17,7 +17,7 @@ use overdraft_core::batch::Logits;
 use overdraft_units::{BlockSize, Blocks, TokenId, Tokens};
 
 use crate::backend::{Backend, BackendError, BatchSlot, ModelShape};
-use crate::tokenizer::{Tokenizer, TokenizerSource};
+use overdraft_tokenizer::{Tokenizer, TokenizerSource};
 
 /// Starts a chat message.
 pub const ECHO_TURN_START: TokenId = TokenId(256);

@@ -188,6 +188,4 @@ fn what_cannot_be_used_is_named() {
         |source| source.model = "llama".to_owned(),
         "the tokenizer is damaged: `tokenizer.ggml.scores` does not have",
     );
-    let error = Tokenizer::from_metadata(&Metadata::default()).unwrap_err();
-    assert!(matches!(error, TokenizerError::Metadata(_)), "{error}");
 }

@@ -10,8 +10,7 @@ use overdraft_units::TokenId;
 
 use super::error::TokenizerError;
 use super::{byte_level, model, pre};
-use crate::gguf::Metadata;
-use crate::runtime::SpecialTokens;
+use crate::codec::SpecialTokens;
 
 /// Texts of tokens that end a turn in some family of models: a model that has one as control token
 /// ends its answers with it, whatever its file calls its end token.
@@ -65,43 +64,6 @@ pub struct TokenizerSource {
 }
 
 impl TokenizerSource {
-    /// Reads the description out of a file's metadata.
-    ///
-    /// # Errors
-    /// [`TokenizerError`] when it is missing or an entry has the wrong type.
-    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        metadata.require_tokenizer()?;
-        let id = |name: &str| -> Result<Option<u32>, TokenizerError> {
-            let found = metadata.unsigned(&format!("tokenizer.ggml.{name}_token_id"))?;
-            // Some writers mark an absent token with -1 as u32; what lies outside is dropped later.
-            Ok(found.and_then(|id| u32::try_from(id).ok()))
-        };
-        let flag = |name: &str| metadata.flag(&format!("tokenizer.ggml.{name}"));
-        let texts = |name: &str| -> Result<Option<Vec<String>>, TokenizerError> {
-            let found = metadata.texts(&format!("tokenizer.ggml.{name}"))?;
-            Ok(found.map(|texts| texts.into_iter().map(str::to_owned).collect()))
-        };
-        let token_types = metadata.integers("tokenizer.ggml.token_type")?.map(|kinds| {
-            kinds.into_iter().map(|kind| i32::try_from(kind).unwrap_or_default()).collect()
-        });
-        Ok(Self {
-            model: metadata.text("tokenizer.ggml.model")?.unwrap_or_default().to_owned(),
-            pre: metadata.text("tokenizer.ggml.pre")?.map(str::to_owned),
-            tokens: texts("tokens")?.unwrap_or_default(),
-            scores: metadata.floats("tokenizer.ggml.scores")?,
-            token_types,
-            merges: texts("merges")?,
-            bos: id("bos")?,
-            eos: id("eos")?,
-            eot: id("eot")?,
-            unk: id("unknown")?,
-            pad: id("padding")?,
-            add_bos: flag("add_bos_token")?,
-            add_eos: flag("add_eos_token")?,
-            add_space_prefix: flag("add_space_prefix")?,
-        })
-    }
-
     /// A vocabulary of the 256 bytes, id by value, followed by `control` tokens: enough for tests and
     /// stand-ins, able to spell anything.
     pub fn bytes(control: &[&str]) -> Self {

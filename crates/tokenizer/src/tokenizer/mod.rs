@@ -27,8 +27,7 @@ pub use self::source::{TokenKind, TokenizerSource};
 pub(crate) use self::markup::Markup;
 use self::model::PairModel;
 use self::source::Vocabulary;
-use crate::gguf::Metadata;
-use crate::runtime::{Detokenize, SpecialTokens, TextCodec};
+use crate::codec::{Detokenize, SpecialTokens, TextCodec};
 use crate::template::Rendered;
 
 /// Whether text that spells a control token becomes it.
@@ -59,14 +58,6 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokenizer in a model's file.
-    ///
-    /// # Errors
-    /// [`TokenizerError`] when the file has none, or one of a kind unknown here.
-    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        Self::new(TokenizerSource::from_metadata(metadata)?)
-    }
-
     /// The tokenizer that `source` describes.
     ///
     /// # Errors
