@@ -88,6 +88,7 @@ pub fn source_from_metadata(metadata: &Metadata) -> Result<TokenizerSource, Open
         add_bos: flag("add_bos_token")?,
         add_eos: flag("add_eos_token")?,
         add_space_prefix: flag("add_space_prefix")?,
+        ..TokenizerSource::default()
     })
 }
 

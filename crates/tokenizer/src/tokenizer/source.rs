@@ -5,8 +5,11 @@
 //! return lies within it.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use overdraft_units::TokenId;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::error::TokenizerError;
 use super::{byte_level, model, pre};
@@ -31,7 +34,10 @@ const END_TEXTS: [&str; 13] = [
 ];
 
 /// A vocabulary as a GGUF file describes it (`tokenizer.ggml.*`).
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// With serde it is what workers tell of themselves; absent fields are as in GGUF.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TokenizerSource {
     /// `gpt2` (pairs of bytes) or `llama` (pieces with scores).
     pub model: String,
@@ -61,6 +67,22 @@ pub struct TokenizerSource {
     pub add_eos: Option<bool>,
     /// Whether a space is put before text; `llama` only.
     pub add_space_prefix: Option<bool>,
+    /// How it is put there, if not as `SentencePiece` does. Not in GGUF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metaspace: Option<Metaspace>,
+    /// Whether characters are composed first (NFC); `gpt2` only. Not in GGUF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compose: Option<bool>,
+}
+
+/// How Hugging Face's `Metaspace` puts a space before text that does not begin with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metaspace {
+    /// Wherever plain text begins.
+    Always,
+    /// Where the prompt begins.
+    First,
 }
 
 impl TokenizerSource {
@@ -79,6 +101,18 @@ impl TokenizerSource {
         }
     }
 
+    /// A number that other descriptions have only if they say the same.
+    pub fn digest(&self) -> u128 {
+        let mut hasher = Hashing(Xxh3::new());
+        serde_json::to_writer(&mut hasher, self).expect("strings, numbers and lists are JSON");
+        hasher.0.digest128()
+    }
+
+    /// The token that is spelled so. Looks at all of them.
+    pub(crate) fn id(&self, text: &str) -> Option<u32> {
+        (0..).zip(&self.tokens).find(|(_, token)| *token == text).map(|(id, _)| id)
+    }
+
     /// What a token is. Files without kinds have ordinary tokens only.
     pub(super) fn kind(&self, id: usize) -> TokenKind {
         let declared = self.token_types.as_ref().and_then(|kinds| kinds.get(id));
@@ -86,6 +120,20 @@ impl TokenizerSource {
         // Some converters declare the ends of turns as words of the user's.
         let ends = || END_TEXTS.contains(&self.tokens[id].as_str());
         if kind == TokenKind::UserDefined && ends() { TokenKind::Control } else { kind }
+    }
+}
+
+/// Hashes what is written to it.
+struct Hashing(Xxh3);
+
+impl io::Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
