@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use overdraft_tokenizer::{PieceCache, Prompter, Surface, TokenizerSource};
 use overdraft_units::CacheSalt;
+use overdraft_wire::ChatRequest;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -34,10 +35,13 @@ const RUNS: usize = 9;
 
 fn main() -> Result<()> {
     let source = trained()?;
-    println!("CPU time per prompt, least of {RUNS}; new: bytes that no earlier prompt had\n");
-    println!("{:>8} {:>8} {:>10} {:>10} {:>14}", "prompt", "tokens", "cold", "warm", "+200 B");
+    println!("CPU time per prompt, least of {RUNS}; parsing alone, then all of it\n");
+    println!(
+        "{:>8} {:>8} {:>10} {:>10} {:>10} {:>14}",
+        "prompt", "tokens", "parsing", "cold", "warm", "+200 B"
+    );
     for turns in [8, 32, 64, 128] {
-        let mut least = [f64::MAX; 3];
+        let mut least = [f64::MAX; 4];
         let mut tokens = 0;
         for run in 0..RUNS {
             let prompter = Prompter::from_source(
@@ -49,18 +53,23 @@ fn main() -> Result<()> {
             prompter.text("warm up", overdraft_tokenizer::Framing::Bare, CacheSalt(1));
             let mut messages = chat(run, turns);
             let body = json!({ "messages": messages }).to_string();
+            let begun = micros();
+            ChatRequest::parse(body.as_bytes())?;
+            let parsing = (micros() - begun, 0);
             let cold = timed(&prompter, &body)?;
             let warm = timed(&prompter, &body)?;
             messages.push(json!({ "role": "assistant", "content": text(run + 7_919, GROWTH) }));
             let grown = timed(&prompter, &json!({ "messages": messages }).to_string())?;
             tokens = cold.1;
-            for (least, (micros, _)) in least.iter_mut().zip([cold, warm, grown]) {
+            for (least, (micros, _)) in least.iter_mut().zip([parsing, cold, warm, grown]) {
                 *least = least.min(micros);
             }
         }
-        let [cold, warm, grown] = least;
+        let [parsing, cold, warm, grown] = least;
         let bytes = turns * TURN / 1_000;
-        println!("{bytes:>5} KB {tokens:>8} {cold:>7.0} µs {warm:>7.0} µs {grown:>11.0} µs");
+        println!(
+            "{bytes:>5} KB {tokens:>8} {parsing:>7.0} µs {cold:>7.0} µs {warm:>7.0} µs {grown:>11.0} µs"
+        );
     }
     Ok(())
 }

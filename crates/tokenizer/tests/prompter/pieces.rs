@@ -74,7 +74,8 @@ proptest! {
 fn what_was_encoded_is_found_again() {
     let cache = PieceCache::default();
     let tokenizer = &TOKENIZERS[0];
-    let text: String = (0..500).map(|number| format!("one two {number}, and so on. ")).collect();
+    let sentence = |number: u32| format!("one two {number}, and so on. ");
+    let text = (0..500).map(sentence).collect::<Vec<_>>().concat();
     let pieces = u64::try_from(text.len() / PIECE_BYTES).unwrap();
     encode(&cache, tokenizer, &text);
     let cold = cache.counts();

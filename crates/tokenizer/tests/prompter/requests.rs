@@ -70,7 +70,8 @@ fn what_the_worker_refuses_has_no_prompt() {
 fn a_grown_chat_costs_what_is_new() {
     let pieces = Arc::new(PieceCache::default());
     let prompter = chatting(Arc::clone(&pieces));
-    let rules: String = (0..2_000).map(|number| format!("Long rule {number}. ")).collect();
+    let rule = |number: u32| format!("Long rule {number}. ");
+    let rules = (0..2_000).map(rule).collect::<Vec<_>>().concat();
     let mut messages = vec![json!({ "role": "system", "content": rules })];
     let mut last = 0;
     for turn in 0..10 {
