@@ -12,8 +12,9 @@ use overdraft_engine::backend::Backend;
 use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{Model, ModelInfo};
-use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer};
+use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
+use overdraft_tokenizer::TokenizerDocument;
 use overdraft_worker::{EngineMetrics, MetricNames, Served, Settings};
 use tokio::net::TcpListener;
 
@@ -69,6 +70,7 @@ struct Opened {
     backend: Box<dyn Backend>,
     tokenizer: Arc<Tokenizer>,
     template: Arc<ChatTemplate>,
+    document: TokenizerDocument,
     about: String,
     root: Option<String>,
 }
@@ -97,7 +99,7 @@ pub(crate) async fn open(
     });
     let opened = opening.await.map_err(|error| Fault::running(error.to_string()))?;
     spinner.finish_and_clear();
-    let Opened { backend, tokenizer, template, about, root } = opened?;
+    let Opened { backend, tokenizer, template, document, about, root } = opened?;
     let metrics = EngineMetrics::new(&names[0], backend.shape(), face.metrics);
     let codec: Arc<dyn TextCodec> = tokenizer.clone();
     let engine = Engine::start(backend, codec, options.engine(clock), metrics.observer())
@@ -107,6 +109,7 @@ pub(crate) async fn open(
         engine: engine.handle(),
         tokenizer,
         template,
+        document,
         names: names.clone(),
         root,
         metrics,
@@ -160,13 +163,17 @@ fn file(path: &Path, settings: &overdraft_engine::model::ModelSettings) -> Resul
 }
 
 fn dress(shown: &str, model: Model) -> Result<Opened, Fault> {
-    let tokenizer = Tokenizer::from_metadata(&model.metadata)
+    let source = tokenizer::source_from_metadata(&model.metadata)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
-    let template = ChatTemplate::from_metadata(&model.metadata, &tokenizer)
+    let document = TokenizerDocument::new(&source, tokenizer::template_text(&model.metadata));
+    let tokenizer = Tokenizer::new(source)
+        .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
+    let template = tokenizer::template_from_metadata(&model.metadata, &tokenizer)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(NO_TEMPLATE))?;
     Ok(Opened {
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
+        document,
         about: about(&model.info),
         backend: model.backend,
         root: None,
@@ -184,6 +191,7 @@ fn refused(shown: &str, error: &OpenError) -> Fault {
 fn echo_of(options: &EngineOptions) -> Result<Opened, Fault> {
     let mut settings = EchoSettings::default();
     options.shape_echo(&mut settings)?;
+    let document = TokenizerDocument::new(&echo::tokenizer_source(), Some(echo::ECHO_TEMPLATE));
     let tokenizer = echo::tokenizer();
     let template = ChatTemplate::new(Some(echo::ECHO_TEMPLATE), &tokenizer)
         .map_err(|error| Fault::running(error.to_string()))?;
@@ -191,6 +199,7 @@ fn echo_of(options: &EngineOptions) -> Result<Opened, Fault> {
         backend: Box::new(EchoBackend::new(settings)),
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
+        document,
         about: "no model: it repeats what it is told".to_owned(),
         root: None,
     })

@@ -17,7 +17,7 @@ use overdraft_core::batch::Logits;
 use overdraft_units::{BlockSize, Blocks, TokenId, Tokens};
 
 use crate::backend::{Backend, BackendError, BatchSlot, ModelShape};
-use crate::tokenizer::{Tokenizer, TokenizerSource};
+use overdraft_tokenizer::{Tokenizer, TokenizerSource};
 
 /// Starts a chat message.
 pub const ECHO_TURN_START: TokenId = TokenId(256);
@@ -175,9 +175,12 @@ impl Backend for EchoBackend {
 
 /// A tokenizer that goes with it: a token is a byte, or starts or ends a chat message.
 pub fn tokenizer() -> Tokenizer {
-    let eos = Some(ECHO_TURN_END.0);
-    let source = TokenizerSource { eos, ..TokenizerSource::bytes(&CONTROL) };
-    Tokenizer::new(source).expect("a vocabulary of bytes is sound")
+    Tokenizer::new(tokenizer_source()).expect("a vocabulary of bytes is sound")
+}
+
+/// The description of that tokenizer.
+pub fn tokenizer_source() -> TokenizerSource {
+    TokenizerSource { eos: Some(ECHO_TURN_END.0), ..TokenizerSource::bytes(&CONTROL) }
 }
 
 /// What the echo says after `tokens`.

@@ -12,7 +12,6 @@ pub mod request;
 pub mod runtime;
 pub mod sample;
 pub mod stop;
-pub mod template;
 pub mod tokenizer;
 
 pub use self::backend::{Backend, BackendError, BatchSlot, ModelShape};
@@ -27,7 +26,8 @@ pub use self::runtime::{
     Unobserved,
 };
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
-pub use self::template::{ChatInput, ChatTemplate, Rendered, TemplateError};
-pub use self::tokenizer::{
-    ControlTokens, Framing, TokenKind, Tokenizer, TokenizerError, TokenizerSource,
+pub use self::tokenizer::FileTokenizerError;
+pub use overdraft_tokenizer::{
+    ChatInput, ChatTemplate, ControlTokens, Framing, Rendered, TemplateError, TokenKind, Tokenizer,
+    TokenizerError, TokenizerSource,
 };

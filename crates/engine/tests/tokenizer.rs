@@ -1,79 +1,117 @@
-//! The shipped model's tokenizer gives the recorded tokens; text survives any vocabulary.
+//! The shipped model's tokenizer gives the recorded tokens, wherever it is read from.
 //!
 //! The vectors were recorded with Python's `tokenizers` from the tokenizer that the models were
 //! trained with; see `models/`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use overdraft_engine::gguf::Gguf;
-use overdraft_engine::{ControlTokens, SpecialTokens, TextCodec, Tokenizer, TokenizerSource};
-use overdraft_units::TokenId;
-use proptest::prelude::*;
+use overdraft_engine::{ControlTokens, Framing, Tokenizer, TokenizerSource, tokenizer};
+use overdraft_tokenizer::{Prompter, Surface, TokenizerDocument};
+use overdraft_units::{CacheSalt, TokenId};
+use serde_json::{Value, json};
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
 
-fn shipped() -> Tokenizer {
+fn file() -> Gguf {
     let path = Path::new(MODELS).join("overdraft-target.q8_0.gguf");
-    let file = Gguf::open(path.as_path()).expect("the target model is in the repository");
-    Tokenizer::from_metadata(file.metadata()).expect("it has a tokenizer")
+    Gguf::open(path.as_path()).expect("the target model is in the repository")
 }
 
-/// Bytes, some pairs of them, and control tokens.
-fn small() -> Tokenizer {
-    let mut source = TokenizerSource::bytes(&["<|a|>", "<|b|>"]);
-    let pairs = [("a", "b"), ("Ġ", "a"), ("Ġ", "Ġ"), ("Ã", "©"), ("ab", "ab")];
-    source.tokens.extend(pairs.map(|(left, right)| format!("{left}{right}")));
-    source.merges = Some(pairs.map(|(left, right)| format!("{left} {right}")).to_vec());
-    source.token_types.as_mut().expect("bytes have kinds").extend([1; 5]);
-    Tokenizer::new(source).expect("a sound vocabulary")
+fn shipped() -> Tokenizer {
+    tokenizer::from_metadata(file().metadata()).expect("it has a tokenizer")
+}
+
+fn vectors() -> Vec<Value> {
+    let text = std::fs::read_to_string(Path::new(MODELS).join("tokenizer-vectors.json"))
+        .expect("the vectors are in the repository");
+    let vectors: Vec<Value> = serde_json::from_str(&text).expect("a list of vectors");
+    assert!(vectors.len() >= 30);
+    vectors
+}
+
+fn ids(tokens: &[TokenId]) -> Value {
+    json!(tokens.iter().map(|token| token.0).collect::<Vec<_>>())
 }
 
 #[test]
 fn the_shipped_tokenizer_gives_the_recorded_tokens() {
     let tokenizer = shipped();
-    let text = std::fs::read_to_string(Path::new(MODELS).join("tokenizer-vectors.json"))
-        .expect("the vectors are in the repository");
-    let vectors: Vec<serde_json::Value> = serde_json::from_str(&text).expect("a list of vectors");
-    assert!(vectors.len() >= 30);
-    for vector in &vectors {
+    for vector in &vectors() {
         let text = vector["text"].as_str().expect("a text");
         for (controls, expected) in
             [(ControlTokens::Parsed, "ids"), (ControlTokens::AsText, "ids_special_as_text")]
         {
             let tokens = tokenizer.encode(text, controls);
-            let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
-            assert_eq!(serde_json::json!(ids), vector[expected], "{controls:?} {text:?}");
+            assert_eq!(ids(&tokens), vector[expected], "{controls:?} {text:?}");
         }
     }
 }
 
-proptest! {
-    #[test]
-    fn text_survives_and_control_tokens_come_only_from_parsing(
-        text in "(\\PC|<\\|a\\|>|<\\|b|[ab \né\t]){0,40}",
-    ) {
-        let tokenizer = small();
-        for controls in [ControlTokens::Parsed, ControlTokens::AsText] {
-            let tokens = tokenizer.encode(&text, controls);
-            prop_assert_eq!(&tokenizer.decode(&tokens, SpecialTokens::Keep), &text);
-            if controls == ControlTokens::AsText {
-                prop_assert!(tokens.iter().all(|&token| !tokenizer.is_control(token)));
-            }
-        }
-    }
+/// The vocabulary as Hugging Face's library writes it.
+fn tokenizer_json(source: &TokenizerSource) -> Value {
+    let kinds = source.token_types.as_ref().expect("the file has kinds");
+    let known = || (0_u32..).zip(source.tokens.iter().zip(kinds));
+    let added = known().filter(|(_, (_, kind))| **kind != 1).map(|(id, (text, kind))| {
+        json!({
+            "id": id, "content": text, "special": *kind == 3, "normalized": false,
+            "single_word": false, "lstrip": false, "rstrip": false,
+        })
+    });
+    let vocabulary = known().map(|(id, (text, _))| (text.clone(), json!(id))).collect();
+    let pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    json!({
+        "version": "1.0",
+        "added_tokens": added.collect::<Vec<_>>(),
+        "normalizer": null,
+        "pre_tokenizer": { "type": "Sequence", "pretokenizers": [
+            { "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false },
+            { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false },
+        ]},
+        "post_processor": null,
+        "model": { "type": "BPE", "vocab": Value::Object(vocabulary), "merges": source.merges },
+    })
+}
 
-    #[test]
-    fn pieces_joined_are_the_whole(ids in prop::collection::vec(0..264_u32, 0..40)) {
-        let tokenizer = small();
-        let tokens: Vec<TokenId> = ids.into_iter().map(TokenId).collect();
-        for special in [SpecialTokens::Keep, SpecialTokens::Skip] {
-            let mut detokenizer = tokenizer.detokenizer(special);
-            let mut text = String::new();
-            for &token in &tokens {
-                detokenizer.push(token, &mut text);
-            }
-            detokenizer.finish(&mut text);
-            prop_assert_eq!(&text, &tokenizer.decode(&tokens, special));
+#[test]
+fn a_folder_and_a_document_give_the_files_tokens() {
+    let file = file();
+    let source = tokenizer::source_from_metadata(file.metadata()).expect("it has a tokenizer");
+    let template = tokenizer::template_text(file.metadata()).expect("it has a template");
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("the folder can be written to");
+    };
+    write("tokenizer.json", &tokenizer_json(&source).to_string());
+    write("chat_template.jinja", template);
+    let text_of = |id: Option<u32>| {
+        id.map(|id| source.tokens[usize::try_from(id).expect("a small number")].clone())
+    };
+    let config = json!({ "bos_token": text_of(source.bos), "eos_token": text_of(source.eos) });
+    write("tokenizer_config.json", &config.to_string());
+    let document = TokenizerDocument::new(&source, Some(template));
+    let twins = [
+        Prompter::from_folder(folder.path(), Arc::default()).expect("a folder like any other"),
+        Prompter::from_document(document.json(), Arc::default()).expect("our own document"),
+    ];
+    let own = Prompter::from_source(source, Some(template), Arc::default()).expect("it is sound");
+    let mut all = String::new();
+    for vector in &vectors() {
+        let text = vector["text"].as_str().expect("a text");
+        all.push_str(text);
+        let messages =
+            json!([{ "role": "user", "content": text }, { "role": "user", "content": all }]);
+        let body = json!({ "messages": messages }).to_string();
+        let prompt = |prompter: &Prompter| {
+            prompter.prompt_of(body.as_bytes(), Surface::Chat, 0).expect("a chat")
+        };
+        for twin in &twins {
+            let tokens = twin.text(text, Framing::Bare, CacheSalt(0));
+            assert_eq!(ids(&tokens), vector["ids"], "{text:?}");
+            assert_eq!(prompt(twin), prompt(&own), "{text:?}");
         }
     }
+    let whole = own.tokenizer().encode(&all, ControlTokens::Parsed);
+    assert_eq!(own.text(&all, Framing::Bare, CacheSalt(0)), whole);
 }

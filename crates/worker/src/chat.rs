@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use overdraft_engine::{ChatInput, ChatTemplate, Framing, Tokenizer};
 use overdraft_telemetry::unix_seconds;
-use overdraft_units::TokenId;
-use overdraft_wire::request::{Message, Rendering};
+use overdraft_tokenizer::Chat;
 use overdraft_wire::{ApiError, ChatRequest};
 use serde_json::Value;
 
@@ -22,8 +20,10 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     worker.check_model(options.model.as_deref())?;
     plan::check_format(request.response_format.as_ref())?;
     check_tool_choice(request.tool_choice.as_ref())?;
-    let (messages, tools) = (&request.messages, &request.tools);
-    let tokens = tokens(&worker.template, &worker.tokenizer, messages, tools, &request.rendering)?;
+    let salt = worker.cache_salt(options.scheduling.cache_salt.as_deref());
+    let chat =
+        Chat { messages: &request.messages, tools: &request.tools, rendering: &request.rendering };
+    let tokens = worker.prompter.chat(&chat, salt, unix_seconds())?;
     let mut sampling = plan::sampling(worker, options, tokens.len(), FIELD)?;
     sampling.logprobs = request.logprobs;
     let output = &options.output;
@@ -32,7 +32,7 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
         prompts: vec![Arc::new(PromptPlan { tokens, echo: echo(&request) })],
         n: output.n,
         sampling,
-        salt: worker.cache_salt(options.scheduling.cache_salt.as_deref()),
+        salt,
         priority: options.scheduling.priority,
         prompt_logprobs: output.prompt_logprobs,
         form: Form {
@@ -43,20 +43,6 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
         },
         delivery: options.delivery,
     })
-}
-
-/// The prompt that a conversation becomes.
-pub(crate) fn tokens(
-    template: &ChatTemplate,
-    tokenizer: &Tokenizer,
-    messages: &[Message],
-    tools: &[Value],
-    rendering: &Rendering,
-) -> Result<Vec<TokenId>, ApiError> {
-    let input = ChatInput { messages, tools, rendering, unix_seconds: unix_seconds() };
-    let rendered = template.render(&input)?;
-    let framing = if rendering.add_special_tokens { Framing::Added } else { Framing::Bare };
-    Ok(tokenizer.encode_rendered(&rendered, framing))
 }
 
 /// With `echo`, the answer begins with what the assistant had said already.

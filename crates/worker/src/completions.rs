@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use overdraft_engine::{ControlTokens, SpecialTokens};
+use overdraft_engine::{Framing, SpecialTokens};
+use overdraft_units::CacheSalt;
 use overdraft_wire::request::Prompt;
 use overdraft_wire::{ApiError, CompletionRequest};
 
@@ -21,8 +22,11 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     worker.check_model(request.options.model.as_deref())?;
     plan::check_format(request.response_format.as_ref())?;
     let prompts = std::mem::take(&mut request.prompts);
-    let prompts: Vec<_> =
-        prompts.into_iter().map(|prompt| Arc::new(prompt_plan(worker, &request, prompt))).collect();
+    let salt = worker.cache_salt(request.options.scheduling.cache_salt.as_deref());
+    let prompts: Vec<_> = prompts
+        .into_iter()
+        .map(|prompt| Arc::new(prompt_plan(worker, &request, prompt, salt)))
+        .collect();
     let options = &request.options;
     let output = &options.output;
     check_choices(prompts.len(), output.n)?;
@@ -37,7 +41,7 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
         prompts,
         n: output.n,
         sampling,
-        salt: worker.cache_salt(options.scheduling.cache_salt.as_deref()),
+        salt,
         priority: options.scheduling.priority,
         prompt_logprobs: output.prompt_logprobs.max(echoed),
         form: Form {
@@ -50,19 +54,20 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     })
 }
 
-fn prompt_plan(worker: &Worker, request: &CompletionRequest, prompt: Prompt) -> PromptPlan {
-    let tokenizer = &worker.tokenizer;
+fn prompt_plan(
+    worker: &Worker,
+    request: &CompletionRequest,
+    prompt: Prompt,
+    salt: CacheSalt,
+) -> PromptPlan {
     match prompt {
         Prompt::Text(text) => {
-            let tokens = if request.add_special_tokens {
-                tokenizer.encode_prompt(&text)
-            } else {
-                tokenizer.encode(&text, ControlTokens::Parsed)
-            };
+            let framing = Framing::from_flag(request.add_special_tokens);
+            let tokens = worker.prompter.text(&text, framing, salt);
             PromptPlan { tokens, echo: request.echo.then_some(text) }
         }
         Prompt::Tokens(tokens) => {
-            let echo = request.echo.then(|| tokenizer.decode(&tokens, SpecialTokens::Keep));
+            let echo = request.echo.then(|| worker.tokenizer.decode(&tokens, SpecialTokens::Keep));
             PromptPlan { tokens, echo }
         }
     }

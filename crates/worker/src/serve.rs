@@ -12,6 +12,7 @@ use overdraft_engine::{
 };
 use overdraft_http::{Drained, Limits, Server};
 use overdraft_telemetry::Clock;
+use overdraft_tokenizer::{PIECE_CACHE_BYTES, TokenizerDocument};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 use tokio::net::TcpListener;
 
@@ -37,6 +38,8 @@ pub struct Served {
     pub tokenizer: Arc<Tokenizer>,
     /// Its chat template.
     pub template: Arc<ChatTemplate>,
+    /// Both, for others who make the same prompts.
+    pub document: TokenizerDocument,
     /// Names that requests may use, at least one; answers carry the first.
     pub names: Vec<String>,
     /// Where it was loaded from, for `/v1/models`.
@@ -54,12 +57,19 @@ pub struct Settings {
     pub clock: Clock,
     /// Large requests parsed and tokenized at once, beside the threads that serve.
     pub prepare_at_once: usize,
+    /// Bytes of tokenized pieces of prompts that are remembered at most.
+    pub piece_cache_bytes: usize,
 }
 
 impl Settings {
     /// The defaults.
     pub fn new(clock: Clock) -> Self {
-        Self { limits: Limits::default(), clock, prepare_at_once: PREPARE_AT_ONCE }
+        Self {
+            limits: Limits::default(),
+            clock,
+            prepare_at_once: PREPARE_AT_ONCE,
+            piece_cache_bytes: PIECE_CACHE_BYTES,
+        }
     }
 }
 

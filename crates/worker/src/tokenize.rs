@@ -1,26 +1,35 @@
-//! `/tokenize` and `/detokenize`: the model's tokenizer for those who have none.
+//! `/tokenize` and `/detokenize`: the model's tokenizer for those who have none, and
+//! `/tokenizer_source` for those who want one.
 
-use overdraft_engine::{ControlTokens, SpecialTokens};
-use overdraft_units::TokenId;
+use http::{Response, StatusCode};
+use overdraft_engine::{Framing, SpecialTokens};
+use overdraft_http::{Body, reply};
+use overdraft_telemetry::unix_seconds;
+use overdraft_tokenizer::Chat;
+use overdraft_units::{CacheSalt, TokenId};
 use overdraft_wire::request::TokenizeInput;
 use overdraft_wire::response::{DetokenizeResponse, TokenizeResponse, to_json};
 use overdraft_wire::{ApiError, DetokenizeRequest, TokenizeRequest};
 
-use crate::chat;
 use crate::worker::Worker;
+
+/// Pieces of these texts are shared with requests that bring no salt.
+const UNSALTED: CacheSalt = CacheSalt(0);
 
 /// The tokens of a prompt or a chat.
 pub(crate) fn tokenize(worker: &Worker, body: &[u8]) -> Result<Vec<u8>, ApiError> {
     let request = TokenizeRequest::parse(body)?;
     worker.check_model(request.model.as_deref())?;
     let tokenizer = &worker.tokenizer;
+    let rendering = &request.rendering;
     let tokens = match &request.input {
-        TokenizeInput::Prompt(text) if request.rendering.add_special_tokens => {
-            tokenizer.encode_prompt(text)
+        TokenizeInput::Prompt(text) => {
+            let framing = Framing::from_flag(rendering.add_special_tokens);
+            worker.prompter.text(text, framing, UNSALTED)
         }
-        TokenizeInput::Prompt(text) => tokenizer.encode(text, ControlTokens::Parsed),
         TokenizeInput::Messages { messages, tools } => {
-            chat::tokens(&worker.template, tokenizer, messages, tools, &request.rendering)?
+            let chat = Chat { messages, tools, rendering };
+            worker.prompter.chat(&chat, UNSALTED, unix_seconds())?
         }
     };
     let texts = |tokens: &[TokenId]| {
@@ -52,4 +61,9 @@ pub(crate) fn detokenize(worker: &Worker, body: &[u8]) -> Result<Vec<u8>, ApiErr
     }
     let prompt = tokenizer.decode(&request.tokens, SpecialTokens::Keep);
     Ok(to_json(&DetokenizeResponse { prompt }))
+}
+
+/// The tokenizer and the chat template themselves.
+pub(crate) fn source(worker: &Worker) -> Response<Body> {
+    reply::json(StatusCode::OK, worker.document.json().clone())
 }

@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use overdraft_engine::{ChatTemplate, EngineHandle, Tokenizer};
+use overdraft_engine::{EngineHandle, Tokenizer};
 use overdraft_telemetry::{Clock, unix_seconds};
+use overdraft_tokenizer::{PieceCache, Prompter, TokenizerDocument};
 use overdraft_units::{CacheSalt, Tokens};
 use overdraft_wire::ApiError;
 use overdraft_wire::response::{ModelCard, ModelList};
@@ -19,7 +20,9 @@ use crate::serve::{Served, Settings};
 pub(crate) struct Worker {
     pub(crate) engine: EngineHandle,
     pub(crate) tokenizer: Arc<Tokenizer>,
-    pub(crate) template: Arc<ChatTemplate>,
+    /// Makes the prompts, with that tokenizer.
+    pub(crate) prompter: Prompter,
+    pub(crate) document: TokenizerDocument,
     pub(crate) metrics: EngineMetrics,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
@@ -34,10 +37,14 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(served: Served, settings: &Settings) -> Self {
+        let pieces = Arc::new(PieceCache::new(settings.piece_cache_bytes));
+        let tokenizer = served.tokenizer;
+        let prompter = Prompter::new(Arc::clone(&tokenizer), served.template, pieces);
         Self {
             engine: served.engine,
-            tokenizer: served.tokenizer,
-            template: served.template,
+            tokenizer,
+            prompter,
+            document: served.document,
             metrics: served.metrics,
             clock: settings.clock,
             desk: Desk::new(settings.prepare_at_once),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::runtime::SpecialTokens;
-use crate::tokenizer::ControlTokens;
+use overdraft_tokenizer::ControlTokens;
 
 fn encode(text: &str) -> Vec<TokenId> {
     tokenizer().encode(text, ControlTokens::Parsed)

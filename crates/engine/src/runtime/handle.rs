@@ -13,13 +13,13 @@ use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, SequenceId, TokenId, Tokens};
 use tokio::sync::{mpsc, oneshot};
 
-use super::codec::TextCodec;
 use super::live::Live;
 use super::stats::{EngineStats, Health, Phase, Shared};
 use super::text::TextOut;
 use crate::backend::ModelShape;
 use crate::request::{Event, Request};
 use crate::sample::{LOGPROBS_MAX, Sampler, SamplingError};
+use overdraft_tokenizer::TextCodec;
 
 /// Submissions that may lie in the inbox; the loop empties it before every step.
 pub const INBOX_MAX: usize = 1024;

@@ -4,7 +4,6 @@
 //! [`RequestStream`] tells of it. Everything between them is bounded: the inbox, the scheduler's
 //! queue, each stream's events.
 
-mod codec;
 mod driver;
 mod handle;
 mod live;
@@ -25,11 +24,11 @@ use overdraft_core::batch::{BatchLimits, BatchStats};
 use overdraft_telemetry::Clock;
 use overdraft_units::Tokens;
 
-pub use self::codec::{Detokenize, SpecialTokens, TextCodec};
 pub use self::handle::{EngineHandle, INBOX_MAX, RequestStream, SubmitError};
 pub use self::observe::{End, Observation, Observer, RequestRecord, Unobserved};
 pub use self::pass::EVERY_ROWS_MAX;
 pub use self::stats::{EngineStats, FAILURES_MAX, Health};
+pub use overdraft_tokenizer::{Detokenize, SpecialTokens, TextCodec};
 
 use self::driver::Driver;
 use self::stats::{Phase, Shared};

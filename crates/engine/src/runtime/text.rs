@@ -5,9 +5,9 @@
 
 use overdraft_units::TokenId;
 
-use super::codec::{Detokenize, SpecialTokens, TextCodec};
 use crate::request::Sampling;
 use crate::stop::{StopMatcher, StopStep, StopText};
+use overdraft_tokenizer::{Detokenize, SpecialTokens, TextCodec};
 
 /// The text of one sequence, as it comes.
 pub(super) struct TextOut {

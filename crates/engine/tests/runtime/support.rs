@@ -4,12 +4,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use overdraft_engine::echo::{self, Noise};
-use overdraft_engine::tokenizer::{ControlTokens, Tokenizer};
 use overdraft_engine::{
     Backend, BackendError, BatchSlot, EchoBackend, EchoSettings, Engine, EngineHandle,
     EngineSettings, Event, FinishReason, ModelShape, Observation, Observer, PositionLogprobs,
     Request, RequestStream, Sampling, SubmitError, Unobserved, Usage,
 };
+use overdraft_engine::{ControlTokens, Tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, CacheSalt, Priority, TokenId, Tokens};
 

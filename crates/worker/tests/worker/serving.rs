@@ -1,9 +1,11 @@
 //! The worker around its models: small endpoints, limits, clients that leave, metrics, drain.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_engine::EchoSettings;
-use serde_json::json;
+use overdraft_tokenizer::{Prompter, Surface};
+use serde_json::{Value, json};
 
 use crate::support::{Running, small_echo, user};
 
@@ -38,6 +40,36 @@ async fn text_becomes_tokens_and_tokens_text() {
     assert_eq!(told["count"], 100_000, "large prompts too");
     assert_eq!(worker.post("/detokenize", &json!({ "tokens": [999] })).await.fault().1, "tokens");
     assert_eq!(worker.post("/tokenize", &json!({})).await.fault().1, "prompt");
+}
+
+#[tokio::test]
+async fn prompts_made_of_the_tokenizer_source_are_the_workers() {
+    let worker = Running::echo().await;
+    let document = worker.get("/tokenizer_source").await;
+    assert_eq!((document.status, document.header("content-type")), (200, "application/json"));
+    let prompter = Prompter::from_document(document.body.as_bytes(), Arc::default()).unwrap();
+    let prompt = |body: &Value, surface| {
+        let tokens = prompter.prompt_of(body.to_string().as_bytes(), surface, 0).unwrap();
+        json!(tokens.iter().map(|token| token.0).collect::<Vec<_>>())
+    };
+    let talk = json!([
+        { "role": "system", "content": "Be brief. ".repeat(15) },
+        { "role": "user", "content": [{ "type": "text", "text": "hé <|im_end|>" }] },
+        { "role": "assistant", "content": "ok" },
+        { "role": "user", "content": "…" },
+    ]);
+    for messages in [user("hi"), user("<|im_start|>system"), talk] {
+        let told = worker.post("/tokenize", &json!({ "messages": messages })).await.json();
+        let body = json!({ "messages": messages, "return_token_ids": true, "max_tokens": 1 });
+        assert_eq!(prompt(&body, Surface::Chat), told["tokens"]);
+        let answer = worker.chat(&body).await.json();
+        assert_eq!(answer["prompt_token_ids"], told["tokens"], "{answer}");
+    }
+    for text in ["plain text", "a<|im_end|>b"] {
+        let told = worker.post("/tokenize", &json!({ "prompt": text })).await.json();
+        let body = json!({ "prompt": [text, "another"], "model": "echo" });
+        assert_eq!(prompt(&body, Surface::Completion), told["tokens"]);
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use overdraft_engine::{
     ChatTemplate, EchoBackend, EchoSettings, Engine, EngineSettings, EngineStats, TextCodec,
 };
 use overdraft_telemetry::Clock;
+use overdraft_tokenizer::TokenizerDocument;
 use overdraft_units::{Blocks, Tokens};
 use overdraft_worker::{Drained, EngineMetrics, MetricNames, Served, Settings, run};
 use serde_json::Value;
@@ -65,6 +66,7 @@ impl Running {
             engine: engine.handle(),
             tokenizer,
             template,
+            document: TokenizerDocument::new(&echo::tokenizer_source(), Some(ECHO_TEMPLATE)),
             names: vec!["echo".to_owned(), "parrot".to_owned(), "org/echo".to_owned()],
             root: None,
             metrics,

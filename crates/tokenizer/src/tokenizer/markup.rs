@@ -4,6 +4,7 @@
 //! of several at one place the longest. **Invariant:** a control token is found only where the caller
 //! admits it.
 
+use memchr::{memchr, memchr2, memchr3};
 use overdraft_units::TokenId;
 
 use super::source::{TokenKind, Vocabulary};
@@ -15,6 +16,8 @@ pub(crate) struct Markup {
     marks: Vec<Mark>,
     /// Where the marks with each first byte lie.
     by_first: Vec<std::ops::Range<usize>>,
+    /// The first bytes there are; in most vocabularies `<` and at most two others.
+    firsts: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -44,13 +47,15 @@ impl Markup {
             .collect();
         let first = |mark: &Mark| mark.text.as_bytes()[0];
         marks.sort_by_key(|mark| (first(mark), std::cmp::Reverse(mark.text.len())));
+        let mut firsts: Vec<u8> = marks.iter().map(first).collect();
+        firsts.dedup();
         let by_first = (0..=u8::MAX)
             .map(|byte| {
                 let start = marks.partition_point(|mark| first(mark) < byte);
                 start..marks.partition_point(|mark| first(mark) <= byte)
             })
             .collect();
-        Self { marks, by_first }
+        Self { marks, by_first, firsts }
     }
 
     /// The next token at or after `from`; control tokens only where `parsed` says so.
@@ -61,7 +66,7 @@ impl Markup {
         parsed: impl Fn(usize) -> bool,
     ) -> Option<Found> {
         let bytes = text.as_bytes();
-        (from..bytes.len()).find_map(|start| {
+        self.candidates(bytes, from).find_map(|start| {
             let rest = &bytes[start..];
             let fits = |mark: &&Mark| {
                 rest.starts_with(mark.text.as_bytes()) && (!mark.control || parsed(start))
@@ -82,7 +87,27 @@ impl Markup {
                 mark.control && (rest.starts_with(mark_text) || mark_text.starts_with(rest))
             })
         };
-        (0..bytes.len()).filter(begins).collect()
+        self.candidates(bytes, 0).filter(begins).collect()
+    }
+
+    /// The places from `from` on where some mark's first byte stands.
+    fn candidates(&self, bytes: &[u8], from: usize) -> impl Iterator<Item = usize> {
+        let mut next = from;
+        std::iter::from_fn(move || {
+            let place = next + self.first_in(&bytes[next..])?;
+            next = place + 1;
+            Some(place)
+        })
+    }
+
+    fn first_in(&self, bytes: &[u8]) -> Option<usize> {
+        match *self.firsts.as_slice() {
+            [] => None,
+            [one] => memchr(one, bytes),
+            [one, two] => memchr2(one, two, bytes),
+            [one, two, three] => memchr3(one, two, three, bytes),
+            _ => bytes.iter().position(|&byte| !self.starting_with(byte).is_empty()),
+        }
     }
 
     fn starting_with(&self, byte: u8) -> &[Mark] {

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr_iter;
 use serde_json::Value;
 
 use super::TemplateError;
@@ -14,6 +15,9 @@ use crate::tokenizer::Markup;
 
 /// Characters that are never assigned: free for use within a program.
 const NONCHARACTERS: std::ops::RangeInclusive<char> = '\u{FDD0}'..='\u{FDEF}';
+
+/// The first byte of all of them, rare otherwise.
+const NONCHARACTERS_BEGIN: u8 = 0xEF;
 
 /// A rendered prompt, and where in it a client's text spells control tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,15 +116,20 @@ impl<'a> Guard<'a> {
     pub(super) fn remove(&self, text: &str) -> Rendered {
         let mut clean = String::with_capacity(text.len());
         let mut inert = Vec::new();
-        let mut last = 0;
-        for character in text.chars() {
-            if character == self.mark {
-                inert.push(last);
-            } else if character != self.end {
-                last = clean.len();
-                clean.push(character);
+        let mut copied = 0;
+        // A byte that only begins characters, so each of these places is a character's.
+        for place in memchr_iter(NONCHARACTERS_BEGIN, text.as_bytes()) {
+            let character = text[place..].chars().next();
+            if character != Some(self.mark) && character != Some(self.end) {
+                continue;
+            }
+            clean.push_str(&text[copied..place]);
+            copied = place + self.mark.len_utf8();
+            if character == Some(self.mark) {
+                inert.push(clean.char_indices().next_back().map_or(0, |(last, _)| last));
             }
         }
+        clean.push_str(&text[copied..]);
         inert.dedup();
         Rendered { text: clean, inert }
     }
@@ -139,8 +148,7 @@ impl<'a> Guard<'a> {
 /// Collects the noncharacters in the strings of `value`, each once.
 fn note_used(value: &Value, used: &mut Vec<char>) {
     let mut note = |text: &str| {
-        // All of them begin with this byte, which is rare otherwise.
-        if memchr_ef(text) {
+        if text.as_bytes().contains(&NONCHARACTERS_BEGIN) {
             used.extend(text.chars().filter(|character| NONCHARACTERS.contains(character)));
             used.sort_unstable();
             used.dedup();
@@ -155,8 +163,4 @@ fn note_used(value: &Value, used: &mut Vec<char>) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
-}
-
-fn memchr_ef(text: &str) -> bool {
-    text.as_bytes().contains(&0xEF)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use overdraft_units::TokenId;
 
 use super::source::Vocabulary;
-use crate::runtime::{Detokenize, SpecialTokens};
+use crate::codec::{Detokenize, SpecialTokens};
 
 /// Turns tokens into text, whole characters at a time.
 #[derive(Debug)]

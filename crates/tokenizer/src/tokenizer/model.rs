@@ -9,26 +9,29 @@ use std::fmt;
 
 use overdraft_units::TokenId;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
+use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
 
+use super::cut::Cuts;
 use super::error::TokenizerError;
-use super::pre;
-use super::source::{TokenKind, TokenizerSource};
+use super::source::{Metaspace, TokenKind, TokenizerSource};
+use super::{Place, Segment, pre};
 
 /// GGUF's name for vocabularies of pairs of bytes.
 const PAIRS: &str = "gpt2";
 /// GGUF's name for vocabularies of pieces with scores.
 pub(super) const PIECES: &str = "llama";
 /// How pieces spell a space.
-const SPACE: char = '▁';
+pub(super) const SPACE: char = '▁';
 
 /// Merges pairs.
 pub(super) struct PairModel {
     inner: tokenizers::Tokenizer,
     spelling: Spelling,
+    cuts: Cuts,
 }
 
 /// What is done to text before it is merged.
@@ -40,6 +43,8 @@ enum Spelling {
     Pieces,
     /// The same, and one is put before the text.
     PiecesAfterSpace,
+    /// The same, unless the text begins with a space.
+    PiecesAfterOneSpace(Metaspace),
 }
 
 impl fmt::Debug for PairModel {
@@ -63,19 +68,20 @@ impl PairModel {
 
     /// Whether a space is put before text.
     pub(super) fn adds_space(&self) -> bool {
-        self.spelling == Spelling::PiecesAfterSpace
+        matches!(self.spelling, Spelling::PiecesAfterSpace | Spelling::PiecesAfterOneSpace(_))
     }
 
-    /// Appends the tokens of `text`.
-    pub(super) fn encode(&self, text: &str, tokens: &mut Vec<TokenId>) {
-        if text.is_empty() {
+    /// Where text may be cut without changing its tokens.
+    pub(super) const fn cuts(&self) -> Cuts {
+        self.cuts
+    }
+
+    /// Appends the tokens of plain text.
+    pub(super) fn encode(&self, segment: Segment<'_>, tokens: &mut Vec<TokenId>) {
+        if segment.text.is_empty() {
             return;
         }
-        let spelled = match self.spelling {
-            Spelling::Bytes => text.to_owned(),
-            Spelling::Pieces => text.replace(' ', "▁"),
-            Spelling::PiecesAfterSpace => format!("▁{}", text.replace(' ', "▁")),
-        };
+        let spelled = self.spelling.spell(segment);
         let encoding =
             self.inner.encode_fast(spelled, false).expect("the model can spell every byte");
         tokens.extend(encoding.get_ids().iter().copied().map(TokenId));
@@ -111,12 +117,25 @@ impl PairModel {
         steps.push(ByteLevel::new(false, false, false).into());
         let mut inner = tokenizers::Tokenizer::new(model);
         inner.with_pre_tokenizer(Some(Sequence::new(steps)));
-        Ok(Self { inner, spelling: Spelling::Bytes })
+        if source.compose == Some(true) {
+            inner.with_normalizer(Some(NFC)).expect("no token was added that it could change");
+        }
+        Ok(Self { inner, spelling: Spelling::Bytes, cuts: Cuts::BehindWords })
     }
 
     fn pieces(source: &TokenizerSource) -> Result<Self, TokenizerError> {
         let vocabulary = vocabulary(source);
-        let merges = scored_merges(source, &vocabulary)?;
+        // Hugging Face's files list the pairs, GGUF's rate the pieces.
+        let merges = match (&source.scores, &source.merges) {
+            (None, Some(_)) => listed_merges(source, &vocabulary)?,
+            _ => scored_merges(source, &vocabulary)?,
+        };
+        let spans_cut = merges.iter().any(|(left, right)| has_inner_space(left, right));
+        let cuts = if !spans_cut && vocabulary.contains_key("▁") {
+            Cuts::BeforeSpaces
+        } else {
+            Cuts::Nowhere
+        };
         let has_bytes = (0..=u8::MAX).all(|byte| vocabulary.contains_key(&byte_piece(byte)));
         let mut builder = BPE::builder().byte_fallback(has_bytes).fuse_unk(true);
         if let Some(unknown) = source.unk.and_then(|id| source.tokens.get(id as usize)) {
@@ -129,12 +148,39 @@ impl PairModel {
             .vocab_and_merges(vocabulary, merges)
             .build()
             .map_err(|error| TokenizerError::damaged(error.to_string()))?;
-        let spelling = match source.add_space_prefix {
-            Some(false) => Spelling::Pieces,
-            Some(true) | None => Spelling::PiecesAfterSpace,
+        let spelling = match (source.add_space_prefix, source.metaspace) {
+            (Some(false), _) => Spelling::Pieces,
+            (Some(true) | None, None) => Spelling::PiecesAfterSpace,
+            (Some(true) | None, Some(places)) => Spelling::PiecesAfterOneSpace(places),
         };
-        Ok(Self { inner: tokenizers::Tokenizer::new(model), spelling })
+        Ok(Self { inner: tokenizers::Tokenizer::new(model), spelling, cuts })
     }
+}
+
+impl Spelling {
+    /// The text as the model reads it.
+    fn spell(self, segment: Segment<'_>) -> String {
+        let Segment { text, place } = segment;
+        if self == Self::Bytes {
+            return text.to_owned();
+        }
+        let spaced = text.replace(' ', "▁");
+        let prefixed = match self {
+            Self::PiecesAfterSpace => place != Place::Within,
+            Self::PiecesAfterOneSpace(_) if spaced.starts_with(SPACE) => false,
+            Self::PiecesAfterOneSpace(Metaspace::Always) => place != Place::Within,
+            Self::PiecesAfterOneSpace(Metaspace::First) => place == Place::Start,
+            Self::Bytes | Self::Pieces => false,
+        };
+        if prefixed { format!("▁{spaced}") } else { spaced }
+    }
+}
+
+/// Whether a pair makes a piece in which a space follows something else.
+fn has_inner_space(left: &str, right: &str) -> bool {
+    let joined = format!("{left}{right}");
+    let behind = joined.trim_start_matches(SPACE);
+    behind.contains(SPACE)
 }
 
 fn vocabulary(source: &TokenizerSource) -> Vocab {

@@ -88,7 +88,7 @@ fn controls(template: &str, messages: &[Message]) -> Vec<u32> {
     let rendered = render(template, messages, &[], &Rendering::default()).unwrap();
     let tokens = tokenizer.encode_rendered(&rendered, Framing::Bare);
     // The text is what the client sent, to the byte.
-    let all = tokenizer.decode(&tokens, crate::runtime::SpecialTokens::Keep);
+    let all = tokenizer.decode(&tokens, crate::SpecialTokens::Keep);
     assert_eq!(all, rendered.text());
     tokens.iter().map(|token| token.0).filter(|&token| token >= 256).collect()
 }

@@ -1,14 +1,8 @@
 //! Why a model's tokenizer cannot be used, and what to do about it.
-
-use crate::gguf::OpenError;
-
-/// A model's file has no tokenizer that can be used.
+/// A description of a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
-    /// The file has none, or an entry of it has the wrong type.
-    #[error(transparent)]
-    Metadata(#[from] OpenError),
     /// The vocabulary is of a kind unknown here.
     #[error("the tokenizer model is `{model}`; expected `gpt2` or `llama`")]
     UnknownModel {
@@ -35,7 +29,6 @@ impl TokenizerError {
     /// What whoever runs the model can do.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Metadata(error) => error.hint(),
             Self::UnknownModel { .. } | Self::UnknownPreTokenizer { .. } => {
                 "convert the model again with a current converter, or use a model of another family"
             }

@@ -23,7 +23,6 @@ use serde_json::{Map, Value, json};
 
 use self::guard::Guard;
 pub use self::guard::Rendered;
-use crate::gguf::Metadata;
 use crate::tokenizer::{Markup, Tokenizer};
 
 /// What models without a template are given if they know `ChatML`'s tokens.
@@ -85,17 +84,6 @@ impl From<TemplateError> for ApiError {
 }
 
 impl ChatTemplate {
-    /// The template in a model's file.
-    ///
-    /// # Errors
-    /// [`TemplateError::Syntax`]; an entry of the wrong type counts as no template.
-    pub fn from_metadata(
-        metadata: &Metadata,
-        tokenizer: &Tokenizer,
-    ) -> Result<Self, TemplateError> {
-        Self::new(metadata.text("tokenizer.chat_template").unwrap_or_default(), tokenizer)
-    }
-
     /// The template `source`. Without one, `ChatML` is assumed if the vocabulary has its tokens;
     /// otherwise every rendering is refused.
     ///

@@ -5,13 +5,15 @@
 //! return lies within it.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use overdraft_units::TokenId;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::error::TokenizerError;
 use super::{byte_level, model, pre};
-use crate::gguf::Metadata;
-use crate::runtime::SpecialTokens;
+use crate::codec::SpecialTokens;
 
 /// Texts of tokens that end a turn in some family of models: a model that has one as control token
 /// ends its answers with it, whatever its file calls its end token.
@@ -32,7 +34,10 @@ const END_TEXTS: [&str; 13] = [
 ];
 
 /// A vocabulary as a GGUF file describes it (`tokenizer.ggml.*`).
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// With serde it is what workers tell of themselves; absent fields are as in GGUF.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TokenizerSource {
     /// `gpt2` (pairs of bytes) or `llama` (pieces with scores).
     pub model: String,
@@ -62,46 +67,25 @@ pub struct TokenizerSource {
     pub add_eos: Option<bool>,
     /// Whether a space is put before text; `llama` only.
     pub add_space_prefix: Option<bool>,
+    /// How it is put there, if not as `SentencePiece` does. Not in GGUF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metaspace: Option<Metaspace>,
+    /// Whether characters are composed first (NFC); `gpt2` only. Not in GGUF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compose: Option<bool>,
+}
+
+/// How Hugging Face's `Metaspace` puts a space before text that does not begin with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metaspace {
+    /// Wherever plain text begins.
+    Always,
+    /// Where the prompt begins.
+    First,
 }
 
 impl TokenizerSource {
-    /// Reads the description out of a file's metadata.
-    ///
-    /// # Errors
-    /// [`TokenizerError`] when it is missing or an entry has the wrong type.
-    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        metadata.require_tokenizer()?;
-        let id = |name: &str| -> Result<Option<u32>, TokenizerError> {
-            let found = metadata.unsigned(&format!("tokenizer.ggml.{name}_token_id"))?;
-            // Some writers mark an absent token with -1 as u32; what lies outside is dropped later.
-            Ok(found.and_then(|id| u32::try_from(id).ok()))
-        };
-        let flag = |name: &str| metadata.flag(&format!("tokenizer.ggml.{name}"));
-        let texts = |name: &str| -> Result<Option<Vec<String>>, TokenizerError> {
-            let found = metadata.texts(&format!("tokenizer.ggml.{name}"))?;
-            Ok(found.map(|texts| texts.into_iter().map(str::to_owned).collect()))
-        };
-        let token_types = metadata.integers("tokenizer.ggml.token_type")?.map(|kinds| {
-            kinds.into_iter().map(|kind| i32::try_from(kind).unwrap_or_default()).collect()
-        });
-        Ok(Self {
-            model: metadata.text("tokenizer.ggml.model")?.unwrap_or_default().to_owned(),
-            pre: metadata.text("tokenizer.ggml.pre")?.map(str::to_owned),
-            tokens: texts("tokens")?.unwrap_or_default(),
-            scores: metadata.floats("tokenizer.ggml.scores")?,
-            token_types,
-            merges: texts("merges")?,
-            bos: id("bos")?,
-            eos: id("eos")?,
-            eot: id("eot")?,
-            unk: id("unknown")?,
-            pad: id("padding")?,
-            add_bos: flag("add_bos_token")?,
-            add_eos: flag("add_eos_token")?,
-            add_space_prefix: flag("add_space_prefix")?,
-        })
-    }
-
     /// A vocabulary of the 256 bytes, id by value, followed by `control` tokens: enough for tests and
     /// stand-ins, able to spell anything.
     pub fn bytes(control: &[&str]) -> Self {
@@ -117,6 +101,18 @@ impl TokenizerSource {
         }
     }
 
+    /// A number that other descriptions have only if they say the same.
+    pub fn digest(&self) -> u128 {
+        let mut hasher = Hashing(Xxh3::new());
+        serde_json::to_writer(&mut hasher, self).expect("strings, numbers and lists are JSON");
+        hasher.0.digest128()
+    }
+
+    /// The token that is spelled so. Looks at all of them.
+    pub(crate) fn id(&self, text: &str) -> Option<u32> {
+        (0..).zip(&self.tokens).find(|(_, token)| *token == text).map(|(id, _)| id)
+    }
+
     /// What a token is. Files without kinds have ordinary tokens only.
     pub(super) fn kind(&self, id: usize) -> TokenKind {
         let declared = self.token_types.as_ref().and_then(|kinds| kinds.get(id));
@@ -124,6 +120,20 @@ impl TokenizerSource {
         // Some converters declare the ends of turns as words of the user's.
         let ends = || END_TEXTS.contains(&self.tokens[id].as_str());
         if kind == TokenKind::UserDefined && ends() { TokenKind::Control } else { kind }
+    }
+}
+
+/// Hashes what is written to it.
+struct Hashing(Xxh3);
+
+impl io::Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 //! [`Detokenizer`] yields joined are what [`Tokenizer::decode`] yields.
 
 mod byte_level;
+mod cut;
 mod detokenizer;
 mod error;
 mod markup;
@@ -22,13 +23,13 @@ use overdraft_units::TokenId;
 
 pub use self::detokenizer::Detokenizer;
 pub use self::error::TokenizerError;
-pub use self::source::{TokenKind, TokenizerSource};
+pub use self::source::{Metaspace, TokenKind, TokenizerSource};
 
 pub(crate) use self::markup::Markup;
 use self::model::PairModel;
+pub(crate) use self::pre::{GPT2 as BYTE_LEVEL_PATTERN, family_of};
 use self::source::Vocabulary;
-use crate::gguf::Metadata;
-use crate::runtime::{Detokenize, SpecialTokens, TextCodec};
+use crate::codec::{Detokenize, SpecialTokens, TextCodec};
 use crate::template::Rendered;
 
 /// Whether text that spells a control token becomes it.
@@ -49,6 +50,51 @@ pub enum Framing {
     Bare,
 }
 
+impl Framing {
+    /// As a request's `add_special_tokens` has it.
+    pub const fn from_flag(add_special_tokens: bool) -> Self {
+        if add_special_tokens { Self::Added } else { Self::Bare }
+    }
+}
+
+/// A text, and what in it may be a control token.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Anything that spells one, or nothing.
+    Text(&'a str, ControlTokens),
+    /// What the chat template wrote.
+    Rendered(&'a Rendered),
+}
+
+/// Text that stands between recognised tokens, or a part of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) place: Place,
+}
+
+/// Where a part of a text stands: before some, vocabularies of pieces put a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At the beginning of the whole text.
+    Start,
+    /// Behind a recognised token.
+    BehindToken,
+    /// Behind other text.
+    Within,
+}
+
+impl Place {
+    /// A number of its own, for hashing.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Start => 0,
+            Self::BehindToken => 1,
+            Self::Within => 2,
+        }
+    }
+}
+
 /// A model's vocabulary and how it is used. Cheap to share behind an [`Arc`].
 #[derive(Debug)]
 pub struct Tokenizer {
@@ -56,32 +102,26 @@ pub struct Tokenizer {
     markup: Arc<Markup>,
     pairs: PairModel,
     end_tokens: Vec<TokenId>,
+    digest: u128,
 }
 
 impl Tokenizer {
-    /// The tokenizer in a model's file.
-    ///
-    /// # Errors
-    /// [`TokenizerError`] when the file has none, or one of a kind unknown here.
-    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        Self::new(TokenizerSource::from_metadata(metadata)?)
-    }
-
     /// The tokenizer that `source` describes.
     ///
     /// # Errors
     /// [`TokenizerError`] when the description is contradictory or of a kind unknown here.
     pub fn new(source: TokenizerSource) -> Result<Self, TokenizerError> {
+        let digest = source.digest();
         let pairs = PairModel::new(&source)?;
         let vocabulary = Vocabulary::new(source)?;
         let markup = Arc::new(Markup::new(&vocabulary));
         let end_tokens = vocabulary.end_tokens();
-        Ok(Self { vocabulary: Arc::new(vocabulary), markup, pairs, end_tokens })
+        Ok(Self { vocabulary: Arc::new(vocabulary), markup, pairs, end_tokens, digest })
     }
 
     /// The tokens of `text`, none added.
     pub fn encode(&self, text: &str, controls: ControlTokens) -> Vec<TokenId> {
-        self.encode_where(text, |_| controls == ControlTokens::Parsed)
+        self.encode_whole(Input::Text(text, controls))
     }
 
     /// The tokens of a raw prompt: control tokens are recognised, and those that the model wants
@@ -93,7 +133,7 @@ impl Tokenizer {
     /// The tokens of a chat: control tokens are those that the template wrote, never those that a
     /// message spells.
     pub fn encode_rendered(&self, rendered: &Rendered, framing: Framing) -> Vec<TokenId> {
-        let tokens = self.encode_where(rendered.text(), |start| !rendered.is_inert(start));
+        let tokens = self.encode_whole(Input::Rendered(rendered));
         match framing {
             Framing::Added => self.frame(tokens),
             Framing::Bare => tokens,
@@ -168,17 +208,53 @@ impl Tokenizer {
         Arc::clone(&self.markup)
     }
 
-    /// Encodes with the control tokens at the offsets that `parsed` admits.
-    fn encode_where(&self, text: &str, parsed: impl Fn(usize) -> bool) -> Vec<TokenId> {
+    /// A number that other tokenizers have only if they were described in the same words.
+    pub const fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    fn encode_whole(&self, input: Input<'_>) -> Vec<TokenId> {
+        self.encode_segments(input, |segment, tokens| self.encode_plain(segment, tokens))
+    }
+
+    /// Finds the tokens that are recognised as a whole, and has `plain` append those of what stands
+    /// between them.
+    pub(crate) fn encode_segments(
+        &self,
+        input: Input<'_>,
+        mut plain: impl FnMut(Segment<'_>, &mut Vec<TokenId>),
+    ) -> Vec<TokenId> {
+        let text = match input {
+            Input::Text(text, _) => text,
+            Input::Rendered(rendered) => rendered.text(),
+        };
+        let parsed = |start| match input {
+            Input::Text(_, controls) => controls == ControlTokens::Parsed,
+            Input::Rendered(rendered) => !rendered.is_inert(start),
+        };
+        let segment = |start, end| Segment {
+            text: &text[start..end],
+            place: if start == 0 { Place::Start } else { Place::BehindToken },
+        };
         let mut tokens = Vec::with_capacity(text.len() / 3);
         let mut position = 0;
-        while let Some(found) = self.markup.find(text, position, &parsed) {
-            self.pairs.encode(&text[position..found.start], &mut tokens);
+        while let Some(found) = self.markup.find(text, position, parsed) {
+            plain(segment(position, found.start), &mut tokens);
             tokens.push(found.token);
             position = found.end;
         }
-        self.pairs.encode(&text[position..], &mut tokens);
+        plain(segment(position, text.len()), &mut tokens);
         tokens
+    }
+
+    /// Appends the tokens of text in which nothing is recognised.
+    pub(crate) fn encode_plain(&self, segment: Segment<'_>, tokens: &mut Vec<TokenId>) {
+        self.pairs.encode(segment, tokens);
+    }
+
+    /// The first place at or after `from` where plain text may be cut without changing its tokens.
+    pub(crate) fn cut(&self, text: &str, from: usize) -> Option<usize> {
+        self.pairs.cuts().find(text, from)
     }
 }
 

@@ -3,7 +3,8 @@
 //! GGUF names them in `tokenizer.ggml.pre`; llama.cpp's names are used because its converter writes
 //! them. The patterns are those of the models' own `tokenizer.json` files; characters are not composed
 //! first, even where those files ask for it: llama.cpp does not, and text must survive encoding. **Invariant:** an unknown
-//! name is an error: guessing would give tokens that the model was not trained on.
+//! name is an error: guessing would give tokens that the model was not trained on. Every way lets text
+//! be cut as [`super::cut`] does it; a new one must too (docs/design/tokenizing.md#r2).
 
 use super::error::TokenizerError;
 
@@ -20,7 +21,8 @@ pub(super) struct Words {
     adds_bos: bool,
 }
 
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+pub(crate) const GPT2: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -132,6 +134,39 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().flat_map(|words| words.names).copied()
 }
 
+/// A name of the way that cuts by these patterns, written as in a `tokenizer.json`.
+pub(crate) fn family_of(patterns: &[String], whole_words_first: bool) -> Option<&'static str> {
+    let same = |words: &&Words| {
+        words.whole_words_first == whole_words_first
+            && words
+                .patterns
+                .iter()
+                .map(|pattern| spelled_out(pattern))
+                .eq(patterns.iter().cloned())
+    };
+    KNOWN.iter().find(same).and_then(|words| words.names.first().copied())
+}
+
+/// A pattern with its characters in place of their codes, `\x{3040}`.
+fn spelled_out(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some((before, code)) = rest.split_once(r"\x{") {
+        let (digits, after) = code.split_once('}').expect("the patterns are tested");
+        let number = u32::from_str_radix(digits, 16).expect("the patterns are tested");
+        out.push_str(before);
+        out.push(char::from_u32(number).expect("the patterns are tested"));
+        rest = after;
+    }
+    out + rest
+}
+
+/// One name of each way.
+#[cfg(test)]
+pub(super) fn families() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|words| words.names[0])
+}
+
 /// Whether prompts begin with the model's `bos` unless its file says otherwise.
 pub(super) fn adds_bos(name: Option<&str>) -> bool {
     find(name).is_ok_and(|words| words.adds_bos)
@@ -140,6 +175,22 @@ pub(super) fn adds_bos(name: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_is_found_by_its_patterns() {
+        for words in &KNOWN {
+            let patterns: Vec<String> =
+                words.patterns.iter().map(|pattern| spelled_out(pattern)).collect();
+            assert!(patterns.iter().all(|pattern| !pattern.contains(r"\x")));
+            let found = family_of(&patterns, words.whole_words_first).unwrap();
+            // The first of those that cut alike.
+            let found = find(Some(found)).unwrap();
+            assert_eq!(found.patterns, words.patterns);
+            assert_eq!(found.whole_words_first, words.whole_words_first);
+        }
+        assert_eq!(family_of(&[GPT2.to_owned()], true), None);
+        assert_eq!(family_of(&[], false), None);
+    }
 
     #[test]
     fn no_name_is_given_twice() {

@@ -1,0 +1,195 @@
+//! Which tokens will a worker make of an OpenAI request? Those that its own tokenizer makes.
+//!
+//! A tokenizer, a chat template and the cache of pieces, together. The worker asks it for the prompts
+//! it computes and a gateway for the prompts it routes, so both get the same tokens.
+//! **Invariant:** the tokens of [`Prompter::prompt_of`] are those of the request's first prompt.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+
+use overdraft_units::{CacheSalt, TokenId};
+use overdraft_wire::request::{Message, Prompt, Rendering};
+use overdraft_wire::{ApiError, ChatRequest, CompletionRequest};
+use serde_json::Value;
+
+use crate::document::{self, SourceError};
+use crate::folder;
+use crate::pieces::PieceCache;
+use crate::template::{ChatInput, ChatTemplate, TemplateError};
+use crate::tokenizer::{ControlTokens, Framing, Input, Tokenizer, TokenizerSource};
+
+/// Makes prompts of requests. Cheap to clone; threads share it.
+#[derive(Clone, Debug)]
+pub struct Prompter {
+    tokenizer: Arc<Tokenizer>,
+    template: Arc<ChatTemplate>,
+    pieces: Arc<PieceCache>,
+    /// The process's own, so that nobody can look for two salts with one number.
+    salts: RandomState,
+}
+
+/// Which kind of request a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// `/v1/chat/completions`.
+    Chat,
+    /// `/v1/completions`.
+    Completion,
+}
+
+/// A request has no prompt that could be made. Both are sentences for the client.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PrompterError {
+    /// The body is not a request.
+    #[error(transparent)]
+    Request(#[from] ApiError),
+    /// The template does not make a prompt of it.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+impl From<PrompterError> for ApiError {
+    fn from(error: PrompterError) -> Self {
+        match error {
+            PrompterError::Request(error) => error,
+            PrompterError::Template(error) => error.into(),
+        }
+    }
+}
+
+/// What a chat's prompt is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Chat<'a> {
+    /// The conversation.
+    pub messages: &'a [Message],
+    /// Functions the model may call, as the client described them.
+    pub tools: &'a [Value],
+    /// How the prompt ends, and variables for the template.
+    pub rendering: &'a Rendering,
+}
+
+impl Prompter {
+    /// A prompter for the model that `tokenizer` and `template` belong to. One cache serves any
+    /// number of models.
+    pub fn new(
+        tokenizer: Arc<Tokenizer>,
+        template: Arc<ChatTemplate>,
+        pieces: Arc<PieceCache>,
+    ) -> Self {
+        Self { tokenizer, template, pieces, salts: RandomState::new() }
+    }
+
+    /// A prompter for the model that is so described.
+    ///
+    /// # Errors
+    /// [`SourceError`] when the description is contradictory or of a kind unknown here.
+    pub fn from_source(
+        source: TokenizerSource,
+        template: Option<&str>,
+        pieces: Arc<PieceCache>,
+    ) -> Result<Self, SourceError> {
+        let tokenizer = Tokenizer::new(source)?;
+        let template = ChatTemplate::new(template, &tokenizer)?;
+        Ok(Self::new(Arc::new(tokenizer), Arc::new(template), pieces))
+    }
+
+    /// A prompter for the model in a folder in Hugging Face's layout: `tokenizer.json`, and if they
+    /// are there `tokenizer_config.json` and `chat_template.jinja`. Reads files.
+    ///
+    /// # Errors
+    /// [`SourceError`] when a file cannot be read or is not understood.
+    pub fn from_folder(path: &Path, pieces: Arc<PieceCache>) -> Result<Self, SourceError> {
+        let (source, template) = folder::read(path)?;
+        Self::from_source(source, template.as_deref(), pieces)
+    }
+
+    /// A prompter for the model whose worker answered `document` to `GET /tokenizer_source`.
+    ///
+    /// # Errors
+    /// [`SourceError`] when the document is too large, damaged or of another version.
+    pub fn from_document(document: &[u8], pieces: Arc<PieceCache>) -> Result<Self, SourceError> {
+        let (source, template) = document::read(document)?;
+        Self::from_source(source, template.as_deref(), pieces)
+    }
+
+    /// The tokens of a request's prompt; of several, the first's. `unix_seconds` since 1970 is for
+    /// templates that tell the date.
+    ///
+    /// # Errors
+    /// [`PrompterError`] when the worker would refuse the request too.
+    pub fn prompt_of(
+        &self,
+        body: &[u8],
+        surface: Surface,
+        unix_seconds: u64,
+    ) -> Result<Vec<TokenId>, PrompterError> {
+        match surface {
+            Surface::Chat => {
+                let request = ChatRequest::parse(body)?;
+                let chat = Chat {
+                    messages: &request.messages,
+                    tools: &request.tools,
+                    rendering: &request.rendering,
+                };
+                let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
+                Ok(self.chat(&chat, salt, unix_seconds)?)
+            }
+            Surface::Completion => {
+                let request = CompletionRequest::parse(body)?;
+                let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
+                let framing = Framing::from_flag(request.add_special_tokens);
+                Ok(match request.prompts.into_iter().next() {
+                    Some(Prompt::Text(text)) => self.text(&text, framing, salt),
+                    Some(Prompt::Tokens(tokens)) => tokens,
+                    None => Vec::new(),
+                })
+            }
+        }
+    }
+
+    /// The tokens of a chat.
+    ///
+    /// # Errors
+    /// [`TemplateError`], a sentence for the client.
+    pub fn chat(
+        &self,
+        chat: &Chat<'_>,
+        salt: CacheSalt,
+        unix_seconds: u64,
+    ) -> Result<Vec<TokenId>, TemplateError> {
+        let Chat { messages, tools, rendering } = *chat;
+        let rendered =
+            self.template.render(&ChatInput { messages, tools, rendering, unix_seconds })?;
+        let framing = Framing::from_flag(rendering.add_special_tokens);
+        Ok(self.framed(Input::Rendered(&rendered), framing, salt))
+    }
+
+    /// The tokens of a raw prompt, in which control tokens are recognised.
+    pub fn text(&self, text: &str, framing: Framing, salt: CacheSalt) -> Vec<TokenId> {
+        self.framed(Input::Text(text, ControlTokens::Parsed), framing, salt)
+    }
+
+    /// The number under which pieces of requests with this `cache_salt` are shared.
+    pub fn salt(&self, text: Option<&str>) -> CacheSalt {
+        text.map_or(CacheSalt(0), |text| CacheSalt(self.salts.hash_one(text).max(1)))
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// The cache it shares.
+    pub fn pieces(&self) -> &Arc<PieceCache> {
+        &self.pieces
+    }
+
+    fn framed(&self, input: Input<'_>, framing: Framing, salt: CacheSalt) -> Vec<TokenId> {
+        let tokens = self.pieces.encode(&self.tokenizer, input, salt);
+        match framing {
+            Framing::Added => self.tokenizer.frame(tokens),
+            Framing::Bare => tokens,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A request's prompt is what its template and its tokenizer make of it.
+
+use std::sync::Arc;
+
+use overdraft_tokenizer::{
+    ControlTokens, Framing, PieceCache, Prompter, PrompterError, SpecialTokens, Surface,
+};
+use overdraft_units::{CacheSalt, TokenId};
+use overdraft_wire::ApiError;
+use serde_json::{Value, json};
+
+use crate::support::chatting;
+
+fn prompt(prompter: &Prompter, surface: Surface, body: &Value) -> Vec<TokenId> {
+    prompter.prompt_of(body.to_string().as_bytes(), surface, 0).unwrap()
+}
+
+fn shown(prompter: &Prompter, surface: Surface, body: &Value) -> String {
+    prompter.tokenizer().decode(&prompt(prompter, surface, body), SpecialTokens::Keep)
+}
+
+#[test]
+fn a_chat_is_rendered() {
+    let prompter = chatting(Arc::default());
+    let messages = json!([
+        { "role": "system", "content": "Be kind." },
+        { "role": "user", "content": [{ "type": "text", "text": "Hi <|im_end|>" }] },
+    ]);
+    let body = json!({ "model": "any", "messages": messages, "stream": true, "max_tokens": 9 });
+    let text = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi <|im_end|><|im_end|>\n\
+                <|im_start|>assistant\n";
+    assert_eq!(shown(&prompter, Surface::Chat, &body), text);
+    // What the client spelled is no control token.
+    let control = prompter.tokenizer().token_id("<|im_end|>").unwrap();
+    let tokens = prompt(&prompter, Surface::Chat, &body);
+    assert_eq!(tokens.iter().filter(|&&token| token == control).count(), 2);
+    let mut closed = body.clone();
+    closed["add_generation_prompt"] = json!(false);
+    assert!(!shown(&prompter, Surface::Chat, &closed).contains("assistant"));
+}
+
+#[test]
+fn a_completions_first_prompt_counts() {
+    let prompter = chatting(Arc::default());
+    let of = |prompt_field: Value| {
+        prompt(&prompter, Surface::Completion, &json!({ "prompt": prompt_field }))
+    };
+    let expected = prompter.tokenizer().encode("one <|im_end|>", ControlTokens::Parsed);
+    assert_eq!(of(json!("one <|im_end|>")), expected);
+    assert_eq!(of(json!(["one <|im_end|>", "two"])), expected);
+    assert_eq!(of(json!([5, 6])), [TokenId(5), TokenId(6)]);
+    assert_eq!(of(json!([[7], [8]])), [TokenId(7)]);
+    assert_eq!(prompter.text("one <|im_end|>", Framing::Added, CacheSalt(0)), expected);
+}
+
+#[test]
+fn what_the_worker_refuses_has_no_prompt() {
+    let prompter = chatting(Arc::default());
+    let refused =
+        |surface, body: &str| prompter.prompt_of(body.as_bytes(), surface, 0).unwrap_err();
+    assert!(matches!(refused(Surface::Chat, "{"), PrompterError::Request(_)));
+    assert!(matches!(refused(Surface::Completion, "{}"), PrompterError::Request(_)));
+    let unseen = r#"{"messages":[{"role":"user","content":"x"}],"continue_final_message":true,
+                     "add_generation_prompt":true}"#;
+    let error = ApiError::from(refused(Surface::Chat, unseen));
+    assert_eq!((error.status(), error.param.as_deref()), (400, Some("continue_final_message")));
+}
+
+#[test]
+fn a_grown_chat_costs_what_is_new() {
+    let pieces = Arc::new(PieceCache::default());
+    let prompter = chatting(Arc::clone(&pieces));
+    let rule = |number: u32| format!("Long rule {number}. ");
+    let rules = (0..2_000).map(rule).collect::<Vec<_>>().concat();
+    let mut messages = vec![json!({ "role": "system", "content": rules })];
+    let mut last = 0;
+    for turn in 0..10 {
+        messages.push(json!({ "role": "user", "content": format!("question {turn}") }));
+        prompt(&prompter, Surface::Chat, &json!({ "messages": messages }));
+        let misses = pieces.counts().misses;
+        if turn > 0 {
+            // The question, and at most its surroundings.
+            assert!(misses - last <= 3, "{turn}: {} new pieces", misses - last);
+        }
+        last = misses;
+        messages.push(json!({ "role": "assistant", "content": "ok" }));
+    }
+    assert!(last > 20, "{last}");
+}
+
+#[test]
+fn only_an_equal_salt_shares_pieces() {
+    let pieces = Arc::new(PieceCache::default());
+    let prompter = chatting(Arc::clone(&pieces));
+    let misses = |salt: Option<&str>| {
+        let before = pieces.counts().misses;
+        let mut body = json!({ "messages": [{ "role": "user", "content": "secret" }] });
+        if let Some(salt) = salt {
+            body["cache_salt"] = json!(salt);
+        }
+        prompt(&prompter, Surface::Chat, &body);
+        pieces.counts().misses - before
+    };
+    let cold = misses(None);
+    assert!(cold > 0);
+    assert_eq!(misses(None), 0);
+    assert_eq!(misses(Some("a")), cold);
+    assert_eq!(misses(Some("b")), cold);
+    assert_eq!(misses(Some("a")), 0);
+}
