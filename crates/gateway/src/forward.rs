@@ -24,6 +24,7 @@ use crate::explain;
 use crate::fingerprint::Fingerprint;
 use crate::shared::Shared;
 use crate::tally::Tally;
+use crate::tokenizing;
 
 /// Models that a refusal names at most.
 const MODELS_NAMED_MAX: usize = 20;
@@ -58,8 +59,9 @@ async fn ask(
         return Err(full("requests"));
     }
     let body = shared.intake.read(body).await?;
-    let (print, patched) = look(shared, exchange, head, &body)?;
+    let (mut print, patched) = look(shared, exchange, head, &body)?;
     let body = patched.unwrap_or(body);
+    tokenizing::count(shared, &mut print, &body, path).await;
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
         record.delivery = print.delivery;

@@ -39,6 +39,12 @@ pub(crate) fn set(shared: &Shared) {
     });
     let memory = router.prefixes().memory();
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let index = PrefixGauges { bytes: count(memory.bytes), keys: count(memory.keys) };
+    let pieces = shared.tokenizers.pieces().counts();
+    let index = PrefixGauges {
+        bytes: count(memory.bytes),
+        keys: count(memory.keys),
+        piece_bytes: pieces.bytes,
+        pieces: [pieces.hits, pieces.misses],
+    };
     shared.routing.set(gauges, index);
 }

@@ -15,7 +15,7 @@ use crate::notice::{self, Notice};
 use crate::roster::Registrar;
 use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
-use crate::{probe, scrape};
+use crate::{probe, reports, scrape, tokenizing};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
@@ -44,6 +44,7 @@ pub(crate) fn start(shared: &Arc<Shared>, settings: watch::Receiver<GatewaySetti
     let mut tasks = JoinSet::new();
     tasks.spawn(keep(Arc::clone(shared), settings));
     tasks.spawn(tick(Arc::clone(shared)));
+    tasks.spawn(tokenizing::study(Arc::clone(shared)));
     if let Some(termination) = shared.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
     }
@@ -118,6 +119,7 @@ fn watch_worker(shared: &Arc<Shared>, worker: WorkerId) -> Vec<AbortHandle> {
     vec![
         tokio::spawn(probe::watch(Arc::clone(shared), worker)).abort_handle(),
         tokio::spawn(scrape::watch(Arc::clone(shared), worker)).abort_handle(),
+        tokio::spawn(reports::watch(Arc::clone(shared), worker)).abort_handle(),
     ]
 }
 

@@ -27,6 +27,7 @@ mod keeper;
 mod notice;
 mod probe;
 mod relay;
+mod reports;
 mod roster;
 mod routes;
 mod scrape;

@@ -61,6 +61,7 @@ async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
                         shared.probed(worker, Probe::WrongModel);
                     }
                     None => {
+                        shared.tokenizers.wonder(worker, &names);
                         if *listed != list {
                             shared.catalogue.note(worker, Some(listing));
                             *listed = list;

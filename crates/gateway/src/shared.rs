@@ -23,6 +23,7 @@ use crate::relay::Used;
 use crate::roster::{Roster, Sources};
 use crate::routes::Routes;
 use crate::settings::{GatewayError, GatewaySettings, Pool};
+use crate::tokenizing::Tokenizers;
 use crate::upstream::Upstream;
 
 /// What all requests share.
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) intake: Intake,
     pub(crate) roster: Roster,
     pub(crate) sources: Sources,
+    pub(crate) tokenizers: Tokenizers,
     router: Mutex<Router>,
     requests: AtomicUsize,
     streams: AtomicUsize,
@@ -56,6 +58,7 @@ impl Shared {
             intake: Intake::default(),
             roster: Roster::default(),
             sources: Sources::default(),
+            tokenizers: Tokenizers::default(),
             clock,
             router: Mutex::new(Router::new(settings.routing.prefix)),
             routes: ArcSwap::from_pointee(routes),
@@ -79,6 +82,7 @@ impl Shared {
     pub(crate) fn adopt(&self, settings: GatewaySettings) {
         let routes = Routes::new(settings.routing.clone());
         self.catalogue.rename(&routes);
+        self.tokenizers.forget();
         self.routes.store(Arc::new(routes));
         self.settings.store(Arc::new(settings));
     }

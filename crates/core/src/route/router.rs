@@ -134,6 +134,8 @@ pub struct Router {
     texts: BTreeMap<String, Texts>,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     chunks: Vec<Tokens>,
+    /// By place in the fleet: tokens to a block of those that report.
+    blocks: Vec<Option<BlockSize>>,
     matches: Matches,
     decision: Decision,
 }
@@ -146,6 +148,7 @@ impl Router {
             prefixes: PrefixIndex::new(limits),
             texts: BTreeMap::new(),
             chunks: Vec::new(),
+            blocks: Vec::new(),
             matches: Matches::new(),
             decision: Decision::default(),
         }
@@ -191,7 +194,9 @@ impl Router {
         self.prefixes.leave(id);
         if self.chunks.len() <= id.index() {
             self.chunks.resize(id.index() + 1, CHUNK_FIRST);
+            self.blocks.resize(id.index() + 1, None);
         }
+        self.blocks[id.index()] = None;
         Some(id)
     }
 
@@ -226,6 +231,23 @@ impl Router {
             let room = Chunks::new(capacity.get() / chunk.get().max(1));
             self.prefixes.set_capacity(worker, room);
         }
+    }
+
+    /// A worker reports its cache in blocks of this size.
+    pub fn reports_by(&mut self, worker: WorkerId, block: BlockSize) {
+        if let Some(known) = self.blocks.get_mut(worker.index()) {
+            *known = Some(block);
+        }
+        if let Some(chunk) = self.chunks.get_mut(worker.index()) {
+            *chunk = Tokens::new(block.get());
+        }
+    }
+
+    /// The blocks in which workers that serve `model` report their caches; `None` if none does, and
+    /// that prompt's tokens then are of no use to routing.
+    pub fn reported_block(&self, model: &str) -> Option<BlockSize> {
+        let serving = self.fleet.serving(model)?;
+        serving.iter().find_map(|id| self.blocks.get(id.index()).copied().flatten())
     }
 
     /// Takes in what a worker reported of its cache.

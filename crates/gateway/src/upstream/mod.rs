@@ -81,6 +81,11 @@ impl Upstream {
         self.name.to_str().expect("names are checked to be printable")
     }
 
+    /// Its host, as configured.
+    pub(crate) fn host(&self) -> &str {
+        &self.address.host
+    }
+
     /// Whether it listens on this machine's loopback interface.
     pub(crate) fn is_local(&self) -> bool {
         let address = self.address.host.parse::<std::net::IpAddr>();

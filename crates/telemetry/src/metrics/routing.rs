@@ -70,13 +70,17 @@ pub struct WorkerGauges<'a> {
     pub knowledge: &'static str,
 }
 
-/// The index of prefixes.
+/// The index of prefixes, and the cache of tokenised pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixGauges {
-    /// Bytes of memory it takes.
+    /// Bytes of memory the index takes.
     pub bytes: u64,
     /// Distinct chunks it knows.
     pub keys: u64,
+    /// Bytes of text and tokens that are remembered.
+    pub piece_bytes: u64,
+    /// Pieces of prompts that were found there, and that had to be tokenised.
+    pub pieces: [u64; 2],
 }
 
 /// The catalogue of routing.
@@ -97,6 +101,7 @@ pub struct RoutingMetrics {
     prefill_rate: Family<One, Gauge>,
     knowledge: Family<Two, Gauge>,
     index: Family<Words<1>, Gauge>,
+    pieces: Family<Words<1>, Gauge>,
 }
 
 impl RoutingMetrics {
@@ -118,6 +123,7 @@ impl RoutingMetrics {
             prefill_rate: Family::default(),
             knowledge: Family::default(),
             index: Family::default(),
+            pieces: Family::default(),
         };
         metrics.register_decisions(registry);
         metrics.register_workers(registry);
@@ -162,8 +168,13 @@ impl RoutingMetrics {
         );
         registry.register(
             "overdraft_prefix_index",
-            "The index of prefixes: bytes of memory and distinct keys",
+            "The index of prefixes: bytes of memory, distinct keys, bytes of tokenised pieces",
             self.index.clone(),
+        );
+        registry.register(
+            "overdraft_tokenizer_pieces",
+            "Pieces of prompts since the start: found tokenised already, or tokenised",
+            self.pieces.clone(),
         );
     }
 
@@ -268,6 +279,12 @@ impl RoutingMetrics {
         let keys = i64::try_from(index.keys).unwrap_or(i64::MAX);
         self.index.get_or_create(&[("what", "bytes")]).set(bytes);
         self.index.get_or_create(&[("what", "keys")]).set(keys);
+        let piece_bytes = i64::try_from(index.piece_bytes).unwrap_or(i64::MAX);
+        self.index.get_or_create(&[("what", "piece_bytes")]).set(piece_bytes);
+        for (result, count) in ["hit", "miss"].into_iter().zip(index.pieces) {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.pieces.get_or_create(&[("result", result)]).set(count);
+        }
         let told = self.prefix_tokens.get_or_create(&[("kind", "prompt")]).get();
         let cached = self.prefix_tokens.get_or_create(&[("kind", "cached")]).get();
         self.prefix_ratio.set(share(cached, told));

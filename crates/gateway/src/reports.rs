@@ -1,0 +1,137 @@
+//! What does each worker report of its cache?
+//!
+//! One task per worker finds out where it reports, follows that, and feeds the prefix index. A
+//! worker that says it reports nowhere is asked again now and then, for it may be replaced by one
+//! that does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use overdraft_core::fleet::WorkerId;
+use overdraft_core::prefix::{EventFeed, Knowledge};
+use overdraft_units::BlockSize;
+use overdraft_wire::kv_events::{Batch, Source, read_sources};
+use tokio::time::{sleep, timeout};
+
+use crate::explain;
+use crate::fetch::fetch;
+use crate::kv_events::{Note, Sink, apply, follow};
+use crate::settings::KvEvents;
+use crate::shared::Shared;
+
+const SOURCES: &str = "/kv_event_sources";
+
+/// Bytes of the answer that says where a worker reports.
+const SOURCES_BYTES_MAX: usize = 64 * 1024;
+
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two questions while a worker is not up, and while it is and does not report.
+const ASK_SOON: Duration = Duration::from_millis(200);
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Tokens to a block of a worker that has not said so: what vLLM has unless it is told otherwise.
+const BLOCK_FIRST: BlockSize = BlockSize::new(16).expect("16 is not zero");
+
+/// Follows what one worker reports until it is dropped.
+pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
+    let source = match &shared.roster.member(worker).settings.kv_events {
+        KvEvents::Off => return,
+        KvEvents::At { endpoint, replay, topic } => Source {
+            endpoint: endpoint.clone(),
+            replay_endpoint: replay.clone(),
+            topic: topic.clone(),
+            ..Source::default()
+        },
+        KvEvents::Ask => ask(&shared, worker).await,
+    };
+    let block_size = {
+        let router = shared.router();
+        let scraped = router.fleet().worker(worker).scraped();
+        scraped.and_then(|scraped| scraped.block_size).unwrap_or(BLOCK_FIRST)
+    };
+    let feed = EventFeed::new(block_size);
+    let name = shared.upstream(worker).name().to_owned();
+    tracing::info!(worker = name, endpoint = source.endpoint, "it reports what its cache holds");
+    follow(source, Reports { shared, worker, name, feed }).await;
+}
+
+/// Asks where a worker reports until it says so.
+async fn ask(shared: &Arc<Shared>, worker: WorkerId) -> Source {
+    loop {
+        let up = shared.router().fleet().worker(worker).health().is_up();
+        if up {
+            let upstream = shared.upstream(worker);
+            let fetching = fetch(&upstream, SOURCES, SOURCES_BYTES_MAX);
+            if let Ok(Ok((StatusCode::OK, page))) = timeout(PATIENCE, fetching).await
+                && let Ok(sources) = read_sources(&page)
+            {
+                match sources.as_slice() {
+                    [] => {}
+                    [source] => return source.reached_by(upstream.host()),
+                    // Which rank a request goes to is decided behind the worker's door.
+                    ranks => tracing::warn!(worker = upstream.name(), ranks = ranks.len(),
+                        "it reports by rank; what it holds is estimated"),
+                }
+            }
+        }
+        sleep(if up { ASK_AGAIN } else { ASK_SOON }).await;
+    }
+}
+
+/// Hears one worker's batches.
+struct Reports {
+    shared: Arc<Shared>,
+    worker: WorkerId,
+    name: String,
+    feed: EventFeed,
+}
+
+impl Sink for Reports {
+    fn batch(&mut self, batch: Batch) {
+        let mut router = self.shared.router();
+        router.reports_by(self.worker, self.feed.block_size());
+        let tell = |event: overdraft_core::prefix::Event<'_>| {
+            router.cache_changed(self.worker, event);
+        };
+        let mismatch = apply(&mut self.feed, &batch, tell);
+        if let Some(found) = mismatch.and_then(|mismatch| BlockSize::new(mismatch.found)) {
+            // Prompts are cut as the worker cuts them from here on; what it holds already is missed.
+            self.feed = EventFeed::new(found);
+            self.feed.forget(|event| router.cache_changed(self.worker, event));
+            router.reports_by(self.worker, found);
+        }
+        drop(router);
+        self.shared.routing.reported(&self.name, "applied");
+    }
+
+    fn restarted(&mut self) {
+        let mut router = self.shared.router();
+        self.feed.restart(|event| router.cache_changed(self.worker, event));
+    }
+
+    fn forgotten(&mut self) {
+        let mut router = self.shared.router();
+        let before = router.prefixes().knowledge(self.worker);
+        self.feed.forget(|event| router.cache_changed(self.worker, event));
+        drop(router);
+        if before == Knowledge::Exact {
+            tracing::warn!(worker = self.name, was = explain::knowledge(before),
+                "reports of its cache are missing; what it holds is estimated");
+        }
+        self.shared.routing.reported(&self.name, "forgotten");
+    }
+
+    fn note(&mut self, note: Note) {
+        let word = match note {
+            Note::Connected => "connected",
+            Note::Disconnected => "disconnected",
+            Note::Gap => "gap",
+            Note::Undecodable => "undecodable",
+            _ => "other",
+        };
+        self.shared.routing.reported(&self.name, word);
+    }
+}
