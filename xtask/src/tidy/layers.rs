@@ -10,6 +10,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("kernels", &[]),
     ("core", &["units"]),
+    ("config", &["units", "core"]),
     ("wire", &["units"]),
     ("telemetry", &["units", "core"]),
     ("http", &["units", "wire", "telemetry"]),
@@ -18,7 +19,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gateway", &["units", "core", "wire", "telemetry", "http"]),
     (
         "cli",
-        &["units", "core", "wire", "telemetry", "http", "kernels", "engine", "worker", "gateway"],
+        &[
+            "units",
+            "core",
+            "config",
+            "wire",
+            "telemetry",
+            "http",
+            "kernels",
+            "engine",
+            "worker",
+            "gateway",
+        ],
     ),
 ];
 
