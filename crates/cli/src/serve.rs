@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use overdraft_gateway::{GatewayError, GatewaySettings, Pool, WorkerSettings};
+use overdraft_config::{Config, Loaded, Loader, WorkerSource};
+use overdraft_gateway::{GatewayError, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::MetricNames;
 use tokio::net::TcpListener;
@@ -14,19 +15,23 @@ use crate::embedded::{self, Embedded, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::log_options::LogOptions;
-use crate::ready;
-use crate::signals;
+use crate::{ready, reload, settings, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Where clients connect; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
-    listen: SocketAddr,
-    /// A worker that runs elsewhere, as `http://host:port`; may be given several times
+    /// A configuration file, YAML or TOML by its name; flags count more than what it says
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where clients connect, port 0 takes a free one; by default as the file says, or
+    /// 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// A worker that runs elsewhere, as `http://host:port`, instead of the file's; may be given
+    /// several times
     #[arg(long, value_name = "URL")]
     worker: Vec<String>,
-    /// A remote worker of the draft pool; may be given several times
+    /// A remote worker of the draft pool, instead of the file's; may be given several times
     #[arg(long, value_name = "URL")]
     draft_worker: Vec<String>,
     /// A GGUF file for the embedded target worker, instead of the demo model
@@ -51,7 +56,9 @@ Examples:
   overdraft serve --listen 0.0.0.0:8080 --model llama-3-8b-q4_k_m.gguf
       your model on this machine; its name is the file's, without `.gguf`
   overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
-      before a fleet of vLLM, SGLang or llama-server";
+      before a fleet of vLLM, SGLang or llama-server
+  overdraft serve --config overdraft.yaml --listen 0.0.0.0:8080
+      as the file says, but on another address; `overdraft check` checks the file";
 
 /// What stands behind the gateway.
 struct Fleet {
@@ -70,19 +77,27 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 
 async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
-    let listener = bind(arguments.listen).await?;
+    let file = arguments.file()?;
+    let config = file.as_ref().map(|(_, loaded)| loaded.config.clone()).unwrap_or_default();
+    let listener = bind(arguments.listen.unwrap_or(config.listen)).await?;
     let address = listener
         .local_addr()
         .map_err(|error| Fault::running(format!("the listener has no address: {error}")))?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
+    if let Some((loader, loaded)) = file {
+        tasks.spawn(reload::watch(loader, loaded, reload::hangups()?));
+    }
     let mut embedded = JoinSet::new();
     // The embedded workers outlive the gateway's drain: its last streams come from them.
     let (release, released) = tokio::sync::watch::channel(false);
-    let fleet = fleet(&arguments, clock, &mut embedded, &released).await?;
-    let mut settings = GatewaySettings::new(fleet.workers.clone());
+    let remote = remote(&arguments, &config)?;
+    let fleet = fleet(&arguments, remote, clock, &mut embedded, &released).await?;
+    let mut settings = settings::gateway(&config, fleet.workers.clone());
     settings.listen.drain = Duration::from_secs(arguments.shutdown_timeout);
-    settings.model_default.clone_from(&fleet.example);
+    if settings.model_default.is_none() {
+        settings.model_default.clone_from(&fleet.example);
+    }
     tasks.spawn(async move {
         // Those that run elsewhere may be down for long; our own come up together.
         ready::healthy(address, fleet.models.len().max(1)).await;
@@ -101,22 +116,52 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
-async fn fleet(
-    arguments: &Arguments,
-    clock: Clock,
-    tasks: &mut JoinSet<()>,
-    released: &tokio::sync::watch::Receiver<bool>,
-) -> Result<Fleet, Fault> {
+impl Arguments {
+    /// The configuration file, if one is named.
+    fn file(&self) -> Result<Option<(Loader, Loaded)>, Fault> {
+        let Some(path) = &self.config else { return Ok(None) };
+        let named = !(self.worker.is_empty() && self.draft_worker.is_empty());
+        let elsewhere = named || self.model.is_some() || self.draft.is_some();
+        let workers = if elsewhere { WorkerSource::Elsewhere } else { WorkerSource::File };
+        let loader = Loader::new(path).with_workers(workers);
+        let loaded = loader.load()?;
+        for key in settings::without_effect(&loaded.config) {
+            tracing::warn!(key, "this is configured and has no effect yet");
+        }
+        Ok(Some((loader, loaded)))
+    }
+}
+
+/// The workers that run elsewhere: those named on the command line, or else the file's.
+fn remote(arguments: &Arguments, config: &Config) -> Result<Vec<WorkerSettings>, Fault> {
     let mut workers: Vec<WorkerSettings> = Vec::new();
-    let remote = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
-    for (urls, pool) in remote {
+    let named = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
+    for (urls, pool) in named {
         workers.extend(urls.iter().map(|url| {
             let mut worker = WorkerSettings::new(url.clone());
             worker.pool = pool;
             worker
         }));
     }
+    if workers.is_empty() {
+        workers = settings::workers(config);
+    }
+    let embedded = arguments.model.is_some() || arguments.draft.is_some();
+    if workers.is_empty() && !embedded && !config.discovery.is_empty() {
+        return Err(Fault::input("the file names no workers but those of `discovery`")
+            .hint("`discovery` has no effect yet; name `workers` with a `url` each"));
+    }
+    Ok(workers)
+}
+
+/// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
+async fn fleet(
+    arguments: &Arguments,
+    mut workers: Vec<WorkerSettings>,
+    clock: Clock,
+    tasks: &mut JoinSet<()>,
+    released: &tokio::sync::watch::Receiver<bool>,
+) -> Result<Fleet, Fault> {
     let mut sources = Vec::new();
     let alone = workers.is_empty();
     match &arguments.model {
