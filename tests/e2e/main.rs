@@ -3,6 +3,7 @@
 mod bad_input;
 mod batching;
 mod client;
+mod configuring;
 mod first_steps;
 mod harness;
 mod leaving;

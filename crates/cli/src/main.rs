@@ -4,12 +4,16 @@
 //! Exit codes: 0 done, 1 something failed while running, 2 the input cannot be used (arguments,
 //! files, addresses); the message says what was wrong, and the hint what to do.
 
+mod check;
+mod config;
 mod embedded;
 mod engine_options;
 mod fault;
 mod log_options;
 mod ready;
+mod reload;
 mod serve;
+mod settings;
 mod signals;
 mod worker;
 
@@ -35,6 +39,8 @@ Examples:
   overdraft serve                                   # demo models, 127.0.0.1:8080, nothing to configure
   overdraft serve --model llama-3-8b-q4_k_m.gguf    # your model on this machine
   overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
+  overdraft serve --config overdraft.yaml           # before a fleet, as the file says
+  overdraft check --config overdraft.yaml           # is the file good, are its workers there?
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000";
 
 #[derive(Subcommand)]
@@ -43,12 +49,18 @@ enum Command {
     Serve(Box<serve::Arguments>),
     /// Serves one model with vLLM's API and metrics, to stand behind a gateway
     Worker(Box<worker::Arguments>),
+    /// Reads a configuration file, says what is wrong with it, and asks its workers
+    Check(check::Arguments),
+    /// Shows a configuration with every default filled in, or the schema of the file
+    Config(config::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Worker(arguments) => worker::run(*arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

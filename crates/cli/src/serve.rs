@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use overdraft_config::{Config, Loaded, Loader, WorkerSource};
 use overdraft_gateway::{GatewayError, GatewaySettings, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::MetricNames;
@@ -14,19 +15,23 @@ use crate::embedded::{self, Embedded, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::log_options::LogOptions;
-use crate::ready;
-use crate::signals;
+use crate::{ready, reload, settings, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Where clients connect; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
-    listen: SocketAddr,
-    /// A worker that runs elsewhere, as `http://host:port`; may be given several times
+    /// A configuration file, YAML or TOML by its name; flags count more than what it says
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where clients connect, port 0 takes a free one; by default as the file says, or
+    /// 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// A worker that runs elsewhere, as `http://host:port`, instead of the file's; may be given
+    /// several times
     #[arg(long, value_name = "URL")]
     worker: Vec<String>,
-    /// A remote worker of the draft pool; may be given several times
+    /// A remote worker of the draft pool, instead of the file's; may be given several times
     #[arg(long, value_name = "URL")]
     draft_worker: Vec<String>,
     /// A GGUF file for the embedded target worker, instead of the demo model
@@ -51,7 +56,47 @@ Examples:
   overdraft serve --listen 0.0.0.0:8080 --model llama-3-8b-q4_k_m.gguf
       your model on this machine; its name is the file's, without `.gguf`
   overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
-      before a fleet of vLLM, SGLang or llama-server";
+      before a fleet of vLLM, SGLang or llama-server
+  overdraft serve --config overdraft.yaml --listen 0.0.0.0:8080
+      as the file says, but on another address; `overdraft check` checks the file";
+
+/// Whether workers are found while serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Later,
+    Never,
+}
+
+impl Found {
+    fn of(config: &Config) -> Self {
+        if config.discovery.is_empty() { Self::Never } else { Self::Later }
+    }
+}
+
+/// How a configuration becomes settings, the first time and after every change of it.
+struct Settle {
+    /// Whether the command line names the workers that run elsewhere.
+    named: bool,
+    /// Those that run elsewhere, as they were at the start, then the embedded ones.
+    workers: Vec<WorkerSettings>,
+    remote: usize,
+    drain: Duration,
+    example: Option<String>,
+}
+
+impl Settle {
+    fn settings(&self, config: &Config) -> GatewaySettings {
+        let (remote, embedded) = self.workers.split_at(self.remote);
+        let elsewhere = if self.named { remote.to_vec() } else { settings::workers(config) };
+        let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
+        let mut settings = settings::gateway(config, workers);
+        settings.listen.drain = self.drain;
+        if settings.model_default.is_none() {
+            settings.model_default.clone_from(&self.example);
+        }
+        settings
+    }
+}
 
 /// What stands behind the gateway.
 struct Fleet {
@@ -70,7 +115,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 
 async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
-    let listener = bind(arguments.listen).await?;
+    let file = arguments.file()?;
+    let config = file.as_ref().map(|(_, loaded)| loaded.config.clone()).unwrap_or_default();
+    let listener = bind(arguments.listen.unwrap_or(config.listen)).await?;
     let address = listener
         .local_addr()
         .map_err(|error| Fault::running(format!("the listener has no address: {error}")))?;
@@ -79,16 +126,27 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let mut embedded = JoinSet::new();
     // The embedded workers outlive the gateway's drain: its last streams come from them.
     let (release, released) = tokio::sync::watch::channel(false);
-    let fleet = fleet(&arguments, clock, &mut embedded, &released).await?;
-    let mut settings = GatewaySettings::new(fleet.workers.clone());
-    settings.listen.drain = Duration::from_secs(arguments.shutdown_timeout);
-    settings.model_default.clone_from(&fleet.example);
+    let remote = remote(&arguments, &config)?;
+    let remote_count = remote.len();
+    let fleet = fleet(&arguments, (remote, Found::of(&config)), clock, &mut embedded, &released).await?;
+    let settle = Settle {
+        named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
+        workers: fleet.workers.clone(),
+        remote: remote_count,
+        drain: Duration::from_secs(arguments.shutdown_timeout),
+        example: fleet.example.clone(),
+    };
+    let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
+    if let Some((loader, loaded)) = file {
+        let changed = move |config: &Config| drop(keep.send_replace(settle.settings(config)));
+        tasks.spawn(reload::watch(loader, loaded, reload::hangups()?, changed));
+    }
     tasks.spawn(async move {
         // Those that run elsewhere may be down for long; our own come up together.
         ready::healthy(address, fleet.models.len().max(1)).await;
         banner(address, &fleet);
     });
-    let drained = overdraft_gateway::run(listener, settings, stop.asked()).await;
+    let drained = overdraft_gateway::run_reloading(listener, settings, stop.asked()).await;
     release.send_replace(true);
     while embedded.join_next().await.is_some() {}
     tasks.abort_all();
@@ -101,24 +159,46 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
-async fn fleet(
-    arguments: &Arguments,
-    clock: Clock,
-    tasks: &mut JoinSet<()>,
-    released: &tokio::sync::watch::Receiver<bool>,
-) -> Result<Fleet, Fault> {
+impl Arguments {
+    /// The configuration file, if one is named.
+    fn file(&self) -> Result<Option<(Loader, Loaded)>, Fault> {
+        let Some(path) = &self.config else { return Ok(None) };
+        let named = !(self.worker.is_empty() && self.draft_worker.is_empty());
+        let elsewhere = named || self.model.is_some() || self.draft.is_some();
+        let workers = if elsewhere { WorkerSource::Elsewhere } else { WorkerSource::File };
+        let loader = Loader::new(path).with_workers(workers);
+        let loaded = loader.load()?;
+        Ok(Some((loader, loaded)))
+    }
+}
+
+/// The workers that run elsewhere: those named on the command line, or else the file's.
+fn remote(arguments: &Arguments, config: &Config) -> Result<Vec<WorkerSettings>, Fault> {
     let mut workers: Vec<WorkerSettings> = Vec::new();
-    let remote = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
-    for (urls, pool) in remote {
+    let named = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
+    for (urls, pool) in named {
         workers.extend(urls.iter().map(|url| {
             let mut worker = WorkerSettings::new(url.clone());
             worker.pool = pool;
             worker
         }));
     }
+    if workers.is_empty() {
+        workers = settings::workers(config);
+    }
+    Ok(workers)
+}
+
+/// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
+async fn fleet(
+    arguments: &Arguments,
+    (mut workers, found): (Vec<WorkerSettings>, Found),
+    clock: Clock,
+    tasks: &mut JoinSet<()>,
+    released: &tokio::sync::watch::Receiver<bool>,
+) -> Result<Fleet, Fault> {
     let mut sources = Vec::new();
-    let alone = workers.is_empty();
+    let alone = workers.is_empty() && found == Found::Never;
     match &arguments.model {
         Some(file) => sources.push((Source::File(file.clone()), Pool::Target)),
         None if alone => sources.push((Source::Target, Pool::Target)),

@@ -10,6 +10,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("kernels", &[]),
     ("core", &["units"]),
+    ("config", &["units", "core"]),
     ("wire", &["units"]),
     ("telemetry", &["units", "core"]),
     ("tokenizer", &["units", "wire"]),
@@ -22,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "units",
             "core",
+            "config",
             "wire",
             "telemetry",
             "tokenizer",

@@ -1,0 +1,92 @@
+//! `overdraft check`: is the file good, and are its workers what it says?
+//!
+//! Exit codes: 0 good (perhaps with warnings), 1 a worker cannot be used, 2 the file cannot.
+
+mod ask;
+mod preflight;
+mod show;
+
+use std::path::PathBuf;
+
+use overdraft_config::{ConfigErrors, Loaded, Loader};
+
+use crate::fault::Fault;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The configuration file, YAML or TOML by its name
+    #[arg(long, default_value = "overdraft.yaml", value_name = "FILE")]
+    config: PathBuf,
+    /// How the findings are printed
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    output: Format,
+    /// Asks no worker
+    #[arg(long)]
+    offline: bool,
+    /// Prints the whole configuration too, with every default filled in
+    #[arg(long)]
+    show: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft check                                   # ./overdraft.yaml and its workers
+  overdraft check --config overdraft.toml --offline # the file alone, as in a pipeline
+  overdraft check --show                            # with every default filled in
+  overdraft check --output json | jq .workers
+
+Exit codes: 0 good, 1 a worker cannot be used, 2 the file cannot be used.";
+
+/// Checks, prints, and turns what was found into an exit code.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    let loaded = match Loader::new(&arguments.config).load() {
+        Ok(loaded) => loaded,
+        Err(errors) => return Err(refused(arguments, &errors)?),
+    };
+    if arguments.output == Format::Text {
+        crate::config::print(&show::understood(&loaded, arguments.show))?;
+    }
+    let reports = if arguments.offline {
+        Vec::new()
+    } else {
+        crate::runtime()?.block_on(preflight::fleet(&loaded.config))
+    };
+    tell(arguments, &loaded, &reports)?;
+    if reports.iter().any(|report| report.verdict() == preflight::Verdict::Fail) {
+        return Err(Fault::running_told());
+    }
+    Ok(())
+}
+
+fn tell(
+    arguments: &Arguments,
+    loaded: &Loaded,
+    reports: &[preflight::Report],
+) -> Result<(), Fault> {
+    match arguments.output {
+        Format::Json => {
+            let view = show::json(loaded, reports, arguments.show);
+            crate::config::print(&crate::config::pretty(&view))
+        }
+        Format::Text if reports.is_empty() => Ok(()),
+        Format::Text => crate::config::print(&show::reports(reports)),
+    }
+}
+
+fn refused(arguments: &Arguments, errors: &ConfigErrors) -> Result<Fault, Fault> {
+    match arguments.output {
+        Format::Text => Ok(Fault::input(errors.to_string())),
+        Format::Json => {
+            let view = show::faults(&arguments.config, errors);
+            crate::config::print(&crate::config::pretty(&view))?;
+            Ok(Fault::input_told())
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Are the workers there, and will the gateway get from them what it needs?
+//!
+//! Every worker is asked the same few questions, all at once and each within [`ask::PATIENCE`].
+//! What is missing costs something at run time that is hard to see there; here it has a name and a
+//! remedy.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use indicatif::{ProgressBar, ProgressStyle};
+use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
+use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
+use tokio::task::JoinSet;
+
+use super::ask::{self, Address, AskError, Want};
+
+/// Workers that are asked at the same time.
+const AT_ONCE_MAX: usize = 64;
+
+/// Bytes of a list of models.
+const LIST_BYTES_MAX: usize = 1024 * 1024;
+
+/// How good something is; the worst of several counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Verdict {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) subject: &'static str,
+    pub(super) verdict: Verdict,
+    pub(super) message: String,
+    pub(super) hint: Option<&'static str>,
+}
+
+impl Finding {
+    fn new(subject: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
+        Self { subject, verdict, message: message.into(), hint: None }
+    }
+
+    fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+}
+
+/// All that was found about one worker.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Report {
+    pub(super) fn verdict(&self) -> Verdict {
+        self.findings.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok)
+    }
+}
+
+/// Asks every worker with a fixed address; the reports are in the order of the file.
+pub(super) async fn fleet(config: &Config) -> Vec<Report> {
+    let config = Arc::new(config.clone());
+    let count = config.workers.len();
+    let bar = bar(count);
+    let mut waiting = 0..count;
+    let mut asked: JoinSet<(usize, Report)> = JoinSet::new();
+    let mut reports: Vec<(usize, Report)> = Vec::with_capacity(count);
+    loop {
+        while asked.len() < AT_ONCE_MAX
+            && let Some(index) = waiting.next()
+        {
+            let config = Arc::clone(&config);
+            asked.spawn(async move { (index, worker(&config, &config.workers[index]).await) });
+        }
+        let Some(done) = asked.join_next().await else { break };
+        reports.extend(done);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    reports.sort_by_key(|(index, _)| *index);
+    reports.into_iter().map(|(_, report)| report).collect()
+}
+
+/// Shown on a terminal only.
+fn bar(count: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("asking workers {bar:30} {pos}/{len}");
+    let bar = ProgressBar::new(u64::try_from(count).unwrap_or(u64::MAX));
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+async fn worker(config: &Config, worker: &Worker) -> Report {
+    let (host, port) = host_and_port(&worker.url).expect("a file that was loaded has been checked");
+    let address = Address { host, port };
+    let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
+    let (models, metrics, events, tokenizer) = tokio::join!(
+        ask::get(&address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
+        ask::get(&address, "/metrics", Want::Body(metrics_max)),
+        events(worker, &address),
+        ask::get(&address, "/tokenizer_source", Want::Status),
+    );
+    let mut findings = Vec::new();
+    match served(&models) {
+        Err(refusal) => findings.push(refusal),
+        Ok(served) => {
+            findings.push(expected(worker, &served));
+            findings.extend(measured(&metrics));
+            findings.push(events);
+            let tokenizers = tokenizers(config, worker, &served);
+            findings.extend(tokenizers.into_iter().map(|it| counted(it, &tokenizer)));
+        }
+    }
+    Report { name: worker.name().to_owned(), url: worker.url.clone(), findings }
+}
+
+type Answer = Result<(StatusCode, Bytes), AskError>;
+
+/// The models that a worker serves, or why it cannot be used at all.
+fn served(answer: &Answer) -> Result<Vec<String>, Finding> {
+    let fail = |message: String| Finding::new("models", Verdict::Fail, message);
+    let (status, body) = match answer {
+        Ok((status, body)) => (*status, body),
+        Err(error) => {
+            return Err(Finding::new("reachable", Verdict::Fail, error.to_string()).hint(
+                "is it running, and does it listen on that address? `curl URL/v1/models` tells",
+            ));
+        }
+    };
+    match status {
+        StatusCode::OK => {}
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            return Err(fail(format!("/v1/models asks for a key: {status}"))
+                .hint("start the worker without `--api-key`; only the gateway should reach it"));
+        }
+        _ => {
+            return Err(fail(format!("/v1/models answers {status}"))
+                .hint("expected an OpenAI-compatible server: vLLM, SGLang or llama-server"));
+        }
+    }
+    let list: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let cards = list.as_ref().and_then(|list| list.get("data")?.as_array());
+    let Some(cards) = cards else {
+        return Err(fail("/v1/models answers with something else than a list".to_owned())
+            .hint("expected an OpenAI-compatible server: vLLM, SGLang or llama-server"));
+    };
+    let names = cards.iter().filter_map(|card| card.get("id")?.as_str().map(str::to_owned));
+    let names: Vec<String> = names.collect();
+    if names.is_empty() {
+        return Err(fail("it serves no model".to_owned()).hint("is it still loading?"));
+    }
+    Ok(names)
+}
+
+fn expected(worker: &Worker, served: &[String]) -> Finding {
+    let shown = served.join(", ");
+    match &worker.model {
+        Some(model) if !served.contains(model) => {
+            let message = format!("it serves {shown}, not `{model}`");
+            Finding::new("model", Verdict::Fail, message)
+                .hint("mend `model` in the file, or start the worker with `--served-model-name`")
+        }
+        _ => Finding::new("model", Verdict::Ok, format!("serves {shown}")),
+    }
+}
+
+/// What the metrics tell: whether they can be read, and whether prefixes are cached.
+fn measured(answer: &Answer) -> Vec<Finding> {
+    let missing = |message: String| {
+        vec![Finding::new("metrics", Verdict::Warn, message).hint(
+            "without them load is guessed: vLLM must not have `--disable-log-stats`, SGLang needs \
+             `--enable-metrics`, llama-server `--metrics`",
+        )]
+    };
+    let page = match answer {
+        Ok((StatusCode::OK, page)) => page,
+        Ok((status, _)) => return missing(format!("/metrics answers {status}")),
+        Err(error) => return missing(format!("/metrics: {error}")),
+    };
+    match engine::report(page) {
+        Ok(report) => vec![
+            Finding::new("metrics", Verdict::Ok, format!("metrics of {}", dialect(&report))),
+            cached(&report),
+        ],
+        Err(error) => missing(format!("/metrics: {error}")),
+    }
+}
+
+const fn dialect(report: &WorkerReport) -> &'static str {
+    match report.dialect {
+        Dialect::Vllm => "vLLM",
+        Dialect::Sglang => "SGLang",
+        Dialect::LlamaServer => "llama-server",
+    }
+}
+
+fn cached(report: &WorkerReport) -> Finding {
+    let subject = "prefix cache";
+    match (report.dialect, report.prefix_queries) {
+        (_, Some(_)) => Finding::new(subject, Verdict::Ok, "prefix cache"),
+        (Dialect::LlamaServer, None) => {
+            Finding::new(subject, Verdict::Ok, "prefix cache not counted by llama-server")
+        }
+        (_, None) => Finding::new(subject, Verdict::Warn, "no prefix cache is counted").hint(
+            "prompts that share a beginning are computed again: start vLLM with \
+             `--enable-prefix-caching`, SGLang without `--disable-radix-cache`",
+        ),
+    }
+}
+
+/// Whether the worker tells which blocks its cache holds.
+async fn events(worker: &Worker, address: &Address) -> Finding {
+    let subject = "events";
+    let warn = |message: String| Finding::new(subject, Verdict::Warn, message);
+    match &worker.kv_events {
+        KvEvents::Off => Finding::new(subject, Verdict::Ok, "events off"),
+        KvEvents::At(source) => {
+            let shown = &source.endpoint;
+            let place = shown.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
+            let place = place.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+            let (host, port) = place.expect("a file that was loaded has been checked");
+            let host = host.trim_matches(['[', ']']).to_owned();
+            match ask::connects(&Address { host, port }).await {
+                Ok(()) => Finding::new(subject, Verdict::Ok, format!("events at {shown}")),
+                Err(error) => warn(format!("events at {shown}: {error}")).hint(
+                    "without them the cache's content is estimated: start vLLM with \
+                     `--kv-events-config`",
+                ),
+            }
+        }
+        KvEvents::Auto => match ask::get(address, "/kv_event_sources", Want::Status).await {
+            Ok((StatusCode::OK, _)) => Finding::new(subject, Verdict::Ok, "events found"),
+            _ => warn("it does not say where its events are".to_owned()).hint(
+                "the cache's content is estimated: name `kv_events.endpoint`, or say \
+                 `kv_events: off` if that is meant",
+            ),
+        },
+    }
+}
+
+/// The different tokenizers that the models of a worker are configured with.
+fn tokenizers(config: &Config, worker: &Worker, served: &[String]) -> Vec<Tokenizer> {
+    let names = worker.model.as_slice();
+    let names = if names.is_empty() { served } else { names };
+    let of = |name: &String| config.models.get(name).map(|model| model.tokenizer.clone());
+    let mut different: Vec<Tokenizer> = Vec::new();
+    for tokenizer in names.iter().map(|name| of(name).unwrap_or_default()) {
+        if !different.contains(&tokenizer) {
+            different.push(tokenizer);
+        }
+    }
+    different
+}
+
+fn counted(tokenizer: Tokenizer, answer: &Answer) -> Finding {
+    let subject = "tokenizer";
+    match tokenizer {
+        Tokenizer::Off => Finding::new(subject, Verdict::Ok, "tokenizer off"),
+        Tokenizer::Path(path) if is_tokenizer(&path) => {
+            Finding::new(subject, Verdict::Ok, format!("tokenizer {}", path.display()))
+        }
+        Tokenizer::Path(path) => {
+            let message = format!("`{}` is not a tokenizer", path.display());
+            Finding::new(subject, Verdict::Fail, message)
+                .hint("expected a GGUF file, or a folder with `tokenizer.json`")
+        }
+        Tokenizer::Worker => match answer {
+            Ok((StatusCode::OK, _)) => Finding::new(subject, Verdict::Ok, "tokenizer readable"),
+            _ => Finding::new(subject, Verdict::Warn, "its tokenizer cannot be read").hint(
+                "tokens are estimated from bytes: name a path at `models.NAME.tokenizer`, or say \
+                 `tokenizer: off` if that is meant",
+            ),
+        },
+    }
+}
+
+fn is_tokenizer(path: &Path) -> bool {
+    if path.is_dir() { path.join("tokenizer.json").is_file() } else { path.is_file() }
+}

@@ -1,0 +1,80 @@
+//! `overdraft config`: the schema of the file, and what a file means.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use overdraft_config::{Config, Loader};
+
+use crate::fault::Fault;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Prints the JSON Schema of a configuration file, for editors and other tools
+    Schema,
+    /// Prints a configuration with every default filled in and secrets blotted out
+    Show(Show),
+}
+
+#[derive(clap::Args, Debug)]
+struct Show {
+    /// The file; without one, the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// As YAML or as JSON
+    #[arg(long, default_value = "yaml", value_name = "FORMAT")]
+    output: Notation,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Notation {
+    Yaml,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft config schema > config.schema.json
+  overdraft config show                             # every key with its default
+  overdraft config show --config overdraft.yaml";
+
+/// Prints what is asked for.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    let text = match &arguments.command {
+        Command::Schema => pretty(&Config::schema()),
+        Command::Show(show) => {
+            let config = match &show.config {
+                Some(path) => Loader::new(path).load()?.config,
+                None => Config::default(),
+            };
+            match show.output {
+                Notation::Yaml => config.effective_yaml(),
+                Notation::Json => pretty(&config.effective_json()),
+            }
+        }
+    };
+    print(&text)
+}
+
+/// Indented JSON.
+pub(crate) fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}")
+}
+
+/// Writes to standard output; a reader that has had enough, as `head` has, is no fault.
+pub(crate) fn print(text: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Fault::running(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,103 @@
+//! What does a configuration mean for the gateway?
+//!
+//! One function per section, so that a key that the gateway learns to follow is one line here.
+//! Invariant: every key has an effect; a setting that is silently ignored is worse than one that is
+//! refused.
+
+mod routing;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+use overdraft_config::{self as config, Config};
+use overdraft_core::route::RetrySettings;
+use overdraft_gateway::{
+    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, ScrapeSettings,
+    Timeouts, WorkerSettings,
+};
+
+/// The settings of a gateway before `workers`.
+pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewaySettings {
+    let mut settings = GatewaySettings::new(workers);
+    settings.discovery = config.discovery.iter().map(sources::source).collect();
+    settings.model_default.clone_from(&config.model_default);
+    limits(config.limits, &mut settings.limits);
+    timeouts(&config.timeouts, &mut settings.timeouts);
+    probe(&config.probe, &mut settings.probe);
+    scrape(&config.scrape, &mut settings.scrape);
+    settings.retry = retry(config.retry);
+    settings.routing = routing::routing(&config.routing, &config.models);
+    settings.termination = sources::termination(&config.termination);
+    settings.admin = admin(&config.admin);
+    settings
+}
+
+/// The workers with a fixed address.
+pub(crate) fn workers(config: &Config) -> Vec<WorkerSettings> {
+    config.workers.iter().map(worker).collect()
+}
+
+fn worker(configured: &config::Worker) -> WorkerSettings {
+    let mut worker = WorkerSettings::new(configured.url.clone());
+    configured.name().clone_into(&mut worker.name);
+    worker.pool = pool(configured.pool);
+    worker.model.clone_from(&configured.model);
+    worker.kv_events = kv_events(&configured.kv_events);
+    worker
+}
+
+fn kv_events(configured: &config::KvEvents) -> KvEvents {
+    match configured {
+        config::KvEvents::Auto => KvEvents::Ask,
+        config::KvEvents::Off => KvEvents::Off,
+        config::KvEvents::At(source) => KvEvents::At {
+            endpoint: source.endpoint.clone(),
+            replay: source.replay_endpoint.clone(),
+            topic: source.topic.clone().unwrap_or_default(),
+        },
+    }
+}
+
+fn admin(configured: &config::Admin) -> AdminSettings {
+    AdminSettings { token: configured.token.as_ref().map(|token| token.reveal().to_owned()) }
+}
+
+fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {
+    scrape.interval = configured.interval.duration();
+    scrape.idle_interval = configured.idle_interval.duration();
+    scrape.timeout = configured.timeout.duration();
+    scrape.page_bytes = usize::try_from(configured.bytes_max.bytes()).unwrap_or(usize::MAX);
+}
+
+const fn pool(configured: config::Pool) -> Pool {
+    match configured {
+        config::Pool::Target => Pool::Target,
+        config::Pool::Draft => Pool::Draft,
+    }
+}
+
+fn limits(configured: config::Limits, limits: &mut Limits) {
+    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    limits.requests = count(configured.requests);
+    limits.streams = count(configured.streams);
+}
+
+const fn timeouts(configured: &config::Timeouts, timeouts: &mut Timeouts) {
+    timeouts.connect = configured.connect.duration();
+    timeouts.first_byte = configured.first_byte.duration();
+    timeouts.idle = configured.idle.duration();
+    timeouts.total = configured.total.duration();
+}
+
+const fn probe(configured: &config::Probe, probe: &mut ProbeSettings) {
+    probe.interval = configured.interval.duration();
+    probe.timeout = configured.timeout.duration();
+}
+
+const fn retry(configured: config::Retry) -> RetrySettings {
+    RetrySettings {
+        extra_attempts_max: configured.attempts_extra,
+        share_permille: configured.share.permille(),
+        floor: configured.floor,
+    }
+}

@@ -1,0 +1,382 @@
+//! What can be read and still cannot be meant?
+//!
+//! Each rule looks at the typed tree and names the way to the value at fault; the place in the file
+//! is found from that way. All rules run, so that one look tells everything.
+
+use std::collections::BTreeMap;
+
+use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::route::ATTEMPTS_MAX;
+
+use crate::WorkerSource;
+use crate::error::{ConfigError, Wrong, did_you_mean};
+use crate::node::{Node, Step};
+use crate::place::{Origin, Source};
+use crate::quantity::TimeSpan;
+use crate::tree::{Canary, Cloud, Config, Discovery, KvEvents, Sticky, Worker, host_and_port};
+
+/// Where a finding points: at a key or at its value.
+enum At {
+    Key,
+    Value,
+}
+
+/// Collects what is wrong.
+struct Findings<'a> {
+    root: &'a Node,
+    source: &'a Source,
+    faults: Vec<ConfigError>,
+}
+
+impl Findings<'_> {
+    fn add(&mut self, at: &At, path: &[Step], wrong: Wrong) {
+        let origin = match at {
+            At::Key => self.root.key_origin_of(path),
+            At::Value => self.root.origin_of(path),
+        };
+        self.faults.push(ConfigError::new(self.source, &origin, wrong));
+    }
+
+    fn value(&mut self, path: &[Step], message: impl Into<String>, expected: impl Into<String>) {
+        self.add(&At::Value, path, Wrong::new(message, expected));
+    }
+
+    fn key(&mut self, path: &[Step], message: impl Into<String>, expected: impl Into<String>) {
+        self.add(&At::Key, path, Wrong::new(message, expected));
+    }
+
+    /// `workers[1]`'s line, to point back to from another place.
+    fn line_of(&self, path: &[Step]) -> String {
+        match self.root.origin_of(path) {
+            Origin::Spot(spot) => format!("line {}", spot.line),
+            Origin::Variable(name) => format!("`{name}`"),
+            Origin::Whole => "elsewhere".to_owned(),
+        }
+    }
+}
+
+/// A path from words and indices.
+macro_rules! path {
+    ($($step:expr),+ $(,)?) => { [$(Step::from($step)),+] };
+}
+
+/// Everything that is wrong, in the order of the file.
+pub(crate) fn check(
+    config: &Config,
+    root: &Node,
+    source: &Source,
+    needed: WorkerSource,
+) -> Vec<ConfigError> {
+    let mut findings = Findings { root, source, faults: Vec::new() };
+    sources(config, needed, &mut findings);
+    workers(config, &mut findings);
+    discovery(config, &mut findings);
+    aliases(config, &mut findings);
+    models_served(config, needed, &mut findings);
+    routing(config, &mut findings);
+    spans(config, &mut findings);
+    patience(config, &mut findings);
+    bounds(config, &mut findings);
+    termination(config, needed, &mut findings);
+    findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
+    findings.faults
+}
+
+fn sources(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+    if needed == WorkerSource::File && config.workers.is_empty() && config.discovery.is_empty() {
+        let wrong = Wrong::new(
+            "no workers are configured",
+            "expected `workers` with a `url` each, or `discovery`",
+        );
+        findings.add(&At::Value, &[], wrong);
+    }
+    if WORKERS_MAX < config.workers.len() {
+        let count = config.workers.len();
+        let message = format!("{count} workers are configured");
+        findings.key(&path!["workers"], message, format!("expected at most {WORKERS_MAX}"));
+    }
+}
+
+fn workers(config: &Config, findings: &mut Findings<'_>) {
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut places: BTreeMap<(String, u16), usize> = BTreeMap::new();
+    for (index, worker) in config.workers.iter().enumerate() {
+        let url = path!["workers", index, "url"];
+        match host_and_port(&worker.url) {
+            Err(error) => {
+                let text = error.to_string();
+                let (why, expected) = text.split_once("; ").unwrap_or((&text, ""));
+                let message = format!("`workers[{index}].url`: {why}");
+                findings.value(&url, message, expected);
+                continue;
+            }
+            Ok(place) => {
+                if let Some(first) = places.get(&place) {
+                    let line = findings.line_of(&path!["workers", *first, "url"]);
+                    let message = format!("`{}` is already a worker, on {line}", worker.url);
+                    findings.value(&url, message, "expected each worker once");
+                    continue;
+                }
+                places.insert(place, index);
+            }
+        }
+        let path = if worker.name.is_some() { path!["workers", index, "name"] } else { url };
+        name(worker, &path, names.get(worker.name()).copied(), findings);
+        names.entry(worker.name()).or_insert(index);
+        events(worker, index, findings);
+    }
+}
+
+fn name(worker: &Worker, path: &[Step], taken: Option<usize>, findings: &mut Findings<'_>) {
+    let name = worker.name();
+    if name.is_empty() || http::HeaderValue::from_str(name).is_err() {
+        let message = format!("`{name}` is not a worker's name");
+        findings.value(path, message, "expected printable ASCII");
+    }
+    if let Some(first) = taken {
+        let line = findings.line_of(&path!["workers", first]);
+        let expected = format!("expected a name of its own; the other is on {line}");
+        findings.value(path, format!("two workers are called `{name}`"), expected);
+    }
+}
+
+fn events(worker: &Worker, index: usize, findings: &mut Findings<'_>) {
+    let KvEvents::At(events) = &worker.kv_events else { return };
+    let replay = events.replay_endpoint.iter().map(|it| ("replay_endpoint", it));
+    for (key, endpoint) in std::iter::once(("endpoint", &events.endpoint)).chain(replay) {
+        if !is_endpoint(endpoint) {
+            let path = path!["workers", index, "kv_events", key];
+            let message = format!("`{endpoint}` is not an address of events");
+            findings.value(&path, message, "expected one as in `tcp://10.0.0.5:5557`");
+        }
+    }
+}
+
+fn is_endpoint(text: &str) -> bool {
+    let place = text.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
+    place.is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port != 0)
+    })
+}
+
+fn discovery(config: &Config, findings: &mut Findings<'_>) {
+    for (index, discovery) in config.discovery.iter().enumerate() {
+        let mut named = |kind: &str, key: &str, value: &str| {
+            if value.is_empty() {
+                let path = path!["discovery", index, kind, key];
+                let message = format!("`discovery[{index}].{kind}.{key}` is empty");
+                findings.value(&path, message, "expected a name");
+            }
+        };
+        match discovery {
+            Discovery::Dns(dns) => {
+                named("dns", "name", &dns.name);
+                if dns.port == 0 {
+                    let path = path!["discovery", index, "dns", "port"];
+                    findings.value(&path, "the port is `0`", "expected one from 1 to 65535");
+                }
+            }
+            Discovery::File(file) => named("file", "path", &file.path.to_string_lossy()),
+            Discovery::Kubernetes(service) => {
+                named("kubernetes", "namespace", &service.namespace);
+                named("kubernetes", "service", &service.service);
+                url(
+                    service.api_server.as_deref(),
+                    findings,
+                    &path!["discovery", index, "kubernetes", "api_server"],
+                );
+            }
+        }
+    }
+}
+
+fn url(text: Option<&str>, findings: &mut Findings<'_>, path: &[Step]) {
+    let Some(text) = text else { return };
+    let parsed: Option<http::Uri> = text.parse().ok();
+    let known = ["http", "https"];
+    let is_http = |uri: &http::Uri| {
+        let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        plain && uri.scheme_str().is_some_and(|scheme| known.contains(&scheme))
+    };
+    if !parsed.is_some_and(|uri| is_http(&uri)) {
+        let message = format!("`{}` is not an address of HTTP", crate::node::shown(path));
+        let expected = "expected one as in `http://10.0.0.1:6443`, without a user name";
+        findings.value(path, message, expected);
+    }
+}
+
+fn aliases(config: &Config, findings: &mut Findings<'_>) {
+    let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+    let served = config.workers.iter().filter_map(|worker| worker.model.as_deref());
+    let models: Vec<&str> = config.models.keys().map(String::as_str).chain(served).collect();
+    for (name, model) in &config.models {
+        for (index, alias) in model.aliases.iter().enumerate() {
+            let path = path!["models", name.as_str(), "aliases", index];
+            if alias.trim().is_empty() {
+                findings.value(&path, "an alias is empty", "expected a name for the model");
+            } else if models.contains(&alias.as_str()) {
+                let message = format!("the alias `{alias}` hides the model of that name");
+                findings.value(&path, message, "expected a name that no model has");
+            } else if let Some(other) = taken.insert(alias, name) {
+                let message = format!("the alias `{alias}` already stands for `{other}`");
+                findings.value(&path, message, "expected each alias once");
+            }
+        }
+    }
+}
+
+/// Where every worker says what it serves, a model that nobody serves is a slip.
+fn models_served(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+    let told: Option<Vec<&str>> =
+        config.workers.iter().map(|worker| worker.model.as_deref()).collect();
+    let Some(served) = told.filter(|served| !served.is_empty()) else { return };
+    if !config.discovery.is_empty() || needed != WorkerSource::File {
+        return;
+    }
+    for name in config.models.keys() {
+        if !served.contains(&name.as_str()) {
+            let meant = did_you_mean(name, &served);
+            let message = format!("no worker serves the model `{name}`{meant}");
+            let expected = "expected a model that a worker of `workers` has as its `model`";
+            findings.key(&path!["models", name.as_str()], message, expected);
+        }
+    }
+    let Some(default) = &config.model_default else { return };
+    let is_alias = config.models.values().any(|model| model.aliases.contains(default));
+    if !served.contains(&default.as_str()) && !is_alias {
+        let meant = did_you_mean(default, &served);
+        let message = format!("no worker serves `{default}`, the default model{meant}");
+        findings.value(&path!["model_default"], message, "expected a model or an alias");
+    }
+}
+
+fn routing(config: &Config, findings: &mut Findings<'_>) {
+    let general = &config.routing;
+    canary(general.canary, &path!["routing", "canary", "share"], findings);
+    sticky(general.sticky.as_ref(), &path!["routing", "sticky", "load_factor"], findings);
+    for (name, model) in &config.models {
+        let name = name.as_str();
+        canary(model.canary, &path!["models", name, "canary", "share"], findings);
+        let path = path!["models", name, "sticky", "load_factor"];
+        sticky(model.sticky.as_ref(), &path, findings);
+    }
+    if general.text_chunk.bytes() == 0 {
+        let path = path!["routing", "text_chunk"];
+        findings.value(&path, "a block of `0B` holds nothing", "expected a size as in `256B`");
+    }
+    if general.prefix.keys_max == 0 {
+        let path = path!["routing", "prefix", "keys_max"];
+        let expected = "expected at least 1; `tokenize: never` and `policy: least-load` do without";
+        findings.value(&path, "an index of `0` blocks holds nothing", expected);
+    }
+}
+
+fn canary(canary: Option<Canary>, path: &[Step], findings: &mut Findings<'_>) {
+    if canary.is_some_and(|canary| canary.share.permille() == 0) {
+        let expected = "expected more than 0 %; leave `canary` out to try nothing";
+        findings.value(path, "a canary with a share of `0%` tries nothing", expected);
+    }
+}
+
+fn sticky(sticky: Option<&Sticky>, path: &[Step], findings: &mut Findings<'_>) {
+    let factor = sticky.map(|sticky| sticky.load_factor);
+    if let Some(factor) = factor.filter(|factor| factor.permille() < 1_000) {
+        let message = format!("a worker cannot be kept below its mean load, at `{factor}` of it");
+        findings.value(path, message, "expected a factor of at least 1, as in `1.25`");
+    }
+}
+
+fn spans(config: &Config, findings: &mut Findings<'_>) {
+    let Config { scrape, probe, timeouts, termination, .. } = config;
+    let spans: [(&str, &str, TimeSpan); 10] = [
+        ("scrape", "interval", scrape.interval),
+        ("scrape", "idle_interval", scrape.idle_interval),
+        ("scrape", "timeout", scrape.timeout),
+        ("probe", "interval", probe.interval),
+        ("probe", "timeout", probe.timeout),
+        ("timeouts", "connect", timeouts.connect),
+        ("timeouts", "first_byte", timeouts.first_byte),
+        ("timeouts", "idle", timeouts.idle),
+        ("timeouts", "total", timeouts.total),
+        ("termination", "interval", termination.interval),
+    ];
+    for (section, key, span) in spans {
+        if span.is_zero() {
+            let message = format!("`{section}.{key}` is no time at all");
+            findings.value(&path![section, key], message, "expected more than `0s`");
+        }
+    }
+}
+
+fn patience(config: &Config, findings: &mut Findings<'_>) {
+    let (scrape, timeouts) = (&config.scrape, &config.timeouts);
+    if scrape.idle_interval < scrape.interval {
+        let message = format!(
+            "an idle worker would be scraped every `{}`, a busy one every `{}`",
+            scrape.idle_interval, scrape.interval
+        );
+        let expected = "expected `idle_interval` to be at least `interval`";
+        findings.value(&path!["scrape", "idle_interval"], message, expected);
+    }
+    for (key, span) in [("first_byte", timeouts.first_byte), ("idle", timeouts.idle)] {
+        if timeouts.total < span && !timeouts.total.is_zero() {
+            let message =
+                format!("`timeouts.total` is `{}`, shorter than `{key}`: `{span}`", timeouts.total);
+            let expected = format!("expected `total` to be at least `{key}`");
+            findings.value(&path!["timeouts", "total"], message, expected);
+            break;
+        }
+    }
+}
+
+fn bounds(config: &Config, findings: &mut Findings<'_>) {
+    let limits = &config.limits;
+    for (key, limit) in [("requests", limits.requests), ("streams", limits.streams)] {
+        if limit == 0 {
+            let message = format!("`limits.{key}` is `0`, which refuses everything");
+            findings.value(&path!["limits", key], message, "expected at least 1");
+        }
+    }
+    if limits.requests < limits.streams {
+        let message =
+            format!("`{}` streams cannot fit into `{}` requests", limits.streams, limits.requests);
+        let expected = "expected `streams` to be at most `requests`";
+        findings.value(&path!["limits", "streams"], message, expected);
+    }
+    let extra = usize::from(config.retry.attempts_extra);
+    if ATTEMPTS_MAX <= extra {
+        let message = format!("`{extra}` extra attempts are too many");
+        let expected = format!("expected at most {}", ATTEMPTS_MAX - 1);
+        findings.value(&path!["retry", "attempts_extra"], message, expected);
+    }
+    if config.scrape.bytes_max.bytes() == 0 {
+        let path = path!["scrape", "bytes_max"];
+        findings.value(&path, "an answer of `0B` says nothing", "expected a size as in `4MiB`");
+    }
+}
+
+fn termination(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+    let termination = &config.termination;
+    url(termination.endpoint.as_deref(), findings, &path!["termination", "endpoint"]);
+    if termination.cloud == Cloud::Off {
+        return;
+    }
+    if termination.workers.is_empty() {
+        let message = "a notice would drain nobody";
+        let expected = "expected `termination.workers` to name the workers on this machine";
+        findings.key(&path!["termination", "cloud"], message, expected);
+    }
+    // Workers that are discovered or embedded get their names later.
+    if !config.discovery.is_empty() || needed != WorkerSource::File {
+        return;
+    }
+    let names: Vec<&str> = config.workers.iter().map(Worker::name).collect();
+    for (index, name) in termination.workers.iter().enumerate() {
+        if !names.contains(&name.as_str()) {
+            let meant = did_you_mean(name, &names);
+            let message = format!("no worker is called `{name}`{meant}");
+            let expected = "expected the name of one of `workers`";
+            findings.value(&path!["termination", "workers", index], message, expected);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The configuration: as typed, as meant, and as it changes.
+//!
+//! A file in YAML or TOML becomes a tree of nodes with places (`yaml`, `toml_file`), the
+//! environment adds to it (`environment`), types are put on it (`read`, [`Config`]), and what can
+//! be read and still not be meant is found (`check`). [`Watcher`] keeps the last good one while the
+//! file changes.
+//!
+//! **Invariants.** Every fault names its file, line and column, or the environment variable it
+//! comes from. Everything is read within bounds. No secret is ever shown. Nothing here decides how
+//! the gateway behaves: what a key means is the business of who reads it.
+
+mod check;
+mod environment;
+mod error;
+mod load;
+mod node;
+mod place;
+mod quantity;
+mod read;
+mod toml_file;
+mod tree;
+mod view;
+mod watch;
+mod yaml;
+
+pub use self::environment::{OVERRIDE_PREFIX, Variables};
+pub use self::error::{ConfigError, ConfigErrors, FAULTS_MAX};
+pub use self::load::{FILE_BYTES_MAX, Loaded, Loader, WorkerSource};
+pub use self::quantity::{ByteSize, Factor, QuantityError, Share, TimeSpan};
+pub use self::tree::{
+    Admin, Canary, Cloud, Config, Discovery, Dns, FitScore, Kubernetes, KvEventSource, KvEvents,
+    Limits, Model, Policy, Pool, Port, Prefix, Probe, Retry, Routing, Scheme, Scrape, Secret,
+    Sticky, StickyKey, Termination, Timeouts, Tokenize, Tokenizer, WatchedFile, Worker,
+    WorkerUrlError, host_and_port,
+};
+pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};

@@ -1,0 +1,169 @@
+//! How does a file become a configuration?
+//!
+//! Read, parse, override, fill in, type, check: each step knows the place of every value, and the
+//! first step that fails ends the way, because what follows would only guess.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::check;
+use crate::environment::{self, Variables};
+use crate::error::{ConfigError, ConfigErrors, Wrong};
+use crate::node::{Node, Value};
+use crate::place::Source;
+use crate::tree::Config;
+use crate::{read, toml_file, yaml};
+
+/// Most bytes of a configuration file.
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Where workers come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkerSource {
+    /// From the file, which must name some.
+    #[default]
+    File,
+    /// From elsewhere too, such as the command line; the file need not name any.
+    Elsewhere,
+}
+
+/// How a file is read.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    path: PathBuf,
+    variables: Variables,
+    workers: WorkerSource,
+}
+
+/// A configuration in force, or ready to be.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub config: Config,
+    /// The file it came from.
+    pub path: PathBuf,
+    /// The file's text, to see whether it has changed.
+    pub(crate) text: String,
+}
+
+impl Loader {
+    /// Reads `path` with this process's environment; the file must name workers.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let variables = Variables::of_process();
+        Self { path: path.into(), variables, workers: WorkerSource::File }
+    }
+
+    /// With another environment.
+    #[must_use]
+    pub fn with_variables(self, variables: Variables) -> Self {
+        Self { variables, ..self }
+    }
+
+    /// With workers from elsewhere.
+    #[must_use]
+    pub fn with_workers(self, workers: WorkerSource) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// The file that is read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file and everything in it.
+    ///
+    /// # Errors
+    /// Every fault that could be found, with its place.
+    pub fn load(&self) -> Result<Loaded, ConfigErrors> {
+        self.parse(self.text()?)
+    }
+
+    /// The file's bytes as text.
+    pub(crate) fn text(&self) -> Result<String, ConfigErrors> {
+        let fault = |wrong| ConfigErrors::from(ConfigError::of_file(&self.path, wrong));
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+        File::open(&self.path)
+            .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+            .map_err(|error| fault(unreadable(&error)))?;
+        if FILE_BYTES_MAX < bytes.len() {
+            let expected = format!("expected at most {FILE_BYTES_MAX} bytes");
+            return Err(fault(Wrong::new("the file is too long", expected)));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            fault(Wrong::new(
+                format!("the file is not text: its byte {at} is not UTF-8"),
+                "expected YAML or TOML in UTF-8",
+            ))
+        })
+    }
+
+    /// What a text says that stands in the file.
+    pub(crate) fn parse(&self, text: String) -> Result<Loaded, ConfigErrors> {
+        let source = Source::new(&self.path, text);
+        let mut root = notation(&source)?;
+        if root.value == Value::Null {
+            root = Node::empty();
+        }
+        let is_empty = source.text.lines().all(|line| {
+            let line = line.trim();
+            line.is_empty() || line.starts_with('#')
+        });
+        if is_empty && self.workers == WorkerSource::File {
+            let expected = "expected at least `workers` with a `url` each, or `discovery`";
+            return Err(ConfigError::of_file(
+                &self.path,
+                Wrong::new("the file is empty", expected),
+            )
+            .into());
+        }
+        environment::override_values(&mut root, &source, &self.variables)?;
+        let unset = environment::fill_in(&mut root, &source, &self.variables);
+        if !unset.is_empty() {
+            return Err(ConfigErrors::new(unset));
+        }
+        let config: Config = read::read(&root, &source)?;
+        let faults = check::check(&config, &root, &source, self.workers);
+        if !faults.is_empty() {
+            return Err(ConfigErrors::new(faults));
+        }
+        Ok(Loaded { config, path: source.path, text: source.text })
+    }
+}
+
+fn notation(source: &Source) -> Result<Node, ConfigErrors> {
+    let ending = source.path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    match ending.as_deref() {
+        Some("yaml" | "yml") => yaml::parse(source),
+        Some("toml") => toml_file::parse(source).map_err(ConfigErrors::new),
+        _ => {
+            let wrong = Wrong::new(
+                "the file's name does not say what is in it",
+                "expected a name that ends with `.yaml`, `.yml` or `.toml`",
+            );
+            Err(ConfigError::of_file(&source.path, wrong).into())
+        }
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> Wrong {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Wrong::new(
+            "there is no such file",
+            "name another one with `--config`; `examples/overdraft.yaml` is a start",
+        ),
+        _ => Wrong::new(format!("the file cannot be read: {error}"), "expected a readable file"),
+    }
+}
+
+impl Config {
+    /// Reads `path` with this process's environment; the file must name workers.
+    ///
+    /// # Errors
+    /// Every fault that could be found, with its place.
+    pub fn load(path: impl Into<PathBuf>) -> Result<Loaded, ConfigErrors> {
+        Loader::new(path).load()
+    }
+}

@@ -1,0 +1,133 @@
+//! What can be configured?
+//!
+//! The typed tree, one file per topic. Every key has a default that is the behaviour without a
+//! file; the comments here are the reference that users read (`docs/reference/config.md`).
+
+mod discovery;
+mod models;
+mod patience;
+mod routing;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::models::{Model, Tokenizer};
+pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
+pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
+pub use self::workers::{
+    Cloud, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
+};
+
+/// Everything that can be configured; every key is optional.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Overdraft configuration")]
+pub struct Config {
+    /// Where clients connect: an IP address and a port; port 0 takes a free one.
+    #[serde(deserialize_with = "address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Who may use `/admin`.
+    pub admin: Admin,
+    /// The model of requests that name none; without it they are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_default: Option<String>,
+    /// What is special about a model, by the name that workers serve it under.
+    pub models: BTreeMap<String, Model>,
+    /// How workers are chosen, for every model that says nothing else.
+    pub routing: Routing,
+    /// Workers with a fixed address.
+    pub workers: Vec<Worker>,
+    /// Where other workers are found.
+    pub discovery: Vec<Discovery>,
+    /// How the workers' metrics are read.
+    pub scrape: Scrape,
+    /// How the workers' health is watched.
+    pub probe: Probe,
+    /// Patience with workers.
+    pub timeouts: Timeouts,
+    /// How much is taken on at once; the next request is told to come back.
+    pub limits: Limits,
+    /// How freely failed attempts are made again.
+    pub retry: Retry,
+    /// Notice that the machine of local workers will be taken away.
+    pub termination: Termination,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
+            admin: Admin::default(),
+            model_default: None,
+            models: BTreeMap::new(),
+            routing: Routing::default(),
+            workers: Vec::new(),
+            discovery: Vec::new(),
+            scrape: Scrape::default(),
+            probe: Probe::default(),
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+            retry: Retry::default(),
+            termination: Termination::default(),
+        }
+    }
+}
+
+/// Who may use `/admin`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// The bearer token that `/admin` asks for; without one it answers clients on this machine
+    /// only. Best given as `${NAME}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<Secret>,
+}
+
+/// Text that is never shown.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself, for comparing; never for a log.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(crate::place::REDACTED)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(crate::place::REDACTED)
+    }
+}
+
+/// An IP address and a port, refused with a sentence that says so.
+pub(crate) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        serde::de::Error::custom(format!(
+            "`{text}` is not an address; expected an IP address and a port, as in `127.0.0.1:8080` \
+             or `[::]:8080`"
+        ))
+    })
+}
+
+/// The same where it may be left out.
+pub(crate) fn address_if_any<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    address(deserializer).map(Some)
+}

@@ -1,0 +1,81 @@
+//! What can be configured about one model?
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::routing::{Canary, Policy, Sticky};
+
+/// What is special about one model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// Other names that clients may use for it.
+    pub aliases: Vec<String>,
+    /// What counts its tokens: `worker` asks a worker for its tokenizer, `off` estimates from
+    /// bytes, anything else is the path of a GGUF file or of a folder with `tokenizer.json`.
+    pub tokenizer: Tokenizer,
+    /// How its workers are chosen, instead of `routing.policy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// A share of its requests that is routed by another policy, instead of `routing.canary`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    /// What keeps a client's requests on one worker, instead of `routing.sticky`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sticky: Option<Sticky>,
+}
+
+/// What counts a model's tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Tokenizer {
+    /// The tokenizer that a worker hands out, where one does.
+    #[default]
+    Worker,
+    /// None: tokens are estimated from bytes.
+    Off,
+    /// A GGUF file, or a folder with `tokenizer.json`.
+    Path(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for Tokenizer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(match text.as_str() {
+            "worker" => Self::Worker,
+            "off" => Self::Off,
+            "" => {
+                return Err(serde::de::Error::custom(
+                    "the text is empty; expected `worker`, `off` or a path",
+                ));
+            }
+            _ => Self::Path(PathBuf::from(text)),
+        })
+    }
+}
+
+impl Serialize for Tokenizer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Worker => serializer.serialize_str("worker"),
+            Self::Off => serializer.serialize_str("off"),
+            Self::Path(path) => path.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for Tokenizer {
+    fn schema_name() -> Cow<'static, str> {
+        "Tokenizer".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "`worker`, `off`, or the path of a folder with `tokenizer.json`.",
+            "type": "string",
+            "minLength": 1
+        })
+    }
+}

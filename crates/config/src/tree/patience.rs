@@ -1,0 +1,110 @@
+//! What can be configured about watching, waiting, bounds and trying again?
+//!
+//! The defaults are those of the gateway's own settings; a test in the binary compares them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{ByteSize, Share, TimeSpan};
+
+/// How the workers' metrics are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scrape {
+    /// How often, while a worker has work.
+    pub interval: TimeSpan,
+    /// How often, while it has none; not shorter than `interval`.
+    pub idle_interval: TimeSpan,
+    /// How long a worker may take to answer.
+    pub timeout: TimeSpan,
+    /// Bytes of its answer at most.
+    pub bytes_max: ByteSize,
+}
+
+impl Default for Scrape {
+    fn default() -> Self {
+        Self {
+            interval: TimeSpan::from_millis(200),
+            idle_interval: TimeSpan::from_secs(2),
+            timeout: TimeSpan::from_secs(2),
+            bytes_max: ByteSize::from_bytes(4 << 20),
+        }
+    }
+}
+
+/// How the workers' health is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Probe {
+    /// From the end of one probe to the next.
+    pub interval: TimeSpan,
+    /// How long a worker may take to answer.
+    pub timeout: TimeSpan,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self { interval: TimeSpan::from_millis(500), timeout: TimeSpan::from_secs(2) }
+    }
+}
+
+/// Patience with workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// To make a connection.
+    pub connect: TimeSpan,
+    /// From sending a request to the first byte of its answer's body: a stream's first token, a
+    /// whole answer's last.
+    pub first_byte: TimeSpan,
+    /// Between two events of a stream.
+    pub idle: TimeSpan,
+    /// From sending a request to the end of its answer.
+    pub total: TimeSpan,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: TimeSpan::from_secs(1),
+            first_byte: TimeSpan::from_secs(60),
+            idle: TimeSpan::from_secs(15),
+            total: TimeSpan::from_secs(600),
+        }
+    }
+}
+
+/// How much is taken on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Requests in flight.
+    pub requests: u32,
+    /// Streams among them.
+    pub streams: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { requests: 4_096, streams: 2_048 }
+    }
+}
+
+/// How freely failed attempts are made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    /// Attempts after the first, at most.
+    pub attempts_extra: u8,
+    /// Retries in flight, as a share of all attempts in flight.
+    pub share: Share,
+    /// Retries in flight that are always allowed.
+    pub floor: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        let share = Share::from_permille(200).unwrap_or_default();
+        Self { attempts_extra: 2, share, floor: 3 }
+    }
+}

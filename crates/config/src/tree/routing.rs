@@ -1,0 +1,188 @@
+//! What can be configured about the choice of a worker?
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::{ByteSize, Factor, Share, TimeSpan};
+
+/// How a worker is chosen.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Least expected time to the first token, plus the harm done to others.
+    #[default]
+    Cost,
+    /// A weighted sum of free cache and known prefix.
+    FitScore,
+    /// Whoever holds the longest prefix.
+    PrefixAffinity,
+    /// Whoever has the least in flight.
+    LeastLoad,
+    /// The less loaded of two drawn at random.
+    TwoChoices,
+    /// Each in turn.
+    RoundRobin,
+}
+
+/// How workers are chosen, for every model that says nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Routing {
+    /// How a worker is chosen.
+    pub policy: Policy,
+    /// A share of the requests that is routed by another policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    /// What keeps a client's requests on one worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sticky: Option<Sticky>,
+    /// Whether prompts are tokenized before they are routed.
+    pub tokenize: Tokenize,
+    /// The index of which worker holds which prefix.
+    pub prefix: Prefix,
+    /// Bytes of a prompt that make one block of a prefix where tokens are not known.
+    pub text_chunk: ByteSize,
+    /// How long a worker that has come up is spared its full share; `0s` spares nobody.
+    pub slow_start: TimeSpan,
+    /// The weights of the policy `fit-score`.
+    pub fit_score: FitScore,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            canary: None,
+            sticky: None,
+            tokenize: Tokenize::default(),
+            prefix: Prefix::default(),
+            text_chunk: ByteSize::from_bytes(256),
+            slow_start: TimeSpan::from_secs(10),
+            fit_score: FitScore::default(),
+        }
+    }
+}
+
+/// A share of the requests that is routed by another policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Canary {
+    /// The policy that is tried.
+    pub policy: Policy,
+    /// Its share of the requests.
+    pub share: Share,
+}
+
+/// What keeps a client's requests on one worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sticky {
+    /// The header that names the session; the word `user` stands for the request's own `user`.
+    pub header: StickyKey,
+    /// How much more than the mean load a worker may carry before sessions spill to the next.
+    #[serde(default = "load_factor")]
+    pub load_factor: Factor,
+}
+
+const fn load_factor() -> Factor {
+    Factor::from_permille(1_250)
+}
+
+/// What names a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StickyKey {
+    /// The field `user` of the request.
+    User,
+    /// This header, in lower case.
+    Header(String),
+}
+
+impl<'de> Deserialize<'de> for StickyKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?.to_lowercase();
+        if text == "user" {
+            return Ok(Self::User);
+        }
+        if http::HeaderName::from_bytes(text.as_bytes()).is_err() {
+            return Err(serde::de::Error::custom(format!(
+                "`{text}` is not a header's name; expected one such as `x-session-id`, or `user`"
+            )));
+        }
+        Ok(Self::Header(text))
+    }
+}
+
+impl Serialize for StickyKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::User => "user",
+            Self::Header(name) => name,
+        })
+    }
+}
+
+impl JsonSchema for StickyKey {
+    fn schema_name() -> Cow<'static, str> {
+        "StickyKey".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A header's name, or `user` for the request's field of that name.",
+            "type": "string",
+            "minLength": 1
+        })
+    }
+}
+
+/// Whether prompts are tokenized before they are routed.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tokenize {
+    /// Where a tokenizer is at hand and the policy gains from it.
+    #[default]
+    Auto,
+    /// Wherever a tokenizer is at hand.
+    Always,
+    /// Not at all: prefixes are compared as text.
+    Never,
+}
+
+/// The index of which worker holds which prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prefix {
+    /// Blocks of prompts that the index remembers; about 40 bytes each.
+    pub keys_max: u32,
+}
+
+impl Default for Prefix {
+    fn default() -> Self {
+        Self { keys_max: 1_048_576 }
+    }
+}
+
+/// The weights of the policy `fit-score`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FitScore {
+    /// What free cache counts; a known prefix counts the rest.
+    pub kv_weight: Share,
+    /// The same for long prompts.
+    pub kv_weight_long: Share,
+    /// Tokens from which a prompt is long.
+    pub long_prompt_tokens: u32,
+}
+
+impl Default for FitScore {
+    fn default() -> Self {
+        let share = |permille| Share::from_permille(permille).unwrap_or_default();
+        Self { kv_weight: share(800), kv_weight_long: share(950), long_prompt_tokens: 2_048 }
+    }
+}

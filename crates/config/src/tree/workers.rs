@@ -1,0 +1,205 @@
+//! What can be configured about workers with a fixed address, and the end of their machine?
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::uri::Scheme;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::TimeSpan;
+
+/// A worker with a fixed address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Worker {
+    /// `http://host:port`, without a path.
+    pub url: String,
+    /// What it is called in headers, metrics and logs; unique. Without it, its host and port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for.
+    #[serde(default)]
+    pub pool: Pool,
+    /// The model it is expected to serve; a worker that serves another one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where it tells which blocks its cache holds: `auto` asks it, `off` never listens.
+    #[serde(default)]
+    pub kv_events: KvEvents,
+}
+
+impl Worker {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        let host = || self.url.trim_start_matches("http://").trim_end_matches('/');
+        self.name.as_deref().unwrap_or_else(host)
+    }
+}
+
+/// What a worker is for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pool {
+    /// Its answers are the ones clients want.
+    #[default]
+    Target,
+    /// A cheap model that may answer first.
+    Draft,
+}
+
+/// Where a worker tells which blocks its cache holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KvEvents {
+    /// The worker is asked where.
+    #[default]
+    Auto,
+    /// Nobody listens.
+    Off,
+    /// There.
+    At(KvEventSource),
+}
+
+/// The address of a worker's events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KvEventSource {
+    /// Where events are published, as in `tcp://10.0.0.5:5557`.
+    pub endpoint: String,
+    /// Where lost events can be asked for again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_endpoint: Option<String>,
+    /// Only events under this topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+}
+
+const KV_EVENT_WORDS: &[&str] = &["auto", "off"];
+
+impl<'de> Deserialize<'de> for KvEvents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = KvEvents;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`auto`, `off`, or a table with the key `endpoint`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<KvEvents, E> {
+                match word {
+                    "auto" => Ok(KvEvents::Auto),
+                    "off" => Ok(KvEvents::Off),
+                    other => Err(E::unknown_variant(other, KV_EVENT_WORDS)),
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<KvEvents, A::Error> {
+                KvEventSource::deserialize(MapAccessDeserializer::new(map)).map(KvEvents::At)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl Serialize for KvEvents {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Off => serializer.serialize_str("off"),
+            Self::At(source) => source.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for KvEvents {
+    fn schema_name() -> Cow<'static, str> {
+        "KvEvents".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let source = generator.subschema_for::<KvEventSource>();
+        json_schema!({
+            "description": "`auto`, `off`, or where the events are published.",
+            "anyOf": [{ "type": "string", "enum": KV_EVENT_WORDS }, source]
+        })
+    }
+}
+
+/// Notice that the machine of local workers will be taken away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Termination {
+    /// Whose metadata service is asked.
+    pub cloud: Cloud,
+    /// The service's address, where it is not the cloud's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// How often it is asked.
+    pub interval: TimeSpan,
+    /// The names of the workers that run on this machine and are drained on notice.
+    pub workers: Vec<String>,
+}
+
+impl Default for Termination {
+    fn default() -> Self {
+        Self {
+            cloud: Cloud::default(),
+            endpoint: None,
+            interval: TimeSpan::from_secs(5),
+            workers: Vec::new(),
+        }
+    }
+}
+
+/// Whose metadata service is asked.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cloud {
+    /// Nobody's.
+    #[default]
+    Off,
+    /// Amazon's.
+    Aws,
+    /// Google's.
+    Gcp,
+    /// Microsoft's.
+    Azure,
+}
+
+/// Why a text is no worker's address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}; expected an address as in `http://127.0.0.1:8001`")]
+pub struct WorkerUrlError {
+    why: &'static str,
+}
+
+/// The host (without brackets) and the port behind `http://host:port`.
+///
+/// # Errors
+/// Says what is wrong with it, never what it holds: there may be a password in it.
+pub fn host_and_port(url: &str) -> Result<(String, u16), WorkerUrlError> {
+    let fault = |why| WorkerUrlError { why };
+    let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
+    if uri.scheme() != Some(&Scheme::HTTP) {
+        return Err(fault("its scheme is not `http`"));
+    }
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        return Err(fault("it has a path"));
+    }
+    let authority = uri.authority().ok_or_else(|| fault("it has no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(fault("it has a user name"));
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    if host.is_empty() {
+        return Err(fault("it has no host"));
+    }
+    Ok((host.to_owned(), authority.port_u16().unwrap_or(80)))
+}

@@ -1,0 +1,57 @@
+//! What is in force, and what could be?
+//!
+//! The effective view is the whole tree with every default filled in and every secret blotted out;
+//! the schema is the tree's shape, for editors and for the reference.
+
+use crate::tree::Config;
+
+impl Config {
+    /// The JSON Schema (2020-12) of a configuration file.
+    pub fn schema() -> serde_json::Value {
+        serde_json::Value::from(schemars::schema_for!(Self))
+    }
+
+    /// The whole configuration as YAML: defaults filled in, secrets blotted out.
+    pub fn effective_yaml(&self) -> String {
+        serde_saphyr::to_string(self).expect("a tree of strings, numbers and tables is YAML")
+    }
+
+    /// The whole configuration as JSON: defaults filled in, secrets blotted out.
+    pub fn effective_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("a tree of strings, numbers and tables is JSON")
+    }
+
+    /// The keys at the top whose value differs in `next`, in the order of the reference.
+    pub fn changes(&self, next: &Self) -> Vec<String> {
+        let (old, new) = (comparable(self), comparable(next));
+        let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return Vec::new() };
+        let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
+    }
+
+    /// Those of the changes in `next` that a running process cannot follow.
+    pub fn restart_needed(&self, next: &Self) -> Vec<&'static str> {
+        let mut named = Vec::new();
+        if self.listen != next.listen {
+            named.push("listen");
+        }
+        if self.limits != next.limits {
+            named.push("limits");
+        }
+        if self.routing.prefix != next.routing.prefix {
+            named.push("routing.prefix");
+        }
+        named
+    }
+}
+
+/// As shown, but with secrets told apart; it never leaves this file.
+fn comparable(config: &Config) -> serde_json::Value {
+    let mut view = config.effective_json();
+    if let Some(token) = &config.admin.token {
+        view["admin"]["token"] = token.reveal().into();
+    }
+    view
+}

@@ -1,0 +1,126 @@
+//! Has the file changed, and may the change come into force?
+//!
+//! [`Watcher`] decides; the shell only looks at the clock and calls [`Watcher::look`] every
+//! [`LOOK_EVERY`]. Each look opens the file by its name and compares its text. That sees through
+//! every way a file can be replaced (a `ConfigMap`'s swapped symlink, a rename, an edit in place
+//! within one tick of the file system's clock), where notifications and time stamps each miss some;
+//! a configuration is small, and reading it once a second costs nothing.
+//!
+//! A text is taken in once two looks in a row have seen it, so that a half-written file is not.
+//!
+//! Invariant: what is in force was whole and valid; a file that is not leaves it as it is.
+
+use std::time::{Duration, Instant};
+
+use crate::error::ConfigErrors;
+use crate::load::{Loaded, Loader};
+
+/// How often to look.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches one file, and keeps the last configuration of it that was good.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    loader: Loader,
+    in_force: Loaded,
+    since: Instant,
+    /// What the last look saw; what is in it has been dealt with if it is settled.
+    seen: Sight,
+    settled: bool,
+    stale: Option<Stale>,
+}
+
+/// What a look at the file shows.
+type Sight = Result<String, ConfigErrors>;
+
+/// Why what is in force is not what the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// Since when the file has differed.
+    pub since: Instant,
+    /// What is wrong with it.
+    pub why: ConfigErrors,
+}
+
+/// What a look led to.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The file is another one, and good: this comes into force.
+    Taken {
+        /// Now in force.
+        loaded: Box<Loaded>,
+        /// The keys at the top that changed.
+        keys: Vec<String>,
+        /// Those changes that need a restart, by their keys.
+        restart: Vec<&'static str>,
+    },
+    /// The file says again what is in force.
+    Restored,
+    /// The file is another one, and bad: what was in force stays.
+    Refused(ConfigErrors),
+}
+
+impl Watcher {
+    /// Watches the file that `loaded` came from; `now` is when it came into force.
+    pub fn new(loader: Loader, loaded: Loaded, now: Instant) -> Self {
+        let seen = Ok(loaded.text.clone());
+        Self { loader, in_force: loaded, since: now, seen, settled: true, stale: None }
+    }
+
+    /// The last configuration that was good.
+    pub const fn in_force(&self) -> &Loaded {
+        &self.in_force
+    }
+
+    /// When it came into force.
+    pub const fn in_force_since(&self) -> Instant {
+        self.since
+    }
+
+    /// Whether the file says something else, since when, and why that is not in force.
+    pub const fn stale(&self) -> Option<&Stale> {
+        self.stale.as_ref()
+    }
+
+    /// Looks at the file; says something only when there is something new to say.
+    pub fn look(&mut self, now: Instant) -> Option<Change> {
+        let sight = self.loader.text();
+        if sight != self.seen {
+            // Perhaps it is still being written: the next look decides.
+            (self.seen, self.settled) = (sight, false);
+            return None;
+        }
+        if self.settled { None } else { self.settle(now) }
+    }
+
+    /// Takes the file as it is now, without waiting for a second look: somebody asked for it, as
+    /// with a SIGHUP.
+    pub fn reload(&mut self, now: Instant) -> Option<Change> {
+        self.seen = self.loader.text();
+        self.settle(now)
+    }
+
+    fn settle(&mut self, now: Instant) -> Option<Change> {
+        self.settled = true;
+        let read = self.seen.clone().and_then(|text| {
+            if text == self.in_force.text { Ok(None) } else { self.loader.parse(text).map(Some) }
+        });
+        match read {
+            Ok(None) => self.stale.take().map(|_| Change::Restored),
+            Ok(Some(loaded)) => {
+                let old = &self.in_force.config;
+                let keys = old.changes(&loaded.config);
+                let restart = old.restart_needed(&loaded.config);
+                self.in_force = loaded.clone();
+                self.since = now;
+                self.stale = None;
+                Some(Change::Taken { loaded: Box::new(loaded), keys, restart })
+            }
+            Err(why) => {
+                let since = self.stale.as_ref().map_or(now, |stale| stale.since);
+                self.stale = Some(Stale { since, why: why.clone() });
+                Some(Change::Refused(why))
+            }
+        }
+    }
+}

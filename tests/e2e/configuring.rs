@@ -1,0 +1,153 @@
+//! Configuration files and the real binary: checked, shown, served, changed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::{Server, binary, root, until};
+
+/// How a command ended.
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    said: String,
+}
+
+fn overdraft(arguments: &[&str]) -> Ended {
+    let out = Command::new(binary()).args(arguments).output().expect("the binary starts");
+    Ended {
+        code: out.status.code(),
+        out: String::from_utf8_lossy(&out.stdout).into_owned(),
+        said: String::from_utf8_lossy(&out.stderr).into_owned(),
+    }
+}
+
+/// A file in a folder of its own, which goes with the value.
+struct File {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("overdraft.yaml");
+        std::fs::write(&path, text).expect("it is writable");
+        Self { _folder: folder, path }
+    }
+
+    fn name(&self) -> &str {
+        self.path.to_str().expect("a path in UTF-8")
+    }
+}
+
+fn echo() -> Server {
+    Server::worker(&["--backend", "echo"])
+}
+
+#[test]
+fn the_example_is_good() {
+    let example = root().join("examples/overdraft.yaml");
+    let example = example.to_str().expect("a path in UTF-8");
+    let ended = overdraft(&["check", "--offline", "--show", "--config", example]);
+    assert_eq!((ended.code, ended.said.as_str()), (Some(0), ""), "{}", ended.out);
+    for part in
+        ["is good", "llama-3-8b (chat, gpt-4o-mini)", "3 target, 1 draft", "slow_start: 10s"]
+    {
+        assert!(ended.out.contains(part), "`{part}` is not in: {}", ended.out);
+    }
+}
+
+#[test]
+fn a_bad_file_is_refused_with_its_place_by_every_command() {
+    let file = File::new("workers: [{url: 'http://a:1'}]\nscrape: {intervall: 1s}\n");
+    let place = format!("{}:2:10: unknown key `intervall` in `scrape`", file.name());
+    for arguments in [&["check"][..], &["config", "show"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let ended = overdraft(&[arguments, &["--config", file.name()]].concat());
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.said);
+        for part in [place.as_str(), "did you mean `interval`?", "^^^^^^^^^"] {
+            assert!(ended.said.contains(part), "`{part}` is not in: {}", ended.said);
+        }
+    }
+    let ended = overdraft(&["check", "--output", "json", "--config", file.name()]);
+    assert_eq!((ended.code, ended.said.as_str()), (Some(2), ""));
+    let view: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(view["problems"][0]["line"], 2, "{view}");
+    assert_eq!(view["problems"][0]["column"], 10, "{view}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let missing = Path::new("no-such-file.yaml");
+    let ended = overdraft(&["check", "--config", missing.to_str().expect("ASCII")]);
+    assert_eq!(ended.code, Some(2), "{}", ended.said);
+    assert!(ended.said.contains("no-such-file.yaml: there is no such file"), "{}", ended.said);
+}
+
+#[test]
+fn workers_are_asked_what_they_serve_and_what_they_tell() {
+    let worker = echo();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let closed = gone.local_addr().expect("it has an address");
+    drop(gone);
+    let file = File::new(&format!(
+        "workers:\n  - {{url: 'http://{0}', name: right, model: echo}}\n  \
+         - {{url: 'http://localhost:{1}', name: wrong, model: other}}\n  \
+         - {{url: 'http://{closed}', name: gone}}\n\
+         models: {{echo: {{tokenizer: off}}}}\n",
+        worker.address,
+        worker.address.port(),
+    ));
+    let ended = overdraft(&["check", "--config", file.name()]);
+    assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.said);
+    let line = |name: &str| -> String {
+        let found = ended.out.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+        found.unwrap_or_else(|| panic!("no line about {name}: {}", ended.out)).to_owned()
+    };
+    let right = line("right");
+    assert!(!right.starts_with("fail"), "{right}");
+    for part in ["serves echo", "metrics of vLLM", "prefix cache", "tokenizer off"] {
+        assert!(right.contains(part), "`{part}` is not in: {right}");
+    }
+    assert!(line("wrong").starts_with("fail") && line("wrong").contains("not `other`"));
+    assert!(line("gone").starts_with("fail") && line("gone").contains("no connection"));
+    assert!(ended.out.contains("hint: is it running"), "{}", ended.out);
+    let ended = overdraft(&["check", "--output", "json", "--config", file.name()]);
+    let view: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!((ended.code, &view["ok"]), (Some(1), &Value::Bool(false)), "{view}");
+    assert_eq!(view["workers"][2]["verdict"], "fail", "{view}");
+}
+
+#[test]
+fn a_gateway_serves_what_its_file_says_and_flags_count_more() {
+    let worker = echo();
+    let file = File::new(&format!(
+        "listen: 127.0.0.1:1\nmodel_default: echo\n\
+         workers: [{{url: 'http://{}', name: from-the-file}}]\n",
+        worker.address
+    ));
+    // Port 1 of the file would be refused; the flag's is taken.
+    let gateway = Server::serve(&["--config", file.name()]);
+    let body = r#"{"messages":[{"role":"user","content":"hello"}],"max_tokens":3}"#;
+    until("the worker is up", || gateway.ask("GET", "/healthz", "").status == 200);
+    let answer = gateway.ask("POST", "/v1/chat/completions", body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(answer.head.contains("from-the-file"), "{}", answer.head);
+}
+
+#[test]
+fn a_bad_change_while_serving_is_told_and_changes_nothing() {
+    let worker = echo();
+    let good = format!("workers: [{{url: 'http://{}'}}]\n", worker.address);
+    let file = File::new(&good);
+    let gateway = Server::serve(&["--config", file.name()]);
+    until("the worker is up", || gateway.ask("GET", "/healthz", "").status == 200);
+    std::fs::write(&file.path, "workers: [{ulr: 'http://a:1'}]\n").expect("it is writable");
+    gateway.signal("HUP");
+    until("it is told", || gateway.log().contains("unknown key `ulr`"));
+    assert!(gateway.log().contains("the last good one stays"), "{}", gateway.log());
+    assert_eq!(gateway.ask("GET", "/healthz", "").status, 200);
+    std::fs::write(&file.path, format!("{good}probe: {{interval: 1s}}\n")).expect("it is writable");
+    until("it is told", || gateway.log().contains("configuration changed and good"));
+}
