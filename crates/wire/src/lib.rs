@@ -12,6 +12,7 @@ pub mod prometheus;
 pub mod request;
 pub mod response;
 pub mod sse;
+pub mod zmtp;
 
 pub use self::error::{ApiError, ErrorKind};
 pub use self::json::{ChunkPeek, JsonError, Object, Patch, RequestPeek};

@@ -1,7 +1,9 @@
 //! Whatever an engine sends, its metrics and events are read or refused, and never a panic.
 
 use overdraft_units::TokenId;
-use overdraft_wire::kv_events::{Batch, EngineHash, KvEvent, Removed, Stored, decode, encode};
+use overdraft_wire::kv_events::{
+    Batch, EngineHash, ExtraKeys, KvEvent, Removed, SaltText, Stored, decode, encode,
+};
 use overdraft_wire::prometheus::{engine, lines};
 use proptest::prelude::*;
 
@@ -13,6 +15,21 @@ fn hash() -> impl Strategy<Value = EngineHash> {
     ]
 }
 
+/// Extra keys of each block; plain blocks at the end are not written.
+fn extra() -> impl Strategy<Value = Vec<ExtraKeys>> {
+    let keys = prop_oneof![
+        Just(ExtraKeys::Nothing),
+        "[a-z]{1,4}".prop_map(|salt| ExtraKeys::Salt(SaltText::new(&salt))),
+        prop::collection::vec(any::<u8>(), 0..4).prop_map(|bytes| ExtraKeys::Other(bytes.into())),
+    ];
+    prop::collection::vec(keys, 0..4).prop_map(|mut keys| {
+        while keys.last() == Some(&ExtraKeys::Nothing) {
+            keys.pop();
+        }
+        keys
+    })
+}
+
 fn event() -> impl Strategy<Value = KvEvent> {
     let hashes = || prop::collection::vec(hash(), 0..5);
     let stored = (
@@ -22,11 +39,11 @@ fn event() -> impl Strategy<Value = KvEvent> {
         any::<u32>(),
         prop::option::of("[A-Z]{1,8}"),
         prop::option::of(any::<u32>()),
+        extra(),
     );
     prop_oneof![
-        stored.prop_map(|(hashes, parent, tokens, block_size, name, group)| {
+        stored.prop_map(|(hashes, parent, tokens, block_size, name, group, extra)| {
             let (medium, lora) = (name.clone(), name);
-            let has_extra_keys = false;
             KvEvent::Stored(Stored {
                 hashes,
                 parent,
@@ -34,7 +51,7 @@ fn event() -> impl Strategy<Value = KvEvent> {
                 block_size,
                 medium,
                 lora,
-                has_extra_keys,
+                extra,
                 group,
             })
         }),

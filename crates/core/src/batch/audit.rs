@@ -3,9 +3,11 @@
 //! For tests and simulations: it takes time proportional to the whole state.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use overdraft_units::BlockId;
 
+use super::changes::PageName;
 use super::prefix::Parent;
 use super::scheduler::Scheduler;
 use super::sequence::{Phase, Sequence};
@@ -19,6 +21,14 @@ impl Scheduler {
         for sequence in self.sequences.iter() {
             self.audit_sequence(sequence);
         }
+    }
+
+    /// The names of all pages that can be found, ascending; two pages may share one by accident.
+    pub fn findable(&self) -> Vec<PageName> {
+        let pages = (0..self.limits.blocks.get()).map(BlockId);
+        let mut names: Vec<PageName> = pages.filter_map(|block| self.pool.name_of(block)).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Each page is held exactly as often as tables name it.

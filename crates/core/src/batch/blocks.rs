@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use overdraft_units::{BlockId, BlockSize, Blocks, TokenId};
 
+use super::changes::{CacheChange, ChangeLog, PageName, PageParent};
 use super::prefix::{Parent, PrefixIndex};
 
 /// All pages of one cache.
@@ -26,6 +27,8 @@ pub(super) struct BlockPool {
     back: Option<BlockId>,
     idle: u32,
     cached: u32,
+    /// Filled while someone listens.
+    changes: Option<ChangeLog>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +49,8 @@ impl BlockPool {
     /// A pool over a given, empty index.
     pub(super) fn with_index(blocks: Blocks, index: PrefixIndex) -> Self {
         let pages = vec![Page::default(); blocks.get() as usize];
-        let mut pool = Self { pages, index, front: None, back: None, idle: 0, cached: 0 };
+        let (front, back) = (None, None);
+        let mut pool = Self { pages, index, front, back, idle: 0, cached: 0, changes: None };
         for block in (0..blocks.get()).rev() {
             pool.line_up_front(BlockId(block));
         }
@@ -78,6 +82,10 @@ impl BlockPool {
         let block = self.front?;
         self.leave_line(block);
         if self.index.contains(block) {
+            // What is idle was filled by a step that is closed, so it was announced.
+            if let Some(changes) = &mut self.changes {
+                changes.removed(PageName(self.index.key_of(block)));
+            }
             self.index.remove(block);
             self.cached -= 1;
         }
@@ -121,6 +129,32 @@ impl BlockPool {
     pub(super) fn unregister(&mut self, block: BlockId) {
         debug_assert!(0 < self.holders(block), "a page waits in the line with its content");
         self.index.remove(block);
+    }
+
+    /// Records what happens to content from now on.
+    pub(super) fn listen(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What happened to content since the last call.
+    pub(super) fn take_changes(&mut self) -> Vec<CacheChange> {
+        self.changes.as_mut().map_or_else(Vec::new, ChangeLog::take)
+    }
+
+    /// Tells whoever listens that a findable page holds what it is found by.
+    pub(super) fn announce(&mut self, block: BlockId) {
+        let Some(changes) = &mut self.changes else { return };
+        let (parent, tokens) = self.index.place(block).expect("only findable pages are announced");
+        let after = match parent {
+            Parent::Root(salt) => PageParent::Root(salt),
+            Parent::Block(parent) => PageParent::Page(PageName(self.index.key_of(parent))),
+        };
+        changes.stored(PageName(self.index.key_of(block)), after, tokens);
+    }
+
+    /// The name of a findable page.
+    pub(super) fn name_of(&self, block: BlockId) -> Option<PageName> {
+        self.index.contains(block).then(|| PageName(self.index.key_of(block)))
     }
 
     /// What a findable page follows, and its tokens.

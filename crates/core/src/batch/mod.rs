@@ -15,10 +15,12 @@
 //! | What is known about a sequence?            | `sequence.rs`  |
 //! | Which page is free, which is given up?     | `blocks.rs`    |
 //! | Which page holds this prefix?              | `prefix.rs`    |
+//! | What came into the cache, what left it?    | `changes.rs`   |
 //! | Does it all hold together?                 | `audit.rs`     |
 
 mod audit;
 mod blocks;
+mod changes;
 mod plan;
 mod prefix;
 mod queue;
@@ -29,6 +31,7 @@ mod step;
 mod tests;
 mod types;
 
+pub use self::changes::{CHANGES_PAGES_MAX, CacheChange, PageName, PageParent, StoredPages};
 pub use self::scheduler::Scheduler;
 pub use self::types::{
     Arrival, BatchLimits, BatchStats, Logits, Outcome, Plan, PrefixReuse, Progress, Refusal, Slot,

@@ -292,6 +292,8 @@ impl Scheduler {
                 self.pool.register(own, parent, page);
                 if self.step.is_open() {
                     self.step.offered.push(own);
+                } else {
+                    self.pool.announce(own);
                 }
             }
             sequence.offered += 1;

@@ -118,6 +118,11 @@ impl PrefixIndex {
         Some((entry.parent, self.tokens(block)))
     }
 
+    /// The hash of a registered page and all before it.
+    pub(super) fn key_of(&self, block: BlockId) -> u64 {
+        self.entry(block).key
+    }
+
     fn entry(&self, block: BlockId) -> &Entry {
         self.entries[block.0 as usize].as_ref().expect("chains hold registered pages only")
     }

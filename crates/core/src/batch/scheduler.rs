@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use overdraft_units::{BlockId, Blocks, Instant, SequenceId, TokenId, Tokens};
 
 use super::blocks::BlockPool;
+use super::changes::CacheChange;
 use super::queue::WaitingQueue;
 use super::sequence::{Handle, Phase, Sequence, SequenceTable, length};
 use super::types::{Arrival, BatchLimits, BatchStats, Refusal, Verdict};
@@ -162,6 +163,17 @@ impl Scheduler {
         for block in sequence.table.into_iter().rev() {
             self.pool.release(block);
         }
+    }
+
+    /// Records from now on what the cache comes to hold and gives up, for [`Self::take_changes`].
+    pub fn listen_to_cache(&mut self) {
+        self.pool.listen();
+    }
+
+    /// What the cache came to hold and gave up since the last call, in order; nothing unless
+    /// [`Self::listen_to_cache`] was called. Take it once a step: it is lost when it gets too long.
+    pub fn take_changes(&mut self) -> Vec<CacheChange> {
+        self.pool.take_changes()
     }
 
     /// All known tokens of a sequence, prompt first; none if it is not known.

@@ -19,6 +19,10 @@ impl Scheduler {
     pub fn handle_step(&mut self, now: Instant, outcomes: &[Outcome]) {
         self.clock = self.clock.max(now);
         let mut step = core::mem::take(&mut self.step);
+        // Parents before children, and before anything that this step's end makes findable.
+        for block in &step.offered {
+            self.pool.announce(*block);
+        }
         let mut outcomes = Outcomes { list: outcomes, next: 0 };
         let mut gone = false;
         for planned in &step.slots {

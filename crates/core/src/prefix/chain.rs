@@ -54,12 +54,8 @@ impl PrefixChain {
     ///
     /// Salt, unit and size enter the first key, so chains of different ones share nothing.
     pub fn new(salt: CacheSalt, chunking: Chunking) -> Self {
-        let (kind, bytes) = match chunking {
-            Chunking::Tokens(size) => (MIX[1], size.get() as usize * TOKEN_BYTES),
-            Chunking::Text(bytes) => (MIX[2], bytes.get() as usize),
-        };
-        let state = fold(fold(salt.0, MIX[0], kind), bytes as u64, MIX[1]);
-        Self { chunk: bytes, state, rest: Vec::new(), keys: Vec::new() }
+        let (state, chunk) = root(salt, chunking);
+        Self { chunk, state, rest: Vec::new(), keys: Vec::new() }
     }
 
     /// Appends tokens.
@@ -94,6 +90,29 @@ impl PrefixChain {
         self.rest.extend_from_slice(chunks.remainder());
     }
 
+    /// Goes on after the prefix that `key` names, as if it had been pushed; keys count from there.
+    pub(super) fn go_on_after(&mut self, key: PrefixKey) {
+        self.state = key.0;
+        self.rest.clear();
+        self.keys.clear();
+    }
+
+    /// Goes back to the empty prompt under a salt.
+    pub(super) fn start_over(&mut self, salt: CacheSalt, chunking: Chunking) {
+        self.go_on_after(PrefixKey(root(salt, chunking).0));
+    }
+
+    /// Lets what comes next depend on more than its content: on an image that its tokens stand for.
+    pub(super) fn depend_on(&mut self, digest: u64) {
+        debug_assert!(self.rest.is_empty(), "dependencies are told between chunks");
+        self.state = fold(self.state, digest, MIX[2]);
+    }
+
+    /// Bytes of memory held.
+    pub(super) const fn bytes(&self) -> usize {
+        self.rest.capacity() + self.keys.capacity() * size_of::<PrefixKey>()
+    }
+
     /// The keys of all full chunks, first to last; the last one names the longest full prefix.
     pub fn keys(&self) -> &[PrefixKey] {
         &self.keys
@@ -103,6 +122,36 @@ impl PrefixChain {
         self.state = hash(self.state, chunk);
         self.keys.push(PrefixKey(self.state));
     }
+}
+
+/// The salt that a client's `cache_salt` stands for: the one place where the two are brought
+/// together, for requests and for the reports of engines alike. Never that of those who give none.
+///
+/// It only steers requests. Engines keep salts apart by their own means, so two texts with one salt
+/// would cost a detour and show nobody anything.
+pub fn salt_of(text: &str) -> CacheSalt {
+    CacheSalt(digest_of(text.as_bytes()).max(1))
+}
+
+/// The salt of what was computed with an adapter: never shared with the bare model, nor with other
+/// adapters.
+pub fn salt_with_adapter(salt: CacheSalt, adapter: &str) -> CacheSalt {
+    CacheSalt(fold(salt.0, digest_of(adapter.as_bytes()), MIX[1]).max(1))
+}
+
+/// What [`StoredBlocks::extras`](super::StoredBlocks) says of a block's further content; zero for
+/// none.
+pub fn digest_of(extra: &[u8]) -> u64 {
+    if extra.is_empty() { 0 } else { hash(MIX[0], extra).max(1) }
+}
+
+/// The state before the first chunk, and the bytes of a chunk.
+fn root(salt: CacheSalt, chunking: Chunking) -> (u64, usize) {
+    let (kind, bytes) = match chunking {
+        Chunking::Tokens(size) => (MIX[1], size.get() as usize * TOKEN_BYTES),
+        Chunking::Text(bytes) => (MIX[2], bytes.get() as usize),
+    };
+    (fold(fold(salt.0, MIX[0], kind), bytes as u64, MIX[1]), bytes)
 }
 
 /// Hashes a chunk onto the hash of what comes before it.

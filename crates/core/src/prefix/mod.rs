@@ -13,6 +13,7 @@
 //! equal answers; no event takes time that grows with the number of keys held.
 
 mod chain;
+mod feed;
 mod holders;
 mod lookup;
 mod reported;
@@ -28,7 +29,11 @@ use alloc::vec::Vec;
 
 use overdraft_units::Instant;
 
-pub use self::chain::{Chunking, PrefixChain, PrefixKey};
+pub use self::chain::{Chunking, PrefixChain, PrefixKey, digest_of, salt_of, salt_with_adapter};
+pub use self::feed::{
+    BlockEvent, BlockName, BlockSizeMismatch, EventFeed, Medium, NAMES_MAX_DEFAULT, Skipped,
+    StoredBlocks,
+};
 use self::holders::Holders;
 pub use self::lookup::Matches;
 pub use self::reported::Event;

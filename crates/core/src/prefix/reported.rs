@@ -37,6 +37,8 @@ pub enum Event<'a> {
     },
     /// It holds nothing, and reports will tell when it does: a start, or a reset of its cache.
     Cleared,
+    /// It stored something that cannot be told in our keys: what we know holds, but is not all.
+    Missed,
     /// Reports are missing and cannot be had again: whatever we believed may be wrong.
     Forgotten,
 }
@@ -52,6 +54,7 @@ impl PrefixIndex {
                 self.record(worker).feed = Feed::Complete;
                 self.sweep(1);
             }
+            Event::Missed => self.miss(worker),
             Event::Forgotten => {
                 self.forget(worker);
                 let record = self.record(worker);

@@ -2,7 +2,7 @@
 //!
 //! Forgetting closes a slot, which takes no time; the slot still stands in the holder sets of
 //! entries. Every change clears a few entries more, at a pace that keeps what is closed but not
-//! cleared below a sixteenth of the index or so (R6).
+//! cleared below a thirtieth of the index or so (R6).
 //!
 //! **Invariant:** the work done at a change is bounded by [`SWEEP_STEP`] entries per chunk changed.
 
@@ -11,7 +11,7 @@ use super::holders::{Change, HolderSet};
 use super::table::{EntryId, Swept};
 
 /// Entries looked at per chunk changed.
-pub const SWEEP_STEP: usize = 32;
+pub const SWEEP_STEP: usize = 64;
 
 /// A tick sweeps like so many changes.
 pub(super) const TICK_CHANGES: usize = 1_024;

@@ -1,7 +1,7 @@
 //! Where is the entry of this key, and what comes before and after it?
 //!
 //! Entries of 28 bytes lie in pages that never move; 256 small hash tables of four-byte places lead
-//! to them, so that no growth ever rehashes more than a part in 256 (R6). Entries are linked as a
+//! to them, so that no growth ever rehashes more than a part in 160 (R6). Entries are linked as a
 //! trie: parent, first child, siblings both ways.
 //!
 //! **Invariant:** every entry has holders or children, or is about to: what loses the last of both
@@ -18,6 +18,10 @@ use super::holders::HolderSet;
 const PAGE: usize = 4_096;
 /// How many hash tables share the keys.
 const SHARDS: usize = 256;
+/// How far `log2(1 + x)` rises above `x`, 0.34 times `x * (1 - x)`, in shards.
+const SHARD_BEND: u64 = 87;
+/// A hash table is written anew, rather than doubled, while at least an eighth of it is marks.
+const MARKS_SHARE: usize = 8;
 /// Index of no entry.
 const NONE: u32 = u32::MAX;
 /// A parent that nobody has told us yet.
@@ -66,11 +70,19 @@ impl Entry {
     }
 }
 
+/// Places of entries, by key.
+#[derive(Debug, Default)]
+struct Shard {
+    places: HashTable<u32>,
+    /// How many fit its memory when nothing was ever removed.
+    full: usize,
+}
+
 /// All entries.
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Vec<Vec<Entry>>,
-    shards: Vec<HashTable<u32>>,
+    shards: Vec<Shard>,
     /// The first vacancy; they are linked by `next`.
     vacant: u32,
     len: usize,
@@ -83,7 +95,7 @@ impl Table {
     /// A table for up to `keys_max` entries, none yet.
     pub(super) fn new(keys_max: u32) -> Self {
         let mut shards = Vec::new();
-        shards.resize_with(SHARDS, HashTable::new);
+        shards.resize_with(SHARDS, Shard::default);
         let keys_max = keys_max.min(VACANT) as usize;
         Self { pages: Vec::new(), shards, vacant: NONE, len: 0, keys_max, cursor: 0 }
     }
@@ -98,7 +110,8 @@ impl Table {
     }
 
     pub(super) fn find(&self, key: PrefixKey) -> Option<EntryId> {
-        let found = self.shards[shard(key.0)].find(key.0, |&at| self.entry(at).key() == key.0)?;
+        let found =
+            self.shards[shard(key.0)].places.find(key.0, |&at| self.entry(at).key() == key.0)?;
         Some(EntryId(*found))
     }
 
@@ -155,7 +168,7 @@ impl Table {
         let at = self.place(entry);
         self.len += 1;
         let pages = &self.pages;
-        self.shards[shard(key.0)].insert_unique(key.0, at, |&at| entry_in(pages, at).key());
+        self.shards[shard(key.0)].insert(key.0, at, |&at| entry_in(pages, at).key());
         self.link(EntryId(at), parent);
         Some(EntryId(at))
     }
@@ -197,9 +210,9 @@ impl Table {
 
     /// Bytes of memory held.
     pub(super) fn bytes(&self) -> usize {
-        let tables: usize = self.shards.iter().map(HashTable::allocation_size).sum();
+        let tables: usize = self.shards.iter().map(|shard| shard.places.allocation_size()).sum();
         tables
-            + self.shards.capacity() * size_of::<HashTable<u32>>()
+            + self.shards.capacity() * size_of::<Shard>()
             + self.pages.len() * PAGE * size_of::<Entry>()
             + self.pages.capacity() * size_of::<Vec<Entry>>()
     }
@@ -230,7 +243,7 @@ impl Table {
 
     fn vacate(&mut self, at: u32) {
         let key = self.entry(at).key();
-        if let Ok(found) = self.shards[shard(key)].find_entry(key, |&other| other == at) {
+        if let Ok(found) = self.shards[shard(key)].places.find_entry(key, |&other| other == at) {
             found.remove();
         }
         let next = self.vacant;
@@ -274,11 +287,36 @@ impl Table {
     }
 }
 
+impl Shard {
+    /// Takes in a place that is new.
+    ///
+    /// What was removed leaves marks that take room as if they were places. A hash table that is
+    /// full of both doubles; while an eighth of it is marks, it is rather written anew.
+    fn insert(&mut self, key: u64, at: u32, key_of: impl Fn(&u32) -> u64) {
+        let (len, room) = (self.places.len(), self.places.capacity());
+        if len == room && len < self.full - self.full / MARKS_SHARE {
+            let mut fresh = HashTable::with_capacity(self.full);
+            for at in self.places.drain() {
+                fresh.insert_unique(key_of(&at), at, &key_of);
+            }
+            self.places = fresh;
+        }
+        self.places.insert_unique(key, at, key_of);
+        self.full = self.full.max(self.places.capacity());
+    }
+}
+
 fn entry_in(pages: &[Vec<Entry>], at: u32) -> &Entry {
     &pages[at as usize / PAGE][at as usize % PAGE]
 }
 
-/// Keys are well mixed; these bits serve neither the bucket nor the tag inside a table.
+/// Shards are of unequal size on purpose: the largest gets twice the keys of the smallest, evenly in
+/// between, so that they double one after the other and never all at once (R6). A share that grows
+/// as `2^s` along the shards `s` means `s = log2(1 + x)` for an even `x`; the bend of a parabola is
+/// near enough. Keys are well mixed; these bits serve neither the bucket nor the tag inside a table.
 const fn shard(key: u64) -> usize {
-    (key >> 40) as usize % SHARDS
+    const ONE: u64 = 1 << 16;
+    let x = key >> 40 & (ONE - 1);
+    let bend = x * (ONE - x) / ONE;
+    ((x * SHARDS as u64 + bend * SHARD_BEND) / ONE) as usize
 }

@@ -299,13 +299,37 @@ fn a_full_index_marks_who_could_not_be_kept() {
 
 #[test]
 fn a_block_that_one_worker_holds_costs_less_than_forty_bytes() {
-    let [one] = workers();
-    // Just past a doubling of the hash tables, where the most is allowed for growth.
-    let mut index = PrefixIndex::new(PrefixLimits::default());
-    let mut chain = PrefixChain::new(CacheSalt(1), pages(1));
-    chain.push_tokens(&tokens(130_000, 0));
-    index.handle(one, Event::Stored { parent: None, keys: chain.keys() });
-    let memory = index.memory();
-    assert_eq!(memory.held, 130_000);
-    assert!(memory.bytes <= 40 * 130_000, "{} bytes", memory.bytes);
+    // From one doubling of the hash tables to the next.
+    for count in [110_000_u32, 130_000, 155_000, 185_000, 220_000] {
+        let [one] = workers();
+        let mut index = PrefixIndex::new(PrefixLimits::default());
+        let mut chain = PrefixChain::new(CacheSalt(1), pages(1));
+        chain.push_tokens(&tokens(count, 0));
+        index.handle(one, Event::Stored { parent: None, keys: chain.keys() });
+        let memory = index.memory();
+        assert_eq!(memory.held, u64::from(count));
+        assert!(memory.bytes <= 40 * count as usize, "{} bytes for {count}", memory.bytes);
+    }
+}
+
+#[test]
+fn a_block_of_estimates_that_churn_costs_less_than_forty_bytes() {
+    for capacity in [7_000_u32, 9_000, 11_000, 13_000] {
+        let workers: [WorkerId; 16] = workers();
+        let mut index = PrefixIndex::new(PrefixLimits::default());
+        for &worker in &workers {
+            index.set_capacity(worker, Chunks::new(capacity));
+        }
+        for prompt in 0..capacity / 8 {
+            let mut chain = PrefixChain::new(CacheSalt(u64::from(prompt)), pages(1));
+            chain.push_tokens(&tokens(512, 0));
+            let worker = workers[prompt as usize % workers.len()];
+            index.record_routed(worker, chain.keys(), Instant::ORIGIN);
+        }
+        let memory = index.memory();
+        assert!(memory.held > u64::from(capacity) * 15, "they are full: {}", memory.held);
+        // All drop a generation at once here, so a sixteenth less may be held than there is room for.
+        let room = capacity as usize * workers.len();
+        assert!(memory.bytes <= 40 * room, "{} bytes for {room}", memory.bytes);
+    }
 }

@@ -56,6 +56,9 @@ pub(crate) enum Step {
     Cleared {
         worker: usize,
     },
+    Missed {
+        worker: usize,
+    },
     Forgotten {
         worker: usize,
     },
@@ -90,6 +93,7 @@ pub(crate) fn reported() -> impl Strategy<Value = Step> {
         5 => (worker(), prompt(), 0..20_usize)
             .prop_map(|(worker, prompt, from)| Step::Evicted { worker, prompt, from }),
         1 => worker().prop_map(|worker| Step::Cleared { worker }),
+        1 => worker().prop_map(|worker| Step::Missed { worker }),
         1 => worker().prop_map(|worker| Step::Forgotten { worker }),
     ]
 }
@@ -239,6 +243,7 @@ impl World {
                 self.report(*worker, Event::Removed { keys: &keys });
             }
             Step::Cleared { worker } => self.report(*worker, Event::Cleared),
+            Step::Missed { worker } => self.report(*worker, Event::Missed),
             Step::Forgotten { worker } => self.report(*worker, Event::Forgotten),
             Step::Left { worker } => {
                 self.index.leave(self.workers[*worker]);
@@ -286,11 +291,12 @@ impl World {
             Event::Removed { keys } => keys.iter().for_each(|key| {
                 known.reported.remove(key);
             }),
+            Event::Missed => {}
             Event::Cleared | Event::Forgotten => known.forget(),
         }
         known.knowledge = match (event, known.knowledge) {
             (Event::Cleared, _) => "exact",
-            (Event::Forgotten, "exact") => "stale",
+            (Event::Forgotten, "exact") | (Event::Missed, _) => "stale",
             (Event::Stored { .. } | Event::Removed { .. }, "estimated") => "stale",
             (_, before) => before,
         };

@@ -5,21 +5,27 @@
 //! on); [`decode`] takes both, whatever else they contain. [`encode`] writes the maps, for our own
 //! worker. [`Sequence`] says of each batch whether any are missing before it.
 //!
+//! [`Source`] is where an engine publishes, as `GET /kv_event_sources` tells it.
+//!
 //! An engine's hashes name blocks within that engine and mean nothing elsewhere: they are random for
 //! some settings, and cut to 64 bits for most. Whoever keeps an index hashes the tokens again.
 //!
 //! **Invariant:** a batch is decoded whole or refused; what it holds is bounded by its bytes.
 
+mod extra;
 mod read;
 mod sequence;
+mod source;
 #[cfg(test)]
 mod tests;
 mod write;
 
 use overdraft_units::TokenId;
 
+pub use self::extra::{ExtraKeys, SaltText};
 pub use self::read::decode;
 pub use self::sequence::{Arrival, REPLAY_END, Sequence, read_sequence, write_sequence};
+pub use self::source::{SOURCES_MAX, Source, SourcesError, read_sources, write_sources};
 pub use self::write::encode;
 
 /// Largest batch taken. An engine step stores at most what it computes, some thousand tokens.
@@ -58,6 +64,22 @@ pub enum EngineHash {
     Number(u64),
     /// All of it.
     Bytes(Box<[u8]>),
+}
+
+impl EngineHash {
+    /// The block's name: the low 64 bits, which is the number that an engine sends where it sends
+    /// numbers.
+    ///
+    /// Names need only differ within one engine, and the low bits of a hash do.
+    pub fn name(&self) -> u64 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Bytes(bytes) => {
+                let low = &bytes[bytes.len().saturating_sub(8)..];
+                low.iter().fold(0, |name, byte| name << 8 | u64::from(*byte))
+            }
+        }
+    }
 }
 
 /// What an engine did between two points of its life.
@@ -99,8 +121,9 @@ pub struct Stored {
     pub medium: Option<String>,
     /// The adapter they were computed with, which their content depends on.
     pub lora: Option<String>,
-    /// Whether anything but tokens, parent and adapter entered the hashes, such as images or salts.
-    pub has_extra_keys: bool,
+    /// What else entered the hashes, such as images or salts, block by block; blocks past the end
+    /// are plain.
+    pub extra: Vec<ExtraKeys>,
     /// Which group of layers, in engines that keep several kinds of cache.
     pub group: Option<u32>,
 }

@@ -12,6 +12,7 @@ use std::io::Cursor;
 use overdraft_units::TokenId;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::extra::RawExtraKeys;
 use super::{
     BATCH_BYTES_MAX, Batch, DecodeError, EngineHash, HASH_BYTES_MAX, KvEvent, Removed, Stored,
 };
@@ -73,7 +74,7 @@ struct Fields {
     medium: Option<String>,
     lora_name: Option<String>,
     lora_id: Option<i64>,
-    extra_keys: Option<ExtraKeys>,
+    extra_keys: Option<RawExtraKeys>,
     group: Option<u32>,
 }
 
@@ -160,26 +161,17 @@ impl Fields {
         let tokens = self.tokens.ok_or_else(|| E::missing_field("token_ids"))?;
         // Before adapters were named they had numbers, and the base model has none.
         let numbered = self.lora_id.map(|id| format!("#{id}"));
+        let lora = self.lora_name.or(numbered);
         Ok(Stored {
             hashes: self.hashes.ok_or_else(|| E::missing_field("block_hashes"))?,
             parent: self.parent,
             tokens: tokens.into_iter().map(TokenId).collect(),
             block_size: self.block_size.ok_or_else(|| E::missing_field("block_size"))?,
             medium: self.medium,
-            lora: self.lora_name.or(numbered),
-            has_extra_keys: self.extra_keys.is_some_and(|keys| keys.0),
+            extra: self.extra_keys.unwrap_or_default().without(lora.as_deref()),
+            lora,
             group: self.group,
         })
-    }
-}
-
-/// Whether any block has extra keys. Their values are secrets (salts) and are not kept.
-struct ExtraKeys(bool);
-
-impl<'de> Deserialize<'de> for ExtraKeys {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let blocks = Vec::<Option<IgnoredAny>>::deserialize(from)?;
-        Ok(Self(blocks.iter().any(Option::is_some)))
     }
 }
 

@@ -16,6 +16,9 @@ const ARRAYS: &str = "93cb41da26cb301000009399ab426c6f636b53746f72656492cf7b0bf7
 d87bf3bfc0dc00200102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2010c0a3475055c0c093ac\
 426c6f636b52656d6f76656491cf7b0bf7bf7fd01682a347505591b0416c6c426c6f636b73436c656172656400";
 
+/// The hash of its first block, in full.
+const B1: &str = "cd7c51bc5a8fc8643f383a2b9e01522fba7473c669e9270c7b0bf7bf7fd01682";
+
 fn bytes(hex: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap().to_le_bytes()[0];
     hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
@@ -70,6 +73,11 @@ fn what_is_written_reads_back() {
         tokens: vec![TokenId(200_000)],
         block_size: 1,
         lora: Some("sql".to_owned()),
+        extra: vec![
+            ExtraKeys::Salt(SaltText::new("s")),
+            ExtraKeys::Nothing,
+            ExtraKeys::Other([1, 2].into()),
+        ],
         ..Stored::default()
     }));
     batch.rank = None;
@@ -106,14 +114,16 @@ fn what_later_releases_add_is_passed_over() {
 
 #[test]
 fn arrays_of_every_age_are_read() {
+    let salted = || vec![ExtraKeys::Salt(SaltText::new("s"))];
     for (more, lora, extra) in [
-        (serde_json::json!([null]), None, false),
-        (serde_json::json!([7]), Some("#7"), false),
-        (serde_json::json!([null, "GPU"]), None, false),
-        (serde_json::json!([7, "GPU", "sql"]), Some("sql"), false),
-        (serde_json::json!([null, "GPU", null, null]), None, false),
-        (serde_json::json!([null, "GPU", null, [null]]), None, false),
-        (serde_json::json!([null, "GPU", null, [["salt"]]]), None, true),
+        (serde_json::json!([null]), None, vec![]),
+        (serde_json::json!([7]), Some("#7"), vec![]),
+        (serde_json::json!([null, "GPU"]), None, vec![]),
+        (serde_json::json!([7, "GPU", "sql"]), Some("sql"), vec![]),
+        (serde_json::json!([null, "GPU", null, null]), None, vec![]),
+        (serde_json::json!([null, "GPU", null, [null]]), None, vec![]),
+        (serde_json::json!([null, "GPU", null, [["s"]]]), None, salted()),
+        (serde_json::json!([7, "GPU", "sql", [["sql", "s"]]]), Some("sql"), salted()),
     ] {
         let mut event = vec![serde_json::json!("BlockStored")];
         event.extend([serde_json::json!([-1]), serde_json::json!(5), serde_json::json!([9, 9])]);
@@ -123,8 +133,72 @@ fn arrays_of_every_age_are_read() {
         let [KvEvent::Stored(stored)] = &*batch.events else { panic!("{batch:?}") };
         assert_eq!(stored.hashes, [EngineHash::Number(u64::MAX)]);
         assert_eq!(stored.parent, Some(EngineHash::Number(5)));
-        assert_eq!((stored.lora.as_deref(), stored.has_extra_keys), (lora, extra));
+        assert_eq!((stored.lora.as_deref(), &stored.extra), (lora, &extra));
     }
+}
+
+#[track_caller]
+fn extras(extra_keys: &serde_json::Value, lora: Option<&str>) -> Vec<ExtraKeys> {
+    let event = serde_json::json!({"type": "BlockStored", "block_hashes": [1], "token_ids": [1],
+        "block_size": 1, "lora_name": lora, "extra_keys": extra_keys});
+    let batch = decode(&packed(&serde_json::json!([0.0, [event]]))).unwrap();
+    let [KvEvent::Stored(stored)] = &*batch.events else { panic!("{batch:?}") };
+    stored.extra.clone()
+}
+
+#[test]
+fn a_salt_is_told_from_whatever_else_entered_a_hash() {
+    let salt = || ExtraKeys::Salt(SaltText::new("s"));
+    let plain = ExtraKeys::Nothing;
+    for (keys, lora, expected) in [
+        (serde_json::json!([["s"], null]), None, vec![salt()]),
+        (serde_json::json!([[["cache_salt", "s"]]]), None, vec![salt()]),
+        (serde_json::json!(["s"]), None, vec![salt()]),
+        (serde_json::json!([["sql", "s"], ["sql"]]), Some("sql"), vec![salt()]),
+        (
+            serde_json::json!([[["lora", "sql", "/a"], ["cache_salt", "s"]]]),
+            Some("sql"),
+            vec![salt()],
+        ),
+        (serde_json::json!([[], null, ["s"]]), None, vec![plain.clone(), plain, salt()]),
+    ] {
+        assert_eq!(extras(&keys, lora), expected, "{keys}");
+    }
+}
+
+#[test]
+fn what_is_no_salt_keeps_blocks_apart() {
+    let all = [
+        serde_json::json!([[["mm", "image", 3]]]),
+        serde_json::json!([[["mm", "image", 4]]]),
+        serde_json::json!([[["mm", "image", "3"]]]),
+        serde_json::json!([[["image", 3], "s"]]),
+        serde_json::json!([["image", 3, "s"]]),
+        serde_json::json!([[["lora", "sql", "/a"]]]),
+        serde_json::json!([[{"deep": [1.5, true, null]}]]),
+        serde_json::json!([[7]]),
+    ]
+    .map(|keys| extras(&keys, None));
+    for (place, one) in all.iter().enumerate() {
+        let [ExtraKeys::Other(bytes)] = &**one else { panic!("{one:?}") };
+        assert!(!bytes.is_empty());
+        assert!(!all[..place].contains(one), "{place} equals one before it");
+    }
+}
+
+#[test]
+fn a_salt_is_never_shown() {
+    let shown = format!("{:?}", extras(&serde_json::json!([["hush"]]), None));
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn a_block_has_one_name_in_either_form() {
+    let whole = EngineHash::Bytes(bytes(B1).into());
+    assert_eq!(whole.name(), 8_866_452_693_264_111_234);
+    assert_eq!(EngineHash::Number(7).name(), 7);
+    assert_eq!(EngineHash::Bytes([1, 2].into()).name(), 258);
+    assert_eq!(EngineHash::Bytes([].into()).name(), 0);
 }
 
 #[test]
@@ -195,4 +269,41 @@ fn gaps_repeats_and_restarts_are_told_apart() {
     assert_eq!(write_sequence(513), [0, 0, 0, 0, 0, 0, 2, 1]);
     assert_eq!(read_sequence(&[0xff; 8]), Some(REPLAY_END));
     assert_eq!(read_sequence(b"short"), None);
+}
+
+#[test]
+fn sources_are_read_whatever_else_stands_there() {
+    let json = br#"[{"data_parallel_rank":1,"endpoint":"tcp://*:5558","replay_endpoint":null,
+        "topic":"kv","encoding":"msgpack"},{"endpoint":"tcp://10.0.0.1:1"}]"#;
+    let sources = read_sources(json).unwrap();
+    let first = Source {
+        data_parallel_rank: 1,
+        endpoint: "tcp://*:5558".to_owned(),
+        replay_endpoint: None,
+        topic: "kv".to_owned(),
+    };
+    let second = Source { endpoint: "tcp://10.0.0.1:1".to_owned(), ..Source::default() };
+    assert_eq!(sources, [first, second]);
+    assert_eq!(read_sources(&write_sources(&sources)).unwrap(), sources);
+    assert!(read_sources(b"{}").unwrap_err().to_string().contains("not a list"));
+    let many = vec![Source::default(); SOURCES_MAX + 1];
+    assert!(matches!(read_sources(&write_sources(&many)), Err(SourcesError::TooMany { .. })));
+}
+
+#[test]
+fn who_listens_everywhere_is_reached_by_the_host_we_know() {
+    let at = |endpoint: &str, host: &str| {
+        let source = Source {
+            endpoint: endpoint.to_owned(),
+            replay_endpoint: Some(endpoint.to_owned()),
+            ..Source::default()
+        };
+        let reached = source.reached_by(host);
+        assert_eq!(reached.replay_endpoint.as_deref(), Some(&*reached.endpoint));
+        reached.endpoint
+    };
+    assert_eq!(at("tcp://*:5557", "worker-3"), "tcp://worker-3:5557");
+    assert_eq!(at("tcp://0.0.0.0:5557", "10.0.0.7"), "tcp://10.0.0.7:5557");
+    assert_eq!(at("tcp://[::]:5557", "fd00::7"), "tcp://[fd00::7]:5557");
+    assert_eq!(at("tcp://127.0.0.1:5557", "10.0.0.7"), "tcp://127.0.0.1:5557");
 }

@@ -42,7 +42,8 @@ impl Serialize for KvEvent {
 
 impl Serialize for Stored {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(8 + usize::from(self.group.is_some())))?;
+        let optional = usize::from(self.group.is_some()) + usize::from(!self.extra.is_empty());
+        let mut map = to.serialize_map(Some(8 + optional))?;
         let tokens: Vec<u32> = self.tokens.iter().map(|token| token.0).collect();
         map.serialize_entry("type", "BlockStored")?;
         map.serialize_entry("block_hashes", &self.hashes)?;
@@ -52,6 +53,9 @@ impl Serialize for Stored {
         map.serialize_entry("lora_id", &None::<i64>)?;
         map.serialize_entry("medium", &self.medium)?;
         map.serialize_entry("lora_name", &self.lora)?;
+        if !self.extra.is_empty() {
+            map.serialize_entry("extra_keys", &self.extra)?;
+        }
         if let Some(group) = self.group {
             map.serialize_entry("group_idx", &group)?;
         }
