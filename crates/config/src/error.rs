@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::{self, Step};
 use crate::place::{Origin, REDACTED, SECRET_KEYS, Source, Spot};
+use crate::yaml::{DEPTH_MAX, NODES_MAX};
 
 /// Most faults that one look at a configuration tells; more would bury the first.
 pub const FAULTS_MAX: usize = 32;
@@ -146,6 +147,16 @@ pub(crate) struct Wrong {
 impl Wrong {
     pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
         Self { message: message.into(), expected: Some(expected.into()) }
+    }
+
+    /// More values than a configuration has, or deeper ones.
+    pub(crate) fn too_large() -> Self {
+        Self::new(
+            "the file grows too large when it is read",
+            format!(
+                "expected at most {NODES_MAX} values, {DEPTH_MAX} deep; anchors count each time"
+            ),
+        )
     }
 
     /// A key that was given already.

@@ -137,7 +137,7 @@ fn notation(source: &Source) -> Result<Node, ConfigErrors> {
     let ending = source.path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     match ending.as_deref() {
         Some("yaml" | "yml") => yaml::parse(source),
-        Some("toml") => toml_file::parse(source).map_err(ConfigErrors::new),
+        Some("toml") => toml_file::parse(source),
         _ => {
             let wrong = Wrong::new(
                 "the file's name does not say what is in it",

@@ -53,25 +53,29 @@ impl Source {
     }
 }
 
-/// The stretch from byte `from` to byte `to`, cut at the end of its first line.
-pub(crate) fn spot(text: &str, from: usize, to: usize) -> Spot {
-    let from = floor(text, from);
-    let before = &text[..from];
-    let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let line = before.matches('\n').count() + 1;
-    let column = text[begin..from].chars().count() + 1;
-    let covered = &text[from..floor(text, to.max(from))];
-    let width = covered.lines().next().unwrap_or_default().chars().count();
-    Spot { line, column, width: width.max(1) }
+/// Where each line of a text begins, so that finding a place does not mean reading to it.
+#[derive(Debug)]
+pub(crate) struct Lines<'a> {
+    text: &'a str,
+    begins: Vec<usize>,
 }
 
-/// The largest character boundary that is not after `at`.
-fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
+impl<'a> Lines<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, begins: std::iter::once(0).chain(newlines).collect() }
     }
-    at
+
+    /// The stretch from byte `from` to byte `to`, cut at the end of its first line.
+    pub(crate) fn spot(&self, from: usize, to: usize) -> Spot {
+        let line = self.begins.partition_point(|begin| *begin <= from).max(1);
+        let begin = self.begins[line - 1];
+        let end = self.begins.get(line).map_or(self.text.len(), |next| next - 1);
+        let characters = |from, to| self.text.get(from..to).unwrap_or_default().chars().count();
+        let column = characters(begin, from.min(end)) + 1;
+        let width = characters(from.min(end), to.clamp(from.min(end), end)).max(1);
+        Spot { line, column, width }
+    }
 }
 
 /// Hides what follows a key that holds a secret.

@@ -16,7 +16,7 @@ use crate::place::{Origin, Source, Spot};
 pub(crate) const NODES_MAX: usize = 65_536;
 
 /// How deep tables and lists may be nested.
-const DEPTH_MAX: usize = 32;
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Reads a whole document.
 pub(crate) fn parse(source: &Source) -> Result<Node, ConfigErrors> {
@@ -47,12 +47,7 @@ fn told(mut error: &Error) -> Wrong {
         }
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => Wrong::new(
-            "the file grows too large when it is read",
-            format!(
-                "expected at most {NODES_MAX} values, {DEPTH_MAX} deep; anchors count each time"
-            ),
-        ),
+        | Error::AliasReplayStackDepthExceeded { .. } => Wrong::too_large(),
         Error::MultipleDocuments { .. } => {
             Wrong::new("a second document begins", "expected one document, without a `---` in it")
         }
