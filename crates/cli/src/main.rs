@@ -4,10 +4,12 @@
 //! Exit codes: 0 done, 1 something failed while running, 2 the input cannot be used (arguments,
 //! files, addresses); the message says what was wrong, and the hint what to do.
 
+mod ask;
 mod check;
 mod config;
 mod embedded;
 mod engine_options;
+mod explain;
 mod fault;
 mod log_options;
 mod ready;
@@ -41,6 +43,7 @@ Examples:
   overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
   overdraft serve --config overdraft.yaml           # before a fleet, as the file says
   overdraft check --config overdraft.yaml           # is the file good, are its workers there?
+  overdraft explain --prompt \"What is a KV cache?\"   # where would this go, and why?
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000";
 
 #[derive(Subcommand)]
@@ -51,6 +54,8 @@ enum Command {
     Worker(Box<worker::Arguments>),
     /// Reads a configuration file, says what is wrong with it, and asks its workers
     Check(check::Arguments),
+    /// Says where a running gateway would send a request, and why; sends nothing
+    Explain(explain::Arguments),
     /// Shows a configuration with every default filled in, or the schema of the file
     Config(config::Arguments),
 }
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Worker(arguments) => worker::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     };
     match done {

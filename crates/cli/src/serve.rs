@@ -128,7 +128,8 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let (release, released) = tokio::sync::watch::channel(false);
     let remote = remote(&arguments, &config)?;
     let remote_count = remote.len();
-    let fleet = fleet(&arguments, (remote, Found::of(&config)), clock, &mut embedded, &released).await?;
+    let fleet =
+        fleet(&arguments, (remote, Found::of(&config)), clock, &mut embedded, &released).await?;
     let settle = Settle {
         named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
         workers: fleet.workers.clone(),

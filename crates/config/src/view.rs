@@ -37,8 +37,8 @@ impl Config {
         if self.listen != next.listen {
             named.push("listen");
         }
-        if self.limits != next.limits {
-            named.push("limits");
+        if self.termination != next.termination {
+            named.push("termination");
         }
         if self.routing.prefix != next.routing.prefix {
             named.push("routing.prefix");

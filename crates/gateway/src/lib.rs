@@ -24,6 +24,7 @@ mod gauges;
 mod headers;
 mod intake;
 mod keeper;
+pub mod kv_events;
 mod notice;
 mod probe;
 mod relay;

@@ -72,8 +72,11 @@ async fn ask(shared: &Arc<Shared>, worker: WorkerId) -> Source {
                     [] => {}
                     [source] => return source.reached_by(upstream.host()),
                     // Which rank a request goes to is decided behind the worker's door.
-                    ranks => tracing::warn!(worker = upstream.name(), ranks = ranks.len(),
-                        "it reports by rank; what it holds is estimated"),
+                    ranks => tracing::warn!(
+                        worker = upstream.name(),
+                        ranks = ranks.len(),
+                        "it reports by rank; what it holds is estimated"
+                    ),
                 }
             }
         }
@@ -118,8 +121,11 @@ impl Sink for Reports {
         self.feed.forget(|event| router.cache_changed(self.worker, event));
         drop(router);
         if before == Knowledge::Exact {
-            tracing::warn!(worker = self.name, was = explain::knowledge(before),
-                "reports of its cache are missing; what it holds is estimated");
+            tracing::warn!(
+                worker = self.name,
+                was = explain::knowledge(before),
+                "reports of its cache are missing; what it holds is estimated"
+            );
         }
         self.shared.routing.reported(&self.name, "forgotten");
     }
@@ -130,7 +136,6 @@ impl Sink for Reports {
             Note::Disconnected => "disconnected",
             Note::Gap => "gap",
             Note::Undecodable => "undecodable",
-            _ => "other",
         };
         self.shared.routing.reported(&self.name, word);
     }

@@ -2,7 +2,6 @@
 //!
 //! Exit codes: 0 good (perhaps with warnings), 1 a worker cannot be used, 2 the file cannot.
 
-mod ask;
 mod preflight;
 mod show;
 

@@ -14,7 +14,7 @@ use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
 use tokio::task::JoinSet;
 
-use super::ask::{self, Address, AskError, Want};
+use crate::ask::{self, Address, AskError, Want};
 
 /// Workers that are asked at the same time.
 const AT_ONCE_MAX: usize = 64;

@@ -3,6 +3,7 @@
 //! Probes are answered by the mock itself; every other request becomes a [`Call`] in the test's
 //! hands, connection and all.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -24,6 +25,8 @@ pub(crate) struct Manner {
     pub(crate) models: Vec<String>,
     /// The page at `/metrics`, if there is one.
     pub(crate) metrics: Option<Vec<u8>>,
+    /// Other pages.
+    pub(crate) pages: BTreeMap<&'static str, Vec<u8>>,
 }
 
 /// A scripted worker.
@@ -44,6 +47,7 @@ impl Mock {
             health: 200,
             models: models.iter().map(|&model| model.to_owned()).collect(),
             metrics: None,
+            pages: BTreeMap::new(),
         }));
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         let mut tasks = JoinSet::new();
@@ -191,6 +195,7 @@ async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::S
             Some("/health") => (now.health, b"{}".to_vec()),
             Some("/v1/models") => (200, models(&now.models).into_bytes()),
             Some("/metrics") if now.metrics.is_some() => (200, now.metrics.unwrap_or_default()),
+            Some(path) if now.pages.contains_key(path) => (200, now.pages[path].clone()),
             _ if head.starts_with("GET ") => (404, b"{}".to_vec()),
             _ => {
                 let call = Call { head, body, stream, manner, calls: calls.clone() };

@@ -1,11 +1,11 @@
-//! One question to a worker over plain HTTP: bounded in time and in bytes.
+//! One question to a worker or a gateway over plain HTTP: bounded in time and in bytes.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, HOST, USER_AGENT};
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{Request, StatusCode, request};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// How long one answer may take, connection and all.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AskError {
+pub(crate) enum AskError {
     /// Nobody listens there.
     #[error("no connection: {0}")]
     Unreachable(String),
@@ -31,14 +31,14 @@ pub(super) enum AskError {
 
 /// Where a question goes.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 /// How much of an answer's body is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(crate) enum Want {
     /// None: the status tells enough.
     Status,
     /// All of it, up to this many bytes.
@@ -49,19 +49,32 @@ pub(super) enum Want {
 ///
 /// # Errors
 /// Says how it failed; any status is an answer.
-pub(super) async fn get(
+pub(crate) async fn get(
     address: &Address,
     path: &str,
     want: Want,
 ) -> Result<(StatusCode, Bytes), AskError> {
-    match timeout(PATIENCE, exchange(address, path, want)).await {
+    ask(address, Request::get(path), Bytes::new(), want).await
+}
+
+/// The request that was begun, with `body`, which is JSON unless empty.
+///
+/// # Errors
+/// Says how it failed; any status is an answer.
+pub(crate) async fn ask(
+    address: &Address,
+    request: request::Builder,
+    body: Bytes,
+    want: Want,
+) -> Result<(StatusCode, Bytes), AskError> {
+    match timeout(PATIENCE, exchange(address, request, body, want)).await {
         Ok(answered) => answered,
         Err(_elapsed) => Err(AskError::Silent),
     }
 }
 
 /// Whether somebody listens there.
-pub(super) async fn connects(address: &Address) -> Result<(), AskError> {
+pub(crate) async fn connects(address: &Address) -> Result<(), AskError> {
     match timeout(PATIENCE, connect(address)).await {
         Ok(connected) => connected.map(drop),
         Err(_elapsed) => Err(AskError::Silent),
@@ -76,7 +89,8 @@ async fn connect(address: &Address) -> Result<TcpStream, AskError> {
 
 async fn exchange(
     address: &Address,
-    path: &str,
+    request: request::Builder,
+    body: Bytes,
     want: Want,
 ) -> Result<(StatusCode, Bytes), AskError> {
     let stream = connect(address).await?;
@@ -90,12 +104,13 @@ async fn exchange(
     } else {
         format!("{}:{}", address.host, address.port)
     };
-    let request = Request::get(path)
+    let request = request
         .header(HOST, host)
         .header(USER_AGENT, concat!("overdraft/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
         .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new())
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(body))
         .map_err(|error| AskError::Broken(error.to_string()))?;
     let response = sender.send_request(request).await.map_err(broken)?;
     let status = response.status();

@@ -1,0 +1,213 @@
+//! `overdraft explain`: where would a running gateway send this request, and why?
+//!
+//! The gateway answers from the function that decides for real requests, with the load and the
+//! prefixes it knows at that moment; nothing is sent to a worker.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use overdraft_config::host_and_port;
+use serde::Deserialize;
+
+use crate::ask::{Address, Want, ask};
+use crate::fault::Fault;
+
+/// Bytes of an explanation at most.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of a request at most.
+const REQUEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The gateway
+    #[arg(long, default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    url: String,
+    /// A file with the JSON body of a request; `-` is standard input
+    #[arg(long, short, value_name = "FILE", conflicts_with = "prompt")]
+    request: Option<PathBuf>,
+    /// The text of a chat with one message, instead of a file
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// The model, for a request that names none
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The gateway's `admin.token`, where it has one
+    #[arg(long, env = "OVERDRAFT_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    /// A header that the request would have, as `name: value`; may be given several times
+    #[arg(long, short = 'H', value_name = "HEADER")]
+    header: Vec<String>,
+    /// How the explanation is printed
+    #[arg(long, default_value = "table", value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft explain --prompt \"What is a KV cache?\"
+  overdraft explain --request chat.json --url http://gateway:8080 --token $TOKEN
+  overdraft explain -r chat.json -H \"x-session-id: 42\" --output json | jq .candidates
+  curl -H \"x-overdraft-explain: 1\" …    # the same of a request that is really sent, in its answer's head
+
+Exit codes: 0 explained, 1 the gateway cannot be asked, 2 the request cannot be used.";
+
+/// Asks and prints.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    let (host, port) = host_and_port(&arguments.url)
+        .map_err(|error| Fault::input(format!("`{}`: {error}", arguments.url)))?;
+    let body = body(arguments)?;
+    let mut request = Request::post("/admin/explain");
+    if let Some(token) = &arguments.token {
+        request = request.header("x-overdraft-admin", token);
+    }
+    for header in &arguments.header {
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            Fault::input(format!("`{header}` is not a header; expected `name: value`"))
+        })?;
+        request = request.header(name.trim(), value.trim());
+    }
+    let address = Address { host, port };
+    let want = Want::Body(ANSWER_BYTES_MAX);
+    let answered = crate::runtime()?.block_on(ask(&address, request, body, want));
+    let (status, answer) = answered.map_err(|error| {
+        Fault::running(format!("{} cannot be asked: {error}", arguments.url))
+            .hint("is the gateway running there? `--url` names another")
+    })?;
+    if status != StatusCode::OK {
+        return Err(refused(status, &answer));
+    }
+    let text = match arguments.output {
+        Format::Json => String::from_utf8_lossy(&answer).into_owned() + "\n",
+        Format::Table => table(&answer)
+            .ok_or_else(|| Fault::running("the answer is no explanation; is that a gateway?"))?,
+    };
+    crate::config::print(&text)
+}
+
+/// The request's body, with the model filled in where it is named here.
+fn body(arguments: &Arguments) -> Result<Bytes, Fault> {
+    let mut object = match (&arguments.request, &arguments.prompt) {
+        (Some(path), _) => read(path)?,
+        (None, Some(prompt)) => {
+            let messages = serde_json::json!([{ "role": "user", "content": prompt }]);
+            serde_json::Map::from_iter([("messages".to_owned(), messages)])
+        }
+        (None, None) => {
+            return Err(Fault::input("there is no request to explain")
+                .hint("name one with `--request FILE`, or a text with `--prompt TEXT`"));
+        }
+    };
+    if let Some(model) = &arguments.model {
+        object.entry("model").or_insert_with(|| model.clone().into());
+    }
+    Ok(serde_json::Value::Object(object).to_string().into())
+}
+
+fn read(path: &PathBuf) -> Result<serde_json::Map<String, serde_json::Value>, Fault> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| Fault::input(format!("`{shown}`: {error}"));
+    let mut text = String::new();
+    if path.as_os_str() == "-" {
+        std::io::stdin().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    } else {
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    }
+    serde_json::from_str(&text).map_err(|error| {
+        Fault::input(format!("`{shown}`: {error}; expected the JSON object of a request"))
+    })
+}
+
+fn refused(status: StatusCode, answer: &[u8]) -> Fault {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Why,
+    }
+    #[derive(Deserialize)]
+    struct Why {
+        message: String,
+    }
+    let told = serde_json::from_slice::<Refusal>(answer).map(|refusal| refusal.error.message);
+    let why = told.unwrap_or_else(|_| format!("the gateway answered {status}"));
+    match status {
+        StatusCode::FORBIDDEN => Fault::running(why).hint("give the token with `--token`"),
+        status if status.is_client_error() => Fault::input(why),
+        _ => Fault::running(why),
+    }
+}
+
+/// What of an explanation the table tells.
+#[derive(Deserialize)]
+struct Explanation {
+    choice: String,
+    worker: Option<String>,
+    model: String,
+    policy: String,
+    arm: String,
+    sticky: bool,
+    prompt_tokens: u64,
+    tokens: String,
+    completion_tokens_expected: u64,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Deserialize)]
+struct Candidate {
+    worker: String,
+    reason: String,
+    score: u64,
+    cached_tokens: u64,
+    cache_known: String,
+    queued_tokens: u64,
+    requests: u64,
+    free_tokens: Option<u64>,
+}
+
+fn table(answer: &[u8]) -> Option<String> {
+    let told: Explanation = serde_json::from_slice(answer).ok()?;
+    let mut text = String::new();
+    let decided = if told.sticky { "its session" } else { told.policy.as_str() };
+    let goes = told.worker.as_deref().map_or_else(
+        || format!("nowhere: {}", told.choice),
+        |worker| format!("to {worker}, says {decided}"),
+    );
+    let Explanation { model, prompt_tokens, tokens, completion_tokens_expected, arm, .. } = &told;
+    let _written = writeln!(
+        text,
+        "`{model}`, {prompt_tokens} prompt tokens ({tokens}), about {completion_tokens_expected} \
+         to come, {arm}: {goes}\n"
+    );
+    let widest = told.candidates.iter().map(|one| one.worker.len()).max().unwrap_or(0).max(6);
+    let _written = writeln!(
+        text,
+        "{:widest$}  {:11} {:>12} {:>8} {:9} {:>8} {:>8} {:>10}",
+        "worker", "reason", "score", "cached", "known", "queued", "requests", "free"
+    );
+    for one in &told.candidates {
+        let free = one.free_tokens.map_or_else(|| "-".to_owned(), |free| free.to_string());
+        let _written = writeln!(
+            text,
+            "{:widest$}  {:11} {:>12} {:>8} {:9} {:>8} {:>8} {:>10}",
+            one.worker,
+            one.reason,
+            one.score,
+            one.cached_tokens,
+            one.cache_known,
+            one.queued_tokens,
+            one.requests,
+            free
+        );
+    }
+    Some(text)
+}

@@ -1,0 +1,102 @@
+//! What does the configuration say about routing?
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use http::HeaderName;
+use overdraft_config as config;
+use overdraft_core::prefix::PrefixLimits;
+use overdraft_core::route::{Canary, FitScore, Policy, RouteSettings, Sticky};
+use overdraft_gateway::{
+    ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
+};
+use overdraft_units::Micros;
+
+/// The section `routing`, with what `models` say differently.
+pub(super) fn routing(
+    configured: &config::Routing,
+    models: &BTreeMap<String, config::Model>,
+) -> RoutingSettings {
+    let chunk = u32::try_from(configured.text_chunk.bytes()).ok().and_then(NonZeroU32::new);
+    let route = route(configured);
+    RoutingSettings {
+        route,
+        session: configured.sticky.as_ref().map(session).unwrap_or_default(),
+        tokenizing: tokenizing(configured.tokenize),
+        text_chunk: chunk.unwrap_or(TEXT_CHUNK),
+        prefix: PrefixLimits { keys_max: configured.prefix.keys_max },
+        models: models.iter().map(|(name, own)| (name.clone(), model(own, &route))).collect(),
+    }
+}
+
+fn route(configured: &config::Routing) -> RouteSettings {
+    let slow_start = configured.slow_start.duration().as_micros();
+    let fit_score = configured.fit_score;
+    RouteSettings {
+        policy: policy(configured.policy),
+        canary: configured.canary.map(canary),
+        sticky: configured.sticky.as_ref().map(sticky),
+        slow_start: Micros::new(u64::try_from(slow_start).unwrap_or(u64::MAX)),
+        fit_score: FitScore {
+            kv_weight_permille: fit_score.kv_weight.permille(),
+            kv_weight_long_permille: fit_score.kv_weight_long.permille(),
+            long_prompt_tokens: fit_score.long_prompt_tokens,
+        },
+    }
+}
+
+/// What a model does not say is as for all.
+fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
+    let differs = own.policy.is_some() || own.canary.is_some() || own.sticky.is_some();
+    let route = RouteSettings {
+        policy: own.policy.map_or(all.policy, policy),
+        canary: own.canary.map(canary).or(all.canary),
+        sticky: own.sticky.as_ref().map(sticky).or(all.sticky),
+        ..*all
+    };
+    ModelSettings {
+        aliases: own.aliases.clone(),
+        route: differs.then_some(route),
+        session: own.sticky.as_ref().map(session),
+        tokenizer: match &own.tokenizer {
+            config::Tokenizer::Worker => TokenizerPlace::Worker,
+            config::Tokenizer::Off => TokenizerPlace::Off,
+            config::Tokenizer::Path(path) => TokenizerPlace::Folder(path.clone()),
+        },
+    }
+}
+
+const fn policy(configured: config::Policy) -> Policy {
+    match configured {
+        config::Policy::Cost => Policy::Cost,
+        config::Policy::FitScore => Policy::FitScore,
+        config::Policy::PrefixAffinity => Policy::PrefixAffinity,
+        config::Policy::LeastLoad => Policy::LeastLoad,
+        config::Policy::TwoChoices => Policy::TwoChoices,
+        config::Policy::RoundRobin => Policy::RoundRobin,
+    }
+}
+
+const fn canary(configured: config::Canary) -> Canary {
+    Canary { policy: policy(configured.policy), share_permille: configured.share.permille() }
+}
+
+const fn sticky(configured: &config::Sticky) -> Sticky {
+    Sticky { load_permille: configured.load_factor.permille() }
+}
+
+fn session(configured: &config::Sticky) -> SessionKey {
+    match &configured.header {
+        config::StickyKey::User => SessionKey::User,
+        config::StickyKey::Header(name) => HeaderName::from_bytes(name.as_bytes())
+            .map_or_else(|_| SessionKey::default(), SessionKey::Header),
+    }
+}
+
+const fn tokenizing(configured: config::Tokenize) -> Tokenizing {
+    match configured {
+        config::Tokenize::Auto => Tokenizing::Auto,
+        config::Tokenize::Always => Tokenizing::Always,
+        config::Tokenize::Never => Tokenizing::Never,
+    }
+}

@@ -1,0 +1,48 @@
+//! What does the configuration say about workers that come and go?
+
+use overdraft_config as config;
+use overdraft_gateway::{
+    Cloud, DnsSettings, FileSettings, KubernetesSettings, NoticeSettings, ServicePort, Source,
+    TerminationSettings,
+};
+
+/// One entry of `discovery`.
+pub(super) fn source(configured: &config::Discovery) -> Source {
+    match configured {
+        config::Discovery::Dns(dns) => {
+            let mut settings = DnsSettings::new(dns.name.clone(), dns.port);
+            settings.server = dns.resolver;
+            settings.pool = super::pool(dns.pool);
+            settings.model.clone_from(&dns.model);
+            Source::Dns(settings)
+        }
+        config::Discovery::File(file) => Source::File(FileSettings::new(file.path.clone())),
+        config::Discovery::Kubernetes(service) => {
+            let port = match &service.port {
+                config::Port::Number(number) => ServicePort::Number(*number),
+                config::Port::Name(name) => ServicePort::Name(name.clone()),
+            };
+            let mut settings = KubernetesSettings::new(service.service.clone(), port);
+            settings.namespace = Some(service.namespace.clone());
+            settings.server.clone_from(&service.api_server);
+            settings.pool = super::pool(service.pool);
+            Source::Kubernetes(settings)
+        }
+    }
+}
+
+/// The section `termination`.
+pub(super) fn termination(configured: &config::Termination) -> Option<TerminationSettings> {
+    let cloud = match configured.cloud {
+        config::Cloud::Off => return None,
+        config::Cloud::Aws => Cloud::Aws,
+        config::Cloud::Gcp => Cloud::Gcp,
+        config::Cloud::Azure => Cloud::Azure,
+    };
+    let notice = NoticeSettings {
+        server: configured.endpoint.clone(),
+        interval: configured.interval.duration(),
+        ..NoticeSettings::default()
+    };
+    Some(TerminationSettings { cloud, notice, workers: configured.workers.clone() })
+}
