@@ -27,7 +27,7 @@ use overdraft_units::Tokens;
 
 pub use self::codec::{Detokenize, SpecialTokens, TextCodec};
 pub use self::handle::{EngineHandle, INBOX_MAX, RequestStream, SubmitError};
-pub use self::observe::{End, Observation, Observer, RequestRecord, Unobserved};
+pub use self::observe::{CacheChanges, End, Observation, Observer, RequestRecord, Unobserved};
 pub use self::pass::EVERY_ROWS_MAX;
 pub use self::stats::{EngineStats, FAILURES_MAX, Health};
 
