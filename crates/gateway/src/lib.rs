@@ -16,6 +16,7 @@ mod deadline;
 mod forward;
 mod headers;
 mod intake;
+pub mod kv_events;
 mod probe;
 mod relay;
 mod service;

@@ -1,0 +1,267 @@
+//! How are all batches of a publisher got, in order, through gaps, broken connections and restarts?
+//!
+//! Each life of a publisher numbers its batches from zero. Whenever a connection is new, and whenever
+//! a number is not the next, the replay socket is asked for what is missing. It is asked from the last
+//! batch we have on: if that comes back as it was, the publisher still is the one we knew; if not, it
+//! began anew, however high its numbers are by now.
+//!
+//! **Invariant:** a replay is bounded in time and number; after one that does not help, what was
+//! believed is forgotten and following goes on.
+
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use bytes::Bytes;
+use overdraft_wire::kv_events::{
+    REPLAY_END, Sequence, Source, decode, read_sequence, write_sequence,
+};
+use overdraft_wire::zmtp::{SocketKind, subscription, write_message};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::link::{Link, LinkError};
+use super::{Note, Sink};
+
+/// How soon a lost connection is tried again; twice as long each time, ...
+pub const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// ... up to this.
+pub const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// How long one replay may take, from connecting to its end.
+pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most batches taken from one replay; vLLM keeps 10,000.
+pub const REPLAY_BATCHES_MAX: usize = 100_000;
+
+/// After so long a new subscription has certainly arrived; what was published before that is asked
+/// for once more, for nothing may follow that shows the gap.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// Follows a publisher for ever: until dropped.
+pub async fn follow(source: Source, sink: impl Sink) -> Infallible {
+    let mut follower = Follower {
+        source,
+        sink,
+        sequence: Sequence::new(),
+        last: None,
+        heard: None,
+        place: Place::Fresh,
+        complaint: String::new(),
+    };
+    let mut pause = RETRY_FIRST;
+    loop {
+        let (met, error) = follower.session().await;
+        follower.sink.note(Note::Disconnected);
+        if met {
+            pause = RETRY_FIRST;
+        }
+        follower.complain(&error.to_string());
+        sleep(pause).await;
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+struct Follower<S> {
+    source: Source,
+    sink: S,
+    sequence: Sequence,
+    /// Number and hash of the batch before the next: who still has it is who we knew.
+    last: Option<(u64, u64)>,
+    /// The highest number heard from the subscription; in one life they only rise.
+    heard: Option<u64>,
+    place: Place,
+    /// What was logged last; it is logged again only when it changes.
+    complaint: String,
+}
+
+/// Whether we know where in a publisher's life we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nothing was heard yet.
+    Fresh,
+    /// We lost it, and the sink knows.
+    Lost,
+    /// We do.
+    Joined,
+}
+
+impl<S: Sink> Follower<S> {
+    /// One connection; whether it came about, and why it ended.
+    async fn session(&mut self) -> (bool, LinkError) {
+        let mut link = match Link::open(&self.source.endpoint, SocketKind::Subscriber).await {
+            Ok(link) => link,
+            Err(error) => return (false, error),
+        };
+        self.sink.note(Note::Connected);
+        self.complaint.clear();
+        if let Err(error) = link.send(&subscription(&self.source.topic)).await {
+            return (true, error);
+        }
+        self.resume().await;
+        let settled = Instant::now() + SETTLE;
+        let mut settling = true;
+        loop {
+            let received = tokio::select! {
+                received = link.receive() => Some(received),
+                () = sleep_until(settled), if settling => None,
+            };
+            match received {
+                None => {
+                    settling = false;
+                    self.catch_up().await;
+                }
+                Some(Ok(message)) => self.hear(&message).await,
+                Some(Err(error)) => return (true, error),
+            }
+        }
+    }
+
+    /// After a connection came about: is it who we knew, and what did we miss?
+    async fn resume(&mut self) {
+        self.heard = None;
+        if !self.catch_up().await && self.place == Place::Joined {
+            // Nobody can say what happened meanwhile.
+            self.lose();
+        }
+    }
+
+    /// Takes in a message of the subscription.
+    async fn hear(&mut self, message: &[Bytes]) {
+        let Some((number, payload)) = parts(message) else {
+            self.sink.note(Note::Undecodable);
+            return self.complain("a message without number and batch");
+        };
+        if self.heard.is_some_and(|heard| number <= heard) {
+            // Numbers rise within a life: this is another.
+            self.lose();
+        }
+        self.heard = Some(number);
+        if number > self.sequence.next() {
+            self.sink.note(Note::Gap);
+            self.catch_up().await;
+        }
+        self.take(number, payload);
+    }
+
+    /// Asks for what was published since the last batch we have; whether there was an answer.
+    async fn catch_up(&mut self) -> bool {
+        if self.source.replay_endpoint.is_none() {
+            return false;
+        }
+        if let Some((last, hash)) = self.last {
+            match self.replay(last, Some(hash)).await {
+                Ok(true) => return true,
+                // It does not have what we have: another life.
+                Ok(false) => self.lose(),
+                Err(error) => {
+                    self.complain(&error.to_string());
+                    return false;
+                }
+            }
+        }
+        if let Err(error) = self.replay(0, None).await {
+            self.complain(&error.to_string());
+            return false;
+        }
+        if self.place != Place::Joined {
+            // Nothing was published yet: it holds nothing.
+            self.begin();
+        }
+        true
+    }
+
+    /// Takes in all batches from `first` on. With the hash of that one, whether it came back as it
+    /// was; if it did not, nothing is taken.
+    async fn replay(&mut self, first: u64, known: Option<u64>) -> Result<bool, LinkError> {
+        let replaying = self.replay_all(first, known);
+        // An end in the middle leaves a gap, which the next batch shows.
+        timeout(REPLAY_TIMEOUT, replaying).await.map_err(|_| LinkError::Slow(REPLAY_TIMEOUT))?
+    }
+
+    async fn replay_all(&mut self, first: u64, known: Option<u64>) -> Result<bool, LinkError> {
+        let Some(endpoint) = &self.source.replay_endpoint else { return Ok(false) };
+        let mut link = Link::open(endpoint, SocketKind::Dealer).await?;
+        let mut request = Vec::new();
+        write_message(&mut request, &[b"", &write_sequence(first)]);
+        link.send(&request).await?;
+        let mut is_known = known.is_none();
+        for _ in 0..REPLAY_BATCHES_MAX {
+            let message = link.receive().await?;
+            match parts(&message) {
+                None | Some((REPLAY_END, _)) => break,
+                Some((number, payload)) if !is_known => {
+                    is_known = number == first && known == Some(hash(payload));
+                    if !is_known {
+                        break;
+                    }
+                }
+                Some((number, payload)) => self.take(number, payload),
+            }
+        }
+        Ok(is_known)
+    }
+
+    /// Takes in a batch, whatever may be missing before it.
+    fn take(&mut self, number: u64, payload: &[u8]) {
+        match self.place {
+            // A replay brought it already.
+            Place::Joined if number < self.sequence.next() => return,
+            Place::Joined if number > self.sequence.next() => self.sink.forgotten(),
+            Place::Joined => {}
+            _ if number == 0 => self.begin(),
+            Place::Fresh => self.sink.forgotten(),
+            Place::Lost => {}
+        }
+        self.place = Place::Joined;
+        self.sequence.skip(number + 1);
+        self.last = Some((number, hash(payload)));
+        match decode(payload) {
+            Ok(batch) => self.sink.batch(batch),
+            Err(error) => {
+                // The same bytes would come again: it is missing for good.
+                self.sink.note(Note::Undecodable);
+                self.sink.forgotten();
+                self.complain(&error.to_string());
+            }
+        }
+    }
+
+    /// A life begins.
+    fn begin(&mut self) {
+        self.sequence = Sequence::new();
+        self.last = None;
+        self.place = Place::Joined;
+        self.sink.restarted();
+    }
+
+    /// We do not know where in whose life we are.
+    fn lose(&mut self) {
+        self.sequence = Sequence::new();
+        self.last = None;
+        self.place = Place::Lost;
+        self.sink.forgotten();
+    }
+
+    fn complain(&mut self, complaint: &str) {
+        if self.complaint != complaint {
+            tracing::warn!(
+                endpoint = self.source.endpoint,
+                complaint,
+                "KV events are not followed"
+            );
+            complaint.clone_into(&mut self.complaint);
+        }
+    }
+}
+
+/// Number and batch of a message; before them stand a topic and, in replays, an empty frame.
+fn parts(message: &[Bytes]) -> Option<(u64, &[u8])> {
+    let [.., number, payload] = message else { return None };
+    Some((read_sequence(number)?, payload))
+}
+
+fn hash(payload: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    payload.hash(&mut hasher);
+    hasher.finish()
+}
