@@ -7,6 +7,7 @@
 mod embedded;
 mod engine_options;
 mod fault;
+mod kv_event_options;
 mod log_options;
 mod ready;
 mod serve;
