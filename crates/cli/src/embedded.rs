@@ -15,11 +15,14 @@ use overdraft_engine::model::{Model, ModelInfo};
 use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
-use overdraft_worker::{EngineMetrics, MetricNames, Served, Settings};
+use overdraft_worker::{
+    EngineMetrics, KvEvents, KvEventsSettings, KvPublisher, MetricNames, Served, Settings,
+};
 use tokio::net::TcpListener;
 
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
+use crate::kv_event_options;
 
 /// The larger demo model, 8-bit.
 static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");
@@ -52,6 +55,8 @@ pub(crate) struct Face {
     pub(crate) metrics: MetricNames,
     /// How long streams may go on after a stop.
     pub(crate) drain: Duration,
+    /// Where it tells what its cache holds; `None` is nowhere.
+    pub(crate) kv_events: Option<KvEventsSettings>,
 }
 
 /// An engine that computes, and all it takes to serve it.
@@ -62,6 +67,7 @@ pub(crate) struct Embedded {
     pub(crate) summary: String,
     engine: Engine,
     served: Served,
+    publisher: Option<KvPublisher>,
     settings: Settings,
 }
 
@@ -102,7 +108,14 @@ pub(crate) async fn open(
     let Opened { backend, tokenizer, template, document, about, root } = opened?;
     let metrics = EngineMetrics::new(&names[0], backend.shape(), face.metrics);
     let codec: Arc<dyn TextCodec> = tokenizer.clone();
-    let engine = Engine::start(backend, codec, options.engine(clock), metrics.observer())
+    let (mut observer, mut kv_events, mut publisher) = (metrics.observer(), None, None);
+    if let Some(settings) = &face.kv_events {
+        let bound = KvEvents::bind(settings, backend.shape().block_size).await;
+        let (events, runs) = bound.map_err(|error| kv_event_options::refused(&error))?;
+        observer = events.observer(observer);
+        (kv_events, publisher) = (Some(events), Some(runs));
+    }
+    let engine = Engine::start(backend, codec, options.engine(clock), observer)
         .map_err(|error| Fault::input(error.to_string()))?;
     let summary = format!("{}  ({about})", names.join(", "));
     let served = Served {
@@ -113,10 +126,11 @@ pub(crate) async fn open(
         names: names.clone(),
         root,
         metrics,
+        kv_events,
     };
     let mut settings = Settings::new(clock);
     settings.limits.drain = face.drain;
-    Ok(Embedded { name: names.swap_remove(0), summary, engine, served, settings })
+    Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })
 }
 
 impl Source {
@@ -137,7 +151,11 @@ impl Source {
 impl Embedded {
     /// Serves until `stop`, lets streams finish, and ends the engine.
     pub(crate) async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
-        let drained = overdraft_worker::run(listener, self.served, self.settings, stop).await;
+        let serving = overdraft_worker::run(listener, self.served, self.settings, stop);
+        let drained = match self.publisher {
+            Some(publisher) => publisher.beside(serving).await,
+            None => serving.await,
+        };
         if drained.connections_cut > 0 {
             tracing::warn!(cut = drained.connections_cut, model = self.name, "streams were cut");
         }

@@ -11,6 +11,7 @@ mod embedded;
 mod engine_options;
 mod explain;
 mod fault;
+mod kv_event_options;
 mod log_options;
 mod ready;
 mod reload;

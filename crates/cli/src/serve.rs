@@ -7,7 +7,7 @@ use std::time::Duration;
 use overdraft_config::{Config, Loaded, Loader, WorkerSource};
 use overdraft_gateway::{GatewayError, GatewaySettings, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
-use overdraft_worker::MetricNames;
+use overdraft_worker::{KvEventsSettings, MetricNames};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -216,6 +216,8 @@ async fn fleet(
             names: Vec::new(),
             metrics: MetricNames::Current,
             drain: Duration::from_secs(arguments.shutdown_timeout),
+            // Found by the gateway at `/kv_event_sources`.
+            kv_events: Some(KvEventsSettings::loopback()),
         };
         let opened = embedded::open(source, &arguments.engine, face, clock).await?;
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;

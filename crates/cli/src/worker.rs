@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::embedded::{self, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
+use crate::kv_event_options::KvEventOptions;
 use crate::log_options::LogOptions;
 use crate::{serve, signals};
 
@@ -38,6 +39,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
+    kv_events: KvEventOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
@@ -46,6 +49,7 @@ Examples:
   overdraft worker --model llama-3-8b-q4_k_m.gguf
   overdraft worker --model qwen2.5-1.5b.gguf --served-model-name qwen --max-model-len 8192
   overdraft worker --model FILE --kv-cache-memory-bytes 4294967296 --threads 8
+  overdraft worker --model FILE --kv-events-endpoint 'tcp://*:5557'
   overdraft worker --backend echo --listen 127.0.0.1:8001";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -84,6 +88,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
             Names::Both => MetricNames::Both,
         },
         drain: Duration::from_secs(arguments.shutdown_timeout),
+        kv_events: arguments.kv_events.settings()?,
     };
     let worker = embedded::open(source, &arguments.engine, face, clock).await?;
     greet(&listener, &worker.summary);

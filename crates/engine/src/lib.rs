@@ -21,9 +21,9 @@ pub use self::request::{
     Usage,
 };
 pub use self::runtime::{
-    Detokenize, End, Engine, EngineHandle, EngineSettings, EngineStats, Health, Observation,
-    Observer, RequestRecord, RequestStream, SpecialTokens, StartError, SubmitError, TextCodec,
-    Unobserved,
+    CacheChanges, Detokenize, End, Engine, EngineHandle, EngineSettings, EngineStats, Health,
+    Observation, Observer, RequestRecord, RequestStream, SpecialTokens, StartError, SubmitError,
+    TextCodec, Unobserved,
 };
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
 pub use self::tokenizer::FileTokenizerError;

@@ -119,7 +119,7 @@ fn watch_worker(shared: &Arc<Shared>, worker: WorkerId) -> Vec<AbortHandle> {
     vec![
         tokio::spawn(probe::watch(Arc::clone(shared), worker)).abort_handle(),
         tokio::spawn(scrape::watch(Arc::clone(shared), worker)).abort_handle(),
-        tokio::spawn(reports::watch(Arc::clone(shared), worker)).abort_handle(),
+        tokio::spawn(reports::listen(Arc::clone(shared), worker)).abort_handle(),
     ]
 }
 

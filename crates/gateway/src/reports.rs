@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use overdraft_core::fleet::WorkerId;
-use overdraft_core::prefix::{EventFeed, Knowledge};
+use overdraft_core::prefix::{Chunks, EventFeed, Knowledge};
 use overdraft_units::BlockSize;
 use overdraft_wire::kv_events::{Batch, Source, read_sources};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::explain;
@@ -36,7 +37,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 const BLOCK_FIRST: BlockSize = BlockSize::new(16).expect("16 is not zero");
 
 /// Follows what one worker reports until it is dropped.
-pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
+pub(crate) async fn listen(shared: Arc<Shared>, worker: WorkerId) {
     let source = match &shared.roster.member(worker).settings.kv_events {
         KvEvents::Off => return,
         KvEvents::At { endpoint, replay, topic } => Source {
@@ -47,15 +48,33 @@ pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
         },
         KvEvents::Ask => ask(&shared, worker).await,
     };
-    let block_size = {
-        let router = shared.router();
-        let scraped = router.fleet().worker(worker).scraped();
-        scraped.and_then(|scraped| scraped.block_size).unwrap_or(BLOCK_FIRST)
-    };
-    let feed = EventFeed::new(block_size);
     let name = shared.upstream(worker).name().to_owned();
     tracing::info!(worker = name, endpoint = source.endpoint, "it reports what its cache holds");
-    follow(source, Reports { shared, worker, name, feed }).await;
+    let mut block_size = block_size(&shared, worker);
+    loop {
+        let (other, mut found) = watch::channel(block_size);
+        found.mark_unchanged();
+        let reports = Reports {
+            shared: Arc::clone(&shared),
+            worker,
+            name: name.clone(),
+            feed: EventFeed::new(block_size),
+            other,
+        };
+        tokio::select! {
+            never = follow(source.clone(), reports) => match never {},
+            // Followed anew, so that what it holds already is told again, in its own blocks.
+            _ = found.changed() => block_size = *found.borrow(),
+        }
+        tracing::info!(worker = name, tokens = block_size.get(), "its blocks are of another size");
+    }
+}
+
+/// Tokens to a block of a worker's, as far as it has said so.
+fn block_size(shared: &Shared, worker: WorkerId) -> BlockSize {
+    let router = shared.router();
+    let scraped = router.fleet().worker(worker).scraped();
+    scraped.and_then(|scraped| scraped.block_size).unwrap_or(BLOCK_FIRST)
 }
 
 /// Asks where a worker reports until it says so.
@@ -90,21 +109,23 @@ struct Reports {
     worker: WorkerId,
     name: String,
     feed: EventFeed,
+    /// Told when the worker's blocks turn out to be of another size.
+    other: watch::Sender<BlockSize>,
 }
 
 impl Sink for Reports {
     fn batch(&mut self, batch: Batch) {
         let mut router = self.shared.router();
         router.reports_by(self.worker, self.feed.block_size());
+        if let Some(capacity) = router.fleet().worker(self.worker).kv_capacity() {
+            self.feed.set_capacity(Chunks::new(capacity.get() / self.feed.block_size().get()));
+        }
         let tell = |event: overdraft_core::prefix::Event<'_>| {
             router.cache_changed(self.worker, event);
         };
         let mismatch = apply(&mut self.feed, &batch, tell);
         if let Some(found) = mismatch.and_then(|mismatch| BlockSize::new(mismatch.found)) {
-            // Prompts are cut as the worker cuts them from here on; what it holds already is missed.
-            self.feed = EventFeed::new(found);
-            self.feed.forget(|event| router.cache_changed(self.worker, event));
-            router.reports_by(self.worker, found);
+            self.other.send_replace(found);
         }
         drop(router);
         self.shared.routing.reported(&self.name, "applied");

@@ -27,9 +27,16 @@ impl Clock {
 }
 
 /// Seconds since 1970, for the `created` fields of answers; never for measuring.
-#[expect(clippy::disallowed_methods, reason = "the shell's only calendar")]
 pub fn unix_seconds() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    since_1970().as_secs()
+}
+
+/// Seconds since 1970 and their fraction, for events that others order by time; never for measuring.
+pub fn unix_time() -> f64 {
+    since_1970().as_secs_f64()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell's only calendar")]
+fn since_1970() -> std::time::Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }

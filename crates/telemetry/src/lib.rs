@@ -11,7 +11,7 @@ pub mod metrics;
 mod request_id;
 
 pub use self::access::{AccessRecord, Audience, Delivery, EndCode, Ender, Phase};
-pub use self::clock::{Clock, unix_seconds};
+pub use self::clock::{Clock, unix_seconds, unix_time};
 pub use self::request_id::{CLIENT_ID_BYTES_MAX, RequestId, RequestIds};
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::ApiError;
+use overdraft_wire::kv_events::write_sources;
 use overdraft_wire::response::{VersionResponse, to_json};
 use serde_json::json;
 
+use crate::kv_events::KvEvents;
 use crate::worker::Worker;
 
 /// 200 with nothing, as vLLM; 503 with the reason.
@@ -40,6 +42,12 @@ pub(crate) fn load(worker: &Worker) -> Response<Body> {
 pub(crate) fn version() -> Response<Body> {
     let version = VersionResponse { version: env!("CARGO_PKG_VERSION") };
     reply::json(StatusCode::OK, to_json(&version))
+}
+
+/// Where the events of the cache come from; an empty list where none are published.
+pub(crate) fn kv_event_sources(worker: &Worker) -> Response<Body> {
+    let source = worker.kv_events.as_ref().map(KvEvents::source);
+    reply::json(StatusCode::OK, write_sources(source.map_or(&[], std::slice::from_ref)))
 }
 
 /// Everything that is counted.

@@ -10,6 +10,7 @@ mod completions;
 mod desk;
 mod generate;
 mod health;
+mod kv_events;
 mod logprobs;
 mod meter;
 mod metrics;
@@ -27,5 +28,6 @@ mod worker;
 pub use overdraft_http::Drained;
 pub use overdraft_telemetry::metrics::MetricNames;
 
+pub use self::kv_events::{KvEvents, KvEventsError, KvEventsSettings, KvPublisher};
 pub use self::metrics::EngineMetrics;
 pub use self::serve::{Served, Settings, run};

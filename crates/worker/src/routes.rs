@@ -26,6 +26,7 @@ enum Endpoint<'a> {
     Version,
     Load,
     Metrics,
+    KvEventSources,
 }
 
 impl<'a> Endpoint<'a> {
@@ -42,6 +43,7 @@ impl<'a> Endpoint<'a> {
             "/version" => Self::Version,
             "/load" => Self::Load,
             "/metrics" => Self::Metrics,
+            "/kv_event_sources" => Self::KvEventSources,
             _ => Self::Model(path.strip_prefix("/v1/models/").filter(|name| !name.is_empty())?),
         })
     }
@@ -58,7 +60,15 @@ impl<'a> Endpoint<'a> {
 impl Endpoint<'_> {
     /// Whether machines ask it all the time.
     fn is_probe(self) -> bool {
-        matches!(self, Self::Health | Self::Ping | Self::Load | Self::Metrics | Self::Models)
+        matches!(
+            self,
+            Self::Health
+                | Self::Ping
+                | Self::Load
+                | Self::Metrics
+                | Self::Models
+                | Self::KvEventSources
+        )
     }
 }
 
@@ -89,6 +99,7 @@ impl Service for Routes {
             Endpoint::Health | Endpoint::Ping => Ok(health::health(&self.0, &exchange)),
             Endpoint::Version => Ok(health::version()),
             Endpoint::Load => Ok(health::load(&self.0)),
+            Endpoint::KvEventSources => Ok(health::kv_event_sources(&self.0)),
             Endpoint::Metrics => Ok(health::metrics(&self.0, &head.headers)),
         };
         answer.unwrap_or_else(|error| reply::error(&error))

@@ -16,6 +16,7 @@ use overdraft_tokenizer::{PIECE_CACHE_BYTES, TokenizerDocument};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 use tokio::net::TcpListener;
 
+use crate::kv_events::KvEvents;
 use crate::metrics::EngineMetrics;
 use crate::routes::Routes;
 use crate::worker::Worker;
@@ -46,6 +47,8 @@ pub struct Served {
     pub root: Option<String>,
     /// The metrics whose observer the engine was started with.
     pub metrics: EngineMetrics,
+    /// The events whose observer the engine was started with, where they are published.
+    pub kv_events: Option<KvEvents>,
 }
 
 /// How a worker serves.

@@ -13,6 +13,7 @@ use overdraft_wire::response::{ModelCard, ModelList};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::desk::Desk;
+use crate::kv_events::KvEvents;
 use crate::metrics::EngineMetrics;
 use crate::serve::{Served, Settings};
 
@@ -24,6 +25,7 @@ pub(crate) struct Worker {
     pub(crate) prompter: Prompter,
     pub(crate) document: TokenizerDocument,
     pub(crate) metrics: EngineMetrics,
+    pub(crate) kv_events: Option<KvEvents>,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
     pub(crate) load: Load,
@@ -46,6 +48,7 @@ impl Worker {
             prompter,
             document: served.document,
             metrics: served.metrics,
+            kv_events: served.kv_events,
             clock: settings.clock,
             desk: Desk::new(settings.prepare_at_once),
             load: Load::default(),
@@ -80,9 +83,12 @@ impl Worker {
     /// Equal salts share cached prefixes. The seed is the process's own, so that nobody can look
     /// for two texts with one salt.
     pub(crate) fn cache_salt(&self, text: Option<&str>) -> CacheSalt {
-        text.map_or(CacheSalt(0), |text| {
-            CacheSalt(xxh3_64_with_seed(text.as_bytes(), self.salt_seed).max(1))
-        })
+        let Some(text) = text else { return CacheSalt(0) };
+        let salt = CacheSalt(xxh3_64_with_seed(text.as_bytes(), self.salt_seed).max(1));
+        if let Some(events) = &self.kv_events {
+            events.note_salt(salt, text);
+        }
+        salt
     }
 
     pub(crate) fn models(&self) -> ModelList {

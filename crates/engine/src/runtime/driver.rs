@@ -17,7 +17,7 @@ use overdraft_units::{Instant, SequenceId, Tokens};
 
 use super::handle::{INBOX_MAX, Letter, Submission, SubmitError};
 use super::live::{Last, Live, TokenTime};
-use super::observe::{End, Observation, Observer};
+use super::observe::{CacheChanges, End, Observation, Observer};
 use super::pass::{self, EVERY_ROWS_MAX};
 use super::stats::{EngineStats, Health, Phase, Shared};
 use crate::backend::{Backend, BackendError, BatchSlot};
@@ -52,6 +52,7 @@ impl Driver {
         clock: Clock,
         limits: BatchLimits,
     ) -> Self {
+        let scheduler = scheduler(limits, observer.as_ref());
         Self {
             vocabulary: backend.shape().vocabulary,
             backend,
@@ -60,7 +61,7 @@ impl Driver {
             shared,
             inbox,
             clock,
-            scheduler: Scheduler::new(limits),
+            scheduler,
             limits,
             live: BTreeMap::new(),
             logits: Vec::new(),
@@ -297,7 +298,10 @@ impl Driver {
         tracing::error!("the backend panicked; the engine takes no more requests");
         self.stats.steps_failed += 1;
         self.stats.health = Health::Broken;
-        self.scheduler = Scheduler::new(self.limits);
+        self.scheduler = scheduler(self.limits, self.observer.as_ref());
+        if self.observer.watches_cache() {
+            self.observer.observe_cache(CacheChanges::Cleared);
+        }
         self.fail_all("the engine's backend failed for good; send the request elsewhere");
     }
 
@@ -312,6 +316,11 @@ impl Driver {
     fn publish(&mut self) {
         self.stats.batch = self.scheduler.stats();
         self.shared.publish(self.stats);
+        // Before anyone hears of an end: what follows it at once may ask where its prefix lies.
+        let changes = self.scheduler.take_changes();
+        if !changes.is_empty() {
+            self.observer.observe_cache(CacheChanges::Pages(changes));
+        }
         for (live, last) in self.ended.drain(..) {
             live.send_last(last);
         }
@@ -320,6 +329,15 @@ impl Driver {
     fn known(&mut self, sequence: SequenceId) -> &mut Live {
         self.live.get_mut(&sequence).expect("the scheduler plans only live sequences")
     }
+}
+
+/// A scheduler that records what its cache holds if somebody wants to know.
+fn scheduler(limits: BatchLimits, observer: &dyn Observer) -> Scheduler {
+    let mut scheduler = Scheduler::new(limits);
+    if observer.watches_cache() {
+        scheduler.listen_to_cache();
+    }
+    scheduler
 }
 
 /// A number of tokens as an index.

@@ -25,7 +25,7 @@ use overdraft_telemetry::Clock;
 use overdraft_units::Tokens;
 
 pub use self::handle::{EngineHandle, INBOX_MAX, RequestStream, SubmitError};
-pub use self::observe::{End, Observation, Observer, RequestRecord, Unobserved};
+pub use self::observe::{CacheChanges, End, Observation, Observer, RequestRecord, Unobserved};
 pub use self::pass::EVERY_ROWS_MAX;
 pub use self::stats::{EngineStats, FAILURES_MAX, Health};
 pub use overdraft_tokenizer::{Detokenize, SpecialTokens, TextCodec};

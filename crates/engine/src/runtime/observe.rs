@@ -1,5 +1,6 @@
 //! What happens inside, told as values: an observer makes histograms of it.
 
+use overdraft_core::batch::CacheChange;
 use overdraft_units::{Micros, Tokens};
 
 use crate::request::Usage;
@@ -8,6 +9,27 @@ use crate::request::Usage;
 pub trait Observer: Send {
     /// Takes note.
     fn observe(&mut self, observation: &Observation);
+
+    /// Whether to be told what the cache holds; asked once, before the first request. Nothing is
+    /// recorded for those who do not care.
+    fn watches_cache(&self) -> bool {
+        false
+    }
+
+    /// What the cache came to hold and gave up since the last call, in order and not empty; after
+    /// each step that changed it.
+    fn observe_cache(&mut self, changes: CacheChanges) {
+        drop(changes);
+    }
+}
+
+/// Changes of the cache between two steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheChanges {
+    /// Pages came and went.
+    Pages(Vec<CacheChange>),
+    /// All that was held is gone.
+    Cleared,
 }
 
 /// One thing that happened.

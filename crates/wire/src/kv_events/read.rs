@@ -97,6 +97,8 @@ impl<'de> Visitor<'de> for EventVisitor {
         let mut fields = Fields::default();
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
+                // Its fields may have our names and other meanings.
+                _ if fields.is_unknown() => drop(map.next_value::<IgnoredAny>()?),
                 "type" => fields.kind = map.next_value()?,
                 "block_hashes" => fields.hashes = map.next_value()?,
                 "parent_block_hash" => fields.parent = map.next_value()?,
@@ -143,6 +145,11 @@ fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(seq: &mut A) -> Result<Opti
 }
 
 impl Fields {
+    /// Whether it is an event that only later releases know; engines say so first.
+    fn is_unknown(&self) -> bool {
+        !matches!(&*self.kind, "" | "BlockStored" | "BlockRemoved" | "AllBlocksCleared")
+    }
+
     fn into_event<E: de::Error>(self) -> Result<KvEvent, E> {
         match self.kind.as_str() {
             "BlockStored" => self.into_stored().map(KvEvent::Stored),

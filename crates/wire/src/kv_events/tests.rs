@@ -89,7 +89,7 @@ fn what_is_written_reads_back() {
 #[test]
 fn what_later_releases_add_is_passed_over() {
     let batch = serde_json::json!([1.0, [
-        {"type": "BlockMoved", "from": {"deep": [1, {"er": null}]}},
+        {"type": "BlockMoved", "from": {"deep": [1, {"er": null}]}, "block_hashes": "all"},
         {"locality": "remote", "block_hashes": [1], "type": "BlockRemoved", "ownership": [[1]]},
         ["BlockHeated", 1, 2, 3],
         ["BlockRemoved", [2], "CPU", "more", {"and": "more"}],

@@ -3,5 +3,6 @@
 
 mod chat;
 mod completions;
+mod kv_events;
 mod serving;
 mod support;

@@ -12,7 +12,9 @@ use overdraft_engine::{
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
 use overdraft_units::{Blocks, Tokens};
-use overdraft_worker::{Drained, EngineMetrics, MetricNames, Served, Settings, run};
+use overdraft_worker::{
+    Drained, EngineMetrics, KvEvents, KvEventsSettings, MetricNames, Served, Settings, run,
+};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -52,6 +54,16 @@ impl Running {
         adjust: fn(&mut EngineSettings),
         serving: fn(&mut Settings),
     ) -> Self {
+        Self::start_publishing(settings_of_echo, adjust, serving, None).await
+    }
+
+    /// With events of the cache, where settings for them are given.
+    pub(crate) async fn start_publishing(
+        settings_of_echo: EchoSettings,
+        adjust: fn(&mut EngineSettings),
+        serving: fn(&mut Settings),
+        publishing: Option<KvEventsSettings>,
+    ) -> Self {
         let clock = Clock::start();
         let tokenizer = Arc::new(echo::tokenizer());
         let template = Arc::new(ChatTemplate::new(Some(ECHO_TEMPLATE), &tokenizer).unwrap());
@@ -61,7 +73,14 @@ impl Running {
         settings.entropy = 7;
         adjust(&mut settings);
         let codec: Arc<dyn TextCodec> = Arc::clone(&tokenizer) as Arc<dyn TextCodec>;
-        let engine = Engine::start(Box::new(backend), codec, settings, metrics.observer()).unwrap();
+        let (mut observer, mut kv_events, mut publisher) = (metrics.observer(), None, None);
+        if let Some(settings) = publishing {
+            let block_size = backend.shape().block_size;
+            let (events, runs) = KvEvents::bind(&settings, block_size).await.unwrap();
+            observer = events.observer(observer);
+            (kv_events, publisher) = (Some(events), Some(runs));
+        }
+        let engine = Engine::start(Box::new(backend), codec, settings, observer).unwrap();
         let served = Served {
             engine: engine.handle(),
             tokenizer,
@@ -70,6 +89,7 @@ impl Running {
             names: vec!["echo".to_owned(), "parrot".to_owned(), "org/echo".to_owned()],
             root: None,
             metrics,
+            kv_events,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -78,7 +98,11 @@ impl Running {
         let mut settings = Settings::new(clock);
         serving(&mut settings);
         let task = tokio::spawn(async move {
-            run(listener, served, settings, async move { end.notified().await }).await
+            let serving = run(listener, served, settings, async move { end.notified().await });
+            match publisher {
+                Some(publisher) => publisher.beside(serving).await,
+                None => serving.await,
+            }
         });
         let running = Self { address, engine, stop, task };
         while running.get("/health").await.status != 200 {

@@ -1,0 +1,42 @@
+//! How does what the engine's thread sees get to the publisher, without the thread ever waiting?
+//!
+//! **Invariant:** changes arrive in order; where some were dropped because the publisher is behind,
+//! the next that arrive are preceded by [`CacheChange::Lost`].
+
+use overdraft_core::batch::CacheChange;
+use overdraft_engine::{CacheChanges, Observation, Observer};
+use tokio::sync::mpsc::Sender;
+
+/// An observer beside another.
+pub(super) struct CacheObserver {
+    inner: Box<dyn Observer>,
+    changes: Sender<Vec<CacheChanges>>,
+    /// Whether something could not be handed over.
+    lost: bool,
+}
+
+impl CacheObserver {
+    pub(super) fn new(inner: Box<dyn Observer>, changes: Sender<Vec<CacheChanges>>) -> Self {
+        Self { inner, changes, lost: false }
+    }
+}
+
+impl Observer for CacheObserver {
+    fn observe(&mut self, observation: &Observation) {
+        self.inner.observe(observation);
+    }
+
+    fn watches_cache(&self) -> bool {
+        true
+    }
+
+    fn observe_cache(&mut self, changes: CacheChanges) {
+        let mut all = Vec::with_capacity(2);
+        if self.lost {
+            all.push(CacheChanges::Pages(vec![CacheChange::Lost]));
+        }
+        all.push(changes);
+        // A publisher that has ended publishes nothing; that is no loss.
+        self.lost = self.changes.try_send(all).is_err();
+    }
+}

@@ -1,0 +1,341 @@
+//! How do batches get to subscribers, and to those who missed some?
+//!
+//! One task numbers the batches; each connection has a task of its own, which all end with it. A
+//! subscriber that is too slow loses batches rather than hold anyone up, and asks for them again.
+//!
+//! **Invariant:** connections, what waits for each of them, and the time each write may take are
+//! bounded.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use overdraft_core::batch::{CacheChange, PageName, PageParent, StoredPages};
+use overdraft_engine::CacheChanges;
+use overdraft_telemetry::unix_time;
+use overdraft_units::{BlockSize, CacheSalt};
+use overdraft_wire::kv_events::{
+    Batch, EngineHash, ExtraKeys, KvEvent, REPLAY_END, Removed, Stored, encode, read_sequence,
+    write_sequence,
+};
+use overdraft_wire::zmtp::{Reader, SocketKind, ZmtpError, opening, write_message};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::replay::Replay;
+use super::salts::Salts;
+use super::settings::KvEventsSettings;
+
+/// Most connections at once, of subscribers and of those who ask for replays together.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Batches that may wait for a subscriber; it loses the oldest beyond that.
+const BEHIND_MAX: usize = 1_024;
+
+/// Topics that one subscriber may ask for.
+const TOPICS_MAX: usize = 64;
+
+/// A write that takes longer than this ends the connection.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait after the system refused a connection; it is short of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The medium of all our pages, in vLLM's word.
+const MEDIUM: &str = "GPU";
+
+/// Publishes the events of one engine.
+#[derive(Debug)]
+pub struct KvPublisher {
+    subscribers: TcpListener,
+    replays: Option<TcpListener>,
+    changes: mpsc::Receiver<Vec<CacheChanges>>,
+    connections: JoinSet<()>,
+    shared: Arc<Shared>,
+    salts: Arc<Salts>,
+    block_size: u32,
+    next: u64,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    topic: String,
+    live: broadcast::Sender<Bytes>,
+    replay: Mutex<Replay>,
+}
+
+/// Why a connection ended; nobody is to blame.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionEnd {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Zmtp(#[from] ZmtpError),
+    #[error("the peer went away")]
+    Gone,
+    #[error("the peer takes nothing any more")]
+    Stuck,
+}
+
+impl KvPublisher {
+    pub(super) fn new(
+        settings: &KvEventsSettings,
+        block_size: BlockSize,
+        (subscribers, replays): (TcpListener, Option<TcpListener>),
+        (changes, salts): (mpsc::Receiver<Vec<CacheChanges>>, Arc<Salts>),
+    ) -> Self {
+        let shared = Shared {
+            topic: settings.topic.clone(),
+            live: broadcast::Sender::new(BEHIND_MAX),
+            replay: Mutex::new(Replay::new(settings.buffer_steps)),
+        };
+        Self {
+            subscribers,
+            replays,
+            changes,
+            connections: JoinSet::new(),
+            shared: Arc::new(shared),
+            salts,
+            block_size: block_size.get(),
+            next: 0,
+        }
+    }
+
+    /// Publishes for as long as `serving` takes; all connections end with it.
+    pub async fn beside<T>(self, serving: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            served = serving => served,
+            never = self.run() => match never {},
+        }
+    }
+
+    async fn run(mut self) -> Infallible {
+        loop {
+            let room = self.connections.len() < CONNECTIONS_MAX;
+            tokio::select! {
+                biased;
+                Some(changes) = self.changes.recv() => self.publish(changes),
+                peer = accept(Some(&self.subscribers)), if room => {
+                    let shared = Arc::clone(&self.shared);
+                    // From here on it misses nothing, whenever its task gets its turn.
+                    let live = shared.live.subscribe();
+                    self.connections.spawn(tell_end(serve_subscriber(peer, shared, live)));
+                }
+                peer = accept(self.replays.as_ref()), if room => {
+                    self.connections.spawn(tell_end(serve_replays(peer, Arc::clone(&self.shared))));
+                }
+                Some(_) = self.connections.join_next() => {}
+                else => std::future::pending().await,
+            }
+        }
+    }
+
+    fn publish(&mut self, all: Vec<CacheChanges>) {
+        let mut events = Vec::new();
+        for changes in all {
+            match changes {
+                CacheChanges::Cleared => events.push(KvEvent::Cleared),
+                CacheChanges::Pages(changes) => {
+                    for change in changes {
+                        match change {
+                            CacheChange::Stored(stored) => events.push(self.stored(stored)),
+                            CacheChange::Removed(names) => events.push(removed(&names)),
+                            CacheChange::Lost => self.skip(&mut events),
+                        }
+                    }
+                }
+            }
+        }
+        self.send(events);
+    }
+
+    /// Uses up a number, so that whoever counts knows that something is missing. What came before it
+    /// in the same step is sent: it is true.
+    fn skip(&mut self, events: &mut Vec<KvEvent>) {
+        tracing::warn!("cache changes came faster than they could be published; some were lost");
+        self.send(std::mem::take(events));
+        self.next += 1;
+    }
+
+    fn send(&mut self, events: Vec<KvEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let batch = Batch { at_seconds: unix_time(), events, rank: Some(0) };
+        let payload = Bytes::from(encode(&batch));
+        let mut message = Vec::with_capacity(payload.len() + 32);
+        let number = write_sequence(self.next);
+        write_message(&mut message, &[self.shared.topic.as_bytes(), &number, &payload]);
+        let mut replay = self.shared.replay.lock().unwrap_or_else(PoisonError::into_inner);
+        replay.push(self.next, payload);
+        drop(replay);
+        self.next += 1;
+        // Nobody may be there to hear it.
+        let _ = self.shared.live.send(Bytes::from(message));
+    }
+
+    fn stored(&self, stored: StoredPages) -> KvEvent {
+        let StoredPages { after, names, tokens } = stored;
+        let (parent, extra) = match after {
+            PageParent::Page(name) => (Some(hash(name)), Vec::new()),
+            PageParent::Root(CacheSalt(0)) => (None, Vec::new()),
+            PageParent::Root(salt) => (None, vec![ExtraKeys::Salt(self.salts.text(salt))]),
+        };
+        KvEvent::Stored(Stored {
+            hashes: names.into_iter().map(hash).collect(),
+            parent,
+            tokens,
+            block_size: self.block_size,
+            medium: Some(MEDIUM.to_owned()),
+            lora: None,
+            extra,
+            group: None,
+        })
+    }
+}
+
+fn removed(names: &[PageName]) -> KvEvent {
+    let hashes = names.iter().copied().map(hash).collect();
+    KvEvent::Removed(Removed { hashes, medium: Some(MEDIUM.to_owned()), group: None })
+}
+
+const fn hash(name: PageName) -> EngineHash {
+    EngineHash::Number(name.0)
+}
+
+/// The next connection; none ever without a listener.
+async fn accept(listener: Option<&TcpListener>) -> TcpStream {
+    let Some(listener) = listener else { return std::future::pending().await };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection for KV events was refused by the system");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn tell_end(connection: impl Future<Output = ConnectionEnd>) {
+    let end = connection.await;
+    tracing::debug!(%end, "a connection for KV events has ended");
+}
+
+/// A connection as seen by its task.
+struct Peer {
+    stream: TcpStream,
+    reader: Reader,
+}
+
+impl Peer {
+    async fn open(stream: TcpStream, kind: SocketKind) -> Result<Self, ConnectionEnd> {
+        let mut peer = Self { stream, reader: Reader::new(kind) };
+        peer.stream.set_nodelay(true)?;
+        peer.write(&opening(kind)).await?;
+        Ok(peer)
+    }
+
+    /// The next message; cancelling it loses nothing.
+    async fn receive(&mut self) -> Result<Vec<Bytes>, ConnectionEnd> {
+        loop {
+            if let Some(message) = self.reader.next_message()? {
+                return Ok(message);
+            }
+            if self.stream.read_buf(self.reader.buffer()).await? == 0 {
+                return Err(ConnectionEnd::Gone);
+            }
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
+        let writing = timeout(WRITE_TIMEOUT, self.stream.write_all(bytes));
+        writing.await.map_err(|_| ConnectionEnd::Stuck)?.map_err(ConnectionEnd::Io)
+    }
+}
+
+async fn serve_subscriber(
+    stream: TcpStream,
+    shared: Arc<Shared>,
+    mut live: broadcast::Receiver<Bytes>,
+) -> ConnectionEnd {
+    let mut peer = match Peer::open(stream, SocketKind::Publisher).await {
+        Ok(peer) => peer,
+        Err(end) => return end,
+    };
+    let mut topics: Vec<Bytes> = Vec::new();
+    loop {
+        let done = tokio::select! {
+            message = peer.receive() => message.map(|message| subscribe(&mut topics, &message)),
+            batch = live.recv() => match batch {
+                Ok(batch) if wants(&topics, &shared.topic) => peer.write(&batch).await,
+                // It was too slow, and will see by the numbers what it missed.
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => Ok(()),
+                Err(broadcast::error::RecvError::Closed) => Err(ConnectionEnd::Gone),
+            },
+        };
+        if let Err(end) = done {
+            return end;
+        }
+    }
+}
+
+/// Takes in a subscription (1 and a topic) or its end (0 and the topic).
+fn subscribe(topics: &mut Vec<Bytes>, message: &[Bytes]) {
+    let Some(frame) = message.first() else { return };
+    match frame.first() {
+        Some(1) if topics.len() < TOPICS_MAX => topics.push(frame.slice(1..)),
+        Some(0) => {
+            if let Some(place) = topics.iter().position(|topic| topic[..] == frame[1..]) {
+                topics.swap_remove(place);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn wants(topics: &[Bytes], topic: &str) -> bool {
+    topics.iter().any(|wanted| topic.as_bytes().starts_with(wanted))
+}
+
+async fn serve_replays(stream: TcpStream, shared: Arc<Shared>) -> ConnectionEnd {
+    let mut peer = match Peer::open(stream, SocketKind::Router).await {
+        Ok(peer) => peer,
+        Err(end) => return end,
+    };
+    loop {
+        let done = match peer.receive().await {
+            Ok(message) => replay(&mut peer, &shared, &message).await,
+            Err(end) => Err(end),
+        };
+        if let Err(end) = done {
+            return end;
+        }
+    }
+}
+
+/// Answers `["", first]` with `["", topic, number, batch]` each, and `["", "", -1, ""]`.
+async fn replay(peer: &mut Peer, shared: &Shared, message: &[Bytes]) -> Result<(), ConnectionEnd> {
+    let Some(first) = message.last().and_then(|frame| read_sequence(frame)) else { return Ok(()) };
+    let batches = {
+        let replay = shared.replay.lock().unwrap_or_else(PoisonError::into_inner);
+        replay.since(first)
+    };
+    let mut bytes = Vec::new();
+    for (number, batch) in batches {
+        bytes.clear();
+        let number = write_sequence(number);
+        write_message(&mut bytes, &[b"", shared.topic.as_bytes(), &number, &batch]);
+        peer.write(&bytes).await?;
+    }
+    bytes.clear();
+    write_message(&mut bytes, &[b"", b"", &write_sequence(REPLAY_END), b""]);
+    peer.write(&bytes).await
+}
