@@ -133,6 +133,7 @@ impl Sink for Reports {
 
     fn restarted(&mut self) {
         let mut router = self.shared.router();
+        router.reports_by(self.worker, self.feed.block_size());
         self.feed.restart(|event| router.cache_changed(self.worker, event));
     }
 

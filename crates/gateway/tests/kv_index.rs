@@ -350,7 +350,7 @@ impl World {
         let size = BlockSize::new(u32::try_from(SIZE).expect("small")).expect("not zero");
         let mut world = Self {
             index: PrefixIndex::new(PrefixLimits::default()),
-            workers: (0..WORKERS).map(|_| fleet.join().expect("room for two")).collect(),
+            workers: (0..WORKERS).map(|_| fleet.join(1).expect("room for two")).collect(),
             feeds: (0..WORKERS).map(|_| EventFeed::new(size)).collect(),
             sequences: vec![Sequence::new(); WORKERS],
             believed: (0..WORKERS)
@@ -499,7 +499,7 @@ fn recorded_batches_of_both_forms_are_believed_alike() {
             .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("two digits"))
             .collect();
         let batch = decode(&bytes).expect("an engine wrote it");
-        let worker = Fleet::new().join().expect("room for one");
+        let worker = Fleet::new().join(1).expect("room for one");
         let size = BlockSize::new(16).expect("not zero");
         let (mut index, mut feed) =
             (PrefixIndex::new(PrefixLimits::default()), EventFeed::new(size));

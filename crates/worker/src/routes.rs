@@ -68,6 +68,7 @@ impl Endpoint<'_> {
                 | Self::Metrics
                 | Self::Models
                 | Self::KvEventSources
+                | Self::TokenizerSource
         )
     }
 }

@@ -205,8 +205,9 @@ async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::S
             }
         };
         let mut answer = format!(
+            // The last one is what Google's metadata server shows itself by.
             "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n",
+             metadata-flavor: Google\r\ncontent-length: {}\r\n\r\n",
             page.len()
         )
         .into_bytes();
