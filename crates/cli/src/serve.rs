@@ -126,7 +126,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let mut embedded = JoinSet::new();
     // The embedded workers outlive the gateway's drain: its last streams come from them.
     let (release, released) = tokio::sync::watch::channel(false);
-    let remote = remote(&arguments, &config)?;
+    let remote = remote(&arguments, &config);
     let remote_count = remote.len();
     let fleet =
         fleet(&arguments, (remote, Found::of(&config)), clock, &mut embedded, &released).await?;
@@ -174,7 +174,7 @@ impl Arguments {
 }
 
 /// The workers that run elsewhere: those named on the command line, or else the file's.
-fn remote(arguments: &Arguments, config: &Config) -> Result<Vec<WorkerSettings>, Fault> {
+fn remote(arguments: &Arguments, config: &Config) -> Vec<WorkerSettings> {
     let mut workers: Vec<WorkerSettings> = Vec::new();
     let named = [(&arguments.worker, Pool::Target), (&arguments.draft_worker, Pool::Draft)];
     for (urls, pool) in named {
@@ -187,7 +187,7 @@ fn remote(arguments: &Arguments, config: &Config) -> Result<Vec<WorkerSettings>,
     if workers.is_empty() {
         workers = settings::workers(config);
     }
-    Ok(workers)
+    workers
 }
 
 /// Remote workers when there are any, embedded ones otherwise or as well when a file is named.

@@ -99,7 +99,7 @@ proptest! {
     ) {
         let mut world = World::new(limits);
         world.scheduler.listen_to_cache();
-        let worker = Fleet::new().join().expect("a fleet has room for one");
+        let worker = Fleet::new().join(1).expect("a fleet has room for one");
         let mut index = PrefixIndex::new(PrefixLimits::default());
         let mut reports = EventFeed::new(limits.block_size);
         reports.restart(|event| index.handle(worker, event));

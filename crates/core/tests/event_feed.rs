@@ -26,7 +26,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let worker = Fleet::new().join().expect("a fleet has room for one");
+        let worker = Fleet::new().join(1).expect("a fleet has room for one");
         let index = PrefixIndex::new(PrefixLimits::default());
         let mut world = Self { feed: EventFeed::new(size()), index, worker };
         world.handle(&BlockEvent::Cleared);

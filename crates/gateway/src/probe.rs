@@ -55,20 +55,17 @@ async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
             Some(listing) => {
                 let names = listing.names();
                 let wanted = member.settings.model.as_ref();
-                match wanted.filter(|wanted| !names.contains(wanted)) {
-                    Some(wanted) => {
-                        tell_wrong_model(shared, worker, wanted, &names);
-                        shared.probed(worker, Probe::WrongModel);
+                if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
+                    tell_wrong_model(shared, worker, wanted, &names);
+                    shared.probed(worker, Probe::WrongModel);
+                } else {
+                    shared.tokenizers.wonder(worker, &names);
+                    if *listed != list {
+                        shared.catalogue.note(worker, Some(listing));
+                        *listed = list;
                     }
-                    None => {
-                        shared.tokenizers.wonder(worker, &names);
-                        if *listed != list {
-                            shared.catalogue.note(worker, Some(listing));
-                            *listed = list;
-                        }
-                        // Last, so that a model whose worker is up is in the list.
-                        shared.probed(worker, Probe::Ready(&names));
-                    }
+                    // Last, so that a model whose worker is up is in the list.
+                    shared.probed(worker, Probe::Ready(&names));
                 }
             }
             None => shared.probed(worker, Probe::Unready),

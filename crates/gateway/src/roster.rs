@@ -119,7 +119,7 @@ impl Registrar {
             }
             let asked = worker.clone();
             self.distinguish(&mut worker);
-            match join(shared, worker, watch) {
+            match join(shared, &worker, watch) {
                 Ok(id) => {
                     self.members.insert(url, (id, asked));
                 }
@@ -159,7 +159,7 @@ impl Registrar {
 
 fn join(
     shared: &Arc<Shared>,
-    worker: WorkerSettings,
+    worker: &WorkerSettings,
     watch: Watch,
 ) -> Result<WorkerId, GatewayError> {
     let settings: Arc<GatewaySettings> = shared.settings();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
@@ -153,7 +153,7 @@ impl Routes {
         self.route(model).sticky?;
         let own = self.settings.models.get(model).and_then(|own| own.session.as_ref());
         let value = match own.unwrap_or(&self.settings.session) {
-            SessionKey::Header(name) => head.get(name).map(|value| value.as_bytes()),
+            SessionKey::Header(name) => head.get(name).map(HeaderValue::as_bytes),
             SessionKey::User => peek.user.as_deref().map(str::as_bytes),
         };
         value.filter(|value| !value.is_empty()).map(xxh3_64)

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{Chunking, PrefixChain};
+use overdraft_telemetry::unix_seconds;
 use overdraft_tokenizer::{PieceCache, Prompter, Surface, TOKENIZER_DOCUMENT_BYTES_MAX};
 use overdraft_units::{BlockSize, Tokens};
 use overdraft_wire::RequestPeek;
@@ -219,8 +220,7 @@ fn chain(
     surface: Surface,
     block: BlockSize,
 ) -> Option<(Tokens, PrefixChain)> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let tokens = prompter.prompt_of(body, surface, seconds).ok()?;
+    let tokens = prompter.prompt_of(body, surface, unix_seconds()).ok()?;
     let peek = RequestPeek::parse(body).ok()?;
     let salt = salt_of_request(peek.cache_salt.as_deref(), None);
     let mut chain = PrefixChain::new(salt, Chunking::Tokens(block));
