@@ -8,11 +8,8 @@ use serde_json::json;
 
 use crate::harness::{Server, root, until};
 
-/// The bound on how long blocks of a client that left may stay taken.
-const FREED_WITHIN: Duration = Duration::from_millis(100);
-
-/// What one scrape and the machine's own delays may add to it here.
-const OBSERVATION_SLACK: Duration = Duration::from_millis(100);
+/// Tokens that a client asks for who does not stay to read them.
+const WANTED: f64 = 1_500.0;
 
 fn worker() -> Server {
     let model = root().join("models/overdraft-target.q8_0.gguf");
@@ -24,10 +21,13 @@ fn in_use(server: &Server) -> bool {
     server.metric("vllm:kv_cache_usage_perc") > 0.0
 }
 
-fn freed(server: &Server) {
-    let took = until("the blocks are free", || !in_use(server));
-    assert!(took <= FREED_WITHIN + OBSERVATION_SLACK, "freed after {took:?}");
+/// The worker lets go of the request, and has not gone on with it: told by what it generated, for
+/// how long that took depends on what else the machine does.
+fn freed(server: &Server, tokens_max: f64) {
+    until("the blocks are free", || !in_use(server));
     assert!(server.metric("vllm:num_requests_running") == 0.0);
+    let generated = server.metric("vllm:generation_tokens_total");
+    assert!(generated <= tokens_max, "{generated} tokens were generated for nobody");
 }
 
 #[test]
@@ -44,18 +44,18 @@ fn leaving_mid_stream_frees_the_blocks() {
     }
     assert!(in_use(&server), "it is computing");
     drop(stream);
-    freed(&server);
+    freed(&server, WANTED / 2.0);
 }
 
 #[test]
 fn leaving_in_prefill_frees_the_blocks() {
     let server = worker();
-    let prompt = "word ".repeat(1_400);
-    let body = json!({"model": "target", "max_tokens": 100, "ignore_eos": true, "prompt": prompt});
+    let prompt = "word ".repeat(1_200);
+    let body = json!({"model": "target", "max_tokens": 600, "ignore_eos": true, "prompt": prompt});
     let stream = server.open("POST", "/v1/completions", &body.to_string());
     until("it is computing", || in_use(&server));
     drop(stream);
-    freed(&server);
+    freed(&server, 300.0);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn leaving_the_gateway_stops_the_worker_behind_it() {
     stream.read_exact(&mut first).expect("an answer begins");
     until("it is computing", || in_use(&worker));
     drop(stream);
-    freed(&worker);
+    freed(&worker, WANTED / 2.0);
 }
 
 #[test]

@@ -19,5 +19,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(filter) = &arguments.filter {
         command.push(filter);
     }
+    shell::cargo(&command)?;
+    // Features that are off by default are tested where they are.
+    let kubernetes = ["--package", "overdraft-gateway", "--features", "kubernetes", "--lib"];
+    let mut command = vec!["test", "--locked", "--quiet"];
+    command.extend(kubernetes);
+    if let Some(filter) = &arguments.filter {
+        command.push(filter);
+    }
     shell::cargo(&command)
 }
