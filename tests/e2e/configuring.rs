@@ -137,7 +137,7 @@ fn a_gateway_serves_what_its_file_says_and_flags_count_more() {
 }
 
 #[test]
-fn a_bad_change_while_serving_is_told_and_changes_nothing() {
+fn a_bad_change_is_told_and_a_good_one_is_in_force_at_once() {
     let worker = echo();
     let good = format!("workers: [{{url: 'http://{}'}}]\n", worker.address);
     let file = File::new(&good);
@@ -148,6 +148,11 @@ fn a_bad_change_while_serving_is_told_and_changes_nothing() {
     until("it is told", || gateway.log().contains("unknown key `ulr`"));
     assert!(gateway.log().contains("the last good one stays"), "{}", gateway.log());
     assert_eq!(gateway.ask("GET", "/healthz", "").status, 200);
-    std::fs::write(&file.path, format!("{good}probe: {{interval: 1s}}\n")).expect("it is writable");
-    until("it is told", || gateway.log().contains("configuration changed and good"));
+    let body = r#"{"model":"echo","messages":[{"role":"user","content":"hello"}]}"#;
+    let decides = || gateway.ask("POST", "/admin/explain", body).body;
+    assert!(decides().contains("\"policy\":\"cost\""), "{}", decides());
+    let other = format!("{good}routing: {{policy: round-robin}}\n");
+    std::fs::write(&file.path, other).expect("it is writable");
+    until("it is told", || gateway.log().contains("configuration changed and in force"));
+    until("it decides", || decides().contains("\"policy\":\"round-robin\""));
 }
