@@ -60,8 +60,11 @@ pub struct EchoSettings {
     pub block_size: BlockSize,
     /// Positions per sequence.
     pub context: Tokens,
-    /// How long a step takes; for tests that must catch one at it.
+    /// How long a step takes, whatever is in it; for tests that must catch one at it.
     pub step_delay: Duration,
+    /// How much longer it takes for each token of a sequence after the first: a stand-in for what
+    /// computing a prompt costs. Decoding costs the step alone, as where memory is the limit.
+    pub token_delay: Duration,
     /// How sure it is.
     pub noise: Noise,
 }
@@ -81,6 +84,7 @@ impl Default for EchoSettings {
             block_size: BlockSize::new(16).expect("sixteen is not zero"),
             context: Tokens::new(8192),
             step_delay: Duration::ZERO,
+            token_delay: Duration::ZERO,
             noise: Noise::Quiet,
         }
     }
@@ -91,6 +95,13 @@ impl EchoBackend {
     pub fn new(settings: EchoSettings) -> Self {
         let positions = index(settings.blocks.get()) * index(settings.block_size.get());
         Self { settings, pages: vec![ECHO_TURN_END; positions] }
+    }
+
+    /// How long a step with these slots takes.
+    fn delay(&self, batch: &[BatchSlot<'_>]) -> Duration {
+        let after_first: usize = batch.iter().map(|slot| slot.tokens.len().saturating_sub(1)).sum();
+        let tokens = u32::try_from(after_first).unwrap_or(u32::MAX);
+        self.settings.step_delay.saturating_add(self.settings.token_delay.saturating_mul(tokens))
     }
 
     fn place(&self, slot: &BatchSlot<'_>, position: usize) -> Result<usize, BackendError> {
@@ -151,8 +162,9 @@ impl Backend for EchoBackend {
         batch: &[BatchSlot<'_>],
         logits: &mut Vec<f32>,
     ) -> Result<(), BackendError> {
-        if !self.settings.step_delay.is_zero() {
-            std::thread::sleep(self.settings.step_delay);
+        let delay = self.delay(batch);
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
         }
         for slot in batch {
             self.write(slot)?;

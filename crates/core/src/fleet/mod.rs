@@ -130,16 +130,18 @@ impl Fleet {
         let fleet_pace = self.prefill_rate.pace();
         let on = &mut self.workers[worker.index()];
         let prefill = u64::from(demand.prefill().get());
+        let pace = on.prefill_rate.pace_within(fleet_pace);
+        let before = on.prefill_left(pace, now);
         on.booked.requests += 1;
         match demand.first_token {
             FirstToken::Seen => {
+                if on.booked.prefilling == 0 {
+                    on.prefill_since = now;
+                }
                 on.booked.prefilling += 1;
                 on.booked.prefill_tokens += prefill;
             }
-            FirstToken::Unseen => {
-                let pace = on.prefill_rate.pace_within(fleet_pace);
-                on.unseen.add(prefill, pace, now);
-            }
+            FirstToken::Unseen => on.unseen.add(prefill, pace, now),
         }
         on.booked.tokens += u64::from(demand.whole().get());
         on.booked.prompt_tokens += u64::from(demand.prompt.get());
@@ -149,7 +151,7 @@ impl Fleet {
             FirstToken::Seen => Phase::Prefill,
             FirstToken::Unseen => Phase::Decode,
         };
-        let ahead = on.booked.prefill_tokens;
+        let ahead = before.saturating_add(prefill);
         Attempt { worker, demand, turn, started: now, ahead, phase }
     }
 
@@ -162,6 +164,7 @@ impl Fleet {
         let on = &mut self.workers[attempt.worker.index()];
         on.booked.prefilling -= 1;
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
+        on.prefill_since = now;
         on.prefill_rate.note(attempt.ahead, attempt.age(now));
         self.prefill_rate.note(attempt.ahead, attempt.age(now));
     }
@@ -175,6 +178,7 @@ impl Fleet {
         let on = &mut self.workers[worker.index()];
         on.booked.requests -= 1;
         if phase == Phase::Prefill {
+            on.prefill_since = now;
             on.booked.prefilling -= 1;
             on.booked.prefill_tokens -= u64::from(demand.prefill().get());
         }

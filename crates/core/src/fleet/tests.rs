@@ -282,6 +282,30 @@ fn prompts_whose_first_token_nobody_sees_are_worked_off_at_the_pace() {
 }
 
 #[test]
+fn a_prompt_that_was_begun_counts_for_what_is_left_of_it() {
+    let mut story = Story::new();
+    let mut first = story.fleet.start(story.worker, demand(8_000), Turn::First, story.now);
+    let second = story.fleet.start(story.worker, demand(8_000), Turn::First, story.now);
+    // 4,000 tokens a second before anything was seen.
+    let pace = story.fleet.prefill_rate().pace();
+    let left = |story: &Story, later: u64| {
+        let worker = story.fleet.worker(story.worker);
+        worker.queued(pace, story.now + Micros::new(later))
+    };
+    assert_eq!(left(&story, 0), 8_000);
+    assert_eq!(left(&story, 500_000), 6_000);
+    // However long it takes: the first would have been told of.
+    assert_eq!(left(&story, 60_000_000), 4_000);
+    story.now = story.now + Micros::new(2_000_000);
+    story.fleet.first_token(&mut first, story.now);
+    assert_eq!(left(&story, 0), 4_000, "the second has just begun");
+    assert_eq!(left(&story, 500_000), 2_000);
+    story.fleet.end(second, Ending::Abandoned, story.now);
+    assert_eq!(left(&story, 500_000), 0);
+    story.fleet.end(first, Ending::Answered, story.now);
+}
+
+#[test]
 fn a_place_is_given_away_only_when_nothing_is_in_flight_on_it() {
     let mut story = Story::new();
     story.probe("ready");

@@ -23,6 +23,8 @@ pub struct Worker {
     pub(super) draining: bool,
     pub(super) models: Vec<String>,
     pub(super) booked: Booked,
+    /// Since when it has been computing the prompt whose first token is due next.
+    pub(super) prefill_since: Instant,
     pub(super) load: Load,
     pub(super) unseen: Unseen,
     pub(super) prefill_rate: PrefillRate,
@@ -72,6 +74,7 @@ impl Worker {
                 tokens: 0,
                 prompt_tokens: 0,
             },
+            prefill_since: Instant::ORIGIN,
             load: Load::new(),
             unseen: Unseen { tokens: 0, at: Instant::ORIGIN },
             prefill_rate: PrefillRate::new(),
@@ -112,7 +115,16 @@ impl Worker {
 
     /// Prompt tokens that it has yet to compute of what we sent it, going at `pace`.
     pub fn queued(&self, pace: Pace, now: Instant) -> u64 {
-        self.booked.prefill_tokens.saturating_add(self.unseen.left(pace, now))
+        self.prefill_left(pace, now).saturating_add(self.unseen.left(pace, now))
+    }
+
+    /// Tokens that have to be computed before the last first token that will be seen. What was begun
+    /// counts for what is left of it, at `pace`, and of one prompt at most: the end of each is seen.
+    pub(super) fn prefill_left(&self, pace: Pace, now: Instant) -> u64 {
+        let Booked { prefilling, prefill_tokens, .. } = self.booked;
+        let one = prefill_tokens / u64::from(prefilling.max(1));
+        let done = pace.tokens_in(now.since(self.prefill_since)).min(one);
+        prefill_tokens.saturating_sub(done)
     }
 
     /// When it last got an attempt, as a count of the fleet's starts; zero for never.

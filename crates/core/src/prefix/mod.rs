@@ -41,7 +41,8 @@ pub use self::routed::{
     CAPACITY_UNKNOWN, GENERATIONS_MAX, HINT_SETTLE, Hint, PENDING_SPAN, Receipt,
 };
 use self::slots::{SlotId, Slots};
-pub use self::sweep::SWEEP_STEP;
+use self::sweep::Remains;
+pub use self::sweep::{CLEAR_STEP, SWEEP_STEP};
 use self::table::{EntryId, Table};
 use crate::fleet::WorkerId;
 
@@ -118,6 +119,8 @@ pub struct PrefixIndex {
     slots: Slots,
     /// By place in the fleet.
     workers: Vec<Record>,
+    /// What generations left behind, first to be cleared first.
+    remains: VecDeque<Remains>,
     /// The entries of the chain that is being recorded; empty in between.
     places: Vec<EntryId>,
 }
@@ -148,11 +151,14 @@ enum Feed {
 }
 
 /// A span of our own routing history: chunks that were last used in it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Generation {
     slot: SlotId,
     sequence: u32,
     began: Instant,
+    /// The last chunk of each chain that entered, or of the part of it that did. All that stands in
+    /// the generation stands on the way from one of them to its root.
+    tails: Vec<EntryId>,
 }
 
 impl PrefixIndex {
@@ -164,6 +170,7 @@ impl PrefixIndex {
             holders: Holders::default(),
             slots: Slots::default(),
             workers: Vec::new(),
+            remains: VecDeque::new(),
             places: Vec::new(),
         }
     }
@@ -197,7 +204,9 @@ impl PrefixIndex {
         let records = self.workers.iter().map(|record| {
             let reported = record.reported.map_or(0, |slot| self.slots.at(slot).held);
             let generations = record.generations.capacity() * size_of::<Generation>();
-            (u64::from(reported) + u64::from(record.routed), generations)
+            let tails = record.generations.iter().map(|one| one.tails.capacity()).sum::<usize>();
+            let bytes = generations + tails * size_of::<EntryId>();
+            (u64::from(reported) + u64::from(record.routed), bytes)
         });
         let (held, generations) =
             records.fold((0, 0), |(held, bytes), (more, also)| (held + more, bytes + also));
@@ -205,6 +214,8 @@ impl PrefixIndex {
             + self.table.bytes()
             + self.holders.bytes()
             + self.slots.bytes()
+            + self.remains.capacity() * size_of::<Remains>()
+            + self.remains.iter().map(Remains::bytes).sum::<usize>()
             + self.workers.capacity() * size_of::<Record>()
             + self.places.capacity() * size_of::<EntryId>()
             + generations;

@@ -12,6 +12,8 @@
 //! **Invariant:** the chunks of an estimate are at most the worker's capacity, none of them was used
 //! before one that was dropped, and whoever is in has its parent in too, used no earlier.
 
+use alloc::vec::Vec;
+
 use overdraft_units::{Instant, Micros};
 
 use super::chain::PrefixKey;
@@ -129,9 +131,13 @@ impl PrefixIndex {
             places.push(id);
             above = Parent::Entry(id);
         }
-        let mut seen = None;
+        let (mut seen, mut entered) = (None, None);
         for (place, &id) in places.iter().enumerate().rev() {
-            self.touch(id, Chunks::of(place + 1), &mut seen, &mut receipt);
+            let slot = self.touch(id, Chunks::of(place + 1), &mut seen, &mut receipt);
+            if slot.is_some() && slot != entered {
+                self.note_tail(worker, id);
+            }
+            entered = slot;
         }
         if let Some(&last) = places.last() {
             // Nothing to do unless there was no slot for it.
@@ -169,14 +175,23 @@ impl PrefixIndex {
         Hint::Refuted
     }
 
-    /// Moves an entry into the newest generation of the receipt's worker.
+    /// Notes that an entry, and perhaps what comes before it, has entered the newest generation:
+    /// from there on upwards lies what is to be cleared when that ends.
+    fn note_tail(&mut self, worker: WorkerId, id: EntryId) {
+        if let Some(newest) = self.workers[worker.index()].generations.back_mut() {
+            newest.tails.push(id);
+        }
+    }
+
+    /// Moves an entry into the newest generation of the receipt's worker; which that is, unless the
+    /// entry was there before.
     fn touch(
         &mut self,
         id: EntryId,
         depth: Chunks,
         seen: &mut Option<(HolderSet, Option<SlotId>)>,
         receipt: &mut Receipt,
-    ) {
+    ) -> Option<SlotId> {
         let index = receipt.worker.index();
         let set = self.table.holders(id);
         let old = match *seen {
@@ -191,18 +206,18 @@ impl PrefixIndex {
         {
             receipt.note(sequence, depth);
         }
-        let Some(newest) = self.newest(receipt.worker, receipt.at) else { return };
+        let newest = self.newest(receipt.worker, receipt.at)?;
         // Beginning a generation may have ended the one it stood in.
         let old = old.filter(|&slot| self.slots.at(slot).is_open());
         if old == Some(newest) {
-            return;
+            return None;
         }
         let set = self.holders.change(set, Change { remove: old, add: Some(newest) });
         self.table.set_holders(id, set);
         self.slots.at_mut(newest).held += 1;
         if let Some(old) = old {
             self.slots.at_mut(old).held -= 1;
-            return;
+            return Some(newest);
         }
         let record = &mut self.workers[index];
         record.fresh += 1;
@@ -210,6 +225,7 @@ impl PrefixIndex {
         while self.workers[index].routed > self.workers[index].capacity.0 {
             self.drop_oldest(index);
         }
+        Some(newest)
     }
 
     /// The generation that chunks enter now; `None` when no slot is left for a first one.
@@ -234,7 +250,8 @@ impl PrefixIndex {
         let Some(slot) = self.slots.open(worker, Source::Routed(sequence)) else { return newest };
         record.sequence = sequence;
         record.fresh = 0;
-        record.generations.push_back(Generation { slot, sequence, began: now });
+        let tails = Vec::new();
+        record.generations.push_back(Generation { slot, sequence, began: now, tails });
         Some(slot)
     }
 
@@ -251,7 +268,7 @@ impl PrefixIndex {
         let record = &mut self.workers[index];
         let Some(oldest) = record.generations.pop_front() else { return false };
         record.routed -= self.slots.at(oldest.slot).held;
-        self.slots.close(oldest.slot);
+        self.abandon(oldest.slot, oldest.tails);
         true
     }
 

@@ -2,11 +2,11 @@
 //!
 //! A worker has one *slot* for what it reported and one per generation of what we sent it. To forget
 //! all of one kind at once, its slot is closed and another opened: no entry is touched, lookups
-//! just skip closed slots. A sweep that advances with every change clears them from the entries
-//! and then their numbers can be given out again.
+//! just skip closed slots. What advances with every change clears them from the entries, and then
+//! their numbers can be given out again.
 //!
-//! **Invariant:** a number is given out again only after a whole sweep that began when it was
-//! already closed.
+//! **Invariant:** a number is given out again only once no entry names it: all that did have been
+//! counted down, or a whole sweep has passed that began when it was already closed.
 
 use alloc::vec::Vec;
 
@@ -33,6 +33,8 @@ pub(super) enum Source {
 enum Phase {
     Vacant,
     Open,
+    /// Closed, and being cleared from the entries that are known to name it.
+    Clearing,
     /// Closed, and not yet part of a sweep.
     Closed,
     /// Closed before the sweep under way began.
@@ -95,7 +97,40 @@ impl Slots {
         Some(id)
     }
 
-    /// Makes lookups forget what stands in a slot.
+    /// Makes lookups forget what stands in a slot; whether any entry still names it. If so, it is
+    /// cleared from those by who knows them, and then [`Self::cleared`].
+    pub(super) fn begin_clearing(&mut self, id: SlotId) -> bool {
+        let slot = &mut self.all[usize::from(id.0)];
+        debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");
+        self.closing += slot.held as usize;
+        if slot.held == 0 {
+            slot.phase = Phase::Vacant;
+            self.vacant.push(id);
+            return false;
+        }
+        slot.phase = Phase::Clearing;
+        true
+    }
+
+    /// An entry names a slot no more that is being cleared.
+    pub(super) fn clear_one(&mut self, id: SlotId) {
+        self.all[usize::from(id.0)].held -= 1;
+        self.closing -= 1;
+    }
+
+    /// Who knew the entries of a slot knows no more. Should any be left, a sweep finds them.
+    pub(super) fn cleared(&mut self, id: SlotId) {
+        let slot = &mut self.all[usize::from(id.0)];
+        if slot.held == 0 {
+            slot.phase = Phase::Vacant;
+            self.vacant.push(id);
+        } else {
+            slot.phase = Phase::Closed;
+            self.closed.push(id);
+        }
+    }
+
+    /// Makes lookups forget what stands in a slot, and has a sweep clear it.
     pub(super) fn close(&mut self, id: SlotId) {
         let slot = &mut self.all[usize::from(id.0)];
         debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");

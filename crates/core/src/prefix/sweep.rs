@@ -2,23 +2,57 @@
 //!
 //! Forgetting closes a slot, which takes no time; the slot still stands in the holder sets of
 //! entries. Every change clears a few entries more, at a pace that keeps what is closed but not
-//! cleared below a thirtieth of the index or so (R6).
+//! cleared small (R6). A generation knows the ends of the chains that entered it, and what stands in
+//! it lies between those and their roots, so nothing else is looked at. What a worker reported is
+//! listed nowhere; forgetting that is rare, and a sweep over all entries clears it.
 //!
-//! **Invariant:** the work done at a change is bounded by [`SWEEP_STEP`] entries per chunk changed.
+//! **Invariant:** the work done at a change is bounded: [`CLEAR_STEP`] entries per chunk changed, and
+//! [`SWEEP_STEP`] while reports are being forgotten.
+
+use alloc::vec::Vec;
 
 use super::PrefixIndex;
 use super::holders::{Change, HolderSet};
-use super::table::{EntryId, Swept};
+use super::slots::SlotId;
+use super::table::{EntryId, Parent, Swept};
 
-/// Entries looked at per chunk changed.
+/// Entries of ended generations looked at per chunk changed: each change adds one at most, so what
+/// waits becomes less.
+pub const CLEAR_STEP: usize = 4;
+
+/// Entries swept per chunk changed, while there is something to sweep.
 pub const SWEEP_STEP: usize = 64;
 
 /// A tick sweeps like so many changes.
 pub(super) const TICK_CHANGES: usize = 1_024;
 
+/// What a generation left behind.
+#[derive(Debug)]
+pub(super) struct Remains {
+    slot: SlotId,
+    tails: Vec<EntryId>,
+    /// On the way from a tail to its root.
+    at: Option<EntryId>,
+}
+
+impl Remains {
+    /// Bytes of memory held elsewhere.
+    pub(super) const fn bytes(&self) -> usize {
+        self.tails.capacity() * size_of::<EntryId>()
+    }
+}
+
 impl PrefixIndex {
+    /// Forgets a generation; it is cleared in time.
+    pub(super) fn abandon(&mut self, slot: SlotId, tails: Vec<EntryId>) {
+        if self.slots.begin_clearing(slot) {
+            self.remains.push_back(Remains { slot, tails, at: None });
+        }
+    }
+
     /// Goes on clearing, as far as `changes` changes pay for.
     pub(super) fn sweep(&mut self, changes: usize) {
+        self.clear_remains(CLEAR_STEP * changes);
         if !self.slots.is_sweeping() {
             if !self.slots.begin_sweep() {
                 return;
@@ -32,6 +66,43 @@ impl PrefixIndex {
                 Swept::End => return self.slots.end_sweep(),
             }
         }
+    }
+
+    /// Clears what generations left behind, looking at so many entries.
+    fn clear_remains(&mut self, looks: usize) {
+        let Some(mut first) = self.remains.pop_front() else { return };
+        for _ in 0..looks {
+            let Some(id) = first.at.or_else(|| first.tails.pop()) else {
+                self.slots.cleared(first.slot);
+                let Some(next) = self.remains.pop_front() else { return };
+                first = next;
+                continue;
+            };
+            first.at = self.clear_from(id, first.slot);
+        }
+        self.remains.push_front(first);
+    }
+
+    /// Takes a slot out of an entry's holders; what comes before that and may stand in it too.
+    ///
+    /// Whoever has left the generation for a newer one has taken all before it along. A place that
+    /// another entry has taken since does not name the slot, for nobody enters what has ended.
+    fn clear_from(&mut self, id: EntryId, slot: SlotId) -> Option<EntryId> {
+        let set = self.table.holders(id);
+        if !self.holders.contains(set, slot) {
+            return None;
+        }
+        let above = match self.table.parent(id) {
+            Parent::Entry(above) => Some(above),
+            Parent::Root | Parent::Unknown => None,
+        };
+        let set = self.holders.change(set, Change { remove: Some(slot), add: None });
+        self.table.set_holders(id, set);
+        self.slots.clear_one(slot);
+        if set == HolderSet::NOBODY {
+            self.table.prune(id);
+        }
+        above
     }
 
     /// Takes closed slots out of an entry's holders.

@@ -115,6 +115,16 @@ impl Table {
         Some(EntryId(*found))
     }
 
+    /// The same, if it stands right behind `before`, where a chunk stands that was first heard of
+    /// after its parent: along most prompts all do, and then nothing has to be looked up.
+    fn find_behind(&self, key: PrefixKey, before: Parent) -> Option<EntryId> {
+        let Parent::Entry(EntryId(before)) = before else { return None };
+        let at = before + 1;
+        let entry = self.pages.get(at as usize / PAGE)?.get(at as usize % PAGE)?;
+        // A vacancy keeps its key.
+        (entry.key() == key.0 && entry.parent != VACANT).then_some(EntryId(at))
+    }
+
     /// Who holds `key`.
     pub(super) fn holders_of(&self, key: PrefixKey) -> HolderSet {
         self.find(key).map_or(HolderSet::NOBODY, |id| self.holders(id))
@@ -148,7 +158,7 @@ impl Table {
     ///
     /// An entry keeps the first parent it is given: a key names all that comes before it.
     pub(super) fn find_or_insert(&mut self, key: PrefixKey, parent: Parent) -> Option<EntryId> {
-        if let Some(id) = self.find(key) {
+        if let Some(id) = self.find_behind(key, parent).or_else(|| self.find(key)) {
             if self.entry(id.0).parent == UNKNOWN {
                 self.link(id, parent);
             }

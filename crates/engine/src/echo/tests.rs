@@ -51,3 +51,19 @@ fn a_table_that_is_too_short_is_an_error_and_no_panic() {
     let error = backend.forward(&[slot], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("position `0`"), "{error}");
 }
+
+#[test]
+fn prompts_take_time_by_the_token_and_decoding_by_the_step() {
+    let (step_delay, token_delay) = (Duration::from_millis(10), Duration::from_micros(500));
+    let settings = EchoSettings { step_delay, token_delay, ..EchoSettings::default() };
+    let backend = EchoBackend::new(settings);
+    let tokens = [TokenId(1); 101];
+    let slot = |count: usize| BatchSlot {
+        tokens: &tokens[..count],
+        start: 0,
+        table: &[],
+        logits: Logits::Last,
+    };
+    assert_eq!(backend.delay(&[slot(1), slot(1)]), step_delay);
+    assert_eq!(backend.delay(&[slot(1), slot(101)]), step_delay + 100 * token_delay);
+}
