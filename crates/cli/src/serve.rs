@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use overdraft_config::{Config, Loaded, Loader, WorkerSource};
+use overdraft_core::route::Policy;
 use overdraft_gateway::{GatewayError, GatewaySettings, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::{KvEventsSettings, MetricNames};
@@ -40,6 +42,9 @@ pub(crate) struct Arguments {
     /// A GGUF file for an embedded draft worker
     #[arg(long, value_name = "FILE")]
     draft: Option<PathBuf>,
+    /// Who chooses a request's worker, instead of `cost` or what the file says for all models
+    #[arg(long, value_name = "POLICY", value_parser = policies())]
+    policy: Option<Policy>,
     /// Seconds that streams may go on after a SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     shutdown_timeout: u64,
@@ -47,6 +52,12 @@ pub(crate) struct Arguments {
     engine: EngineOptions,
     #[command(flatten)]
     log: LogOptions,
+}
+
+/// The policies by their names.
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    PossibleValuesParser::new(Policy::ALL.map(Policy::name))
+        .map(|name| name.parse().expect("the parser lets only names of policies through"))
 }
 
 const EXAMPLES: &str = "\
@@ -80,6 +91,7 @@ struct Settle {
     /// Those that run elsewhere, as they were at the start, then the embedded ones.
     workers: Vec<WorkerSettings>,
     remote: usize,
+    policy: Option<Policy>,
     drain: Duration,
     example: Option<String>,
 }
@@ -91,6 +103,9 @@ impl Settle {
         let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
         let mut settings = settings::gateway(config, workers);
         settings.listen.drain = self.drain;
+        if let Some(policy) = self.policy {
+            settings.routing.route.policy = policy;
+        }
         if settings.model_default.is_none() {
             settings.model_default.clone_from(&self.example);
         }
@@ -134,6 +149,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
         workers: fleet.workers.clone(),
         remote: remote_count,
+        policy: arguments.policy,
         drain: Duration::from_secs(arguments.shutdown_timeout),
         example: fleet.example.clone(),
     };

@@ -1,6 +1,6 @@
 //! Which path leads where?
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use http::header::ACCEPT;
 use http::request::Parts;
@@ -151,8 +151,7 @@ impl Gateway {
     }
 
     fn metrics(&self, head: &Parts) -> Response<Body> {
-        // Gauges of the fleet are read off when somebody asks; counting them along would cost each
-        // request what only a scrape needs.
+        let _alone = self.shared.reading.lock().unwrap_or_else(PoisonError::into_inner);
         gauges::set(&self.shared);
         let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let exposition = Exposition::for_accept(accept);

@@ -35,6 +35,9 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) routing: RoutingMetrics,
+    /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
+    /// would leave series out.
+    pub(crate) reading: Mutex<()>,
     pub(crate) intake: Intake,
     pub(crate) roster: Roster,
     pub(crate) sources: Sources,
@@ -55,6 +58,7 @@ impl Shared {
             catalogue,
             routing: RoutingMetrics::new(metrics.registry_mut()),
             metrics,
+            reading: Mutex::new(()),
             intake: Intake::default(),
             roster: Roster::default(),
             sources: Sources::default(),
