@@ -105,6 +105,12 @@ impl Settle {
         settings.listen.drain = self.drain;
         if let Some(policy) = self.policy {
             settings.routing.route.policy = policy;
+            for (name, model) in &mut settings.routing.models {
+                let says = config.models.get(name).is_some_and(|own| own.policy.is_some());
+                if let (false, Some(route)) = (says, &mut model.route) {
+                    route.policy = policy;
+                }
+            }
         }
         if settings.model_default.is_none() {
             settings.model_default.clone_from(&self.example);
@@ -238,7 +244,10 @@ async fn fleet(
         let opened = embedded::open(source, &arguments.engine, face, clock).await?;
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let mut worker = WorkerSettings::new(url(&listener)?);
-        (worker.pool, worker.name) = (pool, format!("embedded-{}", opened.name));
+        // A file may be called anything; a worker's name is told in headers.
+        let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
+        let name: String = opened.name.chars().map(printable).collect();
+        (worker.pool, worker.name) = (pool, format!("embedded-{name}"));
         workers.push(worker);
         models.push(opened.summary.clone());
         example.get_or_insert_with(|| opened.name.clone());

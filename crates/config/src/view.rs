@@ -37,6 +37,10 @@ impl Config {
         if self.listen != next.listen {
             named.push("listen");
         }
+        let patience = |config: &Self| (config.timeouts.connect, config.timeouts.idle);
+        if patience(self) != patience(next) {
+            named.push("timeouts");
+        }
         if self.termination != next.termination {
             named.push("termination");
         }

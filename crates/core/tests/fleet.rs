@@ -3,7 +3,7 @@
 use overdraft_core::fleet::{
     Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
 };
-use overdraft_core::route::{Ask, Choice, Decision, Policy, RouteSettings, Tried, decide};
+use overdraft_core::route::{Ask, Choice, Count, Decision, Policy, RouteSettings, Tried, decide};
 use overdraft_units::{Instant, Micros, Tokens};
 use proptest::prelude::*;
 
@@ -119,6 +119,7 @@ impl World {
         let ask = Ask {
             model,
             prompt: demand.prompt,
+            count: Count::Counted,
             completion: Tokens::ZERO,
             session: None,
             dice: u64::from(tokens),

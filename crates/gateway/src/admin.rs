@@ -13,11 +13,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use overdraft_core::fleet::{Health, WorkerId};
 use overdraft_core::route::{Router, Tried};
 use overdraft_http::{Body, Exchange, RequestBody, reply};
-use overdraft_wire::{ApiError, ErrorKind};
+use overdraft_wire::{ApiError, ErrorKind, RequestPeek};
 use serde::Serialize;
 
 use crate::explain;
-use crate::forward::look;
+use crate::forward::{CHAT, COMPLETIONS, look};
 use crate::settings::AdminSettings;
 use crate::shared::Shared;
 use crate::tokenizing;
@@ -25,10 +25,15 @@ use crate::tokenizing;
 /// For requests whose `authorization` is a client's own.
 const ADMIN: HeaderName = HeaderName::from_static("x-overdraft-admin");
 
+/// Headers that whoever speaks for another sends.
+const SPEAKS_FOR_OTHERS: [&str; 4] = ["forwarded", "origin", "via", "x-forwarded-for"];
+
 /// Whether whoever sent this may see and do what operators may.
 pub(crate) fn is_allowed(admin: &AdminSettings, exchange: &Exchange, head: &HeaderMap) -> bool {
     let Some(token) = &admin.token else {
-        return exchange.peer.ip().to_canonical().is_loopback();
+        // A proxy on this machine, and a page in a browser on it, speak for others.
+        let direct = SPEAKS_FOR_OTHERS.iter().all(|name| !head.contains_key(*name));
+        return direct && exchange.peer.ip().to_canonical().is_loopback();
     };
     let presented = head
         .get(AUTHORIZATION)
@@ -108,8 +113,10 @@ async fn explained(
     body: RequestBody,
 ) -> Result<Response<Body>, ApiError> {
     let body = shared.intake.read(body).await?;
-    let (mut print, _) = look(shared, exchange, head, &body)?;
-    tokenizing::count(shared, &mut print, &body, "/v1/chat/completions").await;
+    let is_chat = RequestPeek::parse(&body)?.messages.is_some();
+    let path = if is_chat { CHAT } else { COMPLETIONS };
+    let (mut print, _) = look(shared, exchange, head, (&body, path))?;
+    tokenizing::count(shared, &mut print, &body, path).await;
     let routes = shared.routes();
     let settings = routes.route(&print.model);
     let mut router = shared.router();

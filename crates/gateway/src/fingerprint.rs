@@ -14,7 +14,7 @@ use overdraft_units::{BlockSize, CacheSalt, Tokens};
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::routes::Routes;
+use crate::routes::{Routes, TEXT_CHUNK};
 
 /// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
 pub(crate) const CHUNKS_MAX: usize = 16_384;
@@ -71,6 +71,25 @@ impl Fingerprint {
             session,
             dice,
             prompt: Known::Text { bytes, chain, chunk },
+        }
+    }
+
+    /// A request that generates nothing and leaves nothing in a cache, such as `/tokenize`.
+    pub(crate) fn of_chore(
+        model: String,
+        peek: &RequestPeek<'_>,
+        (session, dice): (Option<u64>, u64),
+    ) -> Self {
+        let chunk = TEXT_CHUNK;
+        let chain = PrefixChain::new(CacheSalt::default(), Chunking::Text(chunk));
+        Self {
+            model,
+            delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            choices: 1,
+            limit: Some(0),
+            session,
+            dice,
+            prompt: Known::Text { bytes: 0, chain, chunk },
         }
     }
 

@@ -15,7 +15,7 @@ use overdraft_core::route::{Choice, Tried, Verdict};
 use overdraft_http::{Body, Exchange, RequestBody, reply};
 use overdraft_telemetry::Delivery;
 use overdraft_wire::json::Patch;
-use overdraft_wire::{ApiError, RequestPeek};
+use overdraft_wire::{ApiError, ErrorKind, RequestPeek};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,6 +25,10 @@ use crate::fingerprint::Fingerprint;
 use crate::shared::Shared;
 use crate::tally::Tally;
 use crate::tokenizing;
+
+/// Where tokens are generated.
+pub(crate) const CHAT: &str = "/v1/chat/completions";
+pub(crate) const COMPLETIONS: &str = "/v1/completions";
 
 /// Models that a refusal names at most.
 const MODELS_NAMED_MAX: usize = 20;
@@ -59,7 +63,7 @@ async fn ask(
         return Err(full("requests"));
     }
     let body = shared.intake.read(body).await?;
-    let (mut print, patched) = look(shared, exchange, head, &body)?;
+    let (mut print, patched) = look(shared, exchange, head, (&body, path))?;
     let body = patched.unwrap_or(body);
     tokenizing::count(shared, &mut print, &body, path).await;
     exchange.access.note(|record| {
@@ -93,7 +97,7 @@ pub(crate) fn look(
     shared: &Shared,
     exchange: &Exchange,
     head: &Parts,
-    body: &Bytes,
+    (body, path): (&Bytes, &'static str),
 ) -> Result<(Fingerprint, Option<Bytes>), ApiError> {
     let peek = RequestPeek::parse(body)?;
     let settings = shared.settings();
@@ -106,7 +110,10 @@ pub(crate) fn look(
     let patched = behind.map(|model| Patch::new().set("model", &model).apply(&peek.object).into());
     let session = routes.session(&model, &head.headers, &peek);
     let dice = xxh3_64(exchange.id.as_str().as_bytes());
-    let print = Fingerprint::of_text(&routes, model, &peek, (session, dice));
+    let print = match path {
+        CHAT | COMPLETIONS => Fingerprint::of_text(&routes, model, &peek, (session, dice)),
+        _ => Fingerprint::of_chore(model, &peek, (session, dice)),
+    };
     Ok((print, patched))
 }
 
@@ -161,7 +168,14 @@ fn refused(
     let model = &print.model;
     let error = match choice {
         Choice::UnknownModel => unknown_model(shared, model),
-        Choice::NoRoom { asked, free } => ApiError::overloaded(format!(
+        Choice::NoRoom { asked, most, .. } if most < asked && print.is_counted() => ApiError::new(
+            ErrorKind::ContextLengthExceeded,
+            format!(
+                "the prompt has {asked} tokens and the largest cache of a worker that serves \
+                 `{model}` has room for {most}; send a shorter prompt"
+            ),
+        ),
+        Choice::NoRoom { asked, free, .. } => ApiError::overloaded(format!(
             "no worker that serves `{model}` has room: the prompt has about {asked} tokens and the \
              most that is free on one of them is {free}; send a shorter prompt, or try again when \
              others have finished"

@@ -29,6 +29,7 @@ const SETTINGS: usize = 0;
 /// What ends the watching when it goes.
 #[derive(Debug)]
 pub(crate) struct Keeper {
+    shared: Arc<Shared>,
     tasks: JoinSet<()>,
 }
 
@@ -36,6 +37,7 @@ impl Keeper {
     /// Ends every task and waits until it has.
     pub(crate) async fn end(mut self) {
         self.tasks.shutdown().await;
+        self.shared.roster.dismiss();
     }
 }
 
@@ -48,7 +50,7 @@ pub(crate) fn start(shared: &Arc<Shared>, settings: watch::Receiver<GatewaySetti
     if let Some(termination) = shared.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
     }
-    Keeper { tasks }
+    Keeper { shared: Arc::clone(shared), tasks }
 }
 
 async fn keep(shared: Arc<Shared>, mut settings: watch::Receiver<GatewaySettings>) {
@@ -72,15 +74,20 @@ async fn keep(shared: Arc<Shared>, mut settings: watch::Receiver<GatewaySettings
                     tracing::error!(%error, "the new settings cannot work; the old ones stay");
                     continue;
                 }
-                let kept = registrar.sources();
-                let rediscover = next.discovery != shared.settings().discovery;
+                let before = shared.settings();
+                let rediscover = next.discovery != before.discovery;
                 shared.adopt(next);
                 if rediscover {
+                    discoveries.shutdown().await;
+                    // What those before still said goes by other numbers now.
+                    while found.try_recv().is_ok() {}
                     discoveries = discover(&shared, &sink);
-                    let count = shared.settings().discovery.len();
-                    for gone in kept.filter(|&source| count < source) {
-                        registrar.named(&shared, (gone, Vec::new()), watch_worker);
-                    }
+                    registrar.renumber(|source| {
+                        let known = before.discovery.get(source.checked_sub(SETTINGS + 1)?)?;
+                        let now = shared.settings();
+                        let place = now.discovery.iter().position(|source| source == known)?;
+                        Some(SETTINGS + 1 + place)
+                    });
                 }
                 let workers = shared.settings().workers.clone();
                 registrar.named(&shared, (SETTINGS, workers), watch_worker);

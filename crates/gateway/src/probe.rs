@@ -59,7 +59,7 @@ async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
                     tell_wrong_model(shared, worker, wanted, &names);
                     shared.probed(worker, Probe::WrongModel);
                 } else {
-                    shared.tokenizers.wonder(worker, &names);
+                    shared.tokenizers.wonder(worker, &names, || Arc::clone(&member.upstream));
                     if *listed != list {
                         shared.catalogue.note(worker, Some(listing));
                         *listed = list;

@@ -4,6 +4,7 @@
 //! worker that says it reports nowhere is asked again now and then, for it may be replaced by one
 //! that does.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ use crate::fetch::fetch;
 use crate::kv_events::{Note, Sink, apply, follow};
 use crate::settings::KvEvents;
 use crate::shared::Shared;
+
+/// Every word that tells what came of a report.
+pub(crate) const RESULTS: &[&str] =
+    &["applied", "connected", "disconnected", "gap", "undecodable", "forgotten"];
 
 const SOURCES: &str = "/kv_event_sources";
 
@@ -38,24 +43,50 @@ const BLOCK_FIRST: BlockSize = BlockSize::new(16).expect("16 is not zero");
 
 /// Follows what one worker reports until it is dropped.
 pub(crate) async fn listen(shared: Arc<Shared>, worker: WorkerId) {
-    let source = match &shared.roster.member(worker).settings.kv_events {
-        KvEvents::Off => return,
-        KvEvents::At { endpoint, replay, topic } => Source {
-            endpoint: endpoint.clone(),
-            replay_endpoint: replay.clone(),
-            topic: topic.clone(),
-            ..Source::default()
-        },
-        KvEvents::Ask => ask(&shared, worker).await,
-    };
+    let configured = shared.roster.member(worker).settings.kv_events.clone();
+    loop {
+        let source = match &configured {
+            KvEvents::Off => return,
+            KvEvents::At { endpoint, replay, topic } => Source {
+                endpoint: endpoint.clone(),
+                replay_endpoint: replay.clone(),
+                topic: topic.clone(),
+                ..Source::default()
+            },
+            KvEvents::Ask => ask(&shared, worker).await,
+        };
+        let following = follow_in_its_blocks(&shared, worker, &source);
+        match configured {
+            // Who comes back may report elsewhere.
+            KvEvents::Ask => tokio::select! {
+                never = following => match never {},
+                () = until_down(&shared, worker) => {}
+            },
+            _ => match following.await {},
+        }
+    }
+}
+
+async fn until_down(shared: &Shared, worker: WorkerId) {
+    while shared.router().fleet().worker(worker).health().is_up() {
+        sleep(ASK_SOON).await;
+    }
+}
+
+/// Follows a source for ever, in blocks of the size that turns out to be the worker's.
+async fn follow_in_its_blocks(
+    shared: &Arc<Shared>,
+    worker: WorkerId,
+    source: &Source,
+) -> Infallible {
     let name = shared.upstream(worker).name().to_owned();
     tracing::info!(worker = name, endpoint = source.endpoint, "it reports what its cache holds");
-    let mut block_size = block_size(&shared, worker);
+    let mut block_size = block_size(shared, worker);
     loop {
         let (other, mut found) = watch::channel(block_size);
         found.mark_unchanged();
         let reports = Reports {
-            shared: Arc::clone(&shared),
+            shared: Arc::clone(shared),
             worker,
             name: name.clone(),
             feed: EventFeed::new(block_size),

@@ -7,13 +7,13 @@
 //!
 //! Invariant: while an attempt is in flight on a worker, its place in the table is its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderValue;
 use indexmap::IndexMap;
-use overdraft_core::fleet::WorkerId;
+use overdraft_core::fleet::{WORKERS_MAX, WorkerId};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,6 +22,7 @@ use crate::discovery::Standing;
 use crate::settings::{GatewayError, GatewaySettings, WorkerSettings};
 use crate::shared::Shared;
 use crate::upstream::Upstream;
+use crate::{reports, scrape};
 
 /// One worker and what belongs to it in the shell.
 #[derive(Debug)]
@@ -68,6 +69,12 @@ impl Roster {
         Arc::clone(member.expect("the core only names places that it gave out"))
     }
 
+    /// Ends every watcher.
+    pub(crate) fn dismiss(&self) {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        places.iter().flatten().for_each(|member| member.dismiss());
+    }
+
     fn seat(&self, member: Member) {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let place = member.id.index();
@@ -85,16 +92,20 @@ pub(crate) struct Registrar {
     named: BTreeMap<usize, Vec<WorkerSettings>>,
     /// By address.
     members: BTreeMap<String, (WorkerId, WorkerSettings)>,
+    /// Addresses of workers that were draining when they left.
+    drained: BTreeSet<String>,
 }
 
 /// Starts what watches a worker, and says how to end it.
 pub(crate) type Watch = fn(&Arc<Shared>, WorkerId) -> Vec<AbortHandle>;
 
 impl Registrar {
-    /// Who has named workers.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = usize> + use<> {
-        let sources: Vec<usize> = self.named.keys().copied().collect();
-        sources.into_iter()
+    /// Discoveries have other numbers now; what those that are gone have named is forgotten with
+    /// the next word of any source.
+    pub(crate) fn renumber(&mut self, number: impl Fn(usize) -> Option<usize>) {
+        let named = std::mem::take(&mut self.named).into_iter();
+        let renumbered = named.filter_map(|(source, workers)| Some((number(source)?, workers)));
+        self.named = renumbered.collect();
     }
 
     /// Takes in what `source` names now.
@@ -121,6 +132,9 @@ impl Registrar {
             self.distinguish(&mut worker);
             match join(shared, &worker, watch) {
                 Ok(id) => {
+                    if self.drained.remove(&url) {
+                        shared.router().drain(id);
+                    }
                     self.members.insert(url, (id, asked));
                 }
                 Err(error) => tracing::error!(url, %error, "worker cannot join the fleet"),
@@ -141,7 +155,17 @@ impl Registrar {
                 tracing::info!(worker = worker.name, url, "worker left the fleet");
                 shared.roster.member(id).dismiss();
                 shared.catalogue.note(id, None);
-                shared.router().leave(id);
+                shared.routing.forget(
+                    shared.upstream(id).name(),
+                    scrape::RESULTS,
+                    reports::RESULTS,
+                );
+                let mut router = shared.router();
+                if router.fleet().worker(id).is_draining() && self.drained.len() < WORKERS_MAX {
+                    // Should it come back, it still is on its way out.
+                    self.drained.insert(url);
+                }
+                router.leave(id);
             }
         }
     }
@@ -165,18 +189,20 @@ fn join(
     let settings: Arc<GatewaySettings> = shared.settings();
     let address = worker.check()?;
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
-    let full = GatewayError::TooManyWorkers { count: overdraft_core::fleet::WORKERS_MAX + 1 };
-    let id = shared.router().join(xxh3_64(worker.name.as_bytes())).ok_or(full)?;
     let upstream = Arc::new(Upstream::new(name, address, &settings));
-    let seat = |watchers| Member {
-        id,
-        settings: worker.clone(),
-        upstream: Arc::clone(&upstream),
-        watchers,
+    let seat = |id, watchers| {
+        let (settings, upstream) = (worker.clone(), Arc::clone(&upstream));
+        shared.roster.seat(Member { id, settings, upstream, watchers });
     };
-    // Watchers look themselves up, so the seat comes first.
-    shared.roster.seat(seat(Vec::new()));
-    shared.roster.seat(seat(watch(shared, id)));
+    let id = {
+        // Under one lock: whoever walks through the fleet looks each worker up here.
+        let mut router = shared.router();
+        let full = GatewayError::TooManyWorkers { count: WORKERS_MAX + 1 };
+        let id = router.join(xxh3_64(worker.name.as_bytes())).ok_or(full)?;
+        seat(id, Vec::new());
+        id
+    };
+    seat(id, watch(shared, id));
     Ok(id)
 }
 

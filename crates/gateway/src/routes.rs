@@ -143,6 +143,16 @@ impl Routes {
         own.map_or_else(TokenizerPlace::default, |own| own.tokenizer.clone())
     }
 
+    /// Whether tokenizers are looked for in the same places.
+    pub(crate) fn has_same_tokenizers(&self, other: &Self) -> bool {
+        let places = |routes: &Self| {
+            let models = routes.settings.models.iter();
+            let places = models.map(|(name, own)| (name.clone(), own.tokenizer.clone()));
+            places.filter(|(_, place)| *place != TokenizerPlace::Worker).collect::<Vec<_>>()
+        };
+        self.settings.tokenizing == other.settings.tokenizing && places(self) == places(other)
+    }
+
     /// The request's session as a number, if it has one and sessions stick.
     pub(crate) fn session(
         &self,

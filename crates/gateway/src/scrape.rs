@@ -55,6 +55,10 @@ impl ScrapeFault {
     }
 }
 
+/// Every word that tells what came of a scrape.
+pub(crate) const RESULTS: &[&str] =
+    &["ok", "too_long", "timeout", "unreachable", "status", "unreadable", "frozen"];
+
 /// What is remembered between scrapes of one worker.
 struct Memory {
     /// The page's hash, since when it is so, and how many requests the worker had been sent then.
@@ -131,8 +135,9 @@ impl Memory {
     fn is_frozen(&mut self, page: &Bytes, sent: u64, now: Instant) -> bool {
         let hash = xxh3_64(page);
         match self.page {
-            Some((known, since, sent_then)) if known == hash => {
-                sent_then != sent && FROZEN_AFTER < now.since(since)
+            // Requests came since it was first seen so: from then on time counts.
+            Some((known, since, sent_then)) if known == hash && sent_then != sent => {
+                FROZEN_AFTER < now.since(since)
             }
             _ => {
                 self.page = Some((hash, now, sent));
@@ -164,7 +169,8 @@ mod tests {
         let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
         assert!(!memory.is_frozen(&page, 1, second(0)));
         assert!(!memory.is_frozen(&page, 1, second(60)), "nobody sent anything");
-        assert!(memory.is_frozen(&page, 2, second(61)));
+        assert!(!memory.is_frozen(&page, 2, second(61)), "it was sent something just now");
+        assert!(memory.is_frozen(&page, 3, second(71)));
         assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 2, second(62)));
         assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 3, second(70)), "not for long");
     }

@@ -83,6 +83,9 @@ impl GatewaySettings {
         for source in &self.discovery {
             source.check()?;
         }
+        if self.admin.token.as_deref() == Some("") {
+            return Err(GatewayError::EmptyToken);
+        }
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);
         }
@@ -137,7 +140,8 @@ impl WorkerSettings {
 
     /// Refuses a name or an address that cannot work.
     pub(crate) fn check(&self) -> Result<Address, GatewayError> {
-        if http::HeaderValue::from_str(&self.name).is_err() {
+        // Names are told in headers, metrics and logs.
+        if self.name.is_empty() || !self.name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Err(GatewayError::WorkerName { name: self.name.clone() });
         }
         Address::parse(&self.url)
@@ -341,6 +345,11 @@ pub enum GatewayError {
         /// As configured.
         name: String,
     },
+    /// Anybody would know it.
+    #[error(
+        "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"
+    )]
+    EmptyToken,
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),

@@ -86,8 +86,11 @@ impl Shared {
     pub(crate) fn adopt(&self, settings: GatewaySettings) {
         let routes = Routes::new(settings.routing.clone());
         self.catalogue.rename(&routes);
-        self.tokenizers.forget();
+        let others = !self.routes().has_same_tokenizers(&routes);
         self.routes.store(Arc::new(routes));
+        if others {
+            self.tokenizers.forget();
+        }
         self.settings.store(Arc::new(settings));
     }
 

@@ -25,6 +25,7 @@ use crate::fingerprint::Fingerprint;
 use crate::kv_events::salt_of_request;
 use crate::routes::{Routes, TokenizerPlace, Tokenizing};
 use crate::shared::Shared;
+use crate::upstream::Upstream;
 
 /// Prompts that are tokenised at once; the next one is routed by its text.
 const TOKENISING_MAX: usize = 8;
@@ -38,6 +39,9 @@ const FETCH_PATIENCE: Duration = Duration::from_secs(10);
 /// Models whose tokenizers are kept.
 const MODELS_MAX: usize = 64;
 
+/// Workers that are asked for one model's tokenizer at most.
+const ASKED_MAX: usize = 8;
+
 /// Tokens to a block where prompts are tokenised though nobody reports.
 const BLOCK_GUESS: BlockSize = BlockSize::new(16).expect("16 is not zero");
 
@@ -47,7 +51,7 @@ const SOURCE: &str = "/tokenizer_source";
 #[derive(Debug)]
 pub(crate) struct Tokenizers {
     pieces: Arc<PieceCache>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
     known: Mutex<BTreeMap<String, Known>>,
     ask: mpsc::Sender<Wanted>,
     /// Until whoever studies has taken it.
@@ -59,8 +63,8 @@ pub(crate) struct Tokenizers {
 enum Known {
     /// This is it.
     Here(Arc<Prompter>),
-    /// There is none to be had.
-    Nowhere,
+    /// None of these workers had it.
+    Nowhere(Vec<WorkerId>),
 }
 
 impl Default for Tokenizers {
@@ -68,7 +72,7 @@ impl Default for Tokenizers {
         let (ask, asked) = mpsc::channel(MODELS_MAX);
         Self {
             pieces: Arc::new(PieceCache::default()),
-            places: Semaphore::new(TOKENISING_MAX),
+            places: Arc::new(Semaphore::new(TOKENISING_MAX)),
             known: Mutex::default(),
             ask,
             asked: Mutex::new(Some(asked)),
@@ -83,12 +87,27 @@ impl Tokenizers {
     }
 
     /// `worker` serves these models: where nobody has looked for a tokenizer yet, somebody will.
-    pub(crate) fn wonder(&self, worker: WorkerId, models: &[String]) {
-        for model in models {
-            let unheard = !self.known().contains_key(model);
-            let wanted = || Wanted { worker, model: model.clone() };
-            if unheard && self.ask.try_send(wanted()).is_ok() {
-                self.note(model, Known::Nowhere);
+    pub(crate) fn wonder(
+        &self,
+        worker: WorkerId,
+        models: &[String],
+        upstream: impl Fn() -> Arc<Upstream>,
+    ) {
+        let mut known = self.known();
+        for model in models.iter().take(MODELS_MAX) {
+            if MODELS_MAX <= known.len() && !known.contains_key(model) {
+                continue;
+            }
+            let entry = known.entry(model.clone());
+            let Known::Nowhere(asked) = entry.or_insert_with(|| Known::Nowhere(Vec::new())) else {
+                continue;
+            };
+            if asked.contains(&worker) || ASKED_MAX <= asked.len() {
+                continue;
+            }
+            let (model, upstream) = (model.clone(), upstream());
+            if self.ask.try_send(Wanted { upstream, model }).is_ok() {
+                asked.push(worker);
             }
         }
     }
@@ -109,7 +128,7 @@ impl Tokenizers {
     fn of(&self, model: &str) -> Option<Arc<Prompter>> {
         match self.known().get(model) {
             Some(Known::Here(prompter)) => Some(Arc::clone(prompter)),
-            Some(Known::Nowhere) | None => None,
+            Some(Known::Nowhere(_)) | None => None,
         }
     }
 
@@ -124,16 +143,20 @@ impl Tokenizers {
 /// A model whose tokenizer is wanted, and a worker that serves it.
 #[derive(Debug)]
 struct Wanted {
-    worker: WorkerId,
+    upstream: Arc<Upstream>,
     model: String,
 }
 
 /// Looks for the tokenizers that are wanted, one after the other; the keeper owns this.
 pub(crate) async fn study(shared: Arc<Shared>) {
     let Some(mut wanted) = shared.tokenizers.take_wanted() else { return };
-    while let Some(Wanted { worker, model }) = wanted.recv().await {
+    while let Some(Wanted { upstream, model }) = wanted.recv().await {
         let routes = shared.routes();
-        if let Some(prompter) = find(&shared, &routes, worker, &model).await {
+        let found = find(&shared, &routes, &upstream, &model).await;
+        // What was found under settings that are no more may be another's by now.
+        if let Some(prompter) = found
+            && Arc::ptr_eq(&routes, &shared.routes())
+        {
             shared.tokenizers.note(&model, Known::Here(prompter));
         }
     }
@@ -142,7 +165,7 @@ pub(crate) async fn study(shared: Arc<Shared>) {
 async fn find(
     shared: &Arc<Shared>,
     routes: &Routes,
-    worker: WorkerId,
+    upstream: &Arc<Upstream>,
     model: &str,
 ) -> Option<Arc<Prompter>> {
     if routes.settings.tokenizing == Tokenizing::Never {
@@ -155,8 +178,7 @@ async fn find(
             tokio::task::spawn_blocking(move || Prompter::from_folder(&path, pieces))
         }
         TokenizerPlace::Worker => {
-            let upstream = shared.upstream(worker);
-            let fetching = fetch(&upstream, SOURCE, TOKENIZER_DOCUMENT_BYTES_MAX);
+            let fetching = fetch(upstream, SOURCE, TOKENIZER_DOCUMENT_BYTES_MAX);
             let (status, document) = timeout(FETCH_PATIENCE, fetching).await.ok()?.ok()?;
             if status != StatusCode::OK {
                 return None;
@@ -190,9 +212,13 @@ pub(crate) async fn count(
     };
     let Some(block) = wanted(shared, &print.model) else { return };
     let Some(prompter) = shared.tokenizers.of(&print.model) else { return };
-    let Ok(_place) = shared.tokenizers.places.try_acquire() else { return };
+    let Ok(place) = Arc::clone(&shared.tokenizers.places).try_acquire_owned() else { return };
     let body = body.clone();
-    let working = tokio::task::spawn_blocking(move || chain(&prompter, &body, surface, block));
+    let working = tokio::task::spawn_blocking(move || {
+        // Held as long as the work goes on, whoever still waits for it.
+        let _place = place;
+        chain(&prompter, &body, surface, block)
+    });
     // What takes too long goes on, and the next request finds its pieces.
     if let Ok(Ok(Some((tokens, chain)))) = timeout(PATIENCE, working).await {
         print.counted(tokens, chain, block);

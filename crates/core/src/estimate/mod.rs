@@ -132,6 +132,9 @@ pub struct Texts {
 /// Bytes to a token before any was counted: what English text comes to.
 const BYTES_PER_TOKEN_FIRST: u64 = 4;
 
+/// More bytes to a token than any text has: pictures, and other things in base64.
+const BYTES_PER_TOKEN_MAX: u64 = 16;
+
 /// Tokens that an answer is taken to have before any was counted.
 const COMPLETION_FIRST: u64 = 256;
 
@@ -149,9 +152,11 @@ impl Texts {
 
     /// A prompt of `bytes` turned out to have `tokens`.
     pub fn note_prompt(&mut self, bytes: u64, tokens: Tokens) {
-        // Short prompts are mostly template.
-        if PREFILL_TOKENS_MIN <= u64::from(tokens.get()) && bytes > 0 {
-            self.bytes.note(bytes, u64::from(tokens.get()));
+        let tokens = u64::from(tokens.get());
+        // Short prompts are mostly template, and what has very many bytes to a token is no text.
+        let text = bytes > 0 && bytes <= tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
+        if PREFILL_TOKENS_MIN <= tokens && text {
+            self.bytes.note(bytes, tokens);
         }
     }
 

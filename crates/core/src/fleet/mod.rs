@@ -99,15 +99,15 @@ impl Fleet {
     ///
     /// `tag` is its name as a number, equal in every gateway that knows it.
     pub fn join(&mut self, tag: u64) -> Option<WorkerId> {
-        let vacant = self.workers.iter().position(|old| old.membership == Membership::Vacant);
-        let place = vacant.unwrap_or(self.workers.len());
-        if place == WORKERS_MAX {
-            return None;
-        }
+        // Fresh places first: the longer one lies vacant, the less is still said of who had it.
+        let fresh = (self.workers.len() < WORKERS_MAX).then_some(self.workers.len());
+        let vacant = || self.workers.iter().position(|old| old.membership == Membership::Vacant);
+        let place = fresh.or_else(vacant)?;
         let id = WorkerId(u16::try_from(place).ok()?);
-        match vacant {
-            Some(place) => self.workers[place] = Worker::new(tag),
-            None => self.workers.push(Worker::new(tag)),
+        if place == self.workers.len() {
+            self.workers.push(Worker::new(tag));
+        } else {
+            self.workers[place] = Worker::new(tag);
         }
         Some(id)
     }
@@ -204,6 +204,9 @@ impl Fleet {
 
     /// Takes in what a probe of `worker` saw.
     pub fn probed(&mut self, worker: WorkerId, probe: Probe<'_>, now: Instant) -> Option<Change> {
+        if !self.is_member(worker) {
+            return None;
+        }
         let mut remodelled = false;
         let signal = match probe {
             Probe::Ready(models) => {
@@ -280,7 +283,12 @@ impl Fleet {
         let worker = &mut self.workers[id.index()];
         let before = worker.health;
         worker.health = before.after(signal, now);
+        let gone = |health: Health| matches!(health, Health::Failing { cause, .. } if cause.loses_the_cache());
         match (before.is_up(), worker.health) {
+            // Failing => Failing, and what it held is gone now.
+            (false, Health::Failing { cause, .. }) if gone(worker.health) && !gone(before) => {
+                Some(Change::WentDown(id, cause))
+            }
             // Unproven => Failing is told too: somebody has to mend it.
             (false, Health::Failing { cause, .. }) if before == Health::Unproven => {
                 Some(Change::WentDown(id, cause))

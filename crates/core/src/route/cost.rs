@@ -22,7 +22,7 @@ const STEP_SHARE: u64 = 128;
 
 /// Others' waiting counts for one part in so many of our own: it comes in small pieces, spread over
 /// answers that are read no faster than they come.
-const OTHERS_SHARE: u64 = 4;
+const OTHERS_SHARE: u64 = 16;
 
 /// What is pushed out is asked for again once in so many times.
 const DISPLACED_SHARE: u64 = 2;
@@ -74,7 +74,7 @@ fn slowed(worker: &Worker, prefill: Micros, completion: Tokens) -> Micros {
     let stalls = prefill.get().saturating_mul(beside);
     let steps = u64::from(completion.get()).saturating_mul(step) / STEP_SHARE;
     let longer = steps.saturating_mul(beside);
-    Micros::new(stalls.saturating_add(longer) / (OTHERS_SHARE * 4))
+    Micros::new(stalls.saturating_add(longer) / OTHERS_SHARE)
 }
 
 /// A cache that is full of prefixes loses as many as come in: copying a hot prefix to one more
@@ -85,7 +85,9 @@ fn displaced(scene: &Scene<'_>, candidate: &Candidate, pace: Pace, fresh: u64) -
     else {
         return Micros::ZERO;
     };
-    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(candidate.worker));
+    let scraped = scene.fleet.worker(candidate.worker).scraped();
+    let block = scraped.and_then(|scraped| scraped.block_size);
+    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(candidate.worker, block));
     Micros::new(pace.time_for(fresh.saturating_sub(blank)).get() / DISPLACED_SHARE)
 }
 

@@ -1,11 +1,11 @@
 //! One decision, from the fleet and the ask to a choice with its reasons.
 
-use overdraft_units::{Instant, Tokens};
+use overdraft_units::{BlockSize, Instant, Tokens};
 
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
-use super::{Ask, Choice, Tried, sticky};
+use super::{Ask, Choice, Count, Tried, sticky};
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 
@@ -34,10 +34,13 @@ impl Prefix<'_> {
         Tokens::new(u32::try_from(trusted).unwrap_or(u32::MAX).min(most))
     }
 
-    /// Tokens in `worker`'s cache that somebody may ask for again.
-    pub(super) fn held(self, worker: WorkerId) -> u64 {
-        let chunks = self.index.reported(worker).max(self.index.routed(worker));
-        u64::from(chunks.get()) * u64::from(self.chunk.get())
+    /// Tokens in a worker's cache that somebody may ask for again; it reports in blocks of `block`
+    /// tokens, if it has said so.
+    pub(super) fn held(self, worker: WorkerId, block: Option<BlockSize>) -> u64 {
+        let block = block.map_or(self.chunk.get(), BlockSize::get);
+        let reported = u64::from(self.index.reported(worker).get()) * u64::from(block);
+        let routed = u64::from(self.index.routed(worker).get()) * u64::from(self.chunk.get());
+        reported.max(routed)
     }
 }
 
@@ -113,7 +116,7 @@ fn room(scene: &Scene<'_>, worker: &Worker, cached: Tokens) -> (Option<u64>, Roo
     let fresh =
         prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
     let room = match () {
-        () if capacity < prompt => Room::Never,
+        () if capacity < prompt && scene.ask.count == Count::Counted => Room::Never,
         () if free < fresh => Room::Crowded,
         () => Room::Fits,
     };
@@ -175,7 +178,10 @@ fn nobody(scene: &Scene<'_>, decision: &Decision) -> Option<Choice> {
 fn no_room(scene: &Scene<'_>, decision: &Decision) -> Choice {
     let without = decision.candidates.iter().filter(|one| one.reason == Reason::NoRoom);
     let free = without.filter_map(|one| one.free).max().unwrap_or(0);
-    Choice::NoRoom { asked: u64::from(scene.ask.prompt.get()), free }
+    let capacity = |one: &Candidate| scene.fleet.worker(one.worker).kv_capacity();
+    let most = decision.candidates.iter().filter_map(capacity).max().unwrap_or_default();
+    let asked = u64::from(scene.ask.prompt.get());
+    Choice::NoRoom { asked, free, most: u64::from(most.get()) }
 }
 
 fn settle(decision: &mut Decision, id: WorkerId) {

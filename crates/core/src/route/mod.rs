@@ -47,14 +47,25 @@ pub const ATTEMPTS_MAX: usize = 8;
 pub struct Ask<'a> {
     /// The model it names.
     pub model: &'a str,
-    /// Estimated tokens of its prompt.
+    /// Tokens of its prompt.
     pub prompt: Tokens,
+    /// How those are known.
+    pub count: Count,
     /// Estimated tokens of its answer.
     pub completion: Tokens,
     /// Its session as a number, if it has one.
     pub session: Option<u64>,
     /// A number of its own, for draws: equal numbers draw alike.
     pub dice: u64,
+}
+
+/// How the number of a prompt's tokens is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// By its tokens.
+    Counted,
+    /// From its length, which pictures in it can make much too large.
+    Estimated,
 }
 
 /// A routing decision.
@@ -75,6 +86,8 @@ pub enum Choice {
         asked: u64,
         /// Tokens that were free where there was most.
         free: u64,
+        /// Tokens that fit the largest of their caches when nothing else is there.
+        most: u64,
     },
 }
 

@@ -16,7 +16,7 @@ use super::canary::Arm;
 use super::candidate::Decision;
 use super::decide::{Prefix, decide};
 use super::policy::{Policy, RouteSettings};
-use super::{Ask, Choice, Tried};
+use super::{Ask, Choice, Count, Tried};
 use crate::estimate::Texts;
 use crate::fleet::{
     Attempt, Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId,
@@ -197,6 +197,7 @@ impl Router {
             self.blocks.resize(id.index() + 1, None);
         }
         self.blocks[id.index()] = None;
+        self.chunks[id.index()] = CHUNK_FIRST;
         Some(id)
     }
 
@@ -225,6 +226,9 @@ impl Router {
 
     /// Takes in what a worker said of its load.
     pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped) {
+        if !self.fleet.is_member(worker) {
+            return;
+        }
         self.fleet.scraped(worker, scraped);
         if let Some(capacity) = self.fleet.worker(worker).kv_capacity() {
             let chunk = self.chunks.get(worker.index()).map_or(CHUNK_FIRST, |chunk| *chunk);
@@ -247,12 +251,22 @@ impl Router {
     /// that prompt's tokens then are of no use to routing.
     pub fn reported_block(&self, model: &str) -> Option<BlockSize> {
         let serving = self.fleet.serving(model)?;
-        serving.iter().find_map(|id| self.blocks.get(id.index()).copied().flatten())
+        let reports = |id: &&WorkerId| {
+            let worker = self.fleet.worker(**id);
+            let known = self.prefixes.knowledge(**id);
+            worker.health().is_up()
+                && !worker.is_draining()
+                && !matches!(known, Knowledge::Estimated { .. })
+        };
+        let mut serving = serving.iter().filter(reports);
+        serving.find_map(|id| self.blocks.get(id.index()).copied().flatten())
     }
 
     /// Takes in what a worker reported of its cache.
     pub fn cache_changed(&mut self, worker: WorkerId, event: Event<'_>) {
-        self.prefixes.handle(worker, event);
+        if self.fleet.is_member(worker) {
+            self.prefixes.handle(worker, event);
+        }
     }
 
     /// Lets time pass; call it about once a second.
@@ -384,7 +398,11 @@ impl Router {
         };
         let each = texts.completion_of(request.limit).get();
         let completion = Tokens::new(each.saturating_mul(request.choices.max(1)));
+        let count = match request.prompt {
+            Prompt::Counted { .. } => Count::Counted,
+            Prompt::Text { .. } => Count::Estimated,
+        };
         let Request { model, session, dice, .. } = request;
-        (Ask { model, prompt, completion, session, dice }, chain, chunk)
+        (Ask { model, prompt, count, completion, session, dice }, chain, chunk)
     }
 }

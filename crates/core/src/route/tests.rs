@@ -27,7 +27,14 @@ fn fleet(count: u64) -> (Fleet, Vec<WorkerId>) {
 }
 
 fn ask(model: &str) -> Ask<'_> {
-    Ask { model, prompt: Tokens::new(100), completion: Tokens::ZERO, session: None, dice: 7 }
+    Ask {
+        model,
+        prompt: Tokens::new(100),
+        count: Count::Counted,
+        completion: Tokens::ZERO,
+        session: None,
+        dice: 7,
+    }
 }
 
 fn demand(tokens: u32) -> Demand {
@@ -40,7 +47,7 @@ fn told(choice: Choice) -> String {
         Choice::UnknownModel => "unknown model".to_string(),
         Choice::NoneUp => "none up".to_string(),
         Choice::NoneLeft => "none left".to_string(),
-        Choice::NoRoom { asked, free } => format!("no room for {asked} in {free}"),
+        Choice::NoRoom { asked, free, .. } => format!("no room for {asked} in {free}"),
     }
 }
 
@@ -426,4 +433,8 @@ fn an_eviction_prevented_is_one_that_another_choice_would_have_caused() {
     let whole = Ask { prompt: Tokens::new(1_001), ..ask(MODEL) };
     let decision = choose(&fleet, whole, &Tried::default(), &by(Policy::Cost));
     assert_eq!(told(decision.choice), "no room for 1001 in 1000");
+    // An estimate is no reason to refuse.
+    let guessed = Ask { count: Count::Estimated, ..whole };
+    let decision = choose(&fleet, guessed, &Tried::default(), &by(Policy::Cost));
+    assert!(matches!(decision.choice, Choice::Send(_)), "{decision:?}");
 }

@@ -265,7 +265,10 @@ impl ReplaceName for Vec<u8> {
 async fn a_prompt_that_fits_nowhere_is_told_what_was_asked_and_what_was_free() {
     let mocks = [Mock::start(&[MODEL]).await];
     mocks[0].behave(|manner| manner.metrics = Some(page(0, 0, "0.0")));
-    let gateway = Gateway::start(&[&mocks[0]]).await;
+    let gateway = Gateway::start_with(&[&mocks[0]], |settings| {
+        settings.routing.route.policy = Policy::FitScore;
+    })
+    .await;
     until(&gateway, |list| list["workers"][0]["kv_capacity_tokens"] == 16_000).await;
     let words = "word ".repeat(20_000);
     let mut client = gateway.client().await;
@@ -424,4 +427,35 @@ async fn a_spot_notice_drains_the_workers_of_this_machine() {
         client.whole().await
     };
     assert_eq!(head.status, 503, "nothing new goes there");
+}
+
+#[tokio::test]
+async fn who_speaks_for_others_is_no_operator_and_an_empty_token_is_none() {
+    let mocks = [Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start(&[&mocks[0]]).await;
+    let mut client = gateway.client().await;
+    for header in ["origin: http://page.example\r\n", "x-forwarded-for: 10.0.0.1\r\n"] {
+        client.post_with("/admin/workers/worker-0/drain", header, "").await;
+        assert_eq!(client.whole().await.0.status, 403, "{header}");
+    }
+    let mut settings = gateway.settings();
+    settings.admin.token = Some(String::new());
+    let refused = overdraft_gateway::run(
+        tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        settings,
+        std::future::pending(),
+    );
+    let why = in_time(refused).await.unwrap_err().to_string();
+    assert!(why.starts_with("`admin.token` is empty; expected a secret"), "{why}");
+}
+
+#[tokio::test]
+async fn a_name_that_no_header_can_tell_is_refused() {
+    let mut worker = overdraft_gateway::WorkerSettings::new("http://127.0.0.1:1");
+    worker.name = "gpu-z\u{fc}rich".to_owned();
+    let settings = overdraft_gateway::GatewaySettings::new(vec![worker]);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = overdraft_gateway::run(listener, settings, std::future::pending());
+    let why = in_time(refused).await.unwrap_err().to_string();
+    assert!(why.contains("expected printable ASCII"), "{why}");
 }

@@ -46,10 +46,10 @@ pub struct Decided {
 }
 
 /// One worker as the router sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerGauges<'a> {
+#[derive(Clone, Debug)]
+pub struct WorkerGauges {
     /// Its name.
-    pub worker: &'a str,
+    pub worker: String,
     /// Requests in flight on it, ours.
     pub requests: u32,
     /// Requests in flight on it, others'.
@@ -261,19 +261,24 @@ impl RoutingMetrics {
         self.reports.get_or_create(&labels).inc();
     }
 
+    /// A worker left: the series that count what it said, with these results, go too.
+    pub fn forget(&self, worker: &str, scrapes: &[&str], reports: &[&str]) {
+        for (family, results) in [(&self.scrapes, scrapes), (&self.reports, reports)] {
+            for result in results {
+                family.remove(&[("worker", worker.to_owned()), ("result", (*result).to_owned())]);
+            }
+        }
+    }
+
     /// Sets the gauges anew.
-    pub fn set<'a>(
-        &self,
-        workers: impl IntoIterator<Item = WorkerGauges<'a>>,
-        index: PrefixGauges,
-    ) {
+    pub fn set(&self, workers: &[WorkerGauges], index: PrefixGauges) {
         self.requests.clear();
         self.tokens.clear();
         self.staleness.clear();
         self.prefill_rate.clear();
         self.knowledge.clear();
         for worker in workers {
-            self.set_worker(&worker);
+            self.set_worker(worker);
         }
         let bytes = i64::try_from(index.bytes).unwrap_or(i64::MAX);
         let keys = i64::try_from(index.keys).unwrap_or(i64::MAX);
@@ -290,8 +295,8 @@ impl RoutingMetrics {
         self.prefix_ratio.set(share(cached, told));
     }
 
-    fn set_worker(&self, gauges: &WorkerGauges<'_>) {
-        let name = || ("worker", gauges.worker.to_owned());
+    fn set_worker(&self, gauges: &WorkerGauges) {
+        let name = || ("worker", gauges.worker.clone());
         let labelled = |what: &'static str| [name(), ("kind", what.to_owned())];
         let requests = [("ours", gauges.requests), ("foreign", gauges.requests_foreign)];
         for (kind, count) in requests {
