@@ -6,3 +6,4 @@ mod client;
 mod first_steps;
 mod harness;
 mod leaving;
+mod routing;
