@@ -39,7 +39,7 @@ pub fn save(bench: &str, results: &impl Serialize) -> io::Result<String> {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs");
     fs::create_dir_all(&runs)?;
     let path = runs.join(format!("{bench}-{}.json", unix_seconds()));
-    fs::write(&path, serde_json::to_string_pretty(results)? + "\n")?;
+    fs::write(&path, serde_json::to_string(results)? + "\n")?;
     Ok(path.display().to_string())
 }
 

@@ -11,7 +11,7 @@ use crate::plan::{Run, Runs};
 use crate::spread::Spread;
 
 /// Cost's p95 over round-robin's where prefixes are shared, and where they are not.
-const SHARED_RATIO_MAX: f64 = 1.0 / 3.0;
+const SHARED_RATIO_MAX: f64 = 0.333;
 const CONTROL_RATIO_MAX: f64 = 1.05;
 /// The largest share of a burst over the mean.
 const SKEW_MAX: f64 = 1.25;
