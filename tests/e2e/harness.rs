@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test that waits for a process needs a clock")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often something is looked at while waiting for it.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A free port of this machine.
+const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A running `overdraft`, ended with its owner.
 pub(crate) struct Server {
@@ -44,17 +47,22 @@ pub(crate) fn root() -> PathBuf {
 impl Server {
     /// `overdraft serve` on a free port, with nothing but `arguments`.
     pub(crate) fn serve(arguments: &[&str]) -> Self {
-        Self::start("serve", arguments)
+        Self::start("serve", ANYWHERE, arguments)
     }
 
     /// `overdraft worker` on a free port.
     pub(crate) fn worker(arguments: &[&str]) -> Self {
-        Self::start("worker", arguments)
+        Self::start("worker", ANYWHERE, arguments)
     }
 
-    fn start(command: &str, arguments: &[&str]) -> Self {
+    /// `overdraft worker` where another one was before.
+    pub(crate) fn worker_at(address: SocketAddr, arguments: &[&str]) -> Self {
+        Self::start("worker", address, arguments)
+    }
+
+    fn start(command: &str, listen: SocketAddr, arguments: &[&str]) -> Self {
         let mut child = Command::new(binary())
-            .args([command, "--listen", "127.0.0.1:0"])
+            .args([command, "--listen", &listen.to_string()])
             .args(arguments)
             .stderr(Stdio::piped())
             .spawn()
@@ -99,12 +107,24 @@ impl Server {
 
     /// Sends a request and hands over the connection.
     pub(crate) fn open(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        self.open_partly(method, path, body, body.len())
+    }
+
+    /// The same with only so many bytes of the body.
+    pub(crate) fn open_partly(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        sent: usize,
+    ) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
-             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
+             connection: close\r\ncontent-length: {}\r\n\r\n{}",
+            body.len(),
+            &body[..sent]
         );
         stream.write_all(request.as_bytes()).expect("the request is taken");
         stream

@@ -7,3 +7,4 @@ mod configuring;
 mod first_steps;
 mod harness;
 mod leaving;
+mod routing;

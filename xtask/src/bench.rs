@@ -10,7 +10,9 @@ use crate::shell;
 /// What can be measured.
 const BENCHES: &[(&str, &str)] = &[
     ("engine", "decode and prefill beside the memory-bandwidth limit and llama.cpp (S5, S8)"),
-    ("gateway", "CPU per request and per streamed chunk beside a bare proxy (S9)"),
+    ("routing", "first tokens under every policy, before a simulated fleet (S1, S4, S5)"),
+    ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
+    ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
 ];
 
 #[derive(clap::Args)]

@@ -72,11 +72,15 @@ impl Process {
 
     /// The most memory it ever had resident, in megabytes.
     pub(crate) fn peak_mb(&self) -> Result<f64> {
-        let id = self.child.id().context("the child has ended")?;
-        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: f64 = kilobytes.context("the kernel tells no peak")?.parse()?;
-        Ok(kilobytes / 1024.0)
+        peak_mb(self.child.id().context("the child has ended")?)
     }
+}
+
+/// The most memory a process ever had resident, in megabytes.
+pub(crate) fn peak_mb(id: u32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    let kilobytes: f64 = kilobytes.context("the kernel tells no peak")?.parse()?;
+    Ok(kilobytes / 1024.0)
 }

@@ -1,4 +1,4 @@
-//! What does the gateway cost on top of moving the bytes? (S9)
+//! What does the gateway cost on top of moving the bytes? (S7)
 //!
 //! An instant mock worker, a bare hyper proxy and the gateway run as processes of their own, all of
 //! this binary and on the same runtime; the load comes from the parent. Each child tells the CPU
@@ -13,8 +13,10 @@ mod child;
 mod load;
 mod meter;
 mod mock;
+mod peer;
 mod report;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -41,6 +43,9 @@ struct Arguments {
     /// Measures one thing only: 200b, 16k, 400k, chunks, latency or memory
     #[arg(long)]
     only: Option<String>,
+    /// The Python that has the peers
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/peers/bin/python"))]
+    python: PathBuf,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -78,7 +83,7 @@ fn main() -> Result<ExitCode> {
             None => {
                 let plan = if arguments.quick { Plan::QUICK } else { Plan::FULL };
                 let plan = Plan { only: arguments.only.as_deref(), ..plan };
-                report::run(plan, arguments.save).await
+                report::run(plan, &arguments.python, arguments.save).await
             }
         }
     })

@@ -1,18 +1,22 @@
-//! The figures: CPU time per request and per chunk, latency, memory.
+//! The figures: CPU time per request and per chunk, latency, memory; ours, the least, and others'.
 
 use std::future::pending;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use overdraft_benches::{as_float, machine_load, median};
 use overdraft_gateway::{GatewaySettings, WorkerSettings};
 use overdraft_telemetry::logging::{self, LogSettings};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
 use crate::child::Process;
-use crate::load::{self, Volume};
+use crate::load::{self, Request, Volume};
+use crate::mock::CHUNKS;
+use crate::peer::{PEERS, Peer};
 
 /// The gateway as it comes: default settings, one worker, an access line per request.
 pub(crate) async fn gateway(listener: TcpListener, worker: &str) -> Result<()> {
@@ -30,6 +34,8 @@ pub(crate) struct Case {
     pub(crate) volume: Volume,
     /// Most that the gateway may cost, as a multiple of the bare proxy; from design's table.
     pub(crate) ratio_max: f64,
+    /// The same of the cheapest peer.
+    pub(crate) peer_ratio_max: f64,
 }
 
 /// How much is measured. Many small rounds rather than few large ones: whatever else the machine does
@@ -42,18 +48,40 @@ pub(crate) struct Plan<'a> {
     /// Divides the volumes.
     pub(crate) haste: usize,
     pub(crate) streams: usize,
-    pub(crate) chunks: usize,
     pub(crate) latency_requests: usize,
+    /// Peers join only so many rounds: theirs take longer, and their figures are far from ours.
+    pub(crate) peer_rounds: usize,
+    /// For how long prompts are sent while memory is watched.
+    pub(crate) memory_span: Duration,
 }
 
 impl Plan<'_> {
-    pub(crate) const FULL: Self =
-        Self { only: None, rounds: 21, haste: 4, streams: 64, chunks: 200, latency_requests: 500 };
-    pub(crate) const QUICK: Self =
-        Self { only: None, rounds: 11, haste: 10, streams: 64, chunks: 200, latency_requests: 200 };
+    pub(crate) const FULL: Self = Self {
+        only: None,
+        rounds: 21,
+        haste: 4,
+        streams: 64,
+        latency_requests: 500,
+        peer_rounds: 5,
+        memory_span: Duration::from_secs(30),
+    };
+    pub(crate) const QUICK: Self = Self {
+        rounds: 9,
+        haste: 20,
+        latency_requests: 200,
+        peer_rounds: 1,
+        memory_span: Duration::from_secs(3),
+        ..Self::FULL
+    };
 
     fn wants(&self, what: &str) -> bool {
         self.only.is_none_or(|only| only == what)
+    }
+
+    fn volume(&self, case: &Case) -> Volume {
+        // Buffers grow over a connection's first requests; that is not what is asked.
+        let least = case.volume.connections * REQUESTS_EACH_MIN;
+        Volume { requests: (case.volume.requests / self.haste).max(least), ..case.volume }
     }
 }
 
@@ -62,25 +90,28 @@ const REQUESTS_EACH_MIN: usize = 30;
 
 /// The prompt sizes. The ratios are those of the design's figures: 45/21, 60/33, and 450/229, where
 /// 229 is the bare proxy of the same measurements; the design's floor of 379 is of a proxy that also
-/// parses and hashes.
+/// parses and hashes. Beside peers they are 45/152, 60/238 and 450/1217.
 pub(crate) const CASES: [Case; 3] = [
     Case {
         name: "200b",
         prompt_bytes: 200,
         volume: Volume { requests: 19_200, connections: 64 },
         ratio_max: 2.14,
+        peer_ratio_max: 0.30,
     },
     Case {
         name: "16k",
         prompt_bytes: 16 * 1024,
         volume: Volume { requests: 9_600, connections: 64 },
         ratio_max: 1.82,
+        peer_ratio_max: 0.26,
     },
     Case {
         name: "400k",
         prompt_bytes: 400 * 1024,
         volume: Volume { requests: 960, connections: 8 },
         ratio_max: 1.97,
+        peer_ratio_max: 0.37,
     },
 ];
 
@@ -113,6 +144,21 @@ pub(crate) struct Figures {
     /// Peak resident memory in MB.
     pub(crate) peak_bare: f64,
     pub(crate) peak_gateway: f64,
+    pub(crate) peers: Vec<PeerFigures>,
+    /// Peers that could not be measured, and why.
+    pub(crate) missing: Vec<(String, String)>,
+    pub(crate) machine_load: String,
+}
+
+/// What one peer cost.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct PeerFigures {
+    pub(crate) name: String,
+    /// CPU-µs per request, by case.
+    pub(crate) requests: Vec<Vec<f64>>,
+    /// CPU-µs per chunk.
+    pub(crate) chunks: Vec<f64>,
+    pub(crate) peak: f64,
 }
 
 /// The processes under measurement.
@@ -120,28 +166,47 @@ pub(crate) struct Bench {
     mock: Process,
     bare: Process,
     gateway: Process,
+    peers: Vec<Peer>,
+    missing: Vec<(String, String)>,
 }
 
 impl Bench {
-    pub(crate) async fn start() -> Result<Self> {
+    pub(crate) async fn start(python: &Path) -> Result<Self> {
         let mock = Process::start(&["mock"]).await?;
         let worker = mock.address.to_string();
         let bare = Process::start(&["bare", &worker]).await?;
         let gateway = Process::start(&["proxied", &worker]).await?;
         until_ready(bare.address).await?;
         until_ready(gateway.address).await?;
-        Ok(Self { mock, bare, gateway })
+        let (mut peers, mut missing) = (Vec::new(), Vec::new());
+        for which in PEERS {
+            match Peer::start(python, which, &worker).await {
+                Ok(peer) => peers.push(peer),
+                Err(why) => missing.push((which.0.to_owned(), format!("{why:#}"))),
+            }
+        }
+        Ok(Self { mock, bare, gateway, peers, missing })
     }
 
     pub(crate) async fn measure(&mut self, plan: Plan<'_>) -> Result<Figures> {
         let mut figures = Figures {
             requests: CASES.iter().map(|case| (case.name.to_owned(), Pair::default())).collect(),
+            missing: self.missing.clone(),
+            machine_load: machine_load(),
             ..Figures::default()
         };
+        for peer in &self.peers {
+            let requests = CASES.iter().map(|_| Vec::new()).collect();
+            let name = peer.name.clone();
+            figures.peers.push(PeerFigures { name, requests, ..PeerFigures::default() });
+        }
         for round in 0..=plan.rounds {
             // The first round fills pools and caches and is forgotten.
             let mut fresh = figures.clone();
             self.round(plan, &mut fresh).await?;
+            if round <= plan.peer_rounds {
+                self.peer_round(plan, &mut fresh).await?;
+            }
             if round > 0 {
                 figures = fresh;
             }
@@ -150,6 +215,12 @@ impl Bench {
             let worker = self.mock.address.to_string();
             figures.peak_bare = peak(&["bare", &worker], plan).await?;
             figures.peak_gateway = peak(&["proxied", &worker], plan).await?;
+            for (peer, figures) in self.peers.iter().zip(&mut figures.peers) {
+                let request = load::whole(CASES[1].prompt_bytes);
+                let connections = CASES[1].volume.connections;
+                load::run_for(peer.address, &request, (connections, plan.memory_span)).await?;
+                figures.peak = peer.peak_mb()?;
+            }
         }
         Ok(figures)
     }
@@ -160,19 +231,35 @@ impl Bench {
                 continue;
             }
             let request = load::whole(case.prompt_bytes);
-            // Buffers grow over a connection's first requests; that is not what is asked.
-            let least = case.volume.connections * REQUESTS_EACH_MIN;
-            let requests = (case.volume.requests / plan.haste).max(least);
-            let volume = Volume { requests, ..case.volume };
+            let volume = plan.volume(case);
             self.at_once(&request, volume, 1, pair).await?;
         }
         if plan.wants("chunks") {
-            let request = load::streamed(plan.chunks);
+            let request = load::streamed();
             let volume = Volume { requests: plan.streams, connections: plan.streams };
-            self.at_once(&request, volume, plan.chunks, &mut figures.chunks).await?;
+            self.at_once(&request, volume, CHUNKS, &mut figures.chunks).await?;
         }
         if plan.wants("latency") {
             self.latency(plan, figures).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the same load through each peer.
+    async fn peer_round(&mut self, plan: Plan<'_>, figures: &mut Figures) -> Result<()> {
+        for (peer, figures) in self.peers.iter().zip(&mut figures.peers) {
+            for (case, times) in CASES.iter().zip(&mut figures.requests) {
+                if plan.wants(case.name) {
+                    let volume = plan.volume(case);
+                    let request = load::whole(case.prompt_bytes);
+                    times.push(cpu_each(peer, &request, volume, 1).await?);
+                }
+            }
+            if plan.wants("chunks") {
+                let request = load::streamed();
+                let volume = Volume { requests: plan.streams, connections: plan.streams };
+                figures.chunks.push(cpu_each(peer, &request, volume, CHUNKS).await?);
+            }
         }
         Ok(())
     }
@@ -181,7 +268,7 @@ impl Bench {
     /// does to the other, then falls on both alike.
     async fn at_once(
         &mut self,
-        request: &Arc<[u8]>,
+        request: &Arc<Request>,
         volume: Volume,
         parts: usize,
         pair: &mut Pair,
@@ -221,9 +308,21 @@ async fn peak(role: &[&str], plan: Plan<'_>) -> Result<f64> {
     let process = Process::start(role).await?;
     let case = CASES[1];
     until_ready(process.address).await?;
-    let volume = Volume { requests: 4 * case.volume.requests / plan.haste, ..case.volume };
-    load::run(process.address, &load::whole(case.prompt_bytes), volume).await?;
+    let (request, connections) = (load::whole(case.prompt_bytes), case.volume.connections);
+    load::run_for(process.address, &request, (connections, plan.memory_span)).await?;
     process.peak_mb()
+}
+
+/// CPU-µs of a peer for each part of each request.
+async fn cpu_each(
+    peer: &Peer,
+    request: &Arc<Request>,
+    volume: Volume,
+    parts: usize,
+) -> Result<f64> {
+    let before = peer.cpu_us()?;
+    load::run(peer.address, request, volume).await.with_context(|| peer.name.clone())?;
+    Ok((peer.cpu_us()? - before) / as_float(volume.requests * parts))
 }
 
 /// Waits for a first answer: the gateway serves once its first probe has come back.
@@ -237,15 +336,4 @@ async fn until_ready(address: SocketAddr) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     load::run(address, &request, once).await.context("nothing was ever answered")
-}
-
-/// The middle of `values`.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]
-fn as_float(count: usize) -> f64 {
-    count as f64
 }

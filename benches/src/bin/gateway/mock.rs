@@ -1,7 +1,8 @@
 //! A worker that answers at once: what it costs is not measured, so it does as little as it can.
 //!
-//! Whole answers are a fixed document. A request that asks for a stream gets as
-//! many events as it says, one every [`PACE`], so that each wakes whoever relays it.
+//! Whole answers are a fixed document. A request that asks for a stream gets [`CHUNKS`] events, one
+//! every [`PACE`], so that each wakes whoever relays it. A stream is asked for by a short request with
+//! `"stream":true`, for that is what every gateway passes on, whatever else it drops or moves.
 
 use std::time::Duration;
 
@@ -14,12 +15,21 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Between two events of a stream.
 pub(crate) const PACE: Duration = Duration::from_millis(5);
 
+/// Events of a stream.
+pub(crate) const CHUNKS: usize = 200;
+
+/// Longer requests are not looked into.
+const SHORT_BYTES: usize = 4 * 1024;
+
 /// The model it serves.
 pub(crate) const MODEL: &str = "mock";
 
 const ANSWER: &str = r#"{"id":"chatcmpl-0","object":"chat.completion","created":1700000000,"model":"mock","choices":[{"index":0,"message":{"role":"assistant","content":"The quick brown fox jumps over the lazy dog."},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":50,"completion_tokens":10,"total_tokens":60}}"#;
 
 const MODELS: &str = r#"{"object":"list","data":[{"id":"mock","object":"model","created":1700000000,"owned_by":"overdraft"}]}"#;
+
+/// What the gateway learns of its load: idle, with a cache as large as a GPU's.
+const METRICS: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.4\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"32768\"} 1\n";
 
 const EVENT: &str = "data: {\"id\":\"chatcmpl-0\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
 
@@ -42,22 +52,25 @@ pub(crate) async fn serve(listener: TcpListener) -> Result<()> {
 async fn answer_all(mut stream: TcpStream) -> Result<()> {
     let whole = document(ANSWER);
     let models = document(MODELS);
+    let metrics = document(METRICS);
     let mut read = Vec::with_capacity(64 * 1024);
     loop {
         read.clear();
-        let Some(chunks) = request(&mut stream, &mut read).await? else { return Ok(()) };
-        match chunks {
+        let Some(asked) = request(&mut stream, &mut read).await? else { return Ok(()) };
+        match asked {
             Asked::Models => stream.write_all(&models).await?,
+            Asked::Metrics => stream.write_all(&metrics).await?,
             Asked::Whole => stream.write_all(&whole).await?,
-            Asked::Stream(chunks) => events(&mut stream, chunks).await?,
+            Asked::Stream => events(&mut stream).await?,
         }
     }
 }
 
 enum Asked {
     Models,
+    Metrics,
     Whole,
-    Stream(usize),
+    Stream,
 }
 
 /// Reads one request; what it asks for, or `None` at the end.
@@ -76,28 +89,32 @@ async fn request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Option<As
         value.trim().parse::<usize>().ok()
     };
     let mut left = (head_end + length("content-length:").unwrap_or(0)).saturating_sub(read.len());
-    // A load that wants a stream says how long in its first bytes.
-    let body = &read[head_end..];
-    let asked = match memchr::memmem::find(&body[..body.len().min(128)], b"\"chunks\":") {
-        _ if head.starts_with("get ") => Asked::Models,
-        Some(at) => {
-            let digits = body[at + 9..].iter().take_while(|byte| byte.is_ascii_digit());
-            Asked::Stream(digits.fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0')))
-        }
-        None => Asked::Whole,
-    };
+    let is_get = head.starts_with("get ");
+    let is_metrics = head.starts_with("get /metrics");
+    let is_short = read.len() + left <= SHORT_BYTES;
     while left > 0 {
-        read.clear();
+        if !is_short {
+            read.clear();
+        }
         let got = stream.read_buf(read).await?;
         if got == 0 {
             return Ok(None);
         }
         left = left.saturating_sub(got);
     }
-    Ok(Some(asked))
+    let streams = || {
+        let spellings = [&br#""stream":true"#[..], br#""stream": true"#];
+        is_short && spellings.iter().any(|one| memchr::memmem::find(read, one).is_some())
+    };
+    Ok(Some(match () {
+        () if is_metrics => Asked::Metrics,
+        () if is_get => Asked::Models,
+        () if streams() => Asked::Stream,
+        () => Asked::Whole,
+    }))
 }
 
-async fn events(stream: &mut TcpStream, count: usize) -> Result<()> {
+async fn events(stream: &mut TcpStream) -> Result<()> {
     stream
         .write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
@@ -107,7 +124,7 @@ async fn events(stream: &mut TcpStream, count: usize) -> Result<()> {
     let chunk = format!("{:x}\r\n{EVENT}\r\n", EVENT.len());
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for _ in 0..count {
+    for _ in 0..CHUNKS {
         ticks.tick().await;
         stream.write_all(chunk.as_bytes()).await?;
     }
@@ -115,10 +132,10 @@ async fn events(stream: &mut TcpStream, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn document(json: &str) -> Vec<u8> {
-    let length = json.len();
+fn document(body: &str) -> Vec<u8> {
+    let length = body.len();
     format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{json}"
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }

@@ -1,59 +1,72 @@
 //! The table, the claims, and the raw figures.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use overdraft_benches::{Aim, Claim, median, save};
 
-use crate::meter::{Bench, CASES, Figures, Pair, Plan, median};
+use crate::meter::{Bench, CASES, Figures, Pair, PeerFigures, Plan};
 
 /// Most that a streamed chunk may cost, as a multiple of the bare proxy: 16/15 of the design.
 const CHUNK_RATIO_MAX: f64 = 1.07;
+/// The same of the cheapest peer: 16/24.5.
+const CHUNK_PEER_RATIO_MAX: f64 = 0.65;
 /// Most that a request may be delayed, as a multiple of what the bare proxy delays it: 0.10/0.06.
 const ADDED_RATIO_MAX: f64 = 1.67;
 /// Most memory ever resident, in MB.
 const PEAK_MB_MAX: f64 = 60.0;
+/// Peers that the comparison needs.
+const PEERS_MIN: usize = 2;
 
 /// Measures, prints, judges.
-pub(crate) async fn run(plan: Plan<'_>, save: bool) -> Result<ExitCode> {
-    let figures = Bench::start().await?.measure(plan).await?;
+pub(crate) async fn run(plan: Plan<'_>, python: &Path, keep: bool) -> Result<ExitCode> {
+    let figures = Bench::start(python).await?.measure(plan).await?;
     table(&figures);
-    if save {
-        let path = store(&figures)?;
-        println!("raw results: {path}");
+    if keep {
+        println!("raw results: {}", save("gateway", &figures)?);
     }
-    let mut short = false;
-    for (figure, measured, aim) in claims(&figures) {
-        if measured.is_nan() {
-            continue; // left out on request
-        }
-        let verdict = if measured <= aim { "holds" } else { "falls short" };
-        short |= measured > aim;
-        println!("claim S9 {figure}={measured:.2} aim<={aim} {verdict}");
+    let claims = claims(&figures);
+    for claim in &claims {
+        println!("{claim}");
     }
+    let short = claims.iter().any(Claim::falls_short);
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn table(figures: &Figures) {
-    println!("{:<34}{:>10}{:>10}{:>8}", "median of rounds", "bare", "gateway", "ratio");
-    let row = |what: &str, pair: &Pair| {
+    print!("{:<34}{:>10}{:>10}{:>8}", "median of rounds", "bare", "gateway", "ratio");
+    for peer in &figures.peers {
+        print!("{:>22}", peer.name);
+    }
+    println!();
+    let row = |what: &str, pair: &Pair, of: &dyn Fn(&PeerFigures) -> Vec<f64>| {
         if pair.bare.is_empty() {
             return; // left out on request
         }
         let (bare, gateway) = (median(pair.bare.clone()), median(pair.gateway.clone()));
-        println!("{what:<34}{bare:>10.1}{gateway:>10.1}{:>8.2}", pair.ratio());
+        print!("{what:<34}{bare:>10.1}{gateway:>10.1}{:>8.2}", pair.ratio());
+        for peer in figures.peers.iter().map(of).filter(|times| !times.is_empty()) {
+            print!("{:>22.1}", median(peer));
+        }
+        println!();
     };
-    for (name, pair) in &figures.requests {
-        row(&format!("CPU-µs per request, prompt {name}"), pair);
+    for (case, (name, pair)) in figures.requests.iter().enumerate() {
+        let what = format!("CPU-µs per request, prompt {name}");
+        row(&what, pair, &|peer| peer.requests[case].clone());
     }
-    row("CPU-µs per streamed chunk", &figures.chunks);
+    row("CPU-µs per streamed chunk", &figures.chunks, &|peer| peer.chunks.clone());
     let (p50, p99) = added(figures);
-    row("added latency p50 at 1, µs", &p50);
-    row("added latency p99 at 1, µs", &p99);
+    row("added latency p50 at 1, µs", &p50, &|_| Vec::new());
+    row("added latency p99 at 1, µs", &p99, &|_| Vec::new());
     if 0.0 < figures.peak_gateway {
-        let (bare, gateway) = (figures.peak_bare, figures.peak_gateway);
-        let what = "peak memory at 16k, MB";
-        println!("{what:<34}{bare:>10.1}{gateway:>10.1}{:>8.2}", gateway / bare);
+        let peaks = Pair { bare: vec![figures.peak_bare], gateway: vec![figures.peak_gateway] };
+        row("peak memory at 16k, MB", &peaks, &|peer| vec![peer.peak]);
     }
+    for (name, why) in &figures.missing {
+        println!("not measured: {name}: {why}");
+    }
+    println!("machine load at the start (1, 5, 15 minutes): {}", figures.machine_load);
 }
 
 /// Latency beyond the direct one of the same round, in microseconds: median, 99th percentile.
@@ -68,24 +81,40 @@ fn added(figures: &Figures) -> (Pair, Pair) {
     (pair(&figures.direct_p50, &figures.p50), pair(&figures.direct_p99, &figures.p99))
 }
 
-fn claims(figures: &Figures) -> Vec<(String, f64, f64)> {
-    let mut claims: Vec<(String, f64, f64)> = CASES
-        .iter()
-        .zip(&figures.requests)
-        .map(|(case, (name, pair))| (format!("cpu_{name}_ratio"), pair.ratio(), case.ratio_max))
-        .collect();
-    claims.push(("cpu_chunk_ratio".to_owned(), figures.chunks.ratio(), CHUNK_RATIO_MAX));
-    claims.push(("added_p50_ratio".to_owned(), added(figures).0.ratio(), ADDED_RATIO_MAX));
+fn claims(figures: &Figures) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let mut add = |figure: String, measured: Result<f64, String>, most| {
+        // What was left out on request is no number, and no claim.
+        if !measured.as_ref().is_ok_and(|measured| measured.is_nan()) {
+            let aim = Aim::AtMost(most);
+            claims.push(Claim { demonstration: "S7", figure, measured, aim });
+        }
+    };
+    for (at, (case, (name, pair))) in CASES.iter().zip(&figures.requests).enumerate() {
+        add(format!("cpu_{name}_ratio"), Ok(pair.ratio()), case.ratio_max);
+        let beside = beside_peers(figures, pair, &|peer| peer.requests[at].clone());
+        add(format!("cpu_{name}_peer_ratio"), beside, case.peer_ratio_max);
+    }
+    let chunks = &figures.chunks;
+    add("cpu_chunk_ratio".to_owned(), Ok(chunks.ratio()), CHUNK_RATIO_MAX);
+    let beside = beside_peers(figures, chunks, &|peer| peer.chunks.clone());
+    add("cpu_chunk_peer_ratio".to_owned(), beside, CHUNK_PEER_RATIO_MAX);
+    add("added_p50_ratio".to_owned(), Ok(added(figures).0.ratio()), ADDED_RATIO_MAX);
     let peak = if figures.peak_gateway > 0.0 { figures.peak_gateway } else { f64::NAN };
-    claims.push(("peak_memory_mb".to_owned(), peak, PEAK_MB_MAX));
+    add("peak_memory_mb".to_owned(), Ok(peak), PEAK_MB_MAX);
     claims
 }
 
-/// Writes the figures of every round.
-fn store(figures: &Figures) -> Result<String> {
-    let runs = concat!(env!("CARGO_MANIFEST_DIR"), "/runs");
-    std::fs::create_dir_all(runs)?;
-    let path = format!("{runs}/gateway-{}.json", overdraft_telemetry::unix_seconds());
-    std::fs::write(&path, serde_json::to_vec_pretty(figures)?)?;
-    Ok(path)
+/// The gateway's figure over that of the cheapest peer.
+fn beside_peers(
+    figures: &Figures,
+    pair: &Pair,
+    of: &dyn Fn(&PeerFigures) -> Vec<f64>,
+) -> Result<f64, String> {
+    if figures.peers.len() < PEERS_MIN {
+        let count = figures.peers.len();
+        return Err(format!("{count} peers are installed; expected {PEERS_MIN}, see README"));
+    }
+    let cheapest = figures.peers.iter().map(|peer| median(of(peer))).fold(f64::NAN, f64::min);
+    Ok(median(pair.gateway.clone()) / cheapest)
 }

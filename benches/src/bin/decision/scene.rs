@@ -1,0 +1,295 @@
+//! A fleet of 64 under load, and requests for it.
+
+use std::hint::black_box;
+
+use overdraft_benches::percentile;
+use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
+use overdraft_core::prefix::{Chunking, Event, PrefixChain, PrefixKey, PrefixLimits};
+use overdraft_core::route::{Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried};
+use overdraft_telemetry::Clock;
+use overdraft_units::{BlockSize, CacheSalt, Instant, TokenId, Tokens};
+use serde::Serialize;
+
+/// Workers in the fleet.
+pub(crate) const WORKERS: usize = 64;
+/// Blocks of 16 tokens in a prompt.
+pub(crate) const BLOCKS: usize = 512;
+/// Blocks of the system prompt that all share.
+const COMMON: usize = 128;
+/// Prompts that workers hold: with the common part, a million blocks.
+pub(crate) const PROMPTS: usize = 2_730;
+/// Requests under way on each.
+const RUNNING: usize = 4;
+/// Requests of one round.
+const REQUESTS: usize = 2_000;
+/// Keys the index may hold.
+pub(crate) const LIMITS: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
+/// Tokens that a worker's cache has room for: what it holds here and a quarter more.
+const CACHE_TOKENS: u32 = 400_000;
+
+const MODEL: &str = "model";
+
+/// How the index learns what workers hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// They report it.
+    Reports,
+    /// It goes by what they were sent.
+    Estimates,
+}
+
+impl Feed {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Reports => "reports",
+            Self::Estimates => "estimates",
+        }
+    }
+}
+
+/// What the fleet knows of the prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Prompts {
+    /// All of it is held by one worker.
+    Held,
+    /// A conversation goes on: all but the last sixteenth is held by one.
+    Turn,
+    /// The first half is.
+    Half,
+    /// Only the common system prompt is, by all.
+    New,
+}
+
+impl Prompts {
+    pub(crate) const ALL: [Self; 4] = [Self::Held, Self::Turn, Self::Half, Self::New];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Turn => "turn",
+            Self::Half => "half",
+            Self::New => "new",
+        }
+    }
+
+    pub(crate) const fn told(self) -> &'static str {
+        match self {
+            Self::Held => "held by one worker",
+            Self::Turn => "held but for 512 tokens",
+            Self::Half => "half of it held",
+            Self::New => "only the system prompt held",
+        }
+    }
+
+    /// Blocks at the front that are the same as an older prompt's.
+    const fn known(self) -> usize {
+        match self {
+            Self::Held => BLOCKS,
+            Self::Turn => BLOCKS - BLOCKS / 16,
+            Self::Half => BLOCKS / 2,
+            Self::New => COMMON,
+        }
+    }
+}
+
+/// Microseconds, each the best of the rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Times {
+    pub(crate) decide_p50: f64,
+    pub(crate) decide_p99: f64,
+    pub(crate) place_p50: f64,
+    pub(crate) place_p99: f64,
+}
+
+/// A router before a fleet, and what it is asked.
+pub(crate) struct Scene {
+    router: Router,
+    clock: Clock,
+    held: Vec<Vec<PrefixKey>>,
+    /// Ever new ends of prompts.
+    fresh: usize,
+    /// What keeps the workers loaded.
+    running: Vec<Placed>,
+}
+
+/// The keys of a prompt whose blocks differ from those of prompt `number` from `differs` on.
+fn prompt(number: usize, (differs, other): (usize, usize)) -> Vec<PrefixKey> {
+    let size = BlockSize::new(16).expect("sixteen is not zero");
+    let mut chain = PrefixChain::new(CacheSalt(1), Chunking::Tokens(size));
+    for block in 0..BLOCKS {
+        let own = match block {
+            _ if differs <= block => 1_000_000 + other,
+            _ if block < COMMON => 0,
+            _ => number + 1,
+        };
+        let token = TokenId(u32::try_from(own * BLOCKS + block).unwrap_or(u32::MAX));
+        chain.push_tokens(&[token; 16]);
+    }
+    chain.keys().to_vec()
+}
+
+/// Prompts that share their first blocks.
+pub(crate) fn prompts() -> Vec<Vec<PrefixKey>> {
+    (0..PROMPTS).map(|number| prompt(number, (BLOCKS, 0))).collect()
+}
+
+fn request(keys: &[PrefixKey], dice: usize) -> Request<'_> {
+    let block = BlockSize::new(16).expect("sixteen is not zero");
+    let tokens = u32::try_from(keys.len()).unwrap_or(u32::MAX).saturating_mul(16);
+    Request {
+        model: MODEL,
+        prompt: Prompt::Counted { tokens: Tokens::new(tokens), chain: keys, block },
+        limit: Some(256),
+        choices: 1,
+        first_token: FirstToken::Seen,
+        session: None,
+        dice: u64::try_from(dice).unwrap_or(0),
+    }
+}
+
+impl Scene {
+    /// A fleet that holds a million blocks and is at work.
+    pub(crate) fn new(feed: Feed) -> Self {
+        let mut router = Router::new(LIMITS);
+        let now = Instant::ORIGIN;
+        let models = [MODEL.to_owned()];
+        let workers: Vec<WorkerId> =
+            (0..WORKERS).map_while(|tag| router.join(u64::try_from(tag).ok()?)).collect();
+        for &worker in &workers {
+            router.probed(worker, Probe::Ready(&models), now);
+        }
+        let mut scene =
+            Self { router, clock: Clock::start(), held: prompts(), fresh: 0, running: Vec::new() };
+        scene.scrape(&workers);
+        if feed == Feed::Reports {
+            scene.report(&workers);
+        }
+        scene.load(&workers, feed);
+        scene
+    }
+
+    fn scrape(&mut self, workers: &[WorkerId]) {
+        let now = self.clock.now();
+        for (number, &worker) in (0_u32..).zip(workers) {
+            self.router.scraped(worker, scraped(number, now));
+        }
+    }
+
+    /// The workers report what they hold.
+    fn report(&mut self, workers: &[WorkerId]) {
+        for &worker in workers {
+            self.router.cache_changed(worker, Event::Cleared);
+        }
+        for (keys, &worker) in self.held.iter().zip(workers.iter().cycle()) {
+            self.router.cache_changed(worker, Event::Stored { parent: None, keys });
+        }
+    }
+
+    /// Gives every worker something to do; what does not report is sent all that it is to hold.
+    fn load(&mut self, workers: &[WorkerId], feed: Feed) {
+        let settings = RouteSettings::default();
+        let sent = match feed {
+            Feed::Reports => WORKERS * RUNNING,
+            Feed::Estimates => self.held.len(),
+        };
+        for number in 0..sent {
+            let now = self.clock.now();
+            let asked = request(&self.held[number * 797 % PROMPTS], number);
+            let turn = (&Tried::default(), Turn::First);
+            let placed = self.router.place(asked, &settings, turn, now);
+            self.running.push(placed.expect("all workers are up"));
+            if self.running.len() > WORKERS * RUNNING {
+                let mut ended = self.running.swap_remove(number % self.running.len());
+                self.router.first_token(&mut ended, now);
+                self.router.end(ended, Outcome::of(Ending::Answered), now);
+            }
+            // Their room in blocks is known once it is known how long a block is.
+            if number % WORKERS == 0 {
+                self.scrape(workers);
+            }
+        }
+    }
+
+    /// Times decisions and placements, the best of `rounds`.
+    pub(crate) fn measure(&mut self, prompts: Prompts, rounds: usize) -> Times {
+        let mut best = [f64::INFINITY; 4];
+        for _ in 0..rounds {
+            let asked = self.asked(prompts);
+            let (decide, place) = self.round(&asked);
+            let figures = [(&decide, 50), (&decide, 99), (&place, 50), (&place, 99)];
+            for (best, (times, percent)) in best.iter_mut().zip(figures) {
+                *best = best.min(percentile(times.clone(), percent));
+            }
+        }
+        let [decide_p50, decide_p99, place_p50, place_p99] = best;
+        Times { decide_p50, decide_p99, place_p50, place_p99 }
+    }
+
+    /// The prompts of one round: each another one than the one before it, so that nothing of it is
+    /// in the processor's caches.
+    fn asked(&mut self, prompts: Prompts) -> Vec<Vec<PrefixKey>> {
+        let one = |number: usize| {
+            let known = number * 797 % PROMPTS;
+            if prompts == Prompts::Held {
+                return self.held[known].clone();
+            }
+            prompt(known, (prompts.known(), self.fresh + number))
+        };
+        let asked = (0..REQUESTS).map(one).collect();
+        self.fresh += REQUESTS;
+        asked
+    }
+
+    fn round(&mut self, asked: &[Vec<PrefixKey>]) -> (Vec<f64>, Vec<f64>) {
+        let settings = RouteSettings::default();
+        let tried = Tried::default();
+        let (mut decide, mut place) = (Vec::new(), Vec::new());
+        for (number, keys) in asked.iter().enumerate() {
+            let now = self.clock.now();
+            let begun = nanoseconds();
+            black_box(self.router.explain(request(keys, number), &settings, &tried, now));
+            decide.push(nanoseconds() - begun);
+        }
+        for (number, keys) in asked.iter().enumerate() {
+            let now = self.clock.now();
+            let begun = nanoseconds();
+            let turn = (&tried, Turn::First);
+            let placed = self.router.place(request(keys, number), &settings, turn, now);
+            let mut taken = nanoseconds() - begun;
+            // Ended is one that has been under way for a while, and is not in the caches either.
+            let oldest = number % self.running.len();
+            let placed = placed.expect("all workers are up");
+            let mut ended = std::mem::replace(&mut self.running[oldest], placed);
+            self.router.first_token(&mut ended, now);
+            let begun = nanoseconds();
+            self.router.end(ended, Outcome::of(Ending::Answered), now);
+            taken += nanoseconds() - begun;
+            place.push(taken);
+            if number % 100 == 0 {
+                self.router.tick(now);
+            }
+        }
+        let us = |times: Vec<f64>| times.into_iter().map(|time| time / 1e3).collect();
+        (us(decide), us(place))
+    }
+}
+
+fn scraped(number: u32, at: Instant) -> Scraped {
+    Scraped {
+        at,
+        running: 4 + number % 3,
+        waiting: number % 2,
+        kv_use_permille: Some(400),
+        kv_capacity: Some(Tokens::new(CACHE_TOKENS)),
+        block_size: BlockSize::new(16),
+    }
+}
+
+/// A clock finer than the project's own, which counts microseconds.
+pub(crate) fn nanoseconds() -> f64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, rest) = (now.tv_sec % 100_000, now.tv_nsec);
+    let whole = |part: i64| i32::try_from(part).map_or(f64::NAN, f64::from);
+    whole(seconds) * 1e9 + whole(rest)
+}
