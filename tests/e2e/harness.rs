@@ -183,12 +183,13 @@ impl Drop for Server {
 }
 
 /// How long until `holds` does; panics when it never does.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
         std::thread::sleep(LOOK_EVERY);
     }
+    begun.elapsed()
 }
 
 /// The body inside chunked transfer coding.

@@ -13,8 +13,8 @@ use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes to a chunk of a prompt whose tokens are not known: about as many tokens as four pages.
-pub const TEXT_CHUNK: NonZeroU32 = NonZeroU32::new(256).expect("256 is not zero");
+/// Bytes to a chunk of a prompt whose tokens are not known: about as many tokens as eight pages.
+pub const TEXT_CHUNK: NonZeroU32 = NonZeroU32::new(512).expect("512 is not zero");
 
 /// How requests are routed.
 #[derive(Clone, Debug)]

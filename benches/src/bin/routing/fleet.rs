@@ -16,6 +16,7 @@ use overdraft_engine::{
 };
 use overdraft_gateway::{GatewaySettings, WorkerSettings};
 use overdraft_telemetry::Clock;
+use overdraft_tokenizer::TokenizerDocument;
 use overdraft_units::{Blocks, Micros, Tokens};
 use overdraft_worker::{EngineMetrics, MetricNames, Served, Settings};
 use serde::Deserialize;
@@ -221,9 +222,12 @@ fn simulated(clock: Clock, pace: Pace) -> Result<(Engine, Served)> {
         engine: engine.handle(),
         tokenizer,
         template,
+        document: TokenizerDocument::new(&echo::tokenizer_source(), Some(ECHO_TEMPLATE)),
         names: vec![MODEL.to_owned()],
         root: None,
         metrics,
+        // The gateway knows what it sent them and no more, as of most fleets.
+        kv_events: None,
     };
     Ok((engine, served))
 }

@@ -60,7 +60,7 @@ impl Default for Routing {
             sticky: None,
             tokenize: Tokenize::default(),
             prefix: Prefix::default(),
-            text_chunk: ByteSize::from_bytes(256),
+            text_chunk: ByteSize::from_bytes(512),
             slow_start: TimeSpan::from_secs(10),
             fit_score: FitScore::default(),
         }
