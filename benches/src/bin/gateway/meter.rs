@@ -66,11 +66,11 @@ impl Plan<'_> {
         memory_span: Duration::from_secs(30),
     };
     pub(crate) const QUICK: Self = Self {
-        rounds: 9,
+        rounds: 5,
         haste: 20,
         latency_requests: 200,
         peer_rounds: 1,
-        memory_span: Duration::from_secs(3),
+        memory_span: Duration::from_secs(2),
         ..Self::FULL
     };
 

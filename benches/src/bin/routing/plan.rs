@@ -49,7 +49,7 @@ impl Plan {
     pub(crate) const QUICK: Self = Self {
         rates: &[20.0],
         requests_at_rate: 60,
-        requests: 100,
+        requests: 80,
         seeds: 1,
         others: &[],
         cancelled_of: 1_000,
@@ -158,6 +158,11 @@ fn control_rate() -> f64 {
 }
 
 impl Runs {
+    /// How many times the control was measured.
+    pub(crate) fn controls(&self) -> usize {
+        self.control.len() / 2
+    }
+
     /// Percentile of cost over that of round-robin: the median over the seeds.
     pub(crate) fn ratio(runs: &[Run], percent: usize) -> f64 {
         let of = |policy: Policy| runs.iter().filter(move |run| run.policy == policy.name());
