@@ -21,6 +21,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+/// Long enough that only a hang takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A worker that runs until it is dropped or told to stop.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -117,9 +120,13 @@ impl Running {
 
     /// Waits until the engine's counts are so.
     pub(crate) async fn until(&self, holds: impl Fn(&EngineStats) -> bool) {
-        while !holds(&self.stats()) {
-            tokio::task::yield_now().await;
-        }
+        let waiting = async {
+            while !holds(&self.stats()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "never so within {PATIENCE:?}: {:?}", self.stats());
     }
 
     pub(crate) fn stop(&self) {
