@@ -26,7 +26,7 @@ pub(crate) struct EngineOptions {
     #[arg(long, default_value_t = 64, value_name = "COUNT")]
     max_num_seqs: u32,
     /// Tokens computed in one step: longer prompts are prefilled in chunks of this
-    #[arg(long, default_value_t = 512, value_name = "TOKENS")]
+    #[arg(long, default_value_t = 256, value_name = "TOKENS")]
     max_num_batched_tokens: u32,
     /// Sequences that may wait before new ones are refused with 503
     #[arg(long, default_value_t = 1_024, value_name = "COUNT")]
