@@ -182,6 +182,9 @@ impl Fleet {
             on.booked.prefilling -= 1;
             on.booked.prefill_tokens -= u64::from(demand.prefill().get());
         }
+        if demand.first_token == FirstToken::Unseen {
+            on.unseen.end(u64::from(demand.prefill().get()));
+        }
         on.booked.tokens -= u64::from(demand.whole().get());
         on.booked.prompt_tokens -= u64::from(demand.prompt.get());
         on.load.ended(u64::from(demand.fresh().get()), started);

@@ -278,7 +278,12 @@ fn prompts_whose_first_token_nobody_sees_are_worked_off_at_the_pace() {
     // 4,000 tokens a second before anything was seen.
     assert_eq!(on.queued(pace, story.now + Micros::new(500_000)), 2_000);
     assert_eq!(on.queued(pace, story.now + Micros::new(2_000_000)), 0);
+    let other = story.fleet.start(story.worker, unseen, Turn::First, story.now);
+    // Whose answer has come, has been computed, however fast that was.
     story.fleet.end(attempt, Ending::Answered, story.now);
+    assert_eq!(story.fleet.worker(story.worker).queued(pace, story.now), 4_000);
+    story.fleet.end(other, Ending::Abandoned, story.now);
+    assert_eq!(story.fleet.worker(story.worker).queued(pace, story.now), 0);
 }
 
 #[test]

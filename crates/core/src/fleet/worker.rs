@@ -76,7 +76,7 @@ impl Worker {
             },
             prefill_since: Instant::ORIGIN,
             load: Load::new(),
-            unseen: Unseen { tokens: 0, at: Instant::ORIGIN },
+            unseen: Unseen { tokens: 0, at: Instant::ORIGIN, inflight: 0 },
             prefill_rate: PrefillRate::new(),
             step_time: StepTime::new(),
             started_last: 0,
@@ -196,6 +196,8 @@ impl Worker {
 pub(super) struct Unseen {
     tokens: u64,
     at: Instant,
+    /// Those of the answers that have not come yet: more than these cannot be left.
+    inflight: u64,
 }
 
 impl Unseen {
@@ -203,10 +205,17 @@ impl Unseen {
         if self.tokens == 0 {
             return 0;
         }
-        self.tokens.saturating_sub(pace.tokens_in(now.since(self.at)))
+        self.tokens.saturating_sub(pace.tokens_in(now.since(self.at))).min(self.inflight)
     }
 
     pub(super) fn add(&mut self, tokens: u64, pace: Pace, now: Instant) {
-        *self = Self { tokens: self.left(pace, now).saturating_add(tokens), at: now };
+        let (left, inflight) = (self.left(pace, now), self.inflight.saturating_add(tokens));
+        *self = Self { tokens: left.saturating_add(tokens), at: now, inflight };
+    }
+
+    /// An answer has come, or nobody waits for it any more.
+    pub(super) fn end(&mut self, tokens: u64) {
+        self.inflight = self.inflight.saturating_sub(tokens);
+        self.tokens = self.tokens.min(self.inflight);
     }
 }
