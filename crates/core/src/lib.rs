@@ -13,5 +13,8 @@ extern crate alloc;
 pub mod batch;
 pub mod estimate;
 pub mod fleet;
+pub mod fragment;
 pub mod prefix;
+pub mod restart;
 pub mod route;
+pub mod scale;
