@@ -79,7 +79,7 @@ impl CareMetrics {
         metrics.register_pools(registry);
         metrics.register_workers(registry);
         for outcome in Outcome::ALL {
-            metrics.repairs.get_or_create(&[("outcome", outcome.name())]);
+            drop(metrics.repairs.get_or_create(&[("outcome", outcome.name())]));
         }
         metrics
     }
