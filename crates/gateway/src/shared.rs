@@ -110,7 +110,8 @@ impl Shared {
         self.roster.member(worker).settings.pool
     }
 
-    /// Asks the core for a worker and books the attempt, in one step.
+    /// Asks the core for a worker and books the attempt, in one step. The prompt is yet to be
+    /// [remembered](Lease::remember).
     pub(crate) fn choose(
         self: &Arc<Self>,
         print: &Fingerprint,
@@ -223,6 +224,13 @@ impl Lease {
     /// Where the attempt runs.
     pub(crate) fn worker(&self) -> WorkerId {
         self.placed().worker()
+    }
+
+    /// The request is on its way: the worker will hold its prompt.
+    pub(crate) fn remember(&mut self, print: &Fingerprint) {
+        let now = self.shared.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        self.shared.router().remember(placed, print.request().prompt, now);
     }
 
     /// The answer has begun.

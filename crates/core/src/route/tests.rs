@@ -354,7 +354,9 @@ fn request(chain: &PrefixChain) -> Request<'_> {
 
 fn place(router: &mut Router, chain: &PrefixChain, policy: Policy, now: Instant) -> Placed {
     let tried = (&Tried::default(), Turn::First);
-    router.place(request(chain), &by(policy), tried, now).unwrap()
+    let mut placed = router.place(request(chain), &by(policy), tried, now).unwrap();
+    router.remember(&mut placed, request(chain).prompt, now);
+    placed
 }
 
 fn answer(router: &mut Router, mut placed: Placed, now: Instant) {
@@ -389,6 +391,39 @@ fn a_prompt_comes_back_to_where_its_prefix_is() {
             answer(&mut router, placed, now);
         }
     }
+}
+
+#[test]
+fn a_burst_of_equal_prompts_meets_before_any_is_remembered() {
+    let (mut router, _) = router(4);
+    let (hot, now) = (chain(1, 64), Instant::ORIGIN);
+    let tried = Tried::default();
+    let burst: Vec<Placed> = (0..3)
+        .map(|_| {
+            let turn = (&tried, Turn::First);
+            router.place(request(&hot), &by(Policy::PrefixAffinity), turn, now).unwrap()
+        })
+        .collect();
+    let home = burst[0].worker();
+    assert!(burst.iter().all(|placed| placed.worker() == home), "{burst:?}");
+    assert!(burst[2].demand().cached > Tokens::new(800), "{burst:?}");
+    assert_eq!(router.prefixes().routed(home).get(), 0);
+    let mut burst = burst.into_iter();
+    let mut first = burst.next().unwrap();
+    router.remember(&mut first, request(&hot).prompt, now);
+    router.remember(&mut first, request(&hot).prompt, now);
+    assert_eq!(router.prefixes().routed(home).get(), 64);
+    router.leave(home);
+    // Whoever left is neither noted nor remembered.
+    for mut placed in burst.chain([first]) {
+        router.remember(&mut placed, request(&hot).prompt, now);
+        router.end(placed, Outcome::of(Ending::Abandoned), now);
+    }
+    assert_eq!(router.prefixes().routed(home).get(), 0);
+    let alone = router.place(request(&chain(2, 64)), &by(Policy::Cost), (&tried, Turn::First), now);
+    router.end(alone.unwrap(), Outcome::of(Ending::Abandoned), now);
+    let again = router.explain(request(&chain(2, 64)), &by(Policy::Cost), &tried, now);
+    assert!(again.candidates.iter().all(|one| one.cached == Tokens::ZERO), "it never was sent");
 }
 
 #[test]
