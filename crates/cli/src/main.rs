@@ -18,6 +18,7 @@ mod reload;
 mod serve;
 mod settings;
 mod signals;
+mod supervise;
 mod worker;
 
 use std::process::ExitCode;
@@ -45,7 +46,8 @@ Examples:
   overdraft serve --config overdraft.yaml           # before a fleet, as the file says
   overdraft check --config overdraft.yaml           # is the file good, are its workers there?
   overdraft explain --prompt \"What is a KV cache?\"   # where would this go, and why?
-  overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000";
+  overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
+  overdraft supervise -- vllm serve MODEL           # restarted when it dies, or when it must";
 
 #[derive(Subcommand)]
 enum Command {
@@ -59,6 +61,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Shows a configuration with every default filled in, or the schema of the file
     Config(config::Arguments),
+    /// Runs an engine as its child, prepared, and restarts it when it dies or is told to
+    Supervise(supervise::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Supervise(arguments) => supervise::run(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,5 +15,8 @@ pub mod batch;
 pub mod breaker;
 pub mod estimate;
 pub mod fleet;
+pub mod fragment;
 pub mod prefix;
+pub mod restart;
 pub mod route;
+pub mod scale;

@@ -21,6 +21,7 @@ const PAGES: &[&[&str]] = &[
     &["config"],
     &["config", "schema"],
     &["config", "show"],
+    &["supervise"],
 ];
 
 #[derive(clap::Args)]

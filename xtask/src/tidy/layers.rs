@@ -17,7 +17,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("http", &["units", "wire", "telemetry"]),
     ("engine", &["units", "core", "kernels", "wire", "telemetry", "tokenizer"]),
     ("worker", &["units", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
-    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http"]),
+    ("scaler", &["units", "core"]),
+    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http", "scaler"]),
     (
         "cli",
         &[
@@ -32,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "worker",
             "gateway",
+            "scaler",
         ],
     ),
 ];
