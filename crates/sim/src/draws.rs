@@ -15,7 +15,7 @@ pub struct Draws(ChaCha8Rng);
 
 /// Which of so many, some more often than others.
 #[derive(Clone, Debug)]
-pub struct Ranks {
+pub(crate) struct Ranks {
     /// Shares of the first one, the first two, and so on; the last is 1.
     cumulated: Vec<f64>,
 }
@@ -80,8 +80,7 @@ impl Draws {
             let normal = self.normal();
             let cube = (1.0 + c * normal).powi(3);
             if cube > 0.0
-                && (1.0 - self.share()).ln()
-                    < normal * normal / 2.0 + d - d * cube + d * cube.ln()
+                && (1.0 - self.share()).ln() < normal * normal / 2.0 + d - d * cube + d * cube.ln()
             {
                 drawn = d * cube;
                 break;
@@ -106,7 +105,7 @@ impl Draws {
 
 impl Ranks {
     /// So many, the `n`-th as often as `1 / n^skew`; zero makes them equal.
-    pub fn new(count: u64, skew: f64) -> Self {
+    pub(crate) fn new(count: u64, skew: f64) -> Self {
         let mut sum = 0.0;
         let mut cumulated: Vec<f64> = (1..=count.max(1))
             .map(|rank| {
@@ -121,7 +120,7 @@ impl Ranks {
     }
 
     /// One of them, counted from zero.
-    pub fn draw(&self, draws: &mut Draws) -> u64 {
+    pub(crate) fn draw(&self, draws: &mut Draws) -> u64 {
         let share = draws.share();
         let last = self.cumulated.len() - 1;
         let at = self.cumulated.partition_point(|&below| below <= share).min(last);

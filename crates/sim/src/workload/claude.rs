@@ -97,9 +97,8 @@ struct Scene<'a> {
 impl Scene<'_> {
     fn turn(&self, number: u64, request: &Request) -> Result<Turn, Fault> {
         let block = self.file.block_size;
-        let named_tokens = u32::try_from(request.hash_ids.len())
-            .unwrap_or(u32::MAX)
-            .saturating_mul(block);
+        let named_tokens =
+            u32::try_from(request.hash_ids.len()).unwrap_or(u32::MAX).saturating_mul(block);
         let Some(rest) = request.prompt.checked_sub(named_tokens) else {
             let found = format!("\"in\":{}", request.prompt);
             let wrong = format!(

@@ -49,11 +49,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(
-        found: &str,
-        wrong: impl Into<String>,
-        expected: impl Into<String>,
-    ) -> Self {
+    pub(super) fn new(found: &str, wrong: impl Into<String>, expected: impl Into<String>) -> Self {
         let mut shown: String = found.trim().chars().take(SHOWN_MAX).collect();
         if shown.len() < found.trim().len() {
             shown.push('…');

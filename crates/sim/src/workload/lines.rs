@@ -73,8 +73,7 @@ impl Lines {
 
 /// A whole file.
 pub(super) fn read(file: &Path, expected: &'static str) -> Result<String, WorkloadError> {
-    let unreadable =
-        |error| WorkloadError::Unreadable { file: file.to_owned(), error, expected };
+    let unreadable = |error| WorkloadError::Unreadable { file: file.to_owned(), error, expected };
     let mut text = String::new();
     let opened = File::open(file).map_err(unreadable)?;
     opened.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
@@ -87,8 +86,7 @@ pub(super) fn files(
     ending: &str,
     expected: &'static str,
 ) -> Result<Vec<PathBuf>, WorkloadError> {
-    let unreadable =
-        |error| WorkloadError::Unreadable { file: path.to_owned(), error, expected };
+    let unreadable = |error| WorkloadError::Unreadable { file: path.to_owned(), error, expected };
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }

@@ -18,9 +18,9 @@ mod pacing;
 mod servegen;
 mod source;
 mod table;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use overdraft_units::{Instant, Micros, TokenId, Tokens};
 

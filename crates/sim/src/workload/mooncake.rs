@@ -65,7 +65,8 @@ impl Mooncake {
         let line = line?;
         let session = session(&line, self.count).map_err(|fault| self.lines.fault(fault))?;
         if before.is_some_and(|before| session.at < before) {
-            let fault = Fault::new(&line, "is earlier than the line above", "lines in order of time");
+            let fault =
+                Fault::new(&line, "is earlier than the line above", "lines in order of time");
             return Err(self.lines.fault(fault));
         }
         self.count += 1;

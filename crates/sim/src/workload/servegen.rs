@@ -190,7 +190,8 @@ fn window(line: &str) -> Result<Window, Fault> {
 
 fn datasets(file: &Path) -> Result<BTreeMap<u64, (Odds, Odds)>, WorkloadError> {
     let text = lines::read(file, EXPECTED)?;
-    let expected = "`{\"0\": {\"input_tokens\": \"{40: 0.5, 41: 0.5}\", \"output_tokens\": \"{…}\"}}`";
+    let expected =
+        "`{\"0\": {\"input_tokens\": \"{40: 0.5, 41: 0.5}\", \"output_tokens\": \"{…}\"}}`";
     let fault = |found: &str, wrong: String| Fault::new(found, wrong, expected).at(file, 1);
     let all: BTreeMap<String, Lengths> = serde_json::from_str(&text)
         .map_err(|error| fault(text.lines().next().unwrap_or_default(), error.to_string()))?;

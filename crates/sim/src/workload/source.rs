@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::Sessions;
 use super::claude::Claude;
 use super::error::WorkloadError;
 use super::generate::{Generator, PRESETS};
@@ -13,7 +14,6 @@ use super::knobs::{self, KNOBS, Values};
 use super::mooncake::Mooncake;
 use super::servegen::ServeGen;
 use super::table::{Notation, Table};
-use super::Sessions;
 
 /// Names that differ by more are not suggested.
 const SIMILARITY_MIN: f64 = 0.6;
@@ -34,8 +34,16 @@ const FORMATS: [(&str, Format, &str); 7] = [
     ("mooncake", Format::Mooncake, "Mooncake's JSON lines: lengths and names of prefix blocks"),
     ("azure", Format::Azure, "Azure's CSV: TIMESTAMP,ContextTokens,GeneratedTokens"),
     ("servegen", Format::ServeGen, "a folder of ServeGen's clients: rates and lengths by window"),
-    ("claude", Format::Claude, "a folder of coding sessions as JSON: long prompts that grow by little"),
-    ("burstgpt", Format::BurstGpt, "BurstGPT's CSV: Timestamp,Model,Request tokens,Response tokens,…"),
+    (
+        "claude",
+        Format::Claude,
+        "a folder of coding sessions as JSON: long prompts that grow by little",
+    ),
+    (
+        "burstgpt",
+        Format::BurstGpt,
+        "BurstGPT's CSV: Timestamp,Model,Request tokens,Response tokens,…",
+    ),
     ("csv", Format::Csv, "a table: at,prompt_tokens,output_tokens[,prefix,prefix_tokens]"),
     ("jsonl", Format::JsonLines, "the same, an object a line"),
 ];
@@ -116,7 +124,9 @@ pub enum SourceError {
         hint: String,
     },
     /// Out of range.
-    #[error("`{value}` cannot be the `{name}` ({meaning}); expected a number from {least} to {most}")]
+    #[error(
+        "`{value}` cannot be the `{name}` ({meaning}); expected a number from {least} to {most}"
+    )]
     Value {
         /// What is set.
         name: &'static str,

@@ -20,7 +20,14 @@ const EXPECTED: &str = "a table whose first line names its columns: `at` (second
 /// What a column is called, in lower case, in the formats we know.
 const NAMES: [&[&str]; COLUMNS] = [
     &["at", "timestamp", "arrived_at", "arrival_seconds", "at_seconds"],
-    &["prompt_tokens", "contexttokens", "request tokens", "num_prefill_tokens", "input_tokens", "input_length"],
+    &[
+        "prompt_tokens",
+        "contexttokens",
+        "request tokens",
+        "num_prefill_tokens",
+        "input_tokens",
+        "input_length",
+    ],
     &[
         "output_tokens",
         "generatedtokens",
@@ -33,10 +40,8 @@ const NAMES: [&[&str]; COLUMNS] = [
     &["prefix_tokens", "prefix_length"],
 ];
 const COLUMNS: usize = 5;
-const TIME: usize = 0;
 const PROMPT: usize = 1;
 const OUTPUT: usize = 2;
-const PREFIX: usize = 3;
 const PREFIX_TOKENS: usize = 4;
 
 /// How rows are written.
@@ -70,16 +75,8 @@ impl Table {
         let lines = Lines::open(file, EXPECTED)?;
         let places = [None; COLUMNS];
         let last = Instant::ORIGIN;
-        let mut table = Self {
-            lines,
-            notation,
-            places,
-            first: None,
-            last,
-            count: 0,
-            ahead: None,
-            over: false,
-        };
+        let mut table =
+            Self { lines, notation, places, first: None, last, count: 0, ahead: None, over: false };
         if notation == Notation::Csv {
             table.read_header()?;
         }
@@ -153,7 +150,8 @@ impl Table {
                     let wrong = format!("has {tokens} tokens of prefix in {prompt} of prompt");
                     return Err(Fault::new(line, wrong, "a prefix that fits its prompt"));
                 }
-                let content = named(&[0x7072_6566, overdraft_core::prefix::digest_of(name.as_bytes())]);
+                let content =
+                    named(&[0x7072_6566, overdraft_core::prefix::digest_of(name.as_bytes())]);
                 Some(Piece { content, tokens: Tokens::new(tokens), voice: Voice::System })
             }
         };
@@ -219,11 +217,12 @@ fn object(line: &str) -> Result<Cells, Fault> {
 /// A number of tokens.
 fn count(line: &str, column: usize, cell: Option<&str>) -> Result<u32, Fault> {
     let name = NAMES[column][0];
-    let cell = cell
-        .ok_or_else(|| Fault::new(line, format!("has no `{name}`"), "a number of tokens"))?;
-    let whole = cell.parse::<f64>().ok().filter(|count| {
-        (0.0..=crate::numbers::float(PROMPT_TOKENS_MAX)).contains(count)
-    });
+    let cell =
+        cell.ok_or_else(|| Fault::new(line, format!("has no `{name}`"), "a number of tokens"))?;
+    let whole = cell
+        .parse::<f64>()
+        .ok()
+        .filter(|count| (0.0..=crate::numbers::float(PROMPT_TOKENS_MAX)).contains(count));
     let whole = whole.ok_or_else(|| {
         let expected = format!("a number of tokens up to {PROMPT_TOKENS_MAX}");
         Fault::new(cell, format!("is no `{name}`"), expected)
@@ -245,7 +244,8 @@ fn calendar_seconds(text: &str) -> Option<f64> {
     // Years begin in March, so that the day that leaps comes last.
     let year = if month <= 2 { year - 1 } else { year };
     let months = (month + 9) % 12;
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400)
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
         + (153 * months + 2) / 5
         + day
         - 719_469;

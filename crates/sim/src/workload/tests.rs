@@ -63,10 +63,18 @@ fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
     let fewer = r#"{"timestamp": 0, "input_length": 1030, "output_length": 5, "hash_ids": [0]}"#;
     refused("mooncake", fewer, &["line 1", "1 `hash_ids` for 1030 tokens", "expected 3 of them"]);
     let second = MOONCAKE.replace("\"output_length\": 7", "\"output\": 7");
-    refused("mooncake", &second, &["trace` line 2", "missing field `output_length`", "expected JSON"]);
+    refused(
+        "mooncake",
+        &second,
+        &["trace` line 2", "missing field `output_length`", "expected JSON"],
+    );
     refused("mooncake", "", &["has no requests", "expected JSON lines"]);
     let back = MOONCAKE.replace("3000", "-5");
-    refused("mooncake", &format!("{MOONCAKE}{MOONCAKE}"), &["line 4", "earlier than the line above"]);
+    refused(
+        "mooncake",
+        &format!("{MOONCAKE}{MOONCAKE}"),
+        &["line 4", "earlier than the line above"],
+    );
     assert!(open("mooncake", &back).is_ok(), "a negative time is zero");
     refused("azure", "TIMESTAMP,Tokens\n", &["line 1", "names no column `prompt_tokens`"]);
     let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n";
