@@ -10,12 +10,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("kernels", &[]),
     ("core", &["units"]),
+    ("silicon", &["units", "core"]),
     ("config", &["units", "core"]),
     ("wire", &["units"]),
     ("telemetry", &["units", "core"]),
     ("tokenizer", &["units", "wire"]),
     ("http", &["units", "wire", "telemetry"]),
-    ("engine", &["units", "core", "kernels", "wire", "telemetry", "tokenizer"]),
+    ("engine", &["units", "core", "silicon", "kernels", "wire", "telemetry", "tokenizer"]),
     ("worker", &["units", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
     ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http"]),
     (
@@ -23,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "units",
             "core",
+            "silicon",
             "config",
             "wire",
             "telemetry",

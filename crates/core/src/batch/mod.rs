@@ -34,6 +34,6 @@ mod types;
 pub use self::changes::{CHANGES_PAGES_MAX, CacheChange, PageName, PageParent, StoredPages};
 pub use self::scheduler::Scheduler;
 pub use self::types::{
-    Arrival, BatchLimits, BatchStats, Logits, Outcome, Plan, PrefixReuse, Progress, Refusal, Slot,
+    Arrival, BatchLimits, BatchStats, Logits, Outcome, Overdraft, Plan, PrefixReuse, Progress, Refusal, Slot,
     Verdict,
 };
