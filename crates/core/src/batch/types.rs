@@ -138,16 +138,19 @@ impl Plan {
 
 /// A run of consecutive positions of one sequence.
 ///
-/// The tokens are `scheduler.tokens(sequence)[start..start + length]`, the pages
-/// `scheduler.block_table(sequence)`.
+/// The tokens are `scheduler.tokens(sequence)` from `start` on, then `drafts` tokens of
+/// `scheduler.drafts(sequence)`; the pages are `scheduler.block_table(sequence)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Whose.
     pub sequence: SequenceId,
     /// First position to compute.
     pub start: Tokens,
-    /// How many positions, at least one.
+    /// How many positions, at least one; drafted ones included.
     pub length: Tokens,
+    /// How many of the last positions hold drafted tokens. Where there are any, the slot starts at
+    /// the last known token and every position yields logits.
+    pub drafts: Tokens,
     /// Which of them yield logits.
     pub logits: Logits,
 }
@@ -158,7 +161,8 @@ pub struct Outcome {
     /// Whose.
     pub sequence: SequenceId,
     /// Tokens that now follow the sequence, in order. Empty for a prefill chunk without sampling;
-    /// a slot that reached the end of the sequence and yields none is computed again.
+    /// a slot that reached the end of the sequence and yields none is computed again. Of a slot
+    /// with drafts: those that were found right, and the one that was sampled after them.
     pub appended: Vec<TokenId>,
     /// Whether it goes on.
     pub progress: Progress,
@@ -211,11 +215,15 @@ impl fmt::Display for Logits {
     }
 }
 
-/// As in `seq3[16..32] last`.
+/// As in `seq3[16..32] last`, or `seq3[16..20] every of 3 drafts`.
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.start + self.length;
-        write!(f, "{}[{}..{}] {}", self.sequence, self.start.get(), end.get(), self.logits)
+        write!(f, "{}[{}..{}] {}", self.sequence, self.start.get(), end.get(), self.logits)?;
+        match self.drafts {
+            Tokens::ZERO => Ok(()),
+            drafts => write!(f, " of {} drafts", drafts.get()),
+        }
     }
 }
 
