@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod batch;
+pub mod breaker;
 pub mod estimate;
 pub mod fleet;
 pub mod prefix;

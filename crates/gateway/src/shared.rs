@@ -163,6 +163,17 @@ impl Shared {
                 tracing::warn!(worker = upstream.name(), ?cause, "worker went down");
                 upstream.sweep();
             }
+            Change::Opened(worker) => {
+                let upstream = self.upstream(worker);
+                tracing::warn!(worker = upstream.name(), "worker is out: it fails its requests");
+                upstream.sweep();
+            }
+            Change::HalfOpened(worker) => {
+                tracing::info!(worker = self.upstream(worker).name(), "worker is tried again");
+            }
+            Change::Closed(worker) => {
+                tracing::info!(worker = self.upstream(worker).name(), "worker is back");
+            }
         }
     }
 }
@@ -219,8 +230,9 @@ impl Lease {
         let now = self.shared.clock.now();
         let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
         let waited = placed.age(now);
-        self.shared.router().first_token(placed, now);
+        let change = self.shared.router().first_token(placed, now);
         self.shared.routing.first_token(placed.policy, placed.arm, waited);
+        self.shared.tell(change);
     }
 
     /// Reports how the attempt ended.

@@ -148,7 +148,7 @@ async fn send(plan: Plan, workload: &str, pacing: Pacing) -> (Recorder, Arc<Prog
 }
 
 fn summary(recorder: &Recorder) -> Summary {
-    let run = Run { label: String::new(), seed: 1, recorder: recorder.clone(), series: Vec::new() };
+    let run = Run::new(String::new(), 1, recorder.clone());
     run.summary(&Objectives::default())
 }
 

@@ -5,6 +5,7 @@
 //! waits, listens or reads a clock: whoever drives it says what time it is.
 
 mod draws;
+pub mod fleet;
 mod numbers;
 pub mod report;
 pub mod workload;

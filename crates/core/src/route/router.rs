@@ -100,6 +100,11 @@ impl Placed {
         self.attempt.worker()
     }
 
+    /// Whether it finds out if the worker still fails.
+    pub const fn is_trial(&self) -> bool {
+        self.attempt.is_trial()
+    }
+
     /// What it was booked with.
     pub const fn demand(&self) -> Demand {
         self.attempt.demand()
@@ -129,7 +134,7 @@ impl Outcome {
 /// Where requests go, and why.
 #[derive(Debug)]
 pub struct Router {
-    fleet: Fleet,
+    pub(super) fleet: Fleet,
     prefixes: PrefixIndex,
     texts: BTreeMap<String, Texts>,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
@@ -335,9 +340,9 @@ impl Router {
     }
 
     /// The first token of a placed request has come.
-    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) {
+    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) -> Option<Change> {
         placed.first_token = Some(now);
-        self.fleet.first_token(&mut placed.attempt, now);
+        self.fleet.first_token(&mut placed.attempt, now)
     }
 
     /// A placed request has ended.

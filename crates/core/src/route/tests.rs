@@ -138,6 +138,73 @@ fn a_worker_that_is_gone_is_never_asked_and_a_slow_one_only_when_nobody_is_up() 
     check(&fleet, &Tried::default(), "none up");
 }
 
+/// Fails attempts on `id` until its breaker opens.
+fn open(fleet: &mut Fleet, id: WorkerId) {
+    for _ in 0..5 {
+        let attempt = fleet.start(id, demand(1), Turn::First, LATER);
+        fleet.end(attempt, Ending::Failed(Failure::Faulty), LATER);
+    }
+    assert!(!fleet.worker(id).breaker().is_closed());
+}
+
+#[test]
+fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    let by = by(Policy::LeastLoad);
+    let mut decision = Decision::default();
+    let ask = ask(MODEL);
+    let later = LATER + Micros::new(12_000_001);
+    decide((&fleet, None), ask, &Tried::default(), &by, LATER, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    assert_eq!(
+        (decision.candidates[0].reason, decision.ejections),
+        (Reason::Open, Ejections::Kept)
+    );
+    // One that has failed already is no trial.
+    let mut tried = Tried::default();
+    tried.add(ids[2]);
+    decide((&fleet, None), ask, &tried, &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 0");
+    let trial = fleet.start(ids[0], demand(1), Turn::First, later);
+    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    assert_eq!(decision.candidates[0].reason, Reason::Probing);
+    fleet.end(trial, Ending::Answered, later);
+    assert!(fleet.worker(ids[0]).breaker().is_closed());
+}
+
+#[test]
+fn when_too_few_can_be_asked_those_that_are_out_are_asked_as_well() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    fleet.probed(ids[1], Probe::Unreachable, LATER);
+    let attempt = fleet.start(ids[2], demand(1), Turn::First, LATER);
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::LeastLoad));
+    assert_eq!(told(decision.choice), "send 0");
+    assert_eq!(decision.ejections, Ejections::Waived);
+    assert_eq!(decision.candidates[1].reason, Reason::Down, "it would be of no use");
+    fleet.end(attempt, Ending::Abandoned, LATER);
+}
+
+#[test]
+fn a_lonely_worker_is_asked_even_when_it_is_out() {
+    let (mut fleet, ids) = fleet(1);
+    open(&mut fleet, ids[0]);
+    check(&fleet, &Tried::default(), "send 0");
+}
+
+#[test]
+fn whoever_is_out_is_the_last_resort_of_a_request_that_all_others_failed() {
+    let (mut fleet, ids) = fleet(2);
+    open(&mut fleet, ids[0]);
+    let mut tried = Tried::default();
+    tried.add(ids[1]);
+    check(&fleet, &tried, "send 0");
+}
+
 #[test]
 fn unknown_differs_from_down() {
     let (mut fleet, ids) = fleet(1);

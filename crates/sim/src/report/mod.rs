@@ -45,6 +45,10 @@ pub struct Run {
     pub recorder: Recorder,
     /// What else was observed over time, such as the use of caches.
     pub series: Vec<Series>,
+    /// Dollars for all of it, where somebody reckons them.
+    pub cost: Option<f64>,
+    /// Times a sequence lost its place in a cache, where somebody counts them.
+    pub preemptions: Option<u64>,
 }
 
 /// Runs side by side.
@@ -139,9 +143,15 @@ impl Report {
 }
 
 impl Run {
+    /// What was recorded, and nothing else.
+    pub const fn new(label: String, seed: u64, recorder: Recorder) -> Self {
+        Self { label, seed, recorder, series: Vec::new(), cost: None, preemptions: None }
+    }
+
     /// The figures.
     pub fn summary(&self, objectives: &Objectives) -> Summary {
-        Summary::of(&self.recorder, objectives)
+        let told = Summary::of(&self.recorder, objectives);
+        Summary { cost: self.cost, preemptions: self.preemptions, ..told }
     }
 }
 

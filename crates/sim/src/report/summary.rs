@@ -49,6 +49,10 @@ pub struct Summary {
     pub peak_output_throughput: f64,
     /// Most requests under way at once.
     pub peak_concurrency: u64,
+    /// Dollars for all of it, where somebody reckons them.
+    pub cost: Option<f64>,
+    /// Times a sequence lost its place in a cache, where somebody counts them.
+    pub preemptions: Option<u64>,
     /// To the first token.
     pub ttft: Spread,
     /// Per token after it.
@@ -70,7 +74,7 @@ pub(crate) struct Figure {
 }
 
 /// What runs are compared by.
-pub(crate) const FIGURES: [Figure; 15] = [
+pub(crate) const FIGURES: [Figure; 17] = [
     figure("completed", "Successful requests", |one| float(one.completed)),
     figure("refused", "Refused requests", |one| float(one.refused)),
     figure("failed", "Failed requests", |one| float(one.failed)),
@@ -86,6 +90,8 @@ pub(crate) const FIGURES: [Figure; 15] = [
     figure("median_tpot_ms", "Median TPOT (ms)", |one| one.tpot.median),
     figure("p95_tpot_ms", "P95 TPOT (ms)", |one| one.tpot.p95),
     figure("median_e2el_ms", "Median E2EL (ms)", |one| one.e2el.median),
+    figure("preemptions", "Preemptions", |one| one.preemptions.map_or(f64::NAN, float)),
+    figure("cost_per_million", "Cost ($ per million output tokens)", Summary::cost_per_million),
 ];
 
 const fn figure(key: &'static str, title: &'static str, value: fn(&Summary) -> f64) -> Figure {
@@ -152,6 +158,8 @@ impl Summary {
             good: (!objectives.is_empty()).then(|| length(good)),
             peak_output_throughput: rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
             peak_concurrency: peak_concurrency(samples),
+            cost: None,
+            preemptions: None,
             ttft: spread(&|sample| sample.ttft().map(|time| ms(time.get()))),
             tpot: spread(&|sample| sample.tpot_us().map(|time| time / 1e3)),
             itl: if gaps.is_empty() {
@@ -196,6 +204,11 @@ impl Summary {
         self.good.map_or(f64::NAN, |good| float(good) / float(self.offered.max(1)))
     }
 
+    /// Dollars for a million answer tokens; not a number where nobody reckons them.
+    pub fn cost_per_million(&self) -> f64 {
+        self.cost.map_or(f64::NAN, |cost| cost / float(self.output_tokens.max(1)) * 1e6)
+    }
+
     /// Share of prompt tokens that were found in a cache.
     pub fn cached_share(&self) -> f64 {
         self.cached_tokens.map_or(f64::NAN, |found| float(found) / float(self.input_tokens.max(1)))
@@ -222,6 +235,8 @@ impl Summary {
         tell("total_token_throughput", self.total_throughput().into());
         tell("max_output_tokens_per_s", self.peak_output_throughput.into());
         tell("max_concurrent_requests", self.peak_concurrency.into());
+        tell("cost_dollars", json!(self.cost));
+        tell("preemptions", json!(self.preemptions));
         for (name, spread) in self.spreads() {
             tell(&format!("mean_{name}_ms"), spread.mean.into());
             tell(&format!("median_{name}_ms"), spread.median.into());

@@ -62,6 +62,13 @@ fn counts(text: &mut String, summary: &Summary) {
         line("Good of all offered:", format!("{good} of {} ({share:.1} %)", summary.offered));
     }
     line("Output token throughput (tok/s):", format!("{:.2}", summary.output_throughput()));
+    if let Some(preemptions) = summary.preemptions {
+        line("Preemptions:", preemptions.to_string());
+    }
+    if summary.cost.is_some() {
+        let cost = summary.cost_per_million();
+        line("Cost ($ per million output tokens):", format!("{cost:.3}"));
+    }
     let peak = summary.peak_output_throughput;
     line("Peak output token throughput (tok/s):", format!("{peak:.2}"));
     line("Peak concurrent requests:", summary.peak_concurrency.to_string());

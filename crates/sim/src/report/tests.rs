@@ -29,7 +29,7 @@ fn run(label: &str, seed: u64, samples: &[Sample]) -> Run {
         recorder.tokens(sample.ended, u64::from(sample.output.get()));
         recorder.gap(Micros::new(20_000));
     }
-    Run { label: label.to_owned(), seed, recorder, series: Vec::new() }
+    Run::new(label.to_owned(), seed, recorder)
 }
 
 fn report(origin: Origin, runs: Vec<Run>) -> Report {
