@@ -11,6 +11,7 @@ pub mod model;
 pub mod request;
 pub mod runtime;
 pub mod sample;
+pub mod simulated;
 pub mod stop;
 pub mod tokenizer;
 
@@ -26,6 +27,7 @@ pub use self::runtime::{
     TextCodec, Unobserved,
 };
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
+pub use self::simulated::{SimulatedBackend, SimulatedSettings};
 pub use self::tokenizer::FileTokenizerError;
 pub use overdraft_tokenizer::{
     ChatInput, ChatTemplate, ControlTokens, Framing, Rendered, TemplateError, TokenKind, Tokenizer,
