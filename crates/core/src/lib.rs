@@ -15,3 +15,4 @@ pub mod estimate;
 pub mod fleet;
 pub mod prefix;
 pub mod route;
+pub mod speculate;
