@@ -20,3 +20,4 @@ pub mod prefix;
 pub mod restart;
 pub mod route;
 pub mod scale;
+pub mod speculate;
