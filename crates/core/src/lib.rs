@@ -10,7 +10,9 @@
 
 extern crate alloc;
 
+pub mod admit;
 pub mod batch;
+pub mod breaker;
 pub mod estimate;
 pub mod fleet;
 pub mod fragment;
@@ -18,3 +20,4 @@ pub mod prefix;
 pub mod restart;
 pub mod route;
 pub mod scale;
+pub mod speculate;

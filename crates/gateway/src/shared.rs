@@ -118,7 +118,8 @@ impl Shared {
         self.roster.member(worker).settings.pool
     }
 
-    /// Asks the core for a worker and books the attempt, in one step.
+    /// Asks the core for a worker and books the attempt, in one step. The prompt is yet to be
+    /// [remembered](Lease::remember).
     pub(crate) fn choose(
         self: &Arc<Self>,
         print: &Fingerprint,
@@ -171,6 +172,17 @@ impl Shared {
                 tracing::warn!(worker = upstream.name(), ?cause, "worker went down");
                 upstream.sweep();
             }
+            Change::Opened(worker) => {
+                let upstream = self.upstream(worker);
+                tracing::warn!(worker = upstream.name(), "worker is out: it fails its requests");
+                upstream.sweep();
+            }
+            Change::HalfOpened(worker) => {
+                tracing::info!(worker = self.upstream(worker).name(), "worker is tried again");
+            }
+            Change::Closed(worker) => {
+                tracing::info!(worker = self.upstream(worker).name(), "worker is back");
+            }
         }
     }
 }
@@ -222,13 +234,21 @@ impl Lease {
         self.placed().worker()
     }
 
+    /// The request is on its way: the worker will hold its prompt.
+    pub(crate) fn remember(&mut self, print: &Fingerprint) {
+        let now = self.shared.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        self.shared.router().remember(placed, print.request().prompt, now);
+    }
+
     /// The answer has begun.
     pub(crate) fn first_token(&mut self) {
         let now = self.shared.clock.now();
         let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
         let waited = placed.age(now);
-        self.shared.router().first_token(placed, now);
+        let change = self.shared.router().first_token(placed, now);
         self.shared.routing.first_token(placed.policy, placed.arm, waited);
+        self.shared.tell(change);
     }
 
     /// Reports how the attempt ended.
