@@ -10,6 +10,7 @@ mod client;
 mod harness;
 mod mock;
 
+mod care;
 mod draining;
 mod failing;
 mod health;
