@@ -67,7 +67,8 @@ async fn a_worker_answers_once_before_it_takes_traffic() {
     .await;
     let call = mock.call().await;
     assert!(call.head.starts_with("POST /v1/completions "), "{}", call.head);
-    let expected = format!(r#"{{"model":"{MODEL}","prompt":"warm","max_tokens":7,"temperature":0}}"#);
+    let expected =
+        format!(r#"{{"model":"{MODEL}","prompt":"warm","max_tokens":7,"temperature":0}}"#);
     assert_eq!(String::from_utf8_lossy(&call.body), expected);
     gateway.until_down().await;
     // A failure of its own is tried again; it is up after an answer.
@@ -114,7 +115,10 @@ async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_return
     assert!(call.head.starts_with("POST /mend "), "{}", call.head);
     assert_eq!(call.header("authorization"), Some("Bearer secret"));
     let body = String::from_utf8_lossy(&call.body).into_owned();
-    assert!(body.contains(r#""worker":"worker-0""#) && body.contains(r#""pool":"target""#), "{body}");
+    assert!(
+        body.contains(r#""worker":"worker-0""#) && body.contains(r#""pool":"target""#),
+        "{body}"
+    );
     // Drained meanwhile: the other one answers.
     told(&gateway, "overdraft_worker_up{worker=\"worker-0\"} 0").await;
     let mut client = gateway.chat("").await;
