@@ -147,10 +147,16 @@ fn hold_back_warming(scene: &Scene<'_>, decision: &mut Decision) {
         let worker = scene.fleet.worker(one.worker);
         worker.warmth_permille(scene.settings.slow_start, scene.now)
     };
-    let warm = decision.open().filter(|one| warmth(one) == 1_000);
-    let (count, load) =
-        warm.fold((0_u64, 0_u64), |(count, load), one| (count + 1, load + u64::from(one.requests)));
-    if count == 0 {
+    let (mut count, mut load, mut warming) = (0_u64, 0_u64, false);
+    for one in decision.open() {
+        if warmth(one) == 1_000 {
+            count += 1;
+            load += u64::from(one.requests);
+        } else {
+            warming = true;
+        }
+    }
+    if count == 0 || !warming {
         return;
     }
     for candidate in decision.open_mut() {
