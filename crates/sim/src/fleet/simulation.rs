@@ -219,11 +219,12 @@ impl<'a> Simulation<'a> {
             cached: Tokens::ZERO,
             fate: Fate::Completed,
         };
-        let Ok(placed) = placed else {
+        let Ok(mut placed) = placed else {
             flight.fate = Fate::Refused;
             let flight = self.flights.add(flight);
             return self.end(flight);
         };
+        self.router.remember(&mut placed, request.prompt, self.now);
         flight.worker = placed.worker().index();
         flight.placed = Some(placed);
         let ingest = u64::from(prompt_tokens.get()) * self.scenario.ingest_ns_per_token / 1_000;
