@@ -1,6 +1,8 @@
 //! The loop: what happens next, and what follows from it.
 
+use overdraft_core::admit::{Priority, Tenant};
 use overdraft_core::batch::{Progress, Verdict};
+use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken, Probe, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, EventFeed, PrefixChain, PrefixKey, PrefixLimits};
 use overdraft_core::route::{Outcome, Prompt, Request, Router, Tried};
@@ -202,6 +204,9 @@ impl<'a> Simulation<'a> {
             first_token: FirstToken::Seen,
             session: Some(name),
             dice: named(&[self.seed, self.asked]),
+            priority: Priority::default(),
+            tenant: Tenant::default(),
+            kind: Kind::default(),
         };
         let turn = (&Tried::default(), Turn::First);
         let placed = self.router.place(request, &self.scenario.routing, turn, self.now);
