@@ -29,6 +29,10 @@ pub struct Worker {
     /// Where it tells which blocks its cache holds: `auto` asks it, `off` never listens.
     #[serde(default)]
     pub kv_events: KvEvents,
+    /// Whether it was started to schedule by priority, as vLLM is with
+    /// `--scheduling-policy priority`; it is then told each request's.
+    #[serde(default)]
+    pub priority_scheduling: bool,
 }
 
 impl Worker {
