@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+pub mod admit;
 pub mod batch;
 pub mod estimate;
 pub mod fleet;

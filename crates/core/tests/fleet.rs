@@ -1,5 +1,6 @@
 //! Whatever happens in whatever order, the fleet's books balance and routing keeps its word.
 
+use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{
     Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
 };
@@ -121,6 +122,7 @@ impl World {
             prompt: demand.prompt,
             count: Count::Counted,
             completion: Tokens::ZERO,
+            priority: Priority::Default,
             session: None,
             dice: u64::from(tokens),
         };
@@ -163,7 +165,9 @@ impl World {
             (refused, Some(_)) => panic!("{refused:?} while a worker was up"),
             (Choice::UnknownModel, None) => assert!(self.fleet.serving(model).is_none()),
             (Choice::NoneUp | Choice::NoneLeft, None) => {}
-            (Choice::NoRoom { .. }, None) => panic!("nobody has said how much it holds"),
+            (Choice::NoRoom { .. } | Choice::Saturated { .. }, None) => {
+                panic!("nobody has said how much it holds")
+            }
         }
     }
 

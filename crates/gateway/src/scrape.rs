@@ -155,6 +155,7 @@ fn scraped(report: &WorkerReport, at: Instant) -> Scraped {
         kv_use_permille: report.kv_use_permille,
         kv_capacity: report.kv_capacity,
         block_size: report.block_size,
+        preemptions: report.preemptions,
     }
 }
 

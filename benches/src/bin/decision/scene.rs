@@ -3,6 +3,8 @@
 use std::hint::black_box;
 
 use overdraft_benches::percentile;
+use overdraft_core::admit::{Priority, Tenant};
+use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, Event, PrefixChain, PrefixKey, PrefixLimits};
 use overdraft_core::route::{Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried};
@@ -144,6 +146,9 @@ fn request(keys: &[PrefixKey], dice: usize) -> Request<'_> {
         first_token: FirstToken::Seen,
         session: None,
         dice: u64::try_from(dice).unwrap_or(0),
+        priority: Priority::Default,
+        tenant: Tenant::default(),
+        kind: Kind::default(),
     }
 }
 
@@ -282,6 +287,7 @@ fn scraped(number: u32, at: Instant) -> Scraped {
         kv_use_permille: Some(400),
         kv_capacity: Some(Tokens::new(CACHE_TOKENS)),
         block_size: BlockSize::new(16),
+        preemptions: None,
     }
 }
 

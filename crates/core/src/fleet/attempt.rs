@@ -56,6 +56,8 @@ pub struct Attempt {
     /// Prefill tokens that stood before its first token, its own included.
     pub(super) ahead: u64,
     pub(super) phase: Phase,
+    /// Tokens of its answers that have come.
+    pub(super) streamed: Tokens,
 }
 
 /// How far an attempt has come.

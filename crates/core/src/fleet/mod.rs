@@ -152,7 +152,7 @@ impl Fleet {
             FirstToken::Unseen => Phase::Decode,
         };
         let ahead = before.saturating_add(prefill);
-        Attempt { worker, demand, turn, started: now, ahead, phase }
+        Attempt { worker, demand, turn, started: now, ahead, phase, streamed: Tokens::ZERO }
     }
 
     /// The first token of an attempt has come: its prompt has been computed.
@@ -167,6 +167,15 @@ impl Fleet {
         on.prefill_since = now;
         on.prefill_rate.note(attempt.ahead, attempt.age(now));
         self.prefill_rate.note(attempt.ahead, attempt.age(now));
+    }
+
+    /// So many tokens of the answers of an attempt have come, since it was started.
+    pub fn progress(&mut self, attempt: &mut Attempt, streamed: Tokens, now: Instant) {
+        let gained = streamed.checked_sub(attempt.streamed).unwrap_or_default();
+        if gained != Tokens::ZERO {
+            self.first_token(attempt, now);
+            attempt.streamed = streamed;
+        }
     }
 
     /// Books an attempt back and learns from how it ended.

@@ -217,6 +217,7 @@ fn scrape(running: u32, waiting: u32, use_permille: u16, at: Instant) -> Scraped
         kv_use_permille: Some(use_permille),
         kv_capacity: Some(Tokens::new(1_000)),
         block_size: None,
+        preemptions: None,
     }
 }
 

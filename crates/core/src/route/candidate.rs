@@ -70,6 +70,8 @@ pub enum Reason {
     NoRoom,
     /// The session's worker, and it has more than its share of the load.
     Overloaded,
+    /// It has too much to do: by its predicted peak, by what it reported, or by its backlog.
+    Saturated,
 }
 
 impl Reason {
@@ -85,6 +87,7 @@ impl Reason {
             Self::Warming => "warming",
             Self::NoRoom => "no_room",
             Self::Overloaded => "overloaded",
+            Self::Saturated => "saturated",
         }
     }
 }

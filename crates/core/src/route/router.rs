@@ -17,7 +17,8 @@ use super::candidate::Decision;
 use super::decide::{Prefix, decide};
 use super::policy::{Policy, RouteSettings};
 use super::{Ask, Choice, Count, Tried};
-use crate::estimate::Texts;
+use crate::admit::{Priority, Tenant};
+use crate::estimate::{Kind, Texts};
 use crate::fleet::{
     Attempt, Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId,
 };
@@ -48,6 +49,12 @@ pub struct Request<'a> {
     pub session: Option<u64>,
     /// A number of its own, for draws.
     pub dice: u64,
+    /// How much it matters.
+    pub priority: Priority,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// What kind of request it is: those of a kind have answers of like lengths.
+    pub kind: Kind,
 }
 
 /// A prompt, as far as it is known.
@@ -340,6 +347,12 @@ impl Router {
         self.fleet.first_token(&mut placed.attempt, now);
     }
 
+    /// So many tokens of all answers of a placed request have come, since it was placed. Call it
+    /// about every 32 tokens of a stream: it is what keeps a worker's predicted peak true.
+    pub fn progress(&mut self, placed: &mut Placed, streamed: Tokens, now: Instant) {
+        self.fleet.progress(&mut placed.attempt, streamed, now);
+    }
+
     /// A placed request has ended.
     pub fn end(&mut self, placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
         if outcome.ending == Ending::Answered {
@@ -402,7 +415,7 @@ impl Router {
             Prompt::Counted { .. } => Count::Counted,
             Prompt::Text { .. } => Count::Estimated,
         };
-        let Request { model, session, dice, .. } = request;
-        (Ask { model, prompt, count, completion, session, dice }, chain, chunk)
+        let Request { model, session, dice, priority, .. } = request;
+        (Ask { model, prompt, count, completion, priority, session, dice }, chain, chunk)
     }
 }

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
 use super::*;
+use crate::admit::{Priority, Tenant};
+use crate::estimate::Kind;
 use crate::fleet::{Attempt, Demand, Ending, Failure, FirstToken, Fleet, Probe, Scraped, Turn};
 use crate::prefix::{Chunking, PrefixChain, PrefixLimits};
 
@@ -32,6 +34,7 @@ fn ask(model: &str) -> Ask<'_> {
         prompt: Tokens::new(100),
         count: Count::Counted,
         completion: Tokens::ZERO,
+        priority: Priority::Default,
         session: None,
         dice: 7,
     }
@@ -48,6 +51,7 @@ fn told(choice: Choice) -> String {
         Choice::NoneUp => "none up".to_string(),
         Choice::NoneLeft => "none left".to_string(),
         Choice::NoRoom { asked, free, .. } => format!("no room for {asked} in {free}"),
+        Choice::Saturated { asked, .. } => format!("saturated for {asked}"),
     }
 }
 
@@ -215,6 +219,7 @@ fn scrape(kv_use_permille: u16, capacity: u32, at: Instant) -> Scraped {
         kv_use_permille: Some(kv_use_permille),
         kv_capacity: Some(Tokens::new(capacity)),
         block_size: None,
+        preemptions: None,
     }
 }
 
@@ -273,6 +278,9 @@ fn request(chain: &PrefixChain) -> Request<'_> {
         first_token: FirstToken::Seen,
         session: None,
         dice: 0,
+        priority: Priority::Default,
+        tenant: Tenant::default(),
+        kind: Kind::default(),
     }
 }
 
