@@ -12,10 +12,12 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use http_body_util::Full;
+use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Ending, Failure};
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_wire::ApiError;
+use overdraft_wire::json::{Object, Patch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::fingerprint::Fingerprint;
@@ -29,6 +31,9 @@ use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
 
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// The member by which vLLM ranks requests. What clients write there is never passed on.
+pub(crate) const RANK: &str = "priority";
+
 /// What is asked, the same for every worker.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
@@ -41,13 +46,30 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    fn to(&self, upstream: &Upstream, credentials: Credentials) -> Outgoing {
-        let mut request = Outgoing::new(Full::new(self.body.clone()));
+    fn to(&self, upstream: &Upstream, body: &Bytes, credentials: Credentials) -> Outgoing {
+        let mut request = Outgoing::new(Full::new(body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.path.clone();
         *request.headers_mut() =
             headers::outgoing(&self.head.headers, upstream, &self.request_id, credentials);
         request
+    }
+
+    /// The body for a worker that ranks requests itself.
+    fn ranked(&self, priority: Priority) -> Bytes {
+        Object::parse(&self.body).map_or_else(
+            |_| self.body.clone(),
+            |object| Patch::new().set(RANK, &rank(priority)).apply(&object).into(),
+        )
+    }
+}
+
+/// The priority as vLLM has it: the lower goes first, and zero is who says nothing.
+const fn rank(priority: Priority) -> i8 {
+    match priority {
+        Priority::Flex => 10,
+        Priority::Default => 0,
+        Priority::Priority => -10,
     }
 }
 
@@ -123,7 +145,10 @@ pub(crate) async fn attempt(
     question: &Question<'_>,
     (mut lease, tally): (Lease, &mut Option<Tally>),
 ) -> Attempted {
-    let upstream = shared.upstream(lease.worker());
+    let member = shared.roster.member(lease.worker());
+    let upstream = Arc::clone(&member.upstream);
+    let ranks = member.settings.priority_scheduling && !print.is_chore;
+    let body = if ranks { question.ranked(print.priority) } else { question.body.clone() };
     if let Some(tally) = tally {
         tally.by(shared.pool(lease.worker()));
     }
@@ -131,7 +156,7 @@ pub(crate) async fn attempt(
         record.worker = Some(upstream.name().to_owned());
         record.end.phase = Phase::FirstToken;
     });
-    let outcome = answer(shared, print, question, &upstream).await;
+    let outcome = answer(shared, print, (question, &body), &upstream).await;
     match outcome {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
@@ -192,7 +217,7 @@ enum Answer {
 async fn answer(
     shared: &Arc<Shared>,
     print: &Fingerprint,
-    question: &Question<'_>,
+    (question, body): (&Question<'_>, &Bytes),
     upstream: &Arc<Upstream>,
 ) -> Result<Answer, Failed> {
     let settings = shared.settings();
@@ -202,7 +227,7 @@ async fn answer(
         Delivery::Whole => settings.timeouts.total,
     };
     let until = Instant::now() + patience;
-    let make = || question.to(upstream, settings.credentials);
+    let make = || question.to(upstream, body, settings.credentials);
     let (response, connection) = in_time(until, upstream.exchange(make)).await??;
     let (head, incoming) = response.into_parts();
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));

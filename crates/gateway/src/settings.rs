@@ -10,7 +10,9 @@ use http::uri::{Authority, Scheme};
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::route::RetrySettings;
 
+use crate::admission::AdmissionSettings;
 use crate::discovery::{Source, SourceError};
+use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
 
@@ -43,6 +45,10 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
+    /// The keys that clients present; without any, everybody is served.
+    pub keys: Vec<KeySettings>,
+    /// How requests wait where there is no room.
+    pub admission: AdmissionSettings,
 }
 
 impl GatewaySettings {
@@ -62,6 +68,8 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             credentials: Credentials::default(),
+            keys: Vec::new(),
+            admission: AdmissionSettings::default(),
         }
     }
 
@@ -92,7 +100,7 @@ impl GatewaySettings {
         if self.scrape.interval.is_zero() || self.scrape.idle_interval.is_zero() {
             return Err(GatewayError::ScrapeInterval);
         }
-        Ok(())
+        Keyring::check(&self.keys)
     }
 }
 
@@ -109,6 +117,8 @@ pub struct WorkerSettings {
     pub model: Option<String>,
     /// Where it reports what its cache holds.
     pub kv_events: KvEvents,
+    /// Whether it schedules by the `priority` of requests, and is told it.
+    pub priority_scheduling: bool,
 }
 
 /// Where a worker reports what its cache holds.
@@ -135,7 +145,14 @@ impl WorkerSettings {
     pub fn new(url: impl Into<String>) -> Self {
         let url = url.into();
         let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Self { url, name, pool: Pool::Target, model: None, kv_events: KvEvents::Ask }
+        Self {
+            url,
+            name,
+            pool: Pool::Target,
+            model: None,
+            kv_events: KvEvents::Ask,
+            priority_scheduling: false,
+        }
     }
 
     /// Refuses a name or an address that cannot work.
@@ -350,6 +367,20 @@ pub enum GatewayError {
         "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"
     )]
     EmptyToken,
+    /// More keys than one gateway holds.
+    #[error("{count} keys are configured; at most {KEYS_MAX} fit one gateway")]
+    TooManyKeys {
+        /// How many there are.
+        count: usize,
+    },
+    /// Nobody could tell whose request it is.
+    #[error("one key is given twice, to `{one}` and to `{other}`; give each key once")]
+    DuplicateKey {
+        /// A tenant.
+        one: String,
+        /// The same, or another.
+        other: String,
+    },
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),
