@@ -1,6 +1,6 @@
 //! Whatever happens in whatever order, the fleet's books balance and routing keeps its word.
 
-use overdraft_core::admit::Priority;
+use overdraft_core::admit::{AdmitSettings, Priority, Prospect};
 use overdraft_core::fleet::{
     Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
 };
@@ -123,11 +123,14 @@ impl World {
             count: Count::Counted,
             completion: Tokens::ZERO,
             priority: Priority::Default,
+            prospect: Prospect::default(),
             session: None,
             dice: u64::from(tokens),
         };
         let slow_start = Micros::ZERO;
-        let settings = RouteSettings { policy: self.policy, slow_start, ..Default::default() };
+        let admission = AdmitSettings::off();
+        let policy = self.policy;
+        let settings = RouteSettings { policy, slow_start, admission, ..Default::default() };
         let mut decision = Decision::default();
         decide((&self.fleet, None), ask, &tried, &settings, self.now, &mut decision);
         let choice = decision.choice;

@@ -9,17 +9,27 @@
 //!
 //! Invariant: what a request is booked with is given back when it ends, whatever happened between.
 
+mod caution;
+mod correction;
+mod forecast;
+mod judge;
 mod lane;
 mod queue;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod world;
 
 use core::fmt;
 use core::str::FromStr;
 
 use overdraft_units::Micros;
 
+pub(crate) use self::caution::{Caution, Strain};
+pub(crate) use self::correction::Correction;
+pub(crate) use self::forecast::{Booking, Forecast, Place};
+pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};
+pub(crate) use self::judge::{Answer, Asked, judge};
 pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
 

@@ -6,13 +6,15 @@
 
 mod lengths;
 mod ratio;
+mod scale;
 #[cfg(test)]
 mod tests;
 
 use overdraft_units::{Micros, Tokens};
 
-pub use self::lengths::Kind;
+pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
 pub(crate) use self::ratio::Ratio;
+pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
 
 /// Tokens a second that a worker is taken to prefill before it has been seen to.
 pub const PREFILL_RATE_FIRST: u64 = 4_000;

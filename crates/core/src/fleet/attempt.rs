@@ -3,6 +3,7 @@
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::WorkerId;
+use crate::admit::{Place, Prospect};
 
 /// What a request is expected to ask of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Demand {
     pub completion: Tokens,
     /// Whether it will be seen when the first of them comes.
     pub first_token: FirstToken,
+    /// How long its answers may get.
+    pub prospect: Prospect,
 }
 
 /// Whether we learn when an answer's first token comes.
@@ -56,8 +59,8 @@ pub struct Attempt {
     /// Prefill tokens that stood before its first token, its own included.
     pub(super) ahead: u64,
     pub(super) phase: Phase,
-    /// Tokens of its answers that have come.
-    pub(super) streamed: Tokens,
+    /// Its place in its worker's forecast, if there was one.
+    pub(super) place: Option<Place>,
 }
 
 /// How far an attempt has come.

@@ -45,6 +45,9 @@ pub struct Candidate {
     pub free: Option<u64>,
     /// Whether the request fits there.
     pub room: Room,
+    /// Tokens that it would hold at its predicted peak with the request, with what is added for
+    /// caution; `None` where nobody had to look.
+    pub peak: Option<u64>,
     /// What the policy `cost` made of it.
     pub cost: Cost,
 }

@@ -5,7 +5,7 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
-use super::{Ask, Choice, Count, Tried, sticky};
+use super::{Ask, Choice, Count, Tried, admitted, sticky};
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 
@@ -75,8 +75,9 @@ pub fn decide(
     let chosen = stuck.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
-    match chosen {
-        Some(id) => settle(decision, id),
+    match chosen.map(|first| admitted::first(&scene, first, decision)) {
+        Some(Ok(id)) => settle(decision, id),
+        Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(&scene, decision),
     }
 }
@@ -102,6 +103,7 @@ fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
         requests: worker.requests_all(),
         free,
         room,
+        peak: None,
         cost: Cost::default(),
     }
 }

@@ -11,6 +11,7 @@
 //! another that serves the model is up; ties break by the inputs alone, so equal fleets choose
 //! alike.
 
+mod admitted;
 mod canary;
 mod candidate;
 mod cost;
@@ -37,7 +38,7 @@ pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};
 pub use self::router::{MODELS_MAX, Outcome, Placed, Prompt, Request, Router};
 pub use self::sticky::Sticky;
-use crate::admit::Priority;
+use crate::admit::{Priority, Prospect};
 use crate::fleet::WorkerId;
 
 /// Most attempts one request may ever take, whatever the settings say.
@@ -56,6 +57,8 @@ pub struct Ask<'a> {
     pub completion: Tokens,
     /// How much it matters.
     pub priority: Priority,
+    /// How long its answers may get.
+    pub prospect: Prospect,
     /// Its session as a number, if it has one.
     pub session: Option<u64>,
     /// A number of its own, for draws: equal numbers draw alike.

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
 use super::*;
-use crate::admit::{Priority, Tenant};
-use crate::estimate::Kind;
+use crate::admit::{AdmitSettings, Priority, Prospect, Tenant};
+use crate::estimate::{Kind, Lengths};
 use crate::fleet::{Attempt, Demand, Ending, Failure, FirstToken, Fleet, Probe, Scraped, Turn};
 use crate::prefix::{Chunking, PrefixChain, PrefixLimits};
 
@@ -35,6 +35,7 @@ fn ask(model: &str) -> Ask<'_> {
         count: Count::Counted,
         completion: Tokens::ZERO,
         priority: Priority::Default,
+        prospect: Prospect::default(),
         session: None,
         dice: 7,
     }
@@ -56,7 +57,7 @@ fn told(choice: Choice) -> String {
 }
 
 fn by(policy: Policy) -> RouteSettings {
-    RouteSettings { policy, ..RouteSettings::default() }
+    RouteSettings { policy, admission: AdmitSettings::off(), ..RouteSettings::default() }
 }
 
 fn choose(fleet: &Fleet, ask: Ask<'_>, tried: &Tried, settings: &RouteSettings) -> Decision {
@@ -194,7 +195,7 @@ fn two_hundred_arrivals_between_two_scrapes_do_not_herd() {
     for policy in Policy::ALL {
         let (mut fleet, ids) = fleet(4);
         for &id in &ids {
-            fleet.scraped(id, scrape(0, 1_000_000, LATER));
+            fleet.scraped(id, scrape(0, 1_000_000, LATER), &Lengths::new());
         }
         let mut kept = Vec::new();
         for dice in 0..200 {
@@ -226,9 +227,9 @@ fn scrape(kv_use_permille: u16, capacity: u32, at: Instant) -> Scraped {
 #[test]
 fn fit_score_is_the_write_ups_formula() {
     let (mut fleet, ids) = fleet(3);
-    fleet.scraped(ids[0], scrape(500, 10_000, LATER));
-    fleet.scraped(ids[1], scrape(400, 10_000, LATER));
-    fleet.scraped(ids[2], scrape(0, 50, LATER));
+    fleet.scraped(ids[0], scrape(500, 10_000, LATER), &Lengths::new());
+    fleet.scraped(ids[1], scrape(400, 10_000, LATER), &Lengths::new());
+    fleet.scraped(ids[2], scrape(0, 50, LATER), &Lengths::new());
     // Half of the budget of the second is taken.
     let held = fleet.start(ids[1], demand(5_000), Turn::First, LATER);
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::FitScore));
@@ -430,12 +431,12 @@ const SLOW: Micros = crate::fleet::SLOW_START;
 #[test]
 fn an_eviction_prevented_is_one_that_another_choice_would_have_caused() {
     let (mut fleet, ids) = fleet(2);
-    fleet.scraped(ids[0], scrape(950, 1_000, LATER));
-    fleet.scraped(ids[1], scrape(0, 1_000, LATER));
+    fleet.scraped(ids[0], scrape(950, 1_000, LATER), &Lengths::new());
+    fleet.scraped(ids[1], scrape(0, 1_000, LATER), &Lengths::new());
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
     assert_eq!(told(decision.choice), "send 1");
     assert!(decision.eviction_prevented);
-    fleet.scraped(ids[0], scrape(100, 1_000, LATER));
+    fleet.scraped(ids[0], scrape(100, 1_000, LATER), &Lengths::new());
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
     assert!(!decision.eviction_prevented);
     let whole = Ask { prompt: Tokens::new(1_001), ..ask(MODEL) };
