@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::harness::{Server, root};
 
 /// The interpreter with the client; installed on first use, then kept.
-fn python() -> &'static Path {
+pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
         let wanted = root().join("tests/e2e/requirements.txt");
@@ -25,7 +25,7 @@ fn python() -> &'static Path {
     })
 }
 
-fn run(command: &mut Command) {
+pub(crate) fn run(command: &mut Command) {
     let out = command.output().expect("Python 3 with venv is installed (README: what you need)");
     let (shown, errors) =
         (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

@@ -22,9 +22,15 @@ pub(super) fn route(config: &Config) -> AdmitSettings {
         watermark_permille: configured.watermark.permille(),
         prefill_backlog: micros(configured.prefill_backlog.duration()),
         requests_max: configured.requests_max,
-        stale_after: micros(config.scrape.interval.duration() * STALE_SCRAPES),
+        stale_after: micros(stale_after(&config.scrape)),
         ..AdmitSettings::default()
     }
+}
+
+/// A worker without work is asked less often, and is not therefore unknown.
+fn stale_after(scrape: &config::Scrape) -> std::time::Duration {
+    let busy = scrape.interval.duration() * STALE_SCRAPES;
+    busy.max(scrape.idle_interval.duration() * 2)
 }
 
 /// How requests wait.
