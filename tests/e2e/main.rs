@@ -9,3 +9,5 @@ mod harness;
 mod leaving;
 mod limits;
 mod routing;
+mod scaling;
+mod supervising;

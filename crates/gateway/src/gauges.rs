@@ -8,8 +8,8 @@ use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Worker, WorkerId};
 use overdraft_telemetry::metrics::{PrefixGauges, WorkerGauges, WorkerPressure};
 
-use crate::explain;
 use crate::shared::Shared;
+use crate::{care, explain, scaling};
 
 /// Sets the gauges of routing anew.
 pub(crate) fn set(shared: &Shared) {
@@ -59,6 +59,7 @@ pub(crate) fn set(shared: &Shared) {
         pieces: [pieces.hits, pieces.misses],
     };
     shared.routing.set(&gauges, index);
+    shared.care.set(&scaling::pools(shared), &care::memory_gauges(shared));
 }
 
 /// What a worker is predicted to hold at most, over what it can, in thousandths.

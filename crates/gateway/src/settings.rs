@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
 use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::fragment::FragmentSettings;
 use overdraft_core::route::RetrySettings;
+use overdraft_scaler::ScaleSettings;
 
 use crate::admission::AdmissionSettings;
+use crate::care::{Care, RestartHook, WarmUpSettings};
 use crate::discovery::{Source, SourceError};
 use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
@@ -49,6 +52,12 @@ pub struct GatewaySettings {
     pub keys: Vec<KeySettings>,
     /// How requests wait where there is no room.
     pub admission: AdmissionSettings,
+    /// What pools are scaled by.
+    pub scaling: ScaleSettings,
+    /// When workers whose memory has fragmented are restarted.
+    pub repair: FragmentSettings,
+    /// The request that warms a worker up.
+    pub warm_up: WarmUpSettings,
 }
 
 impl GatewaySettings {
@@ -70,6 +79,9 @@ impl GatewaySettings {
             credentials: Credentials::default(),
             keys: Vec::new(),
             admission: AdmissionSettings::default(),
+            scaling: ScaleSettings::default(),
+            repair: FragmentSettings::default(),
+            warm_up: WarmUpSettings::default(),
         }
     }
 
@@ -119,6 +131,8 @@ pub struct WorkerSettings {
     pub kv_events: KvEvents,
     /// Whether it schedules by the `priority` of requests, and is told it.
     pub priority_scheduling: bool,
+    /// What is done for it beyond sending it requests.
+    pub care: Care,
 }
 
 /// Where a worker reports what its cache holds.
@@ -152,6 +166,7 @@ impl WorkerSettings {
             model: None,
             kv_events: KvEvents::Ask,
             priority_scheduling: false,
+            care: Care::default(),
         }
     }
 
@@ -160,6 +175,11 @@ impl WorkerSettings {
         // Names are told in headers, metrics and logs.
         if self.name.is_empty() || !self.name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Err(GatewayError::WorkerName { name: self.name.clone() });
+        }
+        if let Some(RestartHook::Command { argv, .. }) = &self.care.restart
+            && argv.first().is_none_or(String::is_empty)
+        {
+            return Err(GatewayError::EmptyHook { name: self.name.clone() });
         }
         Address::parse(&self.url)
     }
@@ -384,6 +404,14 @@ pub enum GatewayError {
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A restart hook that runs nothing.
+    #[error(
+        "the restart command of worker `{name}` is empty; expected a program and its arguments"
+    )]
+    EmptyHook {
+        /// The worker.
+        name: String,
+    },
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

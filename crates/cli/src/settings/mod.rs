@@ -5,6 +5,7 @@
 //! refused.
 
 mod admission;
+mod care;
 mod keys;
 mod routing;
 mod sources;
@@ -39,6 +40,9 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.keys = config.keys.iter().filter_map(keys::key).collect();
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
+    settings.scaling = care::scaling(&config.scaling);
+    settings.repair = care::repair(&config.fragmentation);
+    settings.warm_up = care::warm_up(&config.warm_up);
     settings
 }
 
@@ -54,6 +58,7 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.model.clone_from(&configured.model);
     worker.kv_events = kv_events(&configured.kv_events);
     worker.priority_scheduling = configured.priority_scheduling;
+    worker.care = care::care(configured);
     worker
 }
 

@@ -1,6 +1,7 @@
 //! Which admission can be read and still not be meant?
 
 use super::Findings;
+use crate::node::Step;
 use crate::tree::{Config, Priority};
 
 const PRIORITIES: [Priority; 3] = [Priority::Flex, Priority::Default, Priority::Priority];

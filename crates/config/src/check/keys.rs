@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Findings;
 use crate::error::did_you_mean;
+use crate::node::Step;
 use crate::tree::{Config, Key};
 
 /// Keys at most: a table of this size is looked into for each request.

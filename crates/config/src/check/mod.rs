@@ -5,10 +5,11 @@
 
 /// A path from words and indices.
 macro_rules! path {
-    ($($step:expr),+ $(,)?) => { [$($crate::node::Step::from($step)),+] };
+    ($($step:expr),+ $(,)?) => { [$(Step::from($step)),+] };
 }
 
 mod admission;
+mod care;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -83,6 +84,7 @@ pub(crate) fn check(
     termination(config, needed, &mut findings);
     keys::check(config, &mut findings);
     admission::check(config, &mut findings);
+    care::care(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
 }

@@ -4,6 +4,7 @@
 //! file; the comments here are the reference that users read (`docs/reference/config.md`).
 
 mod admission;
+mod care;
 mod discovery;
 mod keys;
 mod models;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
+pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
@@ -66,6 +68,12 @@ pub struct Config {
     pub retry: Retry,
     /// Notice that the machine of local workers will be taken away.
     pub termination: Termination,
+    /// What autoscalers are told.
+    pub scaling: Scaling,
+    /// When a worker that has `memory` and `restart` is drained and restarted.
+    pub fragmentation: Fragmentation,
+    /// The request that is sent to a worker before it takes traffic.
+    pub warm_up: WarmUp,
 }
 
 impl Default for Config {
@@ -86,6 +94,9 @@ impl Default for Config {
             admission: Admission::default(),
             retry: Retry::default(),
             termination: Termination::default(),
+            scaling: Scaling::default(),
+            fragmentation: Fragmentation::default(),
+            warm_up: WarmUp::default(),
         }
     }
 }

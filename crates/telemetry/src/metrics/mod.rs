@@ -6,6 +6,7 @@
 
 mod admission;
 mod buckets;
+mod care;
 mod exposition;
 mod gateway;
 mod label_cap;
@@ -14,6 +15,7 @@ mod worker;
 mod worker_names;
 
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
+pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
