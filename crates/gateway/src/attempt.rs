@@ -22,13 +22,13 @@ use overdraft_wire::json::{Object, Patch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::fingerprint::Fingerprint;
-use crate::headers;
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
 use crate::settings::Credentials;
 use crate::shared::{Lease, Shared};
 use crate::tally::Tally;
 use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
+use crate::{headers, refusal};
 
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -120,8 +120,11 @@ impl Failed {
         }
     }
 
-    pub(crate) fn into_response(self, exchange: &Exchange) -> Response<Body> {
+    pub(crate) fn into_response(mut self, exchange: &Exchange) -> Response<Body> {
         exchange.access.note(|record| record.end = self.end);
+        if self.failure == Failure::Saturated {
+            refusal::bound_retry(self.response.headers_mut());
+        }
         self.response
     }
 }

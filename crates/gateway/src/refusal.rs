@@ -124,11 +124,23 @@ impl Refused {
             }
             None => return response,
         };
-        let wait = wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX).get();
-        headers.insert(RETRY_AFTER, HeaderValue::from(wait.div_ceil(1_000_000)));
-        headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait.div_ceil(1_000)));
+        tell_retry(headers, wait);
         response
     }
+}
+
+/// Says when to come back, within bounds.
+fn tell_retry(head: &mut HeaderMap, wait: Micros) {
+    let wait = wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX).get();
+    head.insert(RETRY_AFTER, HeaderValue::from(wait.div_ceil(1_000_000)));
+    head.insert(RETRY_AFTER_MS, HeaderValue::from(wait.div_ceil(1_000)));
+}
+
+/// Makes a worker's own refusal say when to come back: as it did, within our bounds.
+pub(crate) fn bound_retry(head: &mut HeaderMap) {
+    let told = head.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let wait = told.map_or(RETRY_AFTER_MIN, |told| Micros::new(told.saturating_mul(1_000_000)));
+    tell_retry(head, wait);
 }
 
 /// Nobody is told to wait for longer than the maximum; who would have to, should not come by itself.
@@ -171,6 +183,17 @@ fn clock_face(time: Micros) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_s_own_word_is_kept_within_bounds() {
+        for (said, told) in [("7", "7"), ("0", "1"), ("900", "30"), ("soon", "1"), ("-1", "1")] {
+            let mut head = HeaderMap::new();
+            head.insert(RETRY_AFTER, HeaderValue::from_static(said));
+            bound_retry(&mut head);
+            assert_eq!(head[RETRY_AFTER], told);
+            assert_eq!(head[RETRY_AFTER_MS], format!("{told}000"));
+        }
+    }
 
     #[test]
     fn times_are_told_as_the_sdks_know_them() {

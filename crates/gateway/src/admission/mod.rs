@@ -87,7 +87,8 @@ async fn seek(
     let choose = |explained: &mut Option<Bytes>| {
         shared.choose(print, (&Tried::default(), Turn::First), Strictness::Judged, explained)
     };
-    if !shared.lobby.must_queue(print.model_number(), print.priority) {
+    let others_wait = || shared.lobby.must_queue(print.model_number(), print.priority);
+    if print.is_chore || !others_wait() {
         match choose(explained) {
             Ok(lease) => return Ok(lease),
             Err(choice) => *figures = Some(saturation(choice).ok_or(Denial::Choice(choice))?),
