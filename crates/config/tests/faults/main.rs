@@ -1,5 +1,7 @@
 //! What is said about a file that cannot be used: every message, word for word.
 
+mod admission;
+mod keys;
 mod meaning;
 mod notation;
 mod types;

@@ -10,9 +10,11 @@ mod client;
 mod harness;
 mod mock;
 
+mod admission;
 mod draining;
 mod failing;
 mod health;
+mod keys;
 mod refusing;
 mod relaying;
 mod routing;
