@@ -171,8 +171,9 @@ fn story(steps: &[(u64, u64, u64)]) {
 }
 
 #[test]
-fn a_rise_is_followed_at_once_and_the_next_one_waits() {
-    story(&[(0, 1, 1), (1, 4, 4), (2, 9, 4), (60, 9, 4), (61, 9, 9), (62, 10, 9), (121, 12, 12)]);
+fn a_rise_is_followed_at_once_to_its_end_and_the_next_one_waits() {
+    story(&[(0, 1, 1), (1, 4, 4), (2, 9, 9), (5, 10, 10), (6, 12, 10), (60, 12, 10)]);
+    story(&[(0, 1, 1), (1, 4, 4), (61, 12, 12), (65, 13, 13), (66, 14, 13), (121, 14, 14)]);
 }
 
 #[test]
