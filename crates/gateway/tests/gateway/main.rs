@@ -11,6 +11,7 @@ mod harness;
 mod mock;
 
 mod admission;
+mod care;
 mod draining;
 mod failing;
 mod health;
