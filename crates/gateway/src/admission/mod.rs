@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use overdraft_core::admit::{ByPriority, QueueSettings, Refusal, Waiter};
+use overdraft_core::admit::{ByPriority, QueueSettings, RETRY_AFTER_MIN, Refusal, Waiter};
 use overdraft_core::fleet::Turn;
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Exchange;
@@ -151,9 +151,8 @@ fn refused(
     denial: Denial,
     figures: Option<Figures>,
 ) -> Refused {
-    let figures = figures.unwrap_or_else(|| look(shared, print));
     let saturated = |what: String, reason, retry| {
-        let Figures { asked, free, .. } = figures;
+        let Figures { asked, free, .. } = figures.unwrap_or_else(|| look(shared, print));
         let message = format!(
             "every worker that serves `{}` is saturated: the request needs about {asked} tokens \
              and the most that is free on one of them is {free}; {what}",
@@ -184,12 +183,12 @@ fn refused(
             saturated(what, refusal.name(), retry)
         }
         Denial::Late(waited) => {
-            let wait = figures.retry_after;
+            let wait = figures.map_or(RETRY_AFTER_MIN, |figures| figures.retry_after);
             let what = format!(
                 "it has waited for {} s, which is as long as `{}` may; try again in {} s",
                 seconds(waited),
                 print.priority,
-                seconds(wait).max(1)
+                seconds(wait)
             );
             saturated(what, "late", Retry::After(wait))
         }

@@ -26,7 +26,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    pub(crate) const fn is_unlimited(&self) -> bool {
+    pub(crate) const fn is_unlimited(self) -> bool {
         self.requests_per_minute.is_none() && self.tokens_per_minute.is_none()
     }
 }

@@ -1,5 +1,6 @@
 //! Who is known by which header, how urgent a request gets, and what a budget lets through.
 
+use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
 use http::HeaderValue;
@@ -56,7 +57,10 @@ fn what_is_no_key_is_let_in_nowhere() {
     check(&[("authorization", "Bearer sk-acme-01234567890")], "-");
     check(&[("authorization", "Bearer SK-ACME-0123456789")], "-");
     // The hash of a key is no key.
-    let hash: String = Sha256::digest(SECRET).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hash = String::new();
+    for byte in Sha256::digest(SECRET) {
+        write!(hash, "{byte:02x}").unwrap();
+    }
     check(&[("authorization", &format!("Bearer {hash}"))], "-");
     // Two of one header: nobody can say which counts.
     check(&[("x-api-key", SECRET), ("x-api-key", "sk-flex")], "-");
@@ -202,8 +206,7 @@ proptest! {
             match budgets.try_spend(1, budget, tokens, now) {
                 Ok(()) => spent += u64::from(tokens),
                 Err(RetryAfter::Tokens(wait)) => {
-                    let mut patient = now;
-                    patient = patient + wait;
+                    let patient = now + wait;
                     // What it says is true, to the microsecond.
                     let standing = budgets.standing(1, budget, patient).tokens.unwrap();
                     prop_assert!(tokens <= standing.remaining);
