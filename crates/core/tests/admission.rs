@@ -167,10 +167,10 @@ fn a_worker_that_says_it_is_full_takes_nothing_that_matters_less() {
     };
     assert_eq!(takes(840, Mode::Threshold, 1), [true, true, true]);
     assert_eq!(takes(860, Mode::Threshold, 1), [false, true, true]);
-    assert_eq!(takes(930, Mode::Threshold, 1), [false, false, true]);
-    assert_eq!(takes(980, Mode::Threshold, 1), [false, false, false]);
+    assert_eq!(takes(980, Mode::Threshold, 1), [false, false, true]);
+    assert_eq!(takes(995, Mode::Threshold, 1), [false, false, false]);
     assert_eq!(takes(860, Mode::Peak, 1), [false, true, true]);
-    assert_eq!(takes(930, Mode::Peak, 6), [true, true, true], "its word is too old");
+    assert_eq!(takes(980, Mode::Peak, 6), [true, true, true], "its word is too old");
     assert_eq!(takes(1_000, Mode::Off, 1), [true, true, true]);
 }
 

@@ -31,7 +31,7 @@ const PROGRESS_TOKENS: u32 = 32;
 const PATIENCE: u64 = 60_000_000;
 
 /// Nothing is counted before: no rule knows at first how long answers get.
-const WARM_UP: u64 = 60_000_000;
+const WARM_UP: u64 = 120_000_000;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
