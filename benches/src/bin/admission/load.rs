@@ -46,7 +46,7 @@ impl Workload {
     const fn rate(self) -> f64 {
         match self {
             Self::Chat => 7.0,
-            Self::LongOutput => 1.2,
+            Self::LongOutput => 2.0,
         }
     }
 

@@ -49,7 +49,7 @@ const PREEMPTIONS_SHARE_MAX: f64 = 0.1;
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let (seeds, seconds) = if arguments.quick { (3, 240) } else { (5, 900) };
+    let (seeds, seconds) = if arguments.quick { (3, 480) } else { (5, 1_200) };
     println!("simulated: 2 workers of 217,600 tokens, metrics a second old, {seeds} seeds\n");
     println!(
         "{:<13}{:<16}{:>9}{:>11}{:>13}{:>11}{:>9}{:>9}",

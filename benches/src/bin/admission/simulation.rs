@@ -31,7 +31,7 @@ const PROGRESS_TOKENS: u32 = 32;
 const PATIENCE: u64 = 60_000_000;
 
 /// Nothing is counted before: no rule knows at first how long answers get.
-const WARM_UP: u64 = 60_000_000;
+const WARM_UP: u64 = 120_000_000;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -234,6 +234,7 @@ impl Simulation {
         if has == 1 {
             self.router.first_token(&mut running.placed, now);
             self.tally.first_tokens.push(waited(&self.jobs, number, self.now));
+            self.tally.needed += u64::from(running.placed.demand().prompt.get());
         } else if running.told + PROGRESS_TOKENS <= has {
             running.told = has;
             self.router.progress(&mut running.placed, Tokens::new(has), now);
@@ -304,7 +305,6 @@ impl Simulation {
 
     fn send(&mut self, number: u64, placed: Placed) {
         let job = self.jobs[usize::try_from(number).unwrap_or(0)];
-        self.tally.needed += u64::from(job.prompt);
         let place = self.ids.iter().position(|id| *id == placed.worker());
         let worker = &mut self.workers[place.expect("it was placed on one of these")];
         worker.send(number, &job, self.now);

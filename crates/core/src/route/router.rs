@@ -375,7 +375,9 @@ impl Router {
         let change = self.fleet.progress(&mut placed.attempt, streamed, &self.lengths, now);
         let each = streamed.get() / placed.demand().prospect.answers.max(1);
         self.learn_step(placed, each, now);
-        placed.progress = (now, each);
+        let class = placed.demand().prospect.class;
+        self.lengths.note_growth(class, placed.progress.1, each);
+        placed.progress = (now, each.max(placed.progress.1));
         change
     }
 
@@ -394,7 +396,7 @@ impl Router {
         if let Some(completion) = outcome.completion {
             let prospect = placed.demand().prospect;
             let each = completion.get() / prospect.answers.max(1);
-            self.lengths.note(prospect.class, each);
+            self.lengths.note_end(prospect.class, placed.progress.1, each);
             self.learn_step(placed, each, now);
         }
         if let (Some(receipt), Some(cached)) = (&placed.receipt, outcome.cached) {

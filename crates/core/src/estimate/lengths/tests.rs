@@ -14,7 +14,7 @@ fn class(limit: Option<u32>) -> Class {
 fn seen() -> Lengths {
     let mut lengths = Lengths::new();
     for number in 0..1_000 {
-        lengths.note(class(None), 100 + number * 617 % 1_000);
+        lengths.note_end(class(None), 0, 100 + number * 617 % 1_000);
     }
     lengths
 }
@@ -101,7 +101,7 @@ fn a_class_leans_on_its_model_until_it_was_seen() {
     };
     assert!(median(&lengths) > 500, "it is a stranger");
     for _ in 0..200 {
-        lengths.note(short, 30);
+        lengths.note_end(short, 0, 30);
     }
     assert!(median(&lengths) < 40, "{}", median(&lengths));
     assert!((190..=200).contains(&lengths.seen(short)));
@@ -111,7 +111,7 @@ fn a_class_leans_on_its_model_until_it_was_seen() {
 fn what_changed_is_learnt_and_what_was_is_forgotten() {
     let mut lengths = seen();
     for _ in 0..4_000 {
-        lengths.note(class(None), 5_000);
+        lengths.note_end(class(None), 0, 5_000);
     }
     let (mean, _) = lengths.mean_and_variance(class(None));
     assert!((4_200..5_200).contains(&mean), "{mean}");
@@ -122,12 +122,28 @@ fn classes_are_bounded_and_the_oldest_goes() {
     let mut lengths = Lengths::new();
     let one = |kind: u64| Class::new(MODEL, Kind(kind), None);
     for kind in 0..u64::try_from(CLASSES_MAX).unwrap() + 10 {
-        lengths.note(one(kind), 10);
+        lengths.note_end(one(kind), 0, 10);
     }
     assert_eq!(lengths.classes.len(), CLASSES_MAX);
     assert_eq!((lengths.seen(one(0)), lengths.seen(one(10))), (0, 1));
     for model in 0..2_000 {
-        lengths.note(Class::new(model, Kind(0), None), u32::MAX);
+        lengths.note_end(Class::new(model, Kind(0), None), 0, u32::MAX);
     }
     assert_eq!(lengths.models.len(), MODELS_MAX);
+}
+
+#[test]
+fn answers_under_way_count_for_what_they_have_shown() {
+    // Half of all answers have 100 tokens and half 4,000; the long ones are all under way still.
+    let mut lengths = Lengths::new();
+    for _ in 0..300 {
+        lengths.note_end(class(None), 0, 100);
+        for place in 0..100 {
+            lengths.note_growth(class(None), place * 30, (place + 1) * 30);
+        }
+    }
+    let drawn = draws(&lengths, None);
+    let long = drawn.iter().filter(|length| 2_900 < **length).count();
+    assert!((1_800..2_200).contains(&long), "{long} of 4,000");
+    assert!(drawn[drawn.len() - 1] <= 6_200, "none is taken to get twice as long as any has");
 }
