@@ -7,4 +7,5 @@ mod configuring;
 mod first_steps;
 mod harness;
 mod leaving;
+mod load;
 mod routing;
