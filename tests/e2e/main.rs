@@ -8,6 +8,7 @@ mod first_steps;
 mod harness;
 mod leaving;
 mod limits;
+mod load;
 mod routing;
 mod scaling;
 mod supervising;
