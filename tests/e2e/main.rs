@@ -7,4 +7,8 @@ mod configuring;
 mod first_steps;
 mod harness;
 mod leaving;
+mod limits;
+mod load;
 mod routing;
+mod scaling;
+mod supervising;

@@ -47,6 +47,9 @@ impl Config {
         if self.routing.prefix != next.routing.prefix {
             named.push("routing.prefix");
         }
+        if self.scaling.listen != next.scaling.listen {
+            named.push("scaling.listen");
+        }
         named
     }
 }
@@ -56,6 +59,11 @@ fn comparable(config: &Config) -> serde_json::Value {
     let mut view = config.effective_json();
     if let Some(token) = &config.admin.token {
         view["admin"]["token"] = token.reveal().into();
+    }
+    for (index, key) in config.keys.iter().enumerate() {
+        if let Some(secret) = &key.key {
+            view["keys"][index]["key"] = secret.reveal().into();
+        }
     }
     view
 }

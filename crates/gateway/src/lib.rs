@@ -12,7 +12,9 @@
 //! a worker as the client wrote it. All that a request holds is given back when it is dropped.
 
 mod admin;
+mod admission;
 mod attempt;
+mod care;
 mod catalogue;
 mod deadline;
 mod discovery;
@@ -24,13 +26,16 @@ mod gauges;
 mod headers;
 mod intake;
 mod keeper;
+mod keys;
 pub mod kv_events;
 mod notice;
 mod probe;
+mod refusal;
 mod relay;
 mod reports;
 mod roster;
 mod routes;
+mod scaling;
 mod scrape;
 mod service;
 mod settings;
@@ -47,8 +52,16 @@ use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub use self::admission::AdmissionSettings;
+pub use self::care::{
+    Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
+    WebhookSettings,
+};
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
+};
+pub use self::keys::{
+    Budget, Budgets, KEYS_MAX, KeyDigest, KeySettings, Level, RetryAfter, Standing,
 };
 pub use self::notice::{Cloud, NoticeSettings};
 pub use self::routes::{
@@ -59,9 +72,25 @@ pub use self::settings::{
     ProbeSettings, ScrapeSettings, TerminationSettings, Timeouts, WorkerSettings,
 };
 pub use overdraft_http::Drained;
+pub use overdraft_scaler::ScaleSettings;
 
 use self::service::Gateway;
 use self::shared::Shared;
+
+/// The sockets that a gateway is given.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Where clients connect.
+    pub clients: TcpListener,
+    /// Where KEDA asks how many workers the pools want, if anywhere.
+    pub scaler: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(clients: TcpListener) -> Self {
+        Self { clients, scaler: None }
+    }
+}
 
 /// Serves on `listener` until `shutdown` resolves, then drains.
 ///
@@ -85,7 +114,7 @@ pub async fn run(
 /// # Errors
 /// [`GatewayError`] where the first settings cannot work; nothing has been served then.
 pub async fn run_reloading(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     mut settings: watch::Receiver<GatewaySettings>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<Drained, GatewayError> {
@@ -93,9 +122,10 @@ pub async fn run_reloading(
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
     let shared = Arc::new(Shared::new(first, clock)?);
-    let keeper = keeper::start(&shared, settings);
+    let Listeners { clients, scaler } = listeners.into();
+    let keeper = keeper::start(&shared, settings, scaler);
     let gateway = Arc::new(Gateway { shared });
-    let drained = Server::new(limits, clock).serve(listener, gateway, shutdown).await;
+    let drained = Server::new(limits, clock).serve(clients, gateway, shutdown).await;
     keeper.end().await;
     Ok(drained)
 }

@@ -8,9 +8,14 @@ use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
 use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::fragment::FragmentSettings;
 use overdraft_core::route::RetrySettings;
+use overdraft_scaler::ScaleSettings;
 
+use crate::admission::AdmissionSettings;
+use crate::care::{Care, RestartHook, WarmUpSettings};
 use crate::discovery::{Source, SourceError};
+use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
 
@@ -43,6 +48,16 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
+    /// The keys that clients present; without any, everybody is served.
+    pub keys: Vec<KeySettings>,
+    /// How requests wait where there is no room.
+    pub admission: AdmissionSettings,
+    /// What pools are scaled by.
+    pub scaling: ScaleSettings,
+    /// When workers whose memory has fragmented are restarted.
+    pub repair: FragmentSettings,
+    /// The request that warms a worker up.
+    pub warm_up: WarmUpSettings,
 }
 
 impl GatewaySettings {
@@ -62,6 +77,11 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             credentials: Credentials::default(),
+            keys: Vec::new(),
+            admission: AdmissionSettings::default(),
+            scaling: ScaleSettings::default(),
+            repair: FragmentSettings::default(),
+            warm_up: WarmUpSettings::default(),
         }
     }
 
@@ -92,7 +112,7 @@ impl GatewaySettings {
         if self.scrape.interval.is_zero() || self.scrape.idle_interval.is_zero() {
             return Err(GatewayError::ScrapeInterval);
         }
-        Ok(())
+        Keyring::check(&self.keys)
     }
 }
 
@@ -109,6 +129,10 @@ pub struct WorkerSettings {
     pub model: Option<String>,
     /// Where it reports what its cache holds.
     pub kv_events: KvEvents,
+    /// Whether it schedules by the `priority` of requests, and is told it.
+    pub priority_scheduling: bool,
+    /// What is done for it beyond sending it requests.
+    pub care: Care,
 }
 
 /// Where a worker reports what its cache holds.
@@ -135,7 +159,15 @@ impl WorkerSettings {
     pub fn new(url: impl Into<String>) -> Self {
         let url = url.into();
         let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Self { url, name, pool: Pool::Target, model: None, kv_events: KvEvents::Ask }
+        Self {
+            url,
+            name,
+            pool: Pool::Target,
+            model: None,
+            kv_events: KvEvents::Ask,
+            priority_scheduling: false,
+            care: Care::default(),
+        }
     }
 
     /// Refuses a name or an address that cannot work.
@@ -143,6 +175,11 @@ impl WorkerSettings {
         // Names are told in headers, metrics and logs.
         if self.name.is_empty() || !self.name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Err(GatewayError::WorkerName { name: self.name.clone() });
+        }
+        if let Some(RestartHook::Command { argv, .. }) = &self.care.restart
+            && argv.first().is_none_or(String::is_empty)
+        {
+            return Err(GatewayError::EmptyHook { name: self.name.clone() });
         }
         Address::parse(&self.url)
     }
@@ -350,9 +387,31 @@ pub enum GatewayError {
         "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"
     )]
     EmptyToken,
+    /// More keys than one gateway holds.
+    #[error("{count} keys are configured; at most {KEYS_MAX} fit one gateway")]
+    TooManyKeys {
+        /// How many there are.
+        count: usize,
+    },
+    /// Nobody could tell whose request it is.
+    #[error("one key is given twice, to `{one}` and to `{other}`; give each key once")]
+    DuplicateKey {
+        /// A tenant.
+        one: String,
+        /// The same, or another.
+        other: String,
+    },
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A restart hook that runs nothing.
+    #[error(
+        "the restart command of worker `{name}` is empty; expected a program and its arguments"
+    )]
+    EmptyHook {
+        /// The worker.
+        name: String,
+    },
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

@@ -11,6 +11,7 @@
 //! | Who comes and goes?                        | `scheduler.rs` |
 //! | What is computed next?                     | `plan.rs`      |
 //! | What did a step do?                        | `step.rs`      |
+//! | Which drafted tokens are verified?         | `drafts.rs`    |
 //! | Whose turn is it?                          | `queue.rs`     |
 //! | What is known about a sequence?            | `sequence.rs`  |
 //! | Which page is free, which is given up?     | `blocks.rs`    |
@@ -21,6 +22,7 @@
 mod audit;
 mod blocks;
 mod changes;
+mod drafts;
 mod plan;
 mod prefix;
 mod queue;
@@ -32,8 +34,9 @@ mod tests;
 mod types;
 
 pub use self::changes::{CHANGES_PAGES_MAX, CacheChange, PageName, PageParent, StoredPages};
+pub use self::drafts::DraftRoom;
 pub use self::scheduler::Scheduler;
 pub use self::types::{
-    Arrival, BatchLimits, BatchStats, Logits, Outcome, Plan, PrefixReuse, Progress, Refusal, Slot,
-    Verdict,
+    Arrival, BatchLimits, BatchStats, Logits, Outcome, Overdraft, Plan, PrefixReuse, Progress,
+    Refusal, Slot, Verdict,
 };

@@ -3,7 +3,7 @@
 //! Decodes first, one token each and the pages for it, taken from the least entitled if need be.
 //! Then prefills go on, each with a share of what is left of the step's tokens, so that a long
 //! prompt slows a short one down but never shuts it out. Then those who wait join in the order of
-//! their turns. What nobody wanted goes to the first prefill that can use it.
+//! their turns. What nobody wanted goes to the first prefill that can use it, and then to drafts.
 //!
 //! **Invariant:** a plan never exceeds `step_tokens` or `running_max`, gives every running sequence
 //! at least one token, and never takes pages from a sequence it has given a slot.
@@ -16,7 +16,7 @@ use super::prefix::Parent;
 use super::queue::Rank;
 use super::scheduler::{PlannedSlot, Scheduler};
 use super::sequence::{Handle, Hold, Phase};
-use super::types::{Plan, PrefixReuse, Slot};
+use super::types::{Logits, Plan, PrefixReuse, Slot};
 
 /// A prefill takes at most three quarters of what is left of a step's tokens while others could use
 /// the rest (`docs/design/batch.md#r4`).
@@ -56,6 +56,7 @@ impl Scheduler {
             self.plan_arrivals(&mut draft);
         }
         self.spend_rest(&mut draft);
+        draft.budget = self.plan_drafts(draft.budget);
         draft.plan.slots = self.step.slots.iter().map(|planned| self.slot(planned)).collect();
         debug_assert_eq!(
             draft.plan.slots.is_empty(),
@@ -136,6 +137,7 @@ impl Scheduler {
             self.pool.release(block);
         }
         sequence.phase = Phase::Waiting;
+        sequence.drafts.clear();
         sequence.offered = 0;
         sequence.computed = Tokens::ZERO;
         self.waiting.insert(sequence.rank, victim);
@@ -247,7 +249,7 @@ impl Scheduler {
         debug_assert!(Tokens::ZERO < length, "a slot computes something");
         sequence.phase = Phase::Stepping;
         let start = sequence.computed;
-        self.step.slots.push(PlannedSlot { handle, start, length });
+        self.step.slots.push(PlannedSlot { handle, start, length, drafts: Tokens::ZERO });
         draft.budget = draft.budget.checked_sub(length).expect("a slot stays within the budget");
         self.offer(handle, start + length);
     }
@@ -336,9 +338,12 @@ impl Scheduler {
     }
 
     fn slot(&self, planned: &PlannedSlot) -> Slot {
-        let PlannedSlot { handle, start, length } = *planned;
+        let PlannedSlot { handle, start, length, drafts } = *planned;
         let sequence = &self.sequences[handle];
-        let logits = sequence.logits_of(start, start + length);
-        Slot { sequence: sequence.id, start, length, logits }
+        let logits = match drafts {
+            Tokens::ZERO => sequence.logits_of(start, start + length),
+            _ => Logits::Every,
+        };
+        Slot { sequence: sequence.id, start, length, drafts, logits }
     }
 }

@@ -49,12 +49,13 @@ impl OpenStep {
     }
 }
 
-/// Positions `start..start + length` of a sequence.
+/// Positions `start..start + length` of a sequence, the last `drafts` of them drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlannedSlot {
     pub(super) handle: Handle,
     pub(super) start: Tokens,
     pub(super) length: Tokens,
+    pub(super) drafts: Tokens,
 }
 
 /// What is counted from the start on.

@@ -31,6 +31,8 @@ pub(super) struct Sequence {
     pub(super) logits: Logits,
     /// Everything known: prompt and completion so far.
     pub(super) tokens: Vec<TokenId>,
+    /// Tokens that somebody guesses to follow; not known, and gone when the step is closed.
+    pub(super) drafts: Vec<TokenId>,
     /// The pages that hold positions `0..`, in order; empty while waiting.
     pub(super) table: Vec<BlockId>,
     /// The first so many pages of the table are findable by others.
@@ -86,6 +88,7 @@ impl Sequence {
             reuse,
             logits,
             tokens: prompt,
+            drafts: Vec::new(),
             table: Vec::new(),
             offered: 0,
             computed: Tokens::ZERO,

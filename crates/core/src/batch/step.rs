@@ -55,27 +55,42 @@ impl Scheduler {
 
     /// Books what a slot did and says whether its sequence goes on.
     fn close_slot(&mut self, planned: PlannedSlot, outcome: Option<&Outcome>) -> bool {
-        let end = planned.start + planned.length;
-        self.offer(planned.handle, end);
-        let sequence = &mut self.sequences[planned.handle];
-        let finished = outcome.is_some_and(|outcome| outcome.progress == Progress::Finished);
-        // Stepping | Leaving => gone
-        if finished || sequence.phase == Phase::Leaving {
-            self.drop_running(planned.handle);
+        let PlannedSlot { handle, start, length, drafts } = planned;
+        let end = start + length.checked_sub(drafts).expect("a slot begins with a known token");
+        self.offer(handle, end);
+        let sequence = &mut self.sequences[handle];
+        // Leaving => gone
+        if sequence.phase == Phase::Leaving {
+            self.drop_running(handle);
             return false;
         }
-        // Stepping => Running
-        sequence.phase = Phase::Running;
         sequence.delivered = sequence.delivered.max(end);
+        let drafts = core::mem::take(&mut sequence.drafts);
+        let mut right = Tokens::ZERO;
         if let Some(outcome) = outcome.filter(|outcome| !outcome.appended.is_empty()) {
             debug_assert_eq!(end, sequence.known(), "only what reaches the end goes on");
             let room = sequence.remaining_to_ceiling();
             debug_assert!(outcome.appended.len() <= room, "finished at `output_max` at the latest");
             sequence.tokens.extend(outcome.appended.iter().take(room));
+            // Whatever the caller says, a page holds what was computed into it.
+            let pairs = drafts.iter().zip(&outcome.appended);
+            let equal = pairs.take_while(|(draft, token)| draft == token).count();
+            right = Tokens::new(u32::try_from(equal).expect("drafts fit the context"));
         }
         // The next token needs the logits of the last one known: without a next one, once more.
         let last = sequence.known().checked_sub(Tokens::new(1)).expect("prompts are not empty");
-        sequence.computed = end.min(last);
+        sequence.computed = (end + right).min(last);
+        sequence.delivered = sequence.delivered.max(sequence.computed);
+        let computed = sequence.computed;
+        self.offer(handle, computed);
+        // Stepping => gone
+        if outcome.is_some_and(|outcome| outcome.progress == Progress::Finished) {
+            self.drop_running(handle);
+            return false;
+        }
+        // Stepping => Running
+        self.sequences[handle].phase = Phase::Running;
+        self.roll_back(handle);
         true
     }
 

@@ -116,18 +116,41 @@ pub struct Plan {
     pub admitted: Vec<SequenceId>,
 }
 
+/// Running sequences asked for more pages than there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdraft {
+    /// Sequences that lost their pages for it.
+    pub preempted: u32,
+    /// The first of them.
+    pub first: SequenceId,
+}
+
+impl Plan {
+    /// Whether a running sequence needed a page when none was idle. The scheduler goes on by
+    /// preempting; a shell that stands for an engine which cannot ends here instead, before the step
+    /// is computed (`docs/design/batch.md#r2`).
+    pub fn overdraft(&self) -> Option<Overdraft> {
+        let first = *self.preempted.first()?;
+        let preempted = u32::try_from(self.preempted.len()).unwrap_or(u32::MAX);
+        Some(Overdraft { preempted, first })
+    }
+}
+
 /// A run of consecutive positions of one sequence.
 ///
-/// The tokens are `scheduler.tokens(sequence)[start..start + length]`, the pages
-/// `scheduler.block_table(sequence)`.
+/// The tokens are `scheduler.tokens(sequence)` from `start` on, then `drafts` tokens of
+/// `scheduler.drafts(sequence)`; the pages are `scheduler.block_table(sequence)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Whose.
     pub sequence: SequenceId,
     /// First position to compute.
     pub start: Tokens,
-    /// How many positions, at least one.
+    /// How many positions, at least one; drafted ones included.
     pub length: Tokens,
+    /// How many of the last positions hold drafted tokens. Where there are any, the slot starts at
+    /// the last known token and every position yields logits.
+    pub drafts: Tokens,
     /// Which of them yield logits.
     pub logits: Logits,
 }
@@ -138,7 +161,8 @@ pub struct Outcome {
     /// Whose.
     pub sequence: SequenceId,
     /// Tokens that now follow the sequence, in order. Empty for a prefill chunk without sampling;
-    /// a slot that reached the end of the sequence and yields none is computed again.
+    /// a slot that reached the end of the sequence and yields none is computed again. Of a slot
+    /// with drafts: those that were found right, and the one that was sampled after them.
     pub appended: Vec<TokenId>,
     /// Whether it goes on.
     pub progress: Progress,
@@ -191,11 +215,15 @@ impl fmt::Display for Logits {
     }
 }
 
-/// As in `seq3[16..32] last`.
+/// As in `seq3[16..32] last`, or `seq3[16..20] every of 3 drafts`.
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.start + self.length;
-        write!(f, "{}[{}..{}] {}", self.sequence, self.start.get(), end.get(), self.logits)
+        write!(f, "{}[{}..{}] {}", self.sequence, self.start.get(), end.get(), self.logits)?;
+        match self.drafts {
+            Tokens::ZERO => Ok(()),
+            drafts => write!(f, " of {} drafts", drafts.get()),
+        }
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Attempt {
     /// Prefill tokens that stood before its first token, its own included.
     pub(super) ahead: u64,
     pub(super) phase: Phase,
+    /// The number of the breaker's trial that it is, if it is one.
+    pub(super) trial: Option<u32>,
     /// Its place in its worker's forecast, if there was one.
     pub(super) place: Option<Place>,
 }
@@ -79,6 +81,11 @@ impl Attempt {
     /// What it was booked with.
     pub const fn demand(&self) -> Demand {
         self.demand
+    }
+
+    /// Whether it finds out if the worker still fails.
+    pub const fn is_trial(&self) -> bool {
+        self.trial.is_some()
     }
 
     /// How long it has been going on.

@@ -7,8 +7,9 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::attempt::{Demand, FirstToken};
 use super::health::Health;
-use super::load::{Load, Scraped};
+use super::load::{Load, Scraped, Share};
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
+use crate::breaker::Breaker;
 use crate::estimate::{Lengths, Pace, PrefillRate, StepTime};
 
 /// For how long a worker that came up gets less than its share, unless set otherwise.
@@ -21,6 +22,7 @@ pub struct Worker {
     /// Its name as a number: what consistent hashing goes by, the same in every gateway.
     pub(super) tag: u64,
     pub(super) health: Health,
+    pub(super) breaker: Breaker,
     pub(super) came_up: Instant,
     pub(super) draining: bool,
     pub(super) models: Vec<String>,
@@ -69,6 +71,7 @@ impl Worker {
             membership: Membership::Member,
             tag,
             health: Health::Unproven,
+            breaker: Breaker::new(),
             came_up: Instant::ORIGIN,
             draining: false,
             models: Vec::new(),
@@ -170,6 +173,11 @@ impl Worker {
     /// judging by its last word.
     pub fn requests_all(&self) -> u32 {
         self.booked.requests.saturating_add(self.load.foreign())
+    }
+
+    /// What other gateways say that they have in flight on it.
+    pub const fn others(&self) -> Share {
+        self.load.others()
     }
 
     /// Requests that wait there and are not ours.

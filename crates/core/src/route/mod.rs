@@ -23,6 +23,9 @@ mod prefix_affinity;
 mod retry;
 mod round_robin;
 mod router;
+mod router_breakers;
+mod router_memory;
+mod standing;
 mod sticky;
 #[cfg(test)]
 mod tests;
@@ -31,7 +34,7 @@ mod two_choices;
 use overdraft_units::{Micros, Tokens};
 
 pub use self::canary::{Arm, Canary};
-pub use self::candidate::{Candidate, Cost, Decision, Reason, Room};
+pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
 pub use self::decide::{Prefix, decide};
 pub use self::fit_score::{FitScore, fit_score_permille};
 pub use self::policy::{Policy, RouteSettings};

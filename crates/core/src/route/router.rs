@@ -23,7 +23,8 @@ use crate::fleet::{
     Attempt, Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId,
 };
 use crate::prefix::{
-    Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits, Receipt,
+    Announcement, Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
+    Receipt,
 };
 
 /// Models of which something is believed, at most.
@@ -90,8 +91,11 @@ pub struct Placed {
     attempt: Attempt,
     model: String,
     bytes: Option<u64>,
-    chunk: Tokens,
-    receipt: Option<Receipt>,
+    pub(super) chunk: Tokens,
+    /// Until it is remembered.
+    pub(super) announced: Option<Announcement>,
+    /// From then on.
+    pub(super) receipt: Option<Receipt>,
     first_token: Option<Instant>,
     /// When tokens of each answer were last counted, and how many.
     progress: (Instant, u32),
@@ -110,6 +114,11 @@ impl Placed {
     /// Where it goes.
     pub const fn worker(&self) -> WorkerId {
         self.attempt.worker()
+    }
+
+    /// Whether it finds out if the worker still fails.
+    pub const fn is_trial(&self) -> bool {
+        self.attempt.is_trial()
     }
 
     /// What it was booked with.
@@ -141,12 +150,12 @@ impl Outcome {
 /// Where requests go, and why.
 #[derive(Debug)]
 pub struct Router {
-    fleet: Fleet,
-    prefixes: PrefixIndex,
+    pub(super) fleet: Fleet,
+    pub(super) prefixes: PrefixIndex,
     texts: BTreeMap<String, Texts>,
     lengths: Lengths,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
-    chunks: Vec<Tokens>,
+    pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
     blocks: Vec<Option<BlockSize>>,
     matches: Matches,
@@ -304,7 +313,8 @@ impl Router {
         &self.decision
     }
 
-    /// Decides where `request` goes and books it there.
+    /// Decides where `request` goes and books it there. That it will hold the prompt is only
+    /// noted: once the request is on its way, [`remember`](Self::remember) it.
     ///
     /// # Errors
     /// The choice, where it is nobody.
@@ -329,10 +339,7 @@ impl Router {
             prospect: ask.prospect,
         };
         let attempt = self.fleet.start(worker, demand, turn, now);
-        let receipt = (!chain.is_empty()).then(|| self.prefixes.record_routed(worker, chain, now));
-        if let Some(last) = self.chunks.get_mut(worker.index()) {
-            *last = chunk;
-        }
+        let announced = self.prefixes.announce(worker, chain);
         let bytes = match request.prompt {
             Prompt::Text { bytes, .. } => Some(bytes),
             Prompt::Counted { .. } => None,
@@ -342,7 +349,8 @@ impl Router {
             model: String::from(request.model),
             bytes,
             chunk,
-            receipt,
+            announced,
+            receipt: None,
             first_token: None,
             progress: (now, 0),
             policy: self.decision.policy,
@@ -351,24 +359,31 @@ impl Router {
     }
 
     /// The first token of a placed request has come.
-    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) {
+    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) -> Option<Change> {
         placed.first_token = Some(now);
-        self.fleet.first_token(&mut placed.attempt, now);
+        self.fleet.first_token(&mut placed.attempt, now)
     }
 
     /// So many tokens of all answers of a placed request have come, since it was placed. Call it
     /// about every 32 tokens of a stream: it is what keeps a worker's predicted peak true.
-    pub fn progress(&mut self, placed: &mut Placed, streamed: Tokens, now: Instant) {
-        self.fleet.progress(&mut placed.attempt, streamed, &self.lengths, now);
+    pub fn progress(
+        &mut self,
+        placed: &mut Placed,
+        streamed: Tokens,
+        now: Instant,
+    ) -> Option<Change> {
+        let change = self.fleet.progress(&mut placed.attempt, streamed, &self.lengths, now);
         let each = streamed.get() / placed.demand().prospect.answers.max(1);
         self.learn_step(placed, each, now);
         let class = placed.demand().prospect.class;
         self.lengths.note_growth(class, placed.progress.1, each);
         placed.progress = (now, each.max(placed.progress.1));
+        change
     }
 
     /// A placed request has ended.
-    pub fn end(&mut self, placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
+    pub fn end(&mut self, mut placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
+        self.forget_note(&mut placed);
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
         }

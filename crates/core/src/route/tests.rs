@@ -143,6 +143,73 @@ fn a_worker_that_is_gone_is_never_asked_and_a_slow_one_only_when_nobody_is_up() 
     check(&fleet, &Tried::default(), "none up");
 }
 
+/// Fails attempts on `id` until its breaker opens.
+fn open(fleet: &mut Fleet, id: WorkerId) {
+    for _ in 0..5 {
+        let attempt = fleet.start(id, demand(1), Turn::First, LATER);
+        fleet.end(attempt, Ending::Failed(Failure::Faulty), LATER);
+    }
+    assert!(!fleet.worker(id).breaker().is_closed());
+}
+
+#[test]
+fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    let by = by(Policy::LeastLoad);
+    let mut decision = Decision::default();
+    let ask = ask(MODEL);
+    let later = LATER + Micros::new(12_000_001);
+    decide((&fleet, None), ask, &Tried::default(), &by, LATER, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    assert_eq!(
+        (decision.candidates[0].reason, decision.ejections),
+        (Reason::Open, Ejections::Kept)
+    );
+    // One that has failed already is no trial.
+    let mut tried = Tried::default();
+    tried.add(ids[2]);
+    decide((&fleet, None), ask, &tried, &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 0");
+    let trial = fleet.start(ids[0], demand(1), Turn::First, later);
+    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    assert_eq!(decision.candidates[0].reason, Reason::Probing);
+    fleet.end(trial, Ending::Answered, later);
+    assert!(fleet.worker(ids[0]).breaker().is_closed());
+}
+
+#[test]
+fn when_too_few_can_be_asked_those_that_are_out_are_asked_as_well() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    fleet.probed(ids[1], Probe::Unreachable, LATER);
+    let attempt = fleet.start(ids[2], demand(1), Turn::First, LATER);
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::LeastLoad));
+    assert_eq!(told(decision.choice), "send 0");
+    assert_eq!(decision.ejections, Ejections::Waived);
+    assert_eq!(decision.candidates[1].reason, Reason::Down, "it would be of no use");
+    fleet.end(attempt, Ending::Abandoned, LATER);
+}
+
+#[test]
+fn a_lonely_worker_is_asked_even_when_it_is_out() {
+    let (mut fleet, ids) = fleet(1);
+    open(&mut fleet, ids[0]);
+    check(&fleet, &Tried::default(), "send 0");
+}
+
+#[test]
+fn whoever_is_out_is_the_last_resort_of_a_request_that_all_others_failed() {
+    let (mut fleet, ids) = fleet(2);
+    open(&mut fleet, ids[0]);
+    let mut tried = Tried::default();
+    tried.add(ids[1]);
+    check(&fleet, &tried, "send 0");
+}
+
 #[test]
 fn unknown_differs_from_down() {
     let (mut fleet, ids) = fleet(1);
@@ -287,7 +354,9 @@ fn request(chain: &PrefixChain) -> Request<'_> {
 
 fn place(router: &mut Router, chain: &PrefixChain, policy: Policy, now: Instant) -> Placed {
     let tried = (&Tried::default(), Turn::First);
-    router.place(request(chain), &by(policy), tried, now).unwrap()
+    let mut placed = router.place(request(chain), &by(policy), tried, now).unwrap();
+    router.remember(&mut placed, request(chain).prompt, now);
+    placed
 }
 
 fn answer(router: &mut Router, mut placed: Placed, now: Instant) {
@@ -322,6 +391,39 @@ fn a_prompt_comes_back_to_where_its_prefix_is() {
             answer(&mut router, placed, now);
         }
     }
+}
+
+#[test]
+fn a_burst_of_equal_prompts_meets_before_any_is_remembered() {
+    let (mut router, _) = router(4);
+    let (hot, now) = (chain(1, 64), Instant::ORIGIN);
+    let tried = Tried::default();
+    let burst: Vec<Placed> = (0..3)
+        .map(|_| {
+            let turn = (&tried, Turn::First);
+            router.place(request(&hot), &by(Policy::PrefixAffinity), turn, now).unwrap()
+        })
+        .collect();
+    let home = burst[0].worker();
+    assert!(burst.iter().all(|placed| placed.worker() == home), "{burst:?}");
+    assert!(burst[2].demand().cached > Tokens::new(800), "{burst:?}");
+    assert_eq!(router.prefixes().routed(home).get(), 0);
+    let mut burst = burst.into_iter();
+    let mut first = burst.next().unwrap();
+    router.remember(&mut first, request(&hot).prompt, now);
+    router.remember(&mut first, request(&hot).prompt, now);
+    assert_eq!(router.prefixes().routed(home).get(), 64);
+    router.leave(home);
+    // Whoever left is neither noted nor remembered.
+    for mut placed in burst.chain([first]) {
+        router.remember(&mut placed, request(&hot).prompt, now);
+        router.end(placed, Outcome::of(Ending::Abandoned), now);
+    }
+    assert_eq!(router.prefixes().routed(home).get(), 0);
+    let alone = router.place(request(&chain(2, 64)), &by(Policy::Cost), (&tried, Turn::First), now);
+    router.end(alone.unwrap(), Outcome::of(Ending::Abandoned), now);
+    let again = router.explain(request(&chain(2, 64)), &by(Policy::Cost), &tried, now);
+    assert!(again.candidates.iter().all(|one| one.cached == Tokens::ZERO), "it never was sent");
 }
 
 #[test]

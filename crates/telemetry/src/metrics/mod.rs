@@ -4,7 +4,9 @@
 //! vLLM read it as they are; the gateway under its own. Both are exposed in the two formats that
 //! scrapers ask for. **Invariant:** no label takes its values from clients without a cap.
 
+mod admission;
 mod buckets;
+mod care;
 mod exposition;
 mod gateway;
 mod label_cap;
@@ -12,6 +14,8 @@ mod routing;
 mod worker;
 mod worker_names;
 
+pub use self::admission::{AdmissionMetrics, WorkerPressure};
+pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
