@@ -20,7 +20,7 @@ fn at(micros: u64) -> Instant {
 }
 
 fn request(prompt: u32, limit: Option<u32>, priority: Priority) -> Request<'static> {
-    let block = BlockSize::new(16).unwrap();
+    let block = BlockSize::new(16).expect("sixteen is not zero");
     Request {
         model: MODEL,
         prompt: Prompt::Counted { tokens: Tokens::new(prompt), chain: &[], block },
@@ -60,7 +60,8 @@ struct Story {
 impl Story {
     fn new(workers: u64, capacity: Option<u32>, mode: Mode) -> Self {
         let mut router = Router::new(PrefixLimits::default());
-        let ids: Vec<WorkerId> = (0..workers).map(|tag| router.join(tag).unwrap()).collect();
+        let ids: Vec<WorkerId> =
+            (0..workers).map(|tag| router.join(tag).expect("there is room for three")).collect();
         for &id in &ids {
             router.probed(id, Probe::Ready(&[MODEL.to_owned()]), Instant::ORIGIN);
             if let Some(capacity) = capacity {
@@ -97,7 +98,7 @@ impl Story {
     }
 
     fn end_one(&mut self) {
-        let mut placed = self.placed.pop().unwrap();
+        let mut placed = self.placed.pop().expect("something is in flight");
         self.router.first_token(&mut placed, self.now);
         self.router.end(placed, Outcome::of(Ending::Answered), self.now);
     }
