@@ -8,3 +8,4 @@ mod first_steps;
 mod harness;
 mod leaving;
 mod routing;
+mod simulated;

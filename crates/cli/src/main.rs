@@ -18,6 +18,7 @@ mod reload;
 mod serve;
 mod settings;
 mod signals;
+mod simulate;
 mod worker;
 
 use std::process::ExitCode;
