@@ -8,4 +8,6 @@ mod first_steps;
 mod harness;
 mod leaving;
 mod routing;
+mod scaling;
 mod simulated;
+mod supervising;

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options;
-use crate::simulate::{Mortal, Simulated};
+use crate::simulated::{Mortal, Simulated};
 
 /// The larger demo model, 8-bit.
 static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");

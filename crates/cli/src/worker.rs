@@ -13,7 +13,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options::KvEventOptions;
 use crate::log_options::LogOptions;
-use crate::simulate::{self, Asked, SimulateOptions};
+use crate::simulated::{self, Asked, SimulateOptions};
 use crate::{serve, signals};
 
 #[derive(clap::Args, Debug)]
@@ -80,7 +80,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let asked = arguments.simulate.asked()?;
     if let Some(Asked::List(catalogue)) = &asked {
-        simulate::show(catalogue);
+        simulated::show(catalogue);
         return Ok(());
     }
     let listener = serve::bind(arguments.listen).await?;

@@ -1,5 +1,6 @@
 //! Whatever happens in whatever order, the fleet's books balance and routing keeps its word.
 
+use overdraft_core::admit::{AdmitSettings, Priority, Prospect};
 use overdraft_core::breaker::{BreakerSettings, Grants, Standing};
 use overdraft_core::fleet::{
     Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
@@ -127,11 +128,15 @@ impl World {
             prompt: demand.prompt,
             count: Count::Counted,
             completion: Tokens::ZERO,
+            priority: Priority::Default,
+            prospect: Prospect::default(),
             session: None,
             dice: u64::from(tokens),
         };
         let slow_start = Micros::ZERO;
-        let settings = RouteSettings { policy: self.policy, slow_start, ..Default::default() };
+        let admission = AdmitSettings::off();
+        let policy = self.policy;
+        let settings = RouteSettings { policy, slow_start, admission, ..Default::default() };
         let mut decision = Decision::default();
         decide((&self.fleet, None), ask, &tried, &settings, self.now, &mut decision);
         let choice = decision.choice;
@@ -175,7 +180,9 @@ impl World {
             (refused, Some(_)) => panic!("{refused:?} while a worker was up"),
             (Choice::UnknownModel, None) => assert!(self.fleet.serving(model).is_none()),
             (Choice::NoneUp | Choice::NoneLeft, None) => {}
-            (Choice::NoRoom { .. }, None) => panic!("nobody has said how much it holds"),
+            (Choice::NoRoom { .. } | Choice::Saturated { .. }, None) => {
+                panic!("nobody has said how much it holds")
+            }
         }
     }
 

@@ -18,17 +18,20 @@ pub mod tokenizer;
 pub use self::backend::{Backend, BackendError, BatchSlot, ModelShape};
 pub use self::echo::{EchoBackend, EchoSettings};
 pub use self::request::{
-    Event, FinishReason, PositionLogprobs, Request, Sampling, StopCause, TokenLogprob, TokenOut,
-    Usage,
+    Event, FinishReason, Guessing, PositionLogprobs, Request, Sampling, StopCause, TokenLogprob,
+    TokenOut, Usage,
 };
 pub use self::runtime::{
-    CacheChanges, Detokenize, End, Engine, EngineHandle, EngineSettings, EngineStats, Health,
-    Observation, Observer, RequestRecord, RequestStream, SpecialTokens, StartError, SubmitError,
-    TextCodec, Unobserved,
+    CacheChanges, Detokenize, DraftMismatch, End, Engine, EngineHandle, EngineSettings,
+    EngineStats, GuessError, Health, Observation, Observer, RequestRecord, RequestStream,
+    SpecialTokens, Speculation, SpeculationStats, StartError, SubmitError, TextCodec, Unobserved,
 };
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
 pub use self::simulated::{SimulatedBackend, SimulatedSettings};
 pub use self::tokenizer::FileTokenizerError;
+pub use overdraft_core::speculate::{
+    DEPTH_MAX, Drafter, Lookup, Policy, PolicyError, Reason, Share,
+};
 pub use overdraft_tokenizer::{
     ChatInput, ChatTemplate, ControlTokens, Framing, Rendered, TemplateError, TokenKind, Tokenizer,
     TokenizerError, TokenizerSource,

@@ -1,5 +1,6 @@
 //! What one asks of the engine, and what it answers: plain values, no channel, no protocol.
 
+use overdraft_core::speculate::Drafter;
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 
 /// One sequence to complete.
@@ -55,6 +56,31 @@ pub struct Sampling {
     pub logprobs: Option<u32>,
     /// Leave control tokens out of the text.
     pub skip_special_tokens: bool,
+    /// Who may guess ahead.
+    pub guessing: Guessing,
+}
+
+/// Who may guess what a sequence says next, to be verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guessing {
+    /// Whoever the engine has and finds worth it.
+    #[default]
+    Any,
+    /// Only this drafter.
+    Only(Drafter),
+    /// Nobody.
+    Never,
+}
+
+impl Guessing {
+    /// Whether this drafter may.
+    pub fn allows(self, drafter: Drafter) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(only) => only == drafter,
+            Self::Never => false,
+        }
+    }
 }
 
 /// What the engine tells about a request, in this order:
@@ -165,6 +191,7 @@ impl Default for Sampling {
             ignore_eos: false,
             logprobs: None,
             skip_special_tokens: true,
+            guessing: Guessing::Any,
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Scraped {
     pub kv_capacity: Option<Tokens>,
     /// Tokens to a page of its cache.
     pub block_size: Option<BlockSize>,
+    /// Requests that lost their cache to others since the worker started.
+    pub preemptions: Option<u64>,
 }
 
 /// What other gateways have in flight on a worker, as they say themselves.

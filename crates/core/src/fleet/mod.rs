@@ -32,7 +32,7 @@ pub use self::load::{Scraped, Share};
 use self::worker::Membership;
 pub use self::worker::{Booked, SLOW_START, Worker};
 use crate::breaker::{BreakerSettings, Ended, Grants};
-use crate::estimate::PrefillRate;
+use crate::estimate::{Lengths, PrefillRate};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -163,7 +163,8 @@ impl Fleet {
             FirstToken::Unseen => Phase::Decode,
         };
         let ahead = before.saturating_add(prefill);
-        Attempt { worker, demand, turn, started: now, ahead, phase, trial }
+        let place = on.book(demand, now + pace.time_for(ahead));
+        Attempt { worker, demand, turn, started: now, ahead, phase, trial, place }
     }
 
     /// The first token of an attempt has come: its prompt has been computed. That is proof enough
@@ -174,6 +175,9 @@ impl Fleet {
         }
         attempt.phase = Phase::Decode;
         let on = &mut self.workers[attempt.worker.index()];
+        if let Some(place) = attempt.place {
+            on.forecast.first_token(place);
+        }
         on.booked.prefilling -= 1;
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         on.prefill_since = now;
@@ -183,14 +187,35 @@ impl Fleet {
         attempt.trial.and_then(|_| self.heard(attempt.worker, Ended::Served, begun, now))
     }
 
+    /// So many tokens of the answers of an attempt have come, since it was started; `lengths` are
+    /// what is asked when there are more than was drawn.
+    pub fn progress(
+        &mut self,
+        attempt: &mut Attempt,
+        streamed: Tokens,
+        lengths: &Lengths,
+        now: Instant,
+    ) -> Option<Change> {
+        let begun = streamed != Tokens::ZERO;
+        let change = begun.then(|| self.first_token(attempt, now)).flatten();
+        if let Some(place) = attempt.place {
+            let on = &mut self.workers[attempt.worker.index()];
+            on.forecast.progress(place, streamed, lengths);
+        }
+        change
+    }
+
     /// Books an attempt back and learns from how it ended.
     #[expect(clippy::needless_pass_by_value, reason = "taking it is what makes it end once")]
     pub fn end(&mut self, attempt: Attempt, ending: Ending, now: Instant) -> Option<Change> {
-        let Attempt { worker, demand, turn, started, phase, trial, .. } = attempt;
+        let Attempt { worker, demand, turn, started, phase, trial, place, .. } = attempt;
         self.active -= 1;
         self.retrying -= u32::from(turn == Turn::Again);
         let on = &mut self.workers[worker.index()];
         on.booked.requests -= 1;
+        if let Some(place) = place {
+            on.forecast.end(place);
+        }
         if phase == Phase::Prefill {
             on.prefill_since = now;
             on.booked.prefilling -= 1;
@@ -214,10 +239,12 @@ impl Fleet {
         self.workers[worker.index()].step_time.note(tokens, took);
     }
 
-    /// Takes in what `worker` said of its load.
-    pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped) {
+    /// Takes in what `worker` said of its load; `lengths` are what is asked when answers that come
+    /// whole should be longer by now than was drawn.
+    pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped, lengths: &Lengths) {
         let on = &mut self.workers[worker.index()];
         on.load.note(scraped, on.booked.requests, on.booked.prefilling);
+        on.correct(lengths);
     }
 
     /// Takes in what other gateways have in flight on `worker`.
@@ -323,7 +350,7 @@ impl Fleet {
             }
             (true, Health::Failing { cause, .. }) => {
                 // What it said of its load was true of a process that may be gone.
-                worker.load.forget();
+                worker.forget_load();
                 if cause.loses_the_cache() {
                     worker.breaker.forget(now);
                 }

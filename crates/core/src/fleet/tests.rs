@@ -7,6 +7,7 @@ use alloc::vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
+use crate::estimate::Lengths;
 
 const SOON: Micros = Micros::new(1_000);
 
@@ -266,6 +267,7 @@ fn scrape(running: u32, waiting: u32, use_permille: u16, at: Instant) -> Scraped
         kv_use_permille: Some(use_permille),
         kv_capacity: Some(Tokens::new(1_000)),
         block_size: None,
+        preemptions: None,
     }
 }
 
@@ -273,14 +275,14 @@ fn scrape(running: u32, waiting: u32, use_permille: u16, at: Instant) -> Scraped
 fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
     let mut story = Story::new();
     story.probe("ready");
-    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now));
+    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now), &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (3, Some(200)), "three strangers");
     let mine = story.fleet.start(story.worker, demand(300), Turn::First, story.now);
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (4, Some(500)));
     // The next word counts mine too: now it is one of the four it tells of.
-    story.fleet.scraped(story.worker, scrape(4, 0, 400, story.now + SOON));
+    story.fleet.scraped(story.worker, scrape(4, 0, 400, story.now + SOON), &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (4, Some(400)));
     story.fleet.end(mine, Ending::Answered, story.now + SOON);
@@ -290,9 +292,9 @@ fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
 #[test]
 fn a_page_without_capacity_keeps_the_one_before() {
     let mut story = Story::new();
-    story.fleet.scraped(story.worker, scrape(0, 0, 0, story.now));
+    story.fleet.scraped(story.worker, scrape(0, 0, 0, story.now), &Lengths::new());
     let partial = Scraped { kv_capacity: None, ..scrape(1, 0, 100, story.now + SOON) };
-    story.fleet.scraped(story.worker, partial);
+    story.fleet.scraped(story.worker, partial, &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!(on.kv_capacity(), Some(Tokens::new(1_000)));
     assert_eq!(on.staleness(story.now + SOON + SOON), Some(SOON));
@@ -389,7 +391,7 @@ fn a_worker_with_the_wrong_model_is_told_of_once_and_kept_out() {
 fn of_two_witnesses_of_others_load_the_one_who_says_more_is_believed() {
     let mut story = Story::new();
     story.probe("ready");
-    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now));
+    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now), &Lengths::new());
     let on = |story: &Story| {
         let on = story.fleet.worker(story.worker);
         (on.requests_all(), on.kv_used())

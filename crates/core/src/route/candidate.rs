@@ -57,6 +57,9 @@ pub struct Candidate {
     pub free: Option<u64>,
     /// Whether the request fits there.
     pub room: Room,
+    /// Tokens that it would hold at its predicted peak with the request, with what is added for
+    /// caution; `None` where nobody had to look.
+    pub peak: Option<u64>,
     /// What the policy `cost` made of it.
     pub cost: Cost,
 }
@@ -86,6 +89,8 @@ pub enum Reason {
     NoRoom,
     /// The session's worker, and it has more than its share of the load.
     Overloaded,
+    /// It has too much to do: by its predicted peak, by what it reported, or by its backlog.
+    Saturated,
 }
 
 impl Reason {
@@ -103,6 +108,7 @@ impl Reason {
             Self::Warming => "warming",
             Self::NoRoom => "no_room",
             Self::Overloaded => "overloaded",
+            Self::Saturated => "saturated",
         }
     }
 }

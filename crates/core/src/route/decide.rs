@@ -5,7 +5,7 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
-use super::{Ask, Choice, Count, Tried, standing, sticky};
+use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 
@@ -79,8 +79,9 @@ pub fn decide(
     let chosen = stuck.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
-    match chosen {
-        Some(id) => settle(decision, id),
+    match chosen.map(|first| admitted::first(&scene, first, decision)) {
+        Some(Ok(id)) => settle(decision, id),
+        Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(&scene, decision),
     }
 }
@@ -106,6 +107,7 @@ fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
         requests: worker.requests_all(),
         free,
         room,
+        peak: None,
         cost: Cost::default(),
     }
 }
@@ -134,10 +136,16 @@ fn hold_back_warming(scene: &Scene<'_>, decision: &mut Decision) {
         let worker = scene.fleet.worker(one.worker);
         worker.warmth_permille(scene.settings.slow_start, scene.now)
     };
-    let warm = decision.open().filter(|one| warmth(one) == 1_000);
-    let (count, load) =
-        warm.fold((0_u64, 0_u64), |(count, load), one| (count + 1, load + u64::from(one.requests)));
-    if count == 0 {
+    let (mut count, mut load, mut warming) = (0_u64, 0_u64, false);
+    for one in decision.open() {
+        if warmth(one) == 1_000 {
+            count += 1;
+            load += u64::from(one.requests);
+        } else {
+            warming = true;
+        }
+    }
+    if count == 0 || !warming {
         return;
     }
     for candidate in decision.open_mut() {

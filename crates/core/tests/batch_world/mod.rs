@@ -250,7 +250,7 @@ impl World {
     /// Half of the steps have tokens drafted, out of as few as are sampled.
     fn draft(&mut self, seed: u64) {
         let decoding: Vec<_> = self.scheduler.decoding().collect();
-        for sequence in decoding.into_iter().filter(|_| seed % 2 == 0 && seed != u64::MAX) {
+        for sequence in decoding.into_iter().filter(|_| seed.is_multiple_of(2)) {
             let guess = content(!seed, &[token(sequence.0)]);
             let ahead = Tokens::new(1 + u32::try_from(guess % 5).expect("small"));
             let room = self.scheduler.reserve(sequence, ahead);

@@ -13,12 +13,13 @@ use overdraft_core::batch::{
     Arrival, BatchLimits, Logits, Outcome, Plan, Progress, Scheduler, Slot, Verdict,
 };
 use overdraft_telemetry::Clock;
-use overdraft_units::{Instant, SequenceId, Tokens};
+use overdraft_units::{Instant, SequenceId, TokenId, Tokens};
 
 use super::handle::{INBOX_MAX, Letter, Submission, SubmitError};
 use super::live::{Last, Live, TokenTime};
 use super::observe::{CacheChanges, End, Observation, Observer};
 use super::pass::{self, EVERY_ROWS_MAX};
+use super::speculate::{Speculation, Speculator, View};
 use super::stats::{EngineStats, Health, Phase, Shared};
 use crate::backend::{Backend, BackendError, BatchSlot};
 use crate::request::FinishReason;
@@ -33,6 +34,9 @@ pub(super) struct Driver {
     clock: Clock,
     limits: BatchLimits,
     vocabulary: usize,
+    /// What there is to guess with, until it is measured.
+    speculation: Option<Speculation>,
+    speculator: Option<Speculator>,
     scheduler: Scheduler,
     live: BTreeMap<SequenceId, Live>,
     stats: EngineStats,
@@ -43,14 +47,24 @@ pub(super) struct Driver {
     ended: Vec<(Live, Last)>,
 }
 
+/// What a row came to.
+enum Chosen {
+    /// A token, and the sequence goes on.
+    Token(TokenId),
+    /// A token, the last one.
+    Last(TokenId),
+    /// None: the row has no number.
+    Nothing,
+}
+
 impl Driver {
     pub(super) fn new(
         backend: Box<dyn Backend>,
         observer: Box<dyn Observer>,
         shared: Arc<Shared>,
         inbox: Receiver<Letter>,
-        clock: Clock,
-        limits: BatchLimits,
+        (clock, limits): (Clock, BatchLimits),
+        speculation: Speculation,
     ) -> Self {
         let scheduler = scheduler(limits, observer.as_ref());
         Self {
@@ -61,6 +75,8 @@ impl Driver {
             shared,
             inbox,
             clock,
+            speculation: Some(speculation),
+            speculator: None,
             scheduler,
             limits,
             live: BTreeMap::new(),
@@ -70,8 +86,14 @@ impl Driver {
     }
 
     pub(super) fn run(mut self) {
+        if catch_unwind(AssertUnwindSafe(|| self.prepare())).is_err() {
+            self.break_down();
+        }
         while self.drain_inbox() {
             self.sweep();
+            if catch_unwind(AssertUnwindSafe(|| self.propose())).is_err() {
+                self.break_down();
+            }
             let now = self.clock.now();
             let plan = self.scheduler.plan(now);
             if !plan.slots.is_empty() {
@@ -86,6 +108,27 @@ impl Driver {
         self.fail_all("the engine was shut down");
         self.publish();
         self.shared.tell_empty();
+    }
+
+    /// Measures what guessing costs, where anybody guesses.
+    fn prepare(&mut self) {
+        let Some(speculation) = self.speculation.take() else { return };
+        let backend = self.backend.as_mut();
+        self.speculator = Speculator::new(speculation, backend, self.limits, self.clock);
+        self.stats.speculation =
+            self.speculator.as_mut().map(Speculator::stats).unwrap_or_default();
+        self.shared.publish(self.stats);
+    }
+
+    /// Hands the scheduler guesses, where anybody guesses.
+    fn propose(&mut self) {
+        let Some(speculator) = &mut self.speculator else { return };
+        let batch = self.scheduler.stats();
+        if batch.running == 0 {
+            return;
+        }
+        let (scheduler, live) = (&mut self.scheduler, &mut self.live);
+        speculator.propose(&mut View { scheduler, live, clock: self.clock, batch });
     }
 
     /// Takes what lies in the inbox, waiting for it when there is nothing else to do. `false` when
@@ -113,8 +156,15 @@ impl Driver {
     }
 
     fn open(&mut self, letter: Letter) {
-        let Letter::Submission(submission) = letter else {
-            return;
+        let submission = match letter {
+            Letter::Submission(submission) => submission,
+            Letter::Wake => return,
+            Letter::Guess { policy, depth_max } => {
+                if let Some(speculator) = &mut self.speculator {
+                    speculator.set_policy(policy, depth_max);
+                }
+                return;
+            }
         };
         let Submission { arrival, live, verdict } = *submission;
         if live.is_abandoned() {
@@ -146,10 +196,12 @@ impl Driver {
     fn sweep(&mut self) {
         let now = self.clock.now();
         let (scheduler, observer) = (&mut self.scheduler, &mut self.observer);
+        let speculator = &mut self.speculator;
         self.live.retain(|&sequence, live| {
             let listened_to = !live.is_abandoned();
             if !listened_to {
                 scheduler.handle_cancel(sequence);
+                forget(speculator, sequence);
                 observer.observe(&Observation::Ended(live.record(End::Abort, now)));
             }
             listened_to
@@ -162,6 +214,7 @@ impl Driver {
         }
         for sequence in &plan.preempted {
             self.known(*sequence).note_preempted();
+            forget(&mut self.speculator, *sequence);
         }
         for sequence in &plan.admitted {
             self.known(*sequence).note_admitted(began);
@@ -178,22 +231,26 @@ impl Driver {
         self.stats.steps += 1;
         self.stats.health = Health::Ready;
         let tokens = plan.slots.iter().fold(Tokens::ZERO, |sum, slot| sum + slot.length);
-        self.observer.observe(&Observation::StepRan { tokens, duration: ended.since(began) });
+        let duration = ended.since(began);
+        self.observer.observe(&Observation::StepRan { tokens, duration });
+        let decodes = plan.slots.iter().all(|slot| slot.length == slot.drafts + Tokens::new(1));
+        if let Some(speculator) = self.speculator.as_mut().filter(|_| decodes) {
+            speculator.measure(tokens, duration);
+        }
     }
 
     /// Has the backend compute slots of the plan into `logits`.
     fn compute(&mut self, slots: &[Slot]) -> Result<(), BackendError> {
         let scheduler = &self.scheduler;
+        let tokens: Vec<_> = slots.iter().map(|slot| slot_tokens(scheduler, slot)).collect();
         let batch: Vec<BatchSlot<'_>> = slots
             .iter()
-            .map(|slot| {
-                let start = place(slot.start);
-                BatchSlot {
-                    tokens: &scheduler.tokens(slot.sequence)[start..start + place(slot.length)],
-                    start: slot.start.get(),
-                    table: scheduler.block_table(slot.sequence),
-                    logits: slot.logits,
-                }
+            .zip(&tokens)
+            .map(|(slot, tokens)| BatchSlot {
+                tokens,
+                start: slot.start.get(),
+                table: scheduler.block_table(slot.sequence),
+                logits: slot.logits,
             })
             .collect();
         self.logits.clear();
@@ -217,8 +274,12 @@ impl Driver {
             let (rows, after) =
                 rest.split_at_mut(place(Tokens::new(pass::rows(slot))) * self.vocabulary);
             rest = after;
-            if slot.logits == Logits::Every {
+            if slot.logits == Logits::Every && slot.drafts == Tokens::ZERO {
                 self.read_prompt(slot, rows);
+            }
+            if Tokens::ZERO < slot.drafts {
+                outcomes.push(self.sample(slot.sequence, rows, now));
+                continue;
             }
             let end = place(slot.start + slot.length);
             if slot.logits != Logits::None && end == self.scheduler.tokens(slot.sequence).len() {
@@ -244,38 +305,73 @@ impl Driver {
         }
     }
 
-    fn sample(&mut self, sequence: SequenceId, row: &mut [f32], now: Instant) -> Outcome {
+    /// Chooses the tokens that follow a sequence: the first row's, and while that is what was
+    /// drafted, the next row's.
+    fn sample(&mut self, sequence: SequenceId, rows: &mut [f32], now: Instant) -> Outcome {
+        let mut appended = Vec::new();
+        let mut progress = Progress::Continues;
+        for (place, row) in rows.chunks_exact_mut(self.vocabulary).enumerate() {
+            match self.choose(sequence, (place, row), now) {
+                Chosen::Token(token) => appended.push(token),
+                Chosen::Last(token) => {
+                    appended.push(token);
+                    progress = Progress::Finished;
+                }
+                Chosen::Nothing => progress = Progress::Finished,
+            }
+            let drafted = self.scheduler.drafts(sequence).get(place);
+            if progress == Progress::Finished || appended.last() != drafted {
+                break;
+            }
+        }
+        self.stats.generation_tokens += appended.len() as u64;
+        if let Some(speculator) = &mut self.speculator {
+            speculator.learn(sequence, self.scheduler.drafts(sequence), &appended);
+            if progress == Progress::Finished {
+                speculator.forget(sequence);
+            }
+        }
+        Outcome { sequence, appended, progress }
+    }
+
+    /// Chooses and tells of one token, the one at a place of the slot.
+    fn choose(
+        &mut self,
+        sequence: SequenceId,
+        (place, row): (usize, &mut [f32]),
+        now: Instant,
+    ) -> Chosen {
         let cached = self.scheduler.cached(sequence);
         let live = self.live.get_mut(&sequence).expect("the scheduler plans only live sequences");
-        let choice = match live.sampler.choose(row) {
+        let drafted = place < self.scheduler.drafts(sequence).len();
+        let speculator = self.speculator.as_ref().filter(|_| drafted);
+        let guess = speculator.and_then(|speculator| speculator.guess(sequence, place));
+        let choice = match live.sampler.verify(row, guess) {
             Ok(choice) => choice,
             Err(error) => {
                 self.end(sequence, End::Error, now, Last::Failure(error.to_string()));
-                return Outcome { sequence, appended: Vec::new(), progress: Progress::Finished };
+                return Chosen::Nothing;
             }
         };
-        let observation = match live.note_token_time(now, cached) {
-            TokenTime::First(waited) => {
-                self.stats.prompt_tokens += u64::from(live.prompt_tokens().get());
-                Observation::FirstToken { waited }
-            }
-            TokenTime::Next(gap) => Observation::NextToken { gap },
+        // Those of one step come together: one gap for all of them, as a reader sees it.
+        if place == 0 {
+            let observation = match live.note_token_time(now, cached) {
+                TokenTime::First(waited) => {
+                    self.stats.prompt_tokens += u64::from(live.prompt_tokens().get());
+                    Observation::FirstToken { waited }
+                }
+                TokenTime::Next(gap) => Observation::NextToken { gap },
+            };
+            self.observer.observe(&observation);
+        }
+        let token = choice.token;
+        let Some(finish) = live.take(choice) else { return Chosen::Token(token) };
+        let end = match finish.reason {
+            FinishReason::Stop(_) => End::Stop,
+            FinishReason::Length => End::Length,
         };
-        self.observer.observe(&observation);
-        self.stats.generation_tokens += 1;
-        let appended = vec![choice.token];
-        let progress = match live.take(choice) {
-            None => Progress::Continues,
-            Some(finish) => {
-                let end = match finish.reason {
-                    FinishReason::Stop(_) => End::Stop,
-                    FinishReason::Length => End::Length,
-                };
-                self.end(sequence, end, now, Last::Finish(finish));
-                Progress::Finished
-            }
-        };
-        Outcome { sequence, appended, progress }
+        self.end(sequence, end, now, Last::Finish(finish));
+        Chosen::Last(token)
     }
 
     fn end(&mut self, sequence: SequenceId, end: End, now: Instant, last: Last) {
@@ -292,6 +388,7 @@ impl Driver {
         tracing::error!(%error, "a step failed");
         let now = self.clock.now();
         for sequence in self.scheduler.handle_step_lost() {
+            forget(&mut self.speculator, sequence);
             self.end(sequence, End::Error, now, Last::Failure(error.to_string()));
         }
     }
@@ -301,6 +398,7 @@ impl Driver {
         tracing::error!("the backend panicked; the engine takes no more requests");
         self.stats.steps_failed += 1;
         self.stats.health = Health::Broken;
+        self.speculator = None;
         self.scheduler = scheduler(self.limits, self.observer.as_ref());
         if self.observer.watches_cache() {
             self.observer.observe_cache(CacheChanges::Cleared);
@@ -312,12 +410,16 @@ impl Driver {
         let now = self.clock.now();
         while let Some((&sequence, _)) = self.live.first_key_value() {
             self.scheduler.handle_cancel(sequence);
+            forget(&mut self.speculator, sequence);
             self.end(sequence, End::Error, now, Last::Failure(sentence.to_owned()));
         }
     }
 
     fn publish(&mut self) {
         self.stats.batch = self.scheduler.stats();
+        if let Some(speculator) = &mut self.speculator {
+            self.stats.speculation = speculator.stats();
+        }
         self.shared.publish(self.stats);
         // Before anyone hears of an end: what follows it at once may ask where its prefix lies.
         let changes = self.scheduler.take_changes();
@@ -341,6 +443,20 @@ fn scheduler(limits: BatchLimits, observer: &dyn Observer) -> Scheduler {
         scheduler.listen_to_cache();
     }
     scheduler
+}
+
+/// The tokens that a slot computes: known ones, then drafted ones.
+fn slot_tokens(scheduler: &Scheduler, slot: &Slot) -> Vec<TokenId> {
+    let (start, length, drafts) = (place(slot.start), place(slot.length), place(slot.drafts));
+    let known = &scheduler.tokens(slot.sequence)[start..start + length - drafts];
+    [known, &scheduler.drafts(slot.sequence)[..drafts]].concat()
+}
+
+/// Nothing is guessed for a sequence any more, or not from what it held.
+fn forget(speculator: &mut Option<Speculator>, sequence: SequenceId) {
+    if let Some(speculator) = speculator {
+        speculator.forget(sequence);
+    }
 }
 
 /// A number of tokens as an index.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use overdraft_core::batch::{Arrival, Logits, PrefixReuse, Refusal};
+use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, SequenceId, TokenId, Tokens};
 use tokio::sync::{mpsc, oneshot};
@@ -36,6 +37,8 @@ pub struct EngineHandle {
     pub(super) codec: Arc<dyn TextCodec>,
     pub(super) clock: Clock,
     pub(super) entropy: u64,
+    /// Whether anybody could guess.
+    pub(super) guesses: bool,
     pub(super) next: Arc<AtomicU64>,
 }
 
@@ -52,6 +55,13 @@ pub(super) enum Letter {
     Submission(Box<Submission>),
     /// Nothing but the wish that the phase be looked at.
     Wake,
+    /// Another rule for guessing.
+    Guess {
+        /// The rule.
+        policy: Policy,
+        /// Tokens of a draft at most.
+        depth_max: usize,
+    },
 }
 
 /// A request, ready to be taken.
@@ -128,6 +138,24 @@ pub enum SubmitError {
     Broken,
 }
 
+/// Why the rule for guessing cannot be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuessError {
+    /// The engine was started without a drafter.
+    #[error("this engine has no drafter; start it with a draft model or n-gram lookup")]
+    NoDrafter,
+    /// Deeper than any draft, or no draft at all.
+    #[error("`{asked}` is not a valid depth; expected 1 to {DEPTH_MAX}")]
+    Depth {
+        /// What was asked.
+        asked: usize,
+    },
+    /// The engine has ended, or too much lies in its inbox.
+    #[error("the engine takes no more orders now; try again")]
+    Busy,
+}
+
 impl EngineHandle {
     /// Asks for a completion and waits for the scheduler's verdict, at most one step. Dropping the
     /// future cancels the submission.
@@ -169,6 +197,21 @@ impl EngineHandle {
     /// Whether requests are worth sending.
     pub fn health(&self) -> Health {
         self.stats().health
+    }
+
+    /// Has the next step and all after it guess by another rule.
+    ///
+    /// # Errors
+    /// [`GuessError`]; nothing was changed.
+    pub fn set_speculation(&self, policy: Policy, depth_max: usize) -> Result<(), GuessError> {
+        if !self.guesses {
+            return Err(GuessError::NoDrafter);
+        }
+        if depth_max == 0 || DEPTH_MAX < depth_max {
+            return Err(GuessError::Depth { asked: depth_max });
+        }
+        let letter = Letter::Guess { policy, depth_max };
+        self.inbox.try_send(letter).map_err(|_| GuessError::Busy)
     }
 
     /// Refuses requests from now on; those that are there go on.

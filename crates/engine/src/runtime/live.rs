@@ -9,15 +9,19 @@ use tokio::sync::mpsc;
 use super::observe::{End, RequestRecord};
 use super::text::{TextOut, Watch};
 use crate::request::{
-    Event, FinishReason, PositionLogprobs, Request, Sampling, StopCause, TokenOut, Usage,
+    Event, FinishReason, Guessing, PositionLogprobs, Request, Sampling, StopCause, TokenOut, Usage,
 };
-use crate::sample::{Choice, Sampler};
+use crate::sample::{Choice, GREEDY_BELOW, Sampler};
 use crate::stop::StopStep;
 
 /// A request on its way through the engine.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) sampler: Sampler,
+    /// Who may guess for it.
+    pub(super) guessing: Guessing,
+    /// Requests of one class are likely to be alike in what can be guessed of them.
+    pub(super) class: u64,
     text: TextOut,
     events: mpsc::Sender<Event>,
     ends: Ends,
@@ -96,6 +100,8 @@ impl Live {
             .map(|count| PromptLogprobs { count, entries: vec![None; request.prompt.len()] });
         Self {
             sampler,
+            guessing: request.sampling.guessing,
+            class: class(request),
             text,
             events,
             ends: Ends::new(&request.sampling, ends),
@@ -238,6 +244,11 @@ impl Live {
             "a request has more events than its channel has room for"
         );
     }
+}
+
+/// The tenant, and whether tokens are drawn.
+fn class(request: &Request) -> u64 {
+    request.salt.0.rotate_left(1) ^ u64::from(request.sampling.temperature < GREEDY_BELOW)
 }
 
 impl Ends {

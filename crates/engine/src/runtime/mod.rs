@@ -9,6 +9,7 @@ mod handle;
 mod live;
 mod observe;
 mod pass;
+mod speculate;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -24,9 +25,10 @@ use overdraft_core::batch::{BatchLimits, BatchStats};
 use overdraft_telemetry::Clock;
 use overdraft_units::Tokens;
 
-pub use self::handle::{EngineHandle, INBOX_MAX, RequestStream, SubmitError};
+pub use self::handle::{EngineHandle, GuessError, INBOX_MAX, RequestStream, SubmitError};
 pub use self::observe::{CacheChanges, End, Observation, Observer, RequestRecord, Unobserved};
 pub use self::pass::EVERY_ROWS_MAX;
+pub use self::speculate::{DraftMismatch, PROFILE_MAX, Speculation, SpeculationStats};
 pub use self::stats::{EngineStats, FAILURES_MAX, Health};
 pub use overdraft_tokenizer::{Detokenize, SpecialTokens, TextCodec};
 
@@ -68,6 +70,9 @@ pub enum StartError {
         /// Which bound.
         bound: &'static str,
     },
+    /// The draft model does not go with the target.
+    #[error(transparent)]
+    Draft(#[from] DraftMismatch),
     /// The operating system gives no thread.
     #[error("the engine's thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -124,13 +129,30 @@ impl Engine {
         settings: EngineSettings,
         observer: Box<dyn Observer>,
     ) -> Result<Self, StartError> {
+        Self::start_guessing(backend, codec, settings, observer, Speculation::default())
+    }
+
+    /// Starts the engine's thread, with somebody to guess ahead.
+    ///
+    /// # Errors
+    /// [`StartError`] as [`start`](Self::start), and when the draft model does not fit.
+    pub fn start_guessing(
+        backend: Box<dyn Backend>,
+        codec: Arc<dyn TextCodec>,
+        settings: EngineSettings,
+        observer: Box<dyn Observer>,
+        speculation: Speculation,
+    ) -> Result<Self, StartError> {
         let shape = backend.shape();
+        speculation.check(shape)?;
+        let guesses = speculation.guesses();
         let limits = settings.limits(shape)?;
         let batch = BatchStats { blocks: shape.blocks, ..BatchStats::default() };
         let shared = Arc::new(Shared::new(EngineStats { batch, ..EngineStats::default() }));
         let (inbox, letters) = sync_channel(INBOX_MAX);
+        let times = (settings.clock, limits);
         let driver =
-            Driver::new(backend, observer, Arc::clone(&shared), letters, settings.clock, limits);
+            Driver::new(backend, observer, Arc::clone(&shared), letters, times, speculation);
         let thread = Builder::new().name("overdraft-engine".to_owned()).spawn(|| driver.run())?;
         let handle = EngineHandle {
             inbox,
@@ -140,6 +162,7 @@ impl Engine {
             codec,
             clock: settings.clock,
             entropy: settings.entropy,
+            guesses,
             next: Arc::new(AtomicU64::new(0)),
         };
         Ok(Self { handle, thread: Some(thread) })

@@ -15,7 +15,8 @@ pub const EVERY_ROWS_MAX: u32 = 64;
 
 /// Splits a plan so that no pass yields more than `rows_max` rows for slots that yield every row.
 pub(super) fn passes(plan: &Plan, rows_max: u32) -> Vec<Vec<Slot>> {
-    let every = |slot: &&Slot| slot.logits == Logits::Every;
+    // Drafts were given no more rows than a pass may have.
+    let every = |slot: &&Slot| slot.logits == Logits::Every && slot.drafts == Tokens::ZERO;
     let wanted: u32 = plan.slots.iter().filter(every).map(|slot| slot.length.get()).sum();
     if wanted <= rows_max {
         return vec![plan.slots.clone()];
@@ -24,7 +25,8 @@ pub(super) fn passes(plan: &Plan, rows_max: u32) -> Vec<Vec<Slot>> {
     let mut last = plan.slots.clone();
     let sharers = u32::try_from(last.iter().filter(every).count()).expect("slots fit 32 bits");
     let share = (rows_max / sharers).max(1);
-    for slot in last.iter_mut().filter(|slot| slot.logits == Logits::Every) {
+    let prompts = |slot: &&mut Slot| slot.logits == Logits::Every && slot.drafts == Tokens::ZERO;
+    for slot in last.iter_mut().filter(prompts) {
         while slot.length.get() > share {
             let length = Tokens::new(rows_max.min(slot.length.get() - share));
             passes.push(vec![Slot { length, ..*slot }]);

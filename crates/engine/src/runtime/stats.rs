@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use overdraft_core::batch::BatchStats;
 use tokio::sync::watch;
 
+use super::speculate::SpeculationStats;
+
 /// Steps that may fail one after another before the engine counts as unhealthy.
 pub const FAILURES_MAX: u32 = 3;
 
@@ -37,6 +39,8 @@ pub struct EngineStats {
     pub steps: u64,
     /// Steps that failed.
     pub steps_failed: u64,
+    /// What guessing brought.
+    pub speculation: SpeculationStats,
     /// Whether the engine can be sent requests.
     pub health: Health,
 }

@@ -12,6 +12,7 @@ fn check(slots: &[(u32, u32, Logits)], expected: &[&str]) {
         sequence: SequenceId(number),
         start: Tokens::new(start),
         length: Tokens::new(length),
+        drafts: Tokens::ZERO,
         logits,
     };
     let plan = Plan { slots: (0..).zip(slots).map(slot).collect(), ..Plan::default() };

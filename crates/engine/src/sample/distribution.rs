@@ -56,6 +56,15 @@ impl Distribution {
         self.entries.last().expect("a distribution is never empty").0
     }
 
+    /// What this one has and the other lacks, as a distribution; `None` where that is nothing.
+    pub(super) fn without(&self, other: &Self) -> Option<Self> {
+        let rest = |&(token, share): &(TokenId, f32)| {
+            let more = share - other.probability(token);
+            (0.0 < more).then_some((token, more))
+        };
+        Self::normalised(&self.entries.iter().filter_map(rest).collect::<Vec<_>>())
+    }
+
     /// From unnormalised weights; `None` when there are none.
     fn normalised(kept: &[(TokenId, f32)]) -> Option<Self> {
         let total: f64 = kept.iter().map(|&(_, weight)| f64::from(weight)).sum();

@@ -1,7 +1,7 @@
 //! Which token does a seed draw?
 //!
-//! The stream of `ChaCha8` numbered by the position gives one uniform number per position: whoever
-//! computes the position again, after preemption or in another batch, draws the same.
+//! The stream of `ChaCha8` numbered by the position gives its uniform numbers, one for each purpose:
+//! whoever computes the position again, after preemption or in another batch, draws the same.
 
 use overdraft_units::TokenId;
 use rand_chacha::ChaCha8Rng;
@@ -9,12 +9,28 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::scan;
 
-/// A number in `0..1` that depends on nothing but the seed and the position.
-pub(super) fn uniform(seed: u64, position: u64) -> f64 {
+/// What a number is drawn for; the numbers of one position have nothing to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The token at the position.
+    Choose,
+    /// A draft's token there.
+    Guess,
+    /// Whether that is kept.
+    Keep,
+    /// The token that comes if it is not.
+    Instead,
+}
+
+/// A number in `0..1` that depends on nothing but the seed, the position and the purpose.
+pub(super) fn uniform(seed: u64, position: u64, purpose: Purpose) -> f64 {
     /// Two to the power of minus 53: the spacing of the doubles just below one.
     const SPACING: f64 = f64::EPSILON / 2.0;
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     generator.set_stream(position);
+    for _ in 0..purpose as u8 {
+        generator.next_u64();
+    }
     let bits = generator.next_u64() >> (u64::BITS - f64::MANTISSA_DIGITS);
     exact(bits) * SPACING
 }

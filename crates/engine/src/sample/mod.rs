@@ -6,12 +6,14 @@
 //! entries and are undone, so the raw row need not be copied.
 //!
 //! **Invariant:** a draw is a function of the row, the tokens so far, the seed and the position; not
-//! of the batch, of preemption, or of the order in which sequences are served.
+//! of the batch, of preemption, or of the order in which sequences are served. Of a request that
+//! brings no seed, it may also be one of what a draft model guessed; its distribution is not.
 
 mod check;
 mod distribution;
 mod draw;
 mod edit;
+mod guess;
 mod logprobs;
 mod scan;
 mod select;
@@ -24,9 +26,11 @@ pub use self::check::{
     LOGPROBS_MAX, STOP_BYTES_MAX, STOP_STRINGS_MAX, STOP_TOKENS_MAX, SamplingError,
 };
 pub use self::distribution::Distribution;
+pub use self::guess::Guess;
 pub use self::logprobs::position_logprobs;
 
 use self::distribution::Filter;
+use self::draw::Purpose;
 use self::edit::{Edits, History};
 use crate::request::{PositionLogprobs, Sampling};
 
@@ -40,6 +44,8 @@ pub struct Sampler {
     history: History,
     filter: Filter,
     seed: u64,
+    /// Whether the client chose the seed: then the completion is a function of it.
+    seeded: bool,
     logprobs: Option<u32>,
     /// Mass per stretch of the vocabulary, kept to save the allocation.
     masses: Vec<f64>,
@@ -72,6 +78,7 @@ impl Sampler {
             history: History::new(sampling, prompt),
             filter: Filter::new(sampling),
             seed,
+            seeded: sampling.seed.is_some(),
             logprobs: sampling.logprobs,
             masses: Vec::new(),
         }
@@ -83,7 +90,7 @@ impl Sampler {
     /// [`NoCandidate`] when no entry of the row is a number above minus infinity.
     pub fn choose(&mut self, row: &mut [f32]) -> Result<Choice, NoCandidate> {
         self.edits.apply(row, &self.history);
-        let token = self.pick(row);
+        let token = self.pick(row, self.history.position());
         self.edits.undo(row);
         let token = token.ok_or(NoCandidate { position: self.history.position() })?;
         let logprobs = self.logprobs.map(|count| position_logprobs(row, token, count));
@@ -107,11 +114,11 @@ impl Sampler {
         distribution.ok_or(NoCandidate { position: self.history.position() })
     }
 
-    fn pick(&mut self, row: &[f32]) -> Option<TokenId> {
+    fn pick(&mut self, row: &[f32], position: u64) -> Option<TokenId> {
         if self.filter.is_greedy() {
             return scan::argmax(row);
         }
-        let uniform = draw::uniform(self.seed, self.history.position());
+        let uniform = draw::uniform(self.seed, position, Purpose::Choose);
         if self.filter.keeps_all() {
             return draw::from_row(row, self.filter.temperature(), uniform, &mut self.masses);
         }

@@ -1,0 +1,117 @@
+//! How likely is the next guess right?
+//!
+//! Kept for each position of a draft by itself, on the condition that all before it were right: the
+//! third guess is only put to the test when the first two hold. So a position's chance does not
+//! depend on how deep the drafts were that it was learnt from (`docs/design/speculation.md#r2`).
+//!
+//! Old trials fade: 400 newer ones halve what they count. Where few were seen, a prior speaks: the
+//! wider group's chance, and the chance of the position before.
+
+use super::share::Share;
+
+/// Tokens of one draft at most.
+pub const DEPTH_MAX: usize = 8;
+
+/// After so many trials one counts 1/e of a new one: half after 400.
+const MEMORY: u64 = 577;
+/// What one trial counts when it is new.
+const TRIAL: u64 = 1 << 16;
+/// So many trials the guess at a first chance counts for, before any text was seen.
+const POOL_PRIOR_TRIALS: u64 = 16;
+/// So many trials the group's chance counts for. A sequence sees some hundred tokens in its life: with
+/// less, a run of bad luck would stop it from being tried again.
+const GROUP_PRIOR_TRIALS: u64 = 64;
+/// The chance of a first guess before anything is known.
+const PRIOR: Share = Share::percent(70);
+
+/// Trials of one position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Trials {
+    seen: u64,
+    right: u64,
+}
+
+/// What was seen of one drafter on one kind of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acceptance {
+    positions: [Trials; DEPTH_MAX],
+}
+
+/// The chance of each position, given that all before it are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chances([Share; DEPTH_MAX]);
+
+impl Trials {
+    fn observe(&mut self, right: bool) {
+        self.seen += TRIAL - self.seen / MEMORY;
+        self.right -= self.right / MEMORY;
+        if right {
+            self.right += TRIAL;
+        }
+        self.right = self.right.min(self.seen);
+    }
+
+    fn chance(self, prior: Share, trials: u64) -> Share {
+        let right = self.right + trials * u64::from(prior.parts());
+        Share::of(right, self.seen + trials * TRIAL)
+    }
+}
+
+impl Acceptance {
+    /// Takes note of a draft of `drafted` tokens of which the first `right` were right.
+    pub fn observe(&mut self, drafted: usize, right: usize) {
+        let tried = drafted.min(right.saturating_add(1));
+        for (place, trials) in self.positions.iter_mut().enumerate().take(tried) {
+            trials.observe(place < right);
+        }
+    }
+
+    /// Trials of the first position, as far as they still count.
+    pub fn trials(&self) -> u64 {
+        self.positions.first().map_or(0, |first| first.seen / TRIAL)
+    }
+
+    /// The chances of all text, to stand behind those of its kinds.
+    pub fn pooled(&self) -> Chances {
+        let mut before = PRIOR;
+        Chances(self.positions.map(|trials| {
+            before = trials.chance(before, POOL_PRIOR_TRIALS);
+            before
+        }))
+    }
+
+    /// The chances of one kind of text: its own trials, and where they are few, the group's and its
+    /// own of the position before.
+    pub fn within(&self, group: &Chances) -> Chances {
+        let mut before: Option<Share> = None;
+        let mut chances = group.0;
+        for (chance, trials) in chances.iter_mut().zip(self.positions) {
+            let prior = before.map_or(*chance, |before| before.between(*chance));
+            *chance = trials.chance(prior, GROUP_PRIOR_TRIALS);
+            before = Some(*chance);
+        }
+        Chances(chances)
+    }
+
+    /// The share of tried tokens that were right, over all positions; none before any was tried.
+    pub fn mean(&self) -> Share {
+        let sum = |of: fn(&Trials) -> u64| self.positions.iter().map(of).sum::<u64>();
+        Share::of(sum(|trials| trials.right), sum(|trials| trials.seen))
+    }
+}
+
+impl Chances {
+    /// The same chance everywhere.
+    pub const fn even(chance: Share) -> Self {
+        Self([chance; DEPTH_MAX])
+    }
+
+    /// The chance of each position to be reached and right.
+    pub fn survival(&self) -> [Share; DEPTH_MAX] {
+        let mut all = Share::WHOLE;
+        self.0.map(|chance| {
+            all = all.times(chance);
+            all
+        })
+    }
+}

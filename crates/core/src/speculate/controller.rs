@@ -1,0 +1,386 @@
+//! How deep does the next step guess?
+//!
+//! Asked before every step, told after every step what came of it. The policy may be changed at any
+//! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
+//! used or not; the draft model costs passes and must be kept in step, so its depth moves slowly: up
+//! when that brings 3 % more, down when eight steps in a row would have it lower, and while it is off
+//! it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
+use super::allot::{Drafter, Field, Grant, Outlook, Prospect};
+use super::costs::{Nanos, StepCosts};
+use super::policy::Policy;
+use super::share::Share;
+use super::threshold::Threshold;
+use crate::batch::DraftRoom;
+
+/// Kinds of text told apart; more share what is known of all.
+pub const CLASSES_MAX: usize = 64;
+/// One step in so many goes one deeper for one sequence: two in a hundred.
+pub const PROBE_EVERY_STEPS: u64 = 50;
+/// While the draft model is off, it is tried this often.
+pub const PROBE_OFF_EVERY: Micros = Micros::new(2_000_000);
+
+/// Steps of such a try.
+const PROBE_OFF_STEPS: u32 = 8;
+/// Its depth.
+const PROBE_OFF_DEPTH: usize = 2;
+/// A deeper draft must bring so many hundredths more.
+const GAIN_HUNDREDTHS: u64 = 3;
+/// Steps between two changes of depth.
+const DWELL_STEPS: u64 = 8;
+/// With more of the cache held than this nothing is guessed.
+const CACHE_FULL: Share = Share::percent(95);
+/// Nor for so long after a preemption.
+const PREEMPTION_ECHO: Micros = Micros::new(1_000_000);
+
+/// What the next step has to do, and how things stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// What is decoded and computed anyway, and what is left for guesses.
+    pub room: DraftRoom,
+    /// Sequences that wait.
+    pub waiting: u32,
+    /// Share of the key-value cache that is held.
+    pub held: Share,
+    /// Sequences that lost their pages so far.
+    pub preemptions: u64,
+}
+
+/// What came of one draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The kind of text.
+    pub class: u64,
+    /// Who guessed.
+    pub drafter: Drafter,
+    /// Tokens guessed.
+    pub drafted: usize,
+    /// The first so many were right.
+    pub right: usize,
+}
+
+/// What the next step guesses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// One for each prospect, in their order.
+    pub grants: Vec<Grant>,
+}
+
+/// Why the depth is what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing has changed it yet.
+    #[default]
+    Start,
+    /// Somebody set the policy, or its rule chose.
+    Policy,
+    /// Deeper brings more.
+    PaysMore,
+    /// What is guessed does not bring what it costs.
+    PaysLess,
+    /// The cache is full, or somebody was just preempted.
+    CacheFull,
+    /// Prompts wait, and rows are what is short.
+    Queue,
+}
+
+/// The controller of one engine.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    policy: Policy,
+    depth_max: usize,
+    costs: StepCosts,
+    pool: [Acceptance; 2],
+    classes: BTreeMap<u64, [Acceptance; 2]>,
+    threshold: Threshold,
+    /// How deep the draft model may go.
+    model_depth: usize,
+    /// The deepest guess of the last step.
+    depth: usize,
+    reason: Reason,
+    changes: u64,
+    steps: u64,
+    changed_at: u64,
+    /// Steps in a row that wanted it lower.
+    lower: u64,
+    preemptions: u64,
+    pressed: Option<Instant>,
+    probed: Option<Instant>,
+    probe_left: u32,
+}
+
+impl Reason {
+    /// As metrics and logs call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Policy => "policy",
+            Self::PaysMore => "pays-more",
+            Self::PaysLess => "pays-less",
+            Self::CacheFull => "cache-full",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+impl Controller {
+    /// A controller that knows what steps cost and nothing of the text. `depth_max` is cut at
+    /// [`DEPTH_MAX`].
+    pub fn new(policy: Policy, depth_max: usize, costs: StepCosts) -> Self {
+        Self {
+            policy,
+            depth_max: depth_max.min(DEPTH_MAX),
+            costs,
+            pool: [Acceptance::default(); 2],
+            classes: BTreeMap::new(),
+            threshold: Threshold::new(),
+            model_depth: 0,
+            depth: 0,
+            reason: Reason::Start,
+            changes: 0,
+            steps: 0,
+            changed_at: 0,
+            lower: 0,
+            preemptions: 0,
+            pressed: None,
+            probed: None,
+            probe_left: 0,
+        }
+    }
+
+    /// Another policy from the next step on; what was learnt stays.
+    pub fn set_policy(&mut self, policy: Policy, depth_max: usize) {
+        self.policy = policy;
+        self.depth_max = depth_max.min(DEPTH_MAX);
+        self.threshold = Threshold::new();
+        self.change(self.model_depth.min(self.depth_max), Reason::Policy);
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Tokens of a draft at most.
+    pub fn depth_max(&self) -> usize {
+        self.depth_max
+    }
+
+    /// The deepest guess of the last step.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Why the depth last changed, and how often it did.
+    pub fn last_change(&self) -> (Reason, u64) {
+        (self.reason, self.changes)
+    }
+
+    /// The share of tried tokens that were right, by drafter; none before any was tried.
+    pub fn acceptance(&self, drafter: Drafter) -> Share {
+        self.pool[drafter.place()].mean()
+    }
+
+    /// What steps cost, as far as is known.
+    pub fn costs(&self) -> &StepCosts {
+        &self.costs
+    }
+
+    /// Takes note of drafts that were put to the test.
+    pub fn learn(&mut self, trial: Trial) {
+        let place = trial.drafter.place();
+        self.pool[place].observe(trial.drafted, trial.right);
+        let room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&trial.class);
+        if room {
+            let class = self.classes.entry(trial.class).or_default();
+            class[place].observe(trial.drafted, trial.right);
+        }
+    }
+
+    /// Takes note of a draft that was used, for rules that go by those.
+    pub fn note_used(&mut self, drafted: usize, right: usize) {
+        self.threshold.observe(drafted, right);
+    }
+
+    /// Takes note of what the target took for a step of so many rows.
+    pub fn measure(&mut self, rows: u32, took: Nanos) {
+        self.costs.verify.correct(rows, took);
+    }
+
+    /// Takes note of what the draft model took for a pass of so many rows.
+    pub fn measure_draft(&mut self, rows: u32, took: Nanos) {
+        self.costs.draft.correct(rows, took);
+    }
+
+    /// Whether lookups are worth making: not where nothing may come of them.
+    pub fn wants_lookups(&self) -> bool {
+        self.policy != Policy::Off
+    }
+
+    /// How deep the next step guesses for each of these.
+    pub fn decide(&mut self, now: Instant, load: &Load, prospects: &[Prospect<'_>]) -> Decision {
+        self.steps += 1;
+        if prospects.is_empty() || self.depth_max == 0 {
+            self.depth = 0;
+            return Decision { grants: prospects.iter().map(|_| Grant::NONE).collect() };
+        }
+        let costs = core::mem::take(&mut self.costs);
+        let DraftRoom { decodes, prefill, room } = load.room;
+        let field = Field { costs: &costs, decodes, prefill: prefill.get(), room: room.get() };
+        let outlooks = self.outlooks(prospects);
+        let grants = match self.policy.clone() {
+            Policy::Off => field.even(&outlooks, 0),
+            Policy::Fixed(depth) => self.obey(&field, &outlooks, depth),
+            Policy::BatchTable(table) => self.obey(&field, &outlooks, table.depth(decodes)),
+            Policy::Threshold => {
+                let depth = self.threshold.depth(now);
+                let grants = self.obey(&field, &outlooks, depth);
+                if depth == 0 { self.probe_off(now, prospects, grants) } else { grants }
+            }
+            Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
+        };
+        self.costs = costs;
+        self.depth = grants.iter().map(|grant| grant.depth).max().unwrap_or(0);
+        Decision { grants }
+    }
+
+    /// A depth that a rule chose.
+    fn obey(&mut self, field: &Field<'_>, outlooks: &[Outlook], depth: usize) -> Vec<Grant> {
+        let depth = depth.min(self.depth_max);
+        self.change(depth, Reason::Policy);
+        field.even(outlooks, depth)
+    }
+
+    fn goodput(
+        &mut self,
+        now: Instant,
+        load: &Load,
+        (field, outlooks): (&Field<'_>, &[Outlook]),
+        prospects: &[Prospect<'_>],
+    ) -> Vec<Grant> {
+        if let Some(reason) = self.guard(now, load, field) {
+            self.change(0, reason);
+            return field.even(outlooks, 0);
+        }
+        let free = field.best(outlooks, self.depth_max);
+        let wanted = free.model_depth();
+        self.lower = if wanted < self.model_depth { self.lower + 1 } else { 0 };
+        let settled = self.changes == 0 || DWELL_STEPS <= self.steps - self.changed_at;
+        let mut grants = free.grants.clone();
+        if self.model_depth < wanted {
+            let capped = field.best(outlooks, self.model_depth);
+            // What was guarded a moment ago need not wait.
+            let guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
+            if (settled || guarded) && free.exceeds(&capped, GAIN_HUNDREDTHS) {
+                self.change(wanted, Reason::PaysMore);
+            } else {
+                grants = capped.grants;
+            }
+        } else if DWELL_STEPS <= self.lower {
+            self.change(wanted, Reason::PaysLess);
+        }
+        match self.model_depth {
+            0 => self.probe_off(now, prospects, grants),
+            depth => self.probe_deeper(depth, prospects, grants),
+        }
+    }
+
+    /// Whether guesses are out of place, however good they are.
+    fn guard(&mut self, now: Instant, load: &Load, field: &Field<'_>) -> Option<Reason> {
+        if self.preemptions < load.preemptions {
+            self.preemptions = load.preemptions;
+            self.pressed = Some(now);
+        }
+        let pressed = self.pressed.is_some_and(|then| now.since(then) < PREEMPTION_ECHO);
+        if pressed || CACHE_FULL < load.held {
+            return Some(Reason::CacheFull);
+        }
+        // Twice the rows for less than half as much again: memory is the limit, and rows are free.
+        let rows = field.decodes + field.prefill;
+        let (one, two) = (field.costs.verify.at(rows), field.costs.verify.at(2 * rows));
+        let bound = one.saturating_add(one / 2) <= two;
+        (0 < load.waiting && bound).then_some(Reason::Queue)
+    }
+
+    /// Now and then one sequence goes one deeper than the rest, or nothing would be learnt of it.
+    fn probe_deeper(
+        &self,
+        depth: usize,
+        prospects: &[Prospect<'_>],
+        mut grants: Vec<Grant>,
+    ) -> Vec<Grant> {
+        if depth < self.depth_max && self.steps.is_multiple_of(PROBE_EVERY_STEPS) {
+            let turn = self.steps / PROBE_EVERY_STEPS % prospects.len() as u64;
+            let turn = usize::try_from(turn).expect("a place among them");
+            if depth < prospects[turn].model && prospects[turn].backlog <= 2 {
+                grants[turn] = Grant { drafter: Drafter::Model, depth: depth + 1 };
+            }
+        }
+        grants
+    }
+
+    /// The draft model is tried on one sequence, whichever costs least.
+    fn probe_off(
+        &mut self,
+        now: Instant,
+        prospects: &[Prospect<'_>],
+        mut grants: Vec<Grant>,
+    ) -> Vec<Grant> {
+        let since = *self.probed.get_or_insert(now);
+        if PROBE_OFF_EVERY <= now.since(since) {
+            self.probed = Some(now);
+            self.probe_left = PROBE_OFF_STEPS;
+        }
+        let able = prospects.iter().enumerate().filter(|(_, prospect)| 0 < prospect.model);
+        let Some((place, one)) = able.min_by_key(|(_, prospect)| prospect.backlog) else {
+            return grants;
+        };
+        if 0 < self.probe_left {
+            self.probe_left -= 1;
+            let depth = PROBE_OFF_DEPTH.min(one.model).min(self.depth_max);
+            grants[place] = Grant { drafter: Drafter::Model, depth };
+        }
+        grants
+    }
+
+    fn outlooks(&self, prospects: &[Prospect<'_>]) -> Vec<Outlook> {
+        let pooled = self.pool.map(|seen| seen.pooled());
+        let within = |group: &[Chances; 2], seen: &[Acceptance; 2]| {
+            Drafter::ALL.map(|drafter| seen[drafter.place()].within(&group[drafter.place()]))
+        };
+        let classes: BTreeMap<u64, [Chances; 2]> =
+            self.classes.iter().map(|(class, seen)| (*class, within(&pooled, seen))).collect();
+        let outlook = |prospect: &Prospect<'_>| {
+            let class = classes.get(&prospect.class).unwrap_or(&pooled);
+            let most = [prospect.lookup, prospect.model].map(|tokens| tokens.min(self.depth_max));
+            let chances = within(class, prospect.seen);
+            Outlook { survival: chances.map(|chances| chances.survival()), most }
+        };
+        prospects.iter().map(outlook).collect()
+    }
+
+    fn change(&mut self, depth: usize, reason: Reason) {
+        self.lower = 0;
+        if depth != self.model_depth || reason == Reason::Policy && self.reason == Reason::Start {
+            self.model_depth = depth;
+            self.reason = reason;
+            self.changes += 1;
+            self.changed_at = self.steps;
+        }
+    }
+}
+
+/// A step that does nothing but decode, for those who only have a number of sequences.
+impl Load {
+    /// So many sequences decode, and guesses may have `room` rows.
+    pub fn decoding(decodes: u32, room: u32) -> Self {
+        let room = DraftRoom { decodes, prefill: Tokens::ZERO, room: Tokens::new(room) };
+        Self { room, ..Self::default() }
+    }
+}

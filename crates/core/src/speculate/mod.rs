@@ -1,0 +1,38 @@
+//! How many tokens are worth guessing, for which sequence, and by whom?
+//!
+//! Speculation trades rows of a step for tokens: a drafted token costs a row whether it turns out
+//! right or not. What it brings is its chance to be right, and that all before it are; what it costs
+//! is known from measuring steps. Everything here is whole numbers and a function of what it is told;
+//! the rules, numbered, are in `docs/design/speculation.md`.
+//!
+//! | question                                        | file            |
+//! |-------------------------------------------------|-----------------|
+//! | What part of a whole is it?                     | `share.rs`      |
+//! | How likely is the next guess right?             | `acceptance.rs` |
+//! | What does a step of so many rows cost?          | `costs.rs`      |
+//! | Which guesses bring the most tokens a second?   | `allot.rs`      |
+//! | Who decides, by which rule?                     | `policy.rs`     |
+//! | What does the rule of the write-up say?         | `threshold.rs`  |
+//! | How deep does the next step guess?              | `controller.rs` |
+//! | What followed the last time this was said?      | `lookup.rs`     |
+
+mod acceptance;
+mod allot;
+mod controller;
+mod costs;
+mod lookup;
+mod policy;
+mod share;
+#[cfg(test)]
+mod tests;
+mod threshold;
+
+pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
+pub use self::allot::{Drafter, Grant, Prospect};
+pub use self::controller::{
+    CLASSES_MAX, Controller, Decision, Load, PROBE_EVERY_STEPS, PROBE_OFF_EVERY, Reason, Trial,
+};
+pub use self::costs::{CostCurve, Nanos, StepCosts};
+pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};
+pub use self::policy::{DepthTable, Policy, PolicyError};
+pub use self::share::Share;

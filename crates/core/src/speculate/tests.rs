@@ -1,0 +1,320 @@
+//! The parts one by one; the controller against a changing load is in `tests/speculation.rs`.
+
+extern crate std;
+
+use alloc::vec;
+use alloc::vec::Vec;
+use std::format;
+use std::string::ToString;
+
+use overdraft_units::{Instant, Micros, TokenId};
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(millis: u64) -> Instant {
+    Instant::ORIGIN + Micros::new(millis * 1_000)
+}
+
+/// A step costs 1,000 ns and 100 for each row, a draft pass 100 and 10.
+fn costs() -> StepCosts {
+    let line = |base: u64, row: u64| {
+        CostCurve::new((0..9).map(|power| (1 << power, base + (row << power))).collect())
+    };
+    StepCosts { verify: line(1_000, 100), draft: line(100, 10) }
+}
+
+#[track_caller]
+fn check_chances(acceptance: &Acceptance, expected: &[(u32, u32)]) {
+    let survival = acceptance.pooled().survival();
+    let mut before = Share::WHOLE;
+    for (chance, (low, high)) in survival.iter().zip(expected) {
+        let percent = Share::of(chance.parts().into(), before.parts().into()).millionths() / 10_000;
+        assert!((*low..=*high).contains(&percent), "{percent} % is not within {low}..={high}");
+        before = *chance;
+    }
+}
+
+#[test]
+fn a_position_is_judged_only_where_those_before_it_were_right() {
+    let mut acceptance = Acceptance::default();
+    // The first is right nine times in ten, the second half of those times.
+    for n in 0..2_000_usize {
+        let right = if n % 10 == 0 { 0 } else { 1 + n % 2 };
+        acceptance.observe(2, right);
+    }
+    check_chances(&acceptance, &[(88, 91), (48, 57)]);
+}
+
+#[test]
+fn how_deep_drafts_were_does_not_change_what_is_learnt_of_the_first() {
+    let (mut deep, mut shallow) = (Acceptance::default(), Acceptance::default());
+    for n in 0..500_usize {
+        deep.observe(8, n % 4);
+        shallow.observe(1, (n % 4).min(1));
+    }
+    let first = |acceptance: &Acceptance| acceptance.pooled().survival()[0];
+    assert_eq!(first(&deep), first(&shallow));
+}
+
+#[test]
+fn four_hundred_trials_halve_what_older_ones_count() {
+    let mut acceptance = Acceptance::default();
+    for _ in 0..10_000 {
+        acceptance.observe(1, 1);
+    }
+    for _ in 0..400 {
+        acceptance.observe(1, 0);
+    }
+    check_chances(&acceptance, &[(48, 52)]);
+}
+
+#[test]
+fn a_kind_of_text_is_judged_by_its_like_until_it_has_shown_enough() {
+    let mut pool = Acceptance::default();
+    for _ in 0..1_000 {
+        pool.observe(4, 4);
+    }
+    let pooled = pool.pooled();
+    let fresh = Acceptance::default();
+    assert_eq!(fresh.within(&pooled).survival()[0], pooled.survival()[0]);
+    let mut bad = Acceptance::default();
+    for _ in 0..200 {
+        bad.observe(4, 0);
+    }
+    let survival = bad.within(&pooled).survival();
+    assert!(survival[0] < Share::percent(30));
+    assert!(survival[1] < Share::percent(20), "what follows is drawn down with it");
+}
+
+#[test]
+fn a_cost_between_two_points_lies_on_their_line_and_beyond_them_goes_on() {
+    let curve = CostCurve::new(vec![(8, 1_700), (1, 1_000), (2, 1_100)]);
+    let at: Vec<_> = [0, 1, 2, 5, 8, 10].map(|rows| curve.at(rows)).to_vec();
+    assert_eq!(at, [0, 1_000, 1_100, 1_400, 1_700, 1_900]);
+    assert_eq!(CostCurve::new(vec![(4, 400)]).at(8), 800);
+    assert_eq!(CostCurve::default().at(8), 0);
+}
+
+#[test]
+fn steps_that_take_longer_move_the_table_and_one_that_was_disturbed_hardly() {
+    let mut curve = CostCurve::new(vec![(1, 1_000), (8, 1_700)]);
+    curve.correct(1, 1_000_000);
+    assert!(curve.at(1) < 1_050, "{}", curve.at(1));
+    for _ in 0..400 {
+        curve.correct(1, 1_500);
+    }
+    assert!((1_450..=1_550).contains(&curve.at(1)), "{}", curve.at(1));
+}
+
+proptest! {
+    #[test]
+    fn more_rows_never_cost_less(
+        points in prop::collection::vec((1..300_u32, 0..10_000_u64), 1..12),
+        steps in prop::collection::vec((1..400_u32, 0..20_000_u64), 0..60),
+    ) {
+        let mut curve = CostCurve::new(points);
+        for (rows, took) in steps {
+            curve.correct(rows, took);
+            for rows in 0..400 {
+                prop_assert!(curve.at(rows) <= curve.at(rows + 1), "at {rows}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_grant_keeps_within_what_there_is(
+        seen in prop::collection::vec((0..9_usize, 0..9_usize, 0..9_usize, 0..9_usize), 1..20),
+        policy in prop::sample::select(vec!["off", "fixed:5", "threshold", "batch-table", "goodput"]),
+        room in 0..60_u32,
+        depth_max in 0..9_usize,
+        rounds in 1..80_u64,
+    ) {
+        let policy: Policy = policy.parse().expect("the name of one");
+        let mut controller = Controller::new(policy.clone(), depth_max, costs());
+        let mut records = vec![[Acceptance::default(); 2]; seen.len()];
+        for round in 0..rounds {
+            for (record, (lookup, _, drafted, right)) in records.iter_mut().zip(&seen) {
+                let place = usize::from(*lookup > 0);
+                record[place].observe(*drafted, (*right).min(*drafted));
+            }
+            let prospects: Vec<_> = records
+                .iter()
+                .zip(&seen)
+                .map(|(seen, (lookup, model, ..))| Prospect {
+                    class: 1, seen, lookup: *lookup, model: *model, backlog: 1,
+                })
+                .collect();
+            let load = Load::decoding(u32::try_from(seen.len()).expect("few"), room);
+            let decision = controller.decide(at(round * 500), &load, &prospects);
+            prop_assert_eq!(decision.grants.len(), prospects.len());
+            let mut rows = 0;
+            for (grant, prospect) in decision.grants.iter().zip(&prospects) {
+                let most = [prospect.lookup, prospect.model][grant.drafter.place()];
+                prop_assert!(grant.depth <= most.min(depth_max));
+                rows += grant.depth;
+            }
+            // A probe goes beyond by no more than itself.
+            prop_assert!(rows <= room as usize + 8, "{rows} rows of {room}");
+            prop_assert!(policy != Policy::Off || rows == 0);
+        }
+    }
+}
+
+/// Depths granted to sequences whose drafts were right so often, in hundredths.
+#[track_caller]
+fn check_depths(rates: &[u32], expected: impl Fn(&[usize]) -> bool) {
+    let mut records = Vec::new();
+    for rate in rates {
+        let mut seen = [Acceptance::default(); 2];
+        for n in 0..400_u32 {
+            seen[1]
+                .observe(8, (0..8).take_while(|place| (n * 7 + place * 31) % 100 < *rate).count());
+        }
+        records.push(seen);
+    }
+    let prospects: Vec<_> = records
+        .iter()
+        .map(|seen| Prospect { class: 0, seen, lookup: 0, model: 8, backlog: 1 })
+        .collect();
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    let load = Load::decoding(u32::try_from(rates.len()).unwrap(), 200);
+    for step in 0..20 {
+        controller.decide(at(step), &load, &prospects);
+    }
+    let decision = controller.decide(at(21), &load, &prospects);
+    let depths: Vec<_> = decision.grants.iter().map(|grant| grant.depth).collect();
+    assert!(expected(&depths), "{depths:?}");
+}
+
+#[test]
+fn depth_is_each_sequences_own() {
+    check_depths(&[99, 5], |depths| depths[0] >= 5 && depths[1] == 0);
+    check_depths(&[3, 3], |depths| depths == [0, 0]);
+}
+
+#[test]
+fn nothing_is_guessed_while_the_cache_is_full_or_prompts_wait_for_rows() {
+    let mut seen = [Acceptance::default(); 2];
+    (0..500).for_each(|_| seen[1].observe(8, 8));
+    let prospect = Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 };
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    let calm = Load::decoding(1, 100);
+    controller.decide(at(0), &calm, &[prospect]);
+    let full = Load { held: Share::percent(96), ..calm };
+    controller.decide(at(1), &full, &[prospect]);
+    assert_eq!((controller.depth(), controller.last_change().0), (0, Reason::CacheFull));
+    controller.decide(at(2), &calm, &[prospect]);
+    assert_eq!((controller.depth(), controller.last_change().0), (8, Reason::PaysMore));
+    controller.decide(at(3), &Load { preemptions: 1, ..calm }, &[prospect]);
+    assert_eq!(controller.depth(), 0);
+    controller.decide(at(900), &Load { preemptions: 1, ..calm }, &[prospect]);
+    assert_eq!(controller.depth(), 0, "for a second after a preemption");
+    // Rows are cheap here until there are many.
+    let waits = Load { waiting: 3, preemptions: 1, ..calm };
+    controller.decide(at(2_000), &waits, &[prospect]);
+    assert_eq!(controller.depth(), 8);
+    let crowd = vec![prospect; 64];
+    let many = Load { waiting: 3, preemptions: 1, ..Load::decoding(64, 100) };
+    controller.decide(at(2_001), &many, &crowd);
+    assert_eq!((controller.depth(), controller.last_change().0), (0, Reason::Queue));
+}
+
+#[test]
+fn what_is_off_is_tried_again_and_comes_back_when_it_pays() {
+    let seen = [Acceptance::default(); 2];
+    let prospect = Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 };
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    let load = Load::decoding(1, 100);
+    let mut deepest_bad = 0;
+    let mut rows = (0, 0);
+    for step in 0..20_000 {
+        // Ten milliseconds a step; the text turns good after a hundred seconds.
+        let good = 10_000 <= step;
+        let decision = controller.decide(at(step * 10), &load, &[prospect]);
+        let depth = decision.grants[0].depth;
+        let right = if good { depth } else { 0 };
+        controller.learn(Trial { class: 0, drafter: Drafter::Model, drafted: depth, right });
+        if (5_000..10_000).contains(&step) {
+            deepest_bad = deepest_bad.max(depth);
+            rows.0 += depth;
+        }
+        if 19_000 <= step {
+            rows.1 += depth;
+        }
+    }
+    assert!((1..=2).contains(&deepest_bad), "only probes, and those: {deepest_bad}");
+    assert!(rows.0 <= 26 * 8 * 2, "{} rows in fifty seconds", rows.0);
+    assert!(rows.1 >= 7 * 1_000, "{} rows in the last thousand steps", rows.1);
+}
+
+#[track_caller]
+fn check_lookup(text: &str, count: usize, expected: &str) {
+    let tokens: Vec<_> = text.bytes().map(|byte| TokenId(byte.into())).collect();
+    let guess = Lookup::default().guess(&tokens, count);
+    let guess: Vec<u8> = guess.iter().map(|token| u8::try_from(token.0).unwrap()).collect();
+    assert_eq!(std::str::from_utf8(&guess).unwrap(), expected);
+}
+
+#[test]
+fn a_lookup_goes_on_as_the_longest_and_latest_match_did() {
+    check_lookup("the cat sat. the c", 5, "at sa");
+    check_lookup("one two, one three, one t", 3, "hre");
+    check_lookup("xn two, yn three, xn t", 3, "wo,");
+    check_lookup("abcdef", 4, "");
+    check_lookup("abca", 4, "");
+    check_lookup("ababab", 5, "ababa");
+    check_lookup("", 5, "");
+    check_lookup("the cat the c", 0, "");
+}
+
+#[track_caller]
+fn check_policy(text: &str, shown: &str) {
+    let shown_as = match text.parse::<Policy>() {
+        Ok(policy) => {
+            assert_eq!(policy.to_string().parse(), Ok(policy.clone()), "{policy} is read back");
+            policy.to_string()
+        }
+        Err(error) => format!("{error:.40}"),
+    };
+    assert!(shown_as.starts_with(shown), "{shown_as}");
+}
+
+#[test]
+fn policies_are_read_as_they_are_shown() {
+    check_policy("off", "off");
+    check_policy("fixed:3", "fixed:3");
+    check_policy("threshold", "threshold");
+    check_policy("goodput", "goodput");
+    check_policy("batch-table:1-8=4,9-64=0", "batch-table:1-8=4,9-");
+    for wrong in
+        ["fixed", "fixed:9", "fixed:x", "batch-table:2-8=4", "batch-table:1-8=4,8-9=2", "on"]
+    {
+        check_policy(wrong, &format!("`{wrong}` is not"));
+    }
+}
+
+#[test]
+fn a_table_keeps_the_last_depth_where_it_has_a_gap() {
+    let table = DepthTable::new(&[(1, 4, 5), (9, 16, 2)]).unwrap();
+    assert_eq!([1, 4, 6, 9, 16, 99].map(|n| table.depth(n)), [5, 5, 5, 2, 2, 2]);
+}
+
+#[test]
+fn the_threshold_rule_turns_off_and_comes_back() {
+    let mut controller = Controller::new(Policy::Threshold, 8, costs());
+    let seen = [Acceptance::default(); 2];
+    let prospect = Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 };
+    let mut depths = Vec::new();
+    for step in 0..12_000_u64 {
+        // Ten milliseconds a step: good for 40 s, bad for 40 s, good again.
+        let good = !(4_000..8_000).contains(&step);
+        let decision = controller.decide(at(step * 10), &Load::decoding(1, 100), &[prospect]);
+        let depth = decision.grants[0].depth;
+        controller.note_used(depth, if good { depth } else { 0 });
+        if step % 1_000 == 500 {
+            depths.push(depth);
+        }
+    }
+    assert_eq!(depths, [4, 5, 6, 7, 8, 0, 0, 0, 0, 2, 3, 4]);
+}

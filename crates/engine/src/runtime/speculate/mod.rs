@@ -1,0 +1,364 @@
+//! Who guesses what in the next step, and what came of it?
+//!
+//! Before a plan the controller is asked how deep to guess for each sequence that decodes; looked-up
+//! tokens are there already, the draft model computes the others, and the scheduler is handed both.
+//! After the step what was emitted is compared with what was guessed, used or not: a lookup is judged
+//! by every token, whoever guessed it. **Invariant:** nothing here decides what is emitted; a wrong
+//! guess costs time alone (`docs/design/speculation.md`).
+
+mod model;
+mod pages;
+mod profile;
+mod stats;
+
+use std::collections::BTreeMap;
+
+use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Scheduler};
+use overdraft_core::speculate::{
+    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Share, StepCosts, Trial,
+};
+use overdraft_telemetry::Clock;
+use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
+
+pub use self::profile::PROFILE_MAX;
+pub use self::stats::SpeculationStats;
+
+use self::model::{Asked, DraftModel};
+use super::live::Live;
+use crate::backend::{Backend, ModelShape};
+use crate::sample::Guess;
+
+/// Bytes of logits that drafts may add to a step: bounds the rows where the vocabulary is large.
+const DRAFT_LOGITS_MAX: usize = 64 << 20;
+/// Rows that drafts may always have.
+const DRAFT_ROWS_MIN: usize = 16;
+/// Failures of the draft model before it is not asked again.
+const DRAFT_FAILURES_MAX: u32 = 3;
+/// Accepted share below which the operator is told, once.
+const POOR: Share = Share::percent(20);
+/// Accepted share above which that may be told again.
+const POOR_NO_MORE: Share = Share::percent(25);
+/// Trials before that is judged.
+const POOR_TRIALS: u64 = 200;
+
+/// Who may guess, and by which rule. The default guesses nothing.
+pub struct Speculation {
+    /// The rule.
+    pub policy: Policy,
+    /// Tokens of a draft at most.
+    pub depth_max: usize,
+    /// Looks tokens up in what was said.
+    pub lookup: Option<Lookup>,
+    /// Guesses by computing: a model with the target's tokenizer, pages as large and as many.
+    pub draft: Option<Box<dyn Backend>>,
+}
+
+impl Default for Speculation {
+    fn default() -> Self {
+        Self { policy: Policy::Off, depth_max: 0, lookup: None, draft: None }
+    }
+}
+
+impl core::fmt::Debug for Speculation {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut fields = out.debug_struct("Speculation");
+        fields.field("policy", &self.policy).field("depth_max", &self.depth_max);
+        fields.field("lookup", &self.lookup).finish_non_exhaustive()
+    }
+}
+
+impl Speculation {
+    /// Whether anybody could guess.
+    pub(super) fn guesses(&self) -> bool {
+        0 < self.depth_max && (self.lookup.is_some() || self.draft.is_some())
+    }
+
+    /// Whether the draft model's pages and tokens are the target's.
+    pub(super) fn check(&self, target: ModelShape) -> Result<(), DraftMismatch> {
+        self.draft.as_ref().map_or(Ok(()), |draft| check(target, draft.shape()))
+    }
+}
+
+/// A draft model that cannot guess for this target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the draft model's {what} is `{found}`; expected {expected}, as the target's")]
+pub struct DraftMismatch {
+    what: &'static str,
+    found: u64,
+    expected: String,
+}
+
+/// Guesses for one engine.
+pub(super) struct Speculator {
+    controller: Controller,
+    lookup: Option<Lookup>,
+    model: Option<DraftModel>,
+    failures: u32,
+    vocabulary: usize,
+    notes: BTreeMap<SequenceId, Note>,
+    stats: SpeculationStats,
+    poor: bool,
+}
+
+/// What is known of a sequence that decodes.
+#[derive(Debug)]
+struct Note {
+    class: u64,
+    seen: [Acceptance; 2],
+    /// What a lookup found before this step.
+    found: Vec<TokenId>,
+    /// What is being verified, and whose it is.
+    used: Option<(Drafter, Vec<Guess>)>,
+}
+
+/// What the engine looks like from here, before a plan.
+pub(super) struct View<'a> {
+    pub(super) scheduler: &'a mut Scheduler,
+    pub(super) live: &'a mut BTreeMap<SequenceId, Live>,
+    pub(super) clock: Clock,
+    pub(super) batch: BatchStats,
+}
+
+impl Speculator {
+    /// Measures what steps cost, which takes at most [`PROFILE_MAX`] and a step for each model.
+    /// `None` when there is nobody to guess.
+    pub(super) fn new(
+        speculation: Speculation,
+        target: &mut dyn Backend,
+        limits: BatchLimits,
+        clock: Clock,
+    ) -> Option<Self> {
+        if !speculation.guesses() {
+            return None;
+        }
+        let Speculation { policy, depth_max, lookup, draft } = speculation;
+        let shape = target.shape();
+        let mut costs =
+            StepCosts { verify: profile::measure(target, limits, clock), ..StepCosts::default() };
+        let model = draft.map(|mut draft| {
+            costs.draft = profile::measure(draft.as_mut(), limits, clock);
+            DraftModel::new(draft)
+        });
+        let controller = Controller::new(policy, depth_max, costs);
+        let stats = SpeculationStats { enabled: true, ..SpeculationStats::default() };
+        Some(Self {
+            controller,
+            lookup,
+            model,
+            failures: 0,
+            vocabulary: shape.vocabulary,
+            notes: BTreeMap::new(),
+            stats,
+            poor: false,
+        })
+    }
+
+    /// Another rule from the next step on.
+    pub(super) fn set_policy(&mut self, policy: Policy, depth_max: usize) {
+        self.controller.set_policy(policy, depth_max);
+    }
+
+    /// Hands the scheduler guesses for the next plan.
+    pub(super) fn propose(&mut self, view: &mut View<'_>) {
+        let mut room = view.scheduler.draft_room();
+        let rows = (DRAFT_LOGITS_MAX / (4 * self.vocabulary.max(1))).max(DRAFT_ROWS_MIN);
+        room.room = room.room.min(Tokens::new(u32::try_from(rows).unwrap_or(u32::MAX)));
+        let ids: Vec<SequenceId> = view.scheduler.decoding().collect();
+        for id in &ids {
+            let (Some(live), tokens) = (view.live.get(id), view.scheduler.tokens(*id)) else {
+                continue;
+            };
+            let note = self.notes.entry(*id).or_insert_with(|| Note::new(live.class));
+            note.used = None;
+            note.found.clear();
+            let lookup = self.lookup.filter(|_| self.controller.wants_lookups());
+            if let Some(lookup) = lookup.filter(|_| live.guessing.allows(Drafter::Lookup)) {
+                note.found = lookup.guess(tokens, self.controller.depth_max());
+            }
+        }
+        let now = view.clock.now();
+        let grants = self.decide(now, view, room, &ids);
+        let began = view.clock.now();
+        self.hand_lookups(view, &grants);
+        self.hand_model(view, &grants);
+        self.stats.draft_time += view.clock.now().since(began);
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        view: &View<'_>,
+        room: DraftRoom,
+        ids: &[SequenceId],
+    ) -> Vec<(SequenceId, Grant)> {
+        let depth_max = self.controller.depth_max();
+        let prospect = |id: &SequenceId| {
+            let (note, live) = (self.notes.get(id)?, view.live.get(id)?);
+            let known = view.scheduler.tokens(*id).len();
+            let model = self.model.as_ref();
+            let model = model.filter(|_| live.guessing.allows(Drafter::Model));
+            let able = model.filter(|model| known + depth_max <= model.context());
+            let backlog = model.map_or(0, |model| model.backlog(*id, known));
+            let prospect = Prospect {
+                class: note.class,
+                seen: &note.seen,
+                lookup: note.found.len(),
+                model: able.map_or(0, |_| depth_max),
+                backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
+            };
+            Some((*id, prospect))
+        };
+        let (ids, prospects): (Vec<_>, Vec<_>) = ids.iter().filter_map(prospect).unzip();
+        let blocks = view.batch.blocks.get().max(1);
+        let load = Load {
+            room,
+            waiting: view.batch.waiting,
+            held: Share::of(view.batch.blocks_held.get().into(), blocks.into()),
+            preemptions: view.batch.preemptions,
+        };
+        let decision = self.controller.decide(now, &load, &prospects);
+        let granted = ids.into_iter().zip(decision.grants);
+        granted.filter(|(_, grant)| 0 < grant.depth).collect()
+    }
+
+    fn hand_lookups(&mut self, view: &mut View<'_>, grants: &[(SequenceId, Grant)]) {
+        for (id, grant) in grants.iter().filter(|(_, grant)| grant.drafter == Drafter::Lookup) {
+            let room = reserve(view.scheduler, *id, grant.depth);
+            let Some(note) = self.notes.get_mut(id).filter(|_| 0 < room) else { continue };
+            let tokens: Vec<_> = note.found.iter().take(room).copied().collect();
+            let guesses = tokens.iter().copied().map(Guess::certain).collect();
+            note.used = Some((Drafter::Lookup, guesses));
+            view.scheduler.handle_drafts(*id, tokens);
+        }
+    }
+
+    fn hand_model(&mut self, view: &mut View<'_>, grants: &[(SequenceId, Grant)]) {
+        let Some(model) = &mut self.model else { return };
+        let mut asked = Vec::new();
+        for (id, grant) in grants.iter().filter(|(_, grant)| grant.drafter == Drafter::Model) {
+            let depth = reserve(view.scheduler, *id, grant.depth);
+            if 0 < depth {
+                asked.push(Asked { sequence: *id, depth });
+            }
+        }
+        let drafted = match model.draft(&asked, view) {
+            Ok(drafted) => drafted,
+            Err(error) => {
+                self.failures += 1;
+                tracing::error!(%error, "the draft model failed");
+                if DRAFT_FAILURES_MAX <= self.failures {
+                    tracing::error!("the draft model is not asked again");
+                    self.model = None;
+                }
+                return;
+            }
+        };
+        for (rows, took) in model.take_measured() {
+            self.controller.measure_draft(rows, took.get().saturating_mul(1_000));
+        }
+        for (id, guesses) in drafted {
+            let Some(note) = self.notes.get_mut(&id) else { continue };
+            view.scheduler.handle_drafts(id, guesses.iter().map(|guess| guess.token).collect());
+            note.used = Some((Drafter::Model, guesses));
+        }
+    }
+
+    /// The guess at a place of the draft that is being verified.
+    pub(super) fn guess(&self, sequence: SequenceId, place: usize) -> Option<&Guess> {
+        let (_, guesses) = self.notes.get(&sequence)?.used.as_ref()?;
+        guesses.get(place)
+    }
+
+    /// Takes note of what a sequence's slot, with so many drafts, came to.
+    pub(super) fn learn(&mut self, sequence: SequenceId, drafts: &[TokenId], emitted: &[TokenId]) {
+        let Some(note) = self.notes.get_mut(&sequence) else { return };
+        let right = |guessed: &[TokenId]| {
+            guessed.iter().zip(emitted).take_while(|(guess, token)| guess == token).count()
+        };
+        self.stats.sequence_steps += 1;
+        self.stats.tokens += emitted.len() as u64;
+        let class = note.class;
+        let mut learn = |seen: &mut [Acceptance; 2], drafter: Drafter, guessed: &[TokenId]| {
+            let (drafted, right) = (guessed.len().min(emitted.len()), right(guessed));
+            seen[drafter.place()].observe(drafted, right);
+            self.controller.learn(Trial { class, drafter, drafted, right });
+        };
+        if !note.found.is_empty() {
+            learn(&mut note.seen, Drafter::Lookup, &note.found);
+        }
+        let Some((drafter, _)) = note.used.take().filter(|_| !drafts.is_empty()) else { return };
+        if drafter == Drafter::Model {
+            learn(&mut note.seen, Drafter::Model, drafts);
+            if let Some(model) = &mut self.model {
+                model.note_right(sequence, right(drafts));
+            }
+        }
+        self.controller.note_used(drafts.len().min(emitted.len()), right(drafts));
+        self.stats.count(drafter, drafts.len(), right(drafts));
+    }
+
+    /// Takes note of what the target took for a step without prompts.
+    pub(super) fn measure(&mut self, rows: Tokens, took: Micros) {
+        self.stats.verify_time += took;
+        self.controller.measure(rows.get(), took.get().saturating_mul(1_000));
+    }
+
+    /// A sequence ended, or lost its pages.
+    pub(super) fn forget(&mut self, sequence: SequenceId) {
+        self.notes.remove(&sequence);
+        if let Some(model) = &mut self.model {
+            model.forget(sequence);
+        }
+    }
+
+    /// The counts, and how things stand.
+    pub(super) fn stats(&mut self) -> SpeculationStats {
+        let (reason, changes) = self.controller.last_change();
+        self.stats.policy = self.controller.policy().name();
+        self.stats.depth = u32::try_from(self.controller.depth()).unwrap_or(u32::MAX);
+        self.stats.depth_max = u32::try_from(self.controller.depth_max()).unwrap_or(u32::MAX);
+        (self.stats.reason, self.stats.changes) = (reason, changes);
+        self.stats.acceptance = Drafter::ALL.map(|drafter| self.controller.acceptance(drafter));
+        self.warn_when_poor();
+        self.stats
+    }
+
+    fn warn_when_poor(&mut self) {
+        let [_, model] = self.stats.acceptance;
+        let judged = POOR_TRIALS <= self.stats.draft_tokens_by[Drafter::Model.place()];
+        if judged && !self.poor && model < POOR {
+            self.poor = true;
+            let accepted = f64::from(model.millionths()) / 1e6;
+            tracing::warn!(accepted, "less than a fifth of the draft model's guesses are right");
+        }
+        self.poor = self.poor && model < POOR_NO_MORE;
+    }
+}
+
+impl Note {
+    fn new(class: u64) -> Self {
+        Self { class, seen: [Acceptance::default(); 2], found: Vec::new(), used: None }
+    }
+}
+
+fn reserve(scheduler: &mut Scheduler, sequence: SequenceId, depth: usize) -> usize {
+    let ahead = Tokens::new(u32::try_from(depth).unwrap_or(u32::MAX));
+    let room = scheduler.reserve(sequence, ahead);
+    usize::try_from(room.get()).expect("usize holds 32 bits")
+}
+
+/// Whether the draft's pages and tokens are the target's.
+fn check(target: ModelShape, draft: ModelShape) -> Result<(), DraftMismatch> {
+    let hold = |what, found: u64, holds: bool, expected: String| {
+        if holds { Ok(()) } else { Err(DraftMismatch { what, found, expected }) }
+    };
+    let size = |shape: ModelShape| u64::from(shape.block_size.get());
+    let blocks = |shape: ModelShape| u64::from(shape.blocks.get());
+    let words = |shape: ModelShape| shape.vocabulary as u64;
+    let (one, other) = (words(target), words(draft));
+    hold("vocabulary", other, one == other, format!("{one}"))?;
+    let (one, other) = (size(target), size(draft));
+    hold("block size", other, one == other, format!("{one}"))?;
+    let (one, other) = (blocks(target), blocks(draft));
+    hold("number of blocks", other, one <= other, format!("at least {one}"))
+}

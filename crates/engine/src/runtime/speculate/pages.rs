@@ -1,0 +1,117 @@
+//! Which pages of the draft model hold what the target's pages of the same numbers hold?
+//!
+//! The draft model keeps its keys and values under the target's block tables, so prefixes are shared,
+//! sequences preempted and drafts rolled back for both at once. But it does not compute every step:
+//! while it is off, the target's pages change and its own do not. So it is noted what each full page of
+//! its own was computed from, as a hash chained over the pages before it. A collision would cost wrong
+//! guesses and nothing else.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use overdraft_units::{BlockId, SequenceId, TokenId};
+
+/// What is noted of all pages and of the sequences that were drafted for.
+#[derive(Debug)]
+pub(super) struct DraftPages {
+    page: usize,
+    /// By page: what it holds, when it is full.
+    held: Vec<Option<u64>>,
+    readers: BTreeMap<SequenceId, Reader>,
+}
+
+/// How far the draft model has read a sequence.
+#[derive(Debug, Default)]
+struct Reader {
+    /// Positions whose keys and values it has.
+    computed: usize,
+    /// Of those, full pages, and what they hold.
+    full: Vec<(BlockId, u64)>,
+}
+
+impl DraftPages {
+    pub(super) fn new(blocks: usize, page: usize) -> Self {
+        Self { page, held: vec![None; blocks], readers: BTreeMap::new() }
+    }
+
+    /// Positions of a sequence that are computed, as of the last look.
+    pub(super) fn computed(&self, sequence: SequenceId) -> usize {
+        self.readers.get(&sequence).map_or(0, |reader| reader.computed)
+    }
+
+    /// Looks at a sequence afresh: its table may have changed, and others may have computed pages of
+    /// it. Returns how many positions are computed, at most all but the last known token.
+    pub(super) fn look(
+        &mut self,
+        sequence: SequenceId,
+        tokens: &[TokenId],
+        table: &[BlockId],
+    ) -> usize {
+        let most = tokens.len().saturating_sub(1);
+        let Self { page, held, readers } = self;
+        let reader = readers.entry(sequence).or_default();
+        reader.computed = reader.computed.min(most);
+        for number in 0..reader.full.len() {
+            let (block, content) = reader.full[number];
+            let now = table.get(number).copied();
+            if now == Some(block) {
+                continue;
+            }
+            match now.filter(|now| held[index(*now)] == Some(content)) {
+                Some(other) => reader.full[number].0 = other,
+                None => {
+                    reader.full.truncate(number);
+                    reader.computed = reader.computed.min(number * *page);
+                    break;
+                }
+            }
+        }
+        for (number, block) in table.iter().enumerate().skip(reader.full.len()) {
+            let end = (number + 1) * *page;
+            if most < end {
+                break;
+            }
+            let before = reader.full.last().map_or(0, |full| full.1);
+            let content = chain(before, &tokens[number * *page..end]);
+            if end <= reader.computed {
+                held[index(*block)] = Some(content);
+            } else if held[index(*block)] == Some(content) {
+                reader.computed = end;
+            } else {
+                break;
+            }
+            reader.full.push((*block, content));
+        }
+        reader.computed
+    }
+
+    /// The positions `start..end` are about to be written; the pages under them hold nothing that
+    /// others may count on until they are full again.
+    pub(super) fn write(&mut self, table: &[BlockId], start: usize, end: usize) {
+        let pages = start / self.page..end.div_ceil(self.page);
+        for block in table.get(pages).unwrap_or_default() {
+            self.held[index(*block)] = None;
+        }
+    }
+
+    /// Positions before this one are computed from known tokens.
+    pub(super) fn note_computed(&mut self, sequence: SequenceId, computed: usize) {
+        if let Some(reader) = self.readers.get_mut(&sequence) {
+            reader.computed = computed;
+        }
+    }
+
+    pub(super) fn forget(&mut self, sequence: SequenceId) {
+        self.readers.remove(&sequence);
+    }
+}
+
+fn chain(before: u64, tokens: &[TokenId]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (before, tokens).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn index(block: BlockId) -> usize {
+    usize::try_from(block.0).expect("usize holds 32 bits")
+}

@@ -1,0 +1,73 @@
+//! What did speculation bring so far?
+
+use overdraft_core::speculate::{DEPTH_MAX, Drafter, Reason, Share};
+use overdraft_units::Micros;
+
+/// Counts since the start, and how things stood after the last step. Names and meanings are those of
+/// vLLM's `spec_decode` counters where it has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpeculationStats {
+    /// Whether anybody could guess.
+    pub enabled: bool,
+    /// The rule in force, without its numbers.
+    pub policy: &'static str,
+    /// The deepest guess of the last step.
+    pub depth: u32,
+    /// Tokens of a draft at most.
+    pub depth_max: u32,
+    /// Why the depth last changed.
+    pub reason: Reason,
+    /// How often it did.
+    pub changes: u64,
+    /// Drafts verified.
+    pub drafts: u64,
+    /// Tokens of those.
+    pub draft_tokens: u64,
+    /// Of those, right ones.
+    pub accepted_tokens: u64,
+    /// Right ones by their place in the draft.
+    pub accepted_per_position: [u64; DEPTH_MAX],
+    /// Tokens by drafter, in the order of [`Drafter::ALL`].
+    pub draft_tokens_by: [u64; 2],
+    /// Right tokens by drafter.
+    pub accepted_tokens_by: [u64; 2],
+    /// Share of tried tokens that were right of late, by drafter; lookups count unused ones too.
+    pub acceptance: [Share; 2],
+    /// Slots of sequences that decode.
+    pub sequence_steps: u64,
+    /// Tokens that they yielded.
+    pub tokens: u64,
+    /// Spent on guessing.
+    pub draft_time: Micros,
+    /// Spent by the target in steps that only decode, verification included.
+    pub verify_time: Micros,
+}
+
+impl SpeculationStats {
+    /// Share of all drafted tokens that were right; zero before any were.
+    pub fn acceptance_rate(&self) -> f64 {
+        ratio(self.accepted_tokens, self.draft_tokens)
+    }
+
+    /// Tokens a sequence yields in a step, on average; zero before any did.
+    pub fn tokens_per_step(&self) -> f64 {
+        ratio(self.tokens, self.sequence_steps)
+    }
+
+    pub(super) fn count(&mut self, drafter: Drafter, drafted: usize, right: usize) {
+        let (drafted, place) = (drafted as u64, drafter.place());
+        self.drafts += 1;
+        self.draft_tokens += drafted;
+        self.draft_tokens_by[place] += drafted;
+        self.accepted_tokens += right as u64;
+        self.accepted_tokens_by[place] += right as u64;
+        for count in self.accepted_per_position.iter_mut().take(right) {
+            *count += 1;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for a gauge")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
