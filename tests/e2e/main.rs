@@ -7,6 +7,7 @@ mod configuring;
 mod first_steps;
 mod harness;
 mod leaving;
+mod limits;
 mod routing;
 mod scaling;
 mod simulated;

@@ -9,6 +9,9 @@
 //! A draw that was refuted, because the answer is longer already, is made again among the lengths
 //! that are left: P(L | L > g).
 
+#[cfg(test)]
+mod tests;
+
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
@@ -57,6 +60,7 @@ const LEAN_MODEL: u64 = 8;
 
 /// Steps between the quantiles that are kept.
 const STEPS: usize = 64;
+const STEPS_WIDE: u64 = 64;
 
 /// One step between two quantiles, in fixed point.
 const STEP: u64 = 1 << 16;
@@ -122,13 +126,13 @@ impl Lengths {
         let quantiles = self.quantiles(class);
         let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
         // Which eighth a world gets, differs between requests: worlds must not agree.
-        let (first, stride) = (dice & 7, dice >> 3 & 6 | 1);
-        let mut noise = dice;
+        let mut noise = mixed(dice);
+        let (first, stride) = (noise & 7, ((noise >> 3) & 6) | 1);
         let mut eighth = first;
         [(); DRAWS].map(|()| {
             noise = mixed(noise);
-            let within = noise >> 48;
-            let place = (eighth << 16 | within) * STEP * (STEPS as u64 / DRAWS as u64) >> 16;
+            let within = noise % STEP;
+            let place = (eighth * STEP + within) * (STEPS_WIDE / 8);
             eighth = (eighth + stride) & 7;
             at(quantiles, place).clamp(1, most)
         })
@@ -138,14 +142,14 @@ impl Lengths {
     pub fn draw_beyond(&self, class: Class, limit: Option<u32>, length: u32, dice: u64) -> u32 {
         let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
         let quantiles = self.quantiles(class);
-        let noise = mixed(dice ^ u64::from(length)) >> 48;
-        let whole = STEPS as u64 * STEP;
+        let noise = mixed(dice ^ u64::from(length)) % STEP;
+        let whole = STEPS_WIDE * STEP;
         let passed = place_of(quantiles, length);
         let drawn = if passed < whole {
-            at(quantiles, passed + ((whole - passed) * noise >> 16))
+            at(quantiles, passed + (whole - passed) * noise / STEP)
         } else {
             // Longer than any that was seen: up to as long again.
-            length.saturating_add(u32::try_from(u64::from(length) * noise >> 16).unwrap_or(0))
+            length.saturating_add(u32::try_from(u64::from(length) * noise / STEP).unwrap_or(0))
         };
         drawn.max(length.saturating_add(1)).min(most.max(length))
     }
@@ -153,7 +157,7 @@ impl Lengths {
     /// Mean and variance of the lengths of answers of that class, in tokens and their square.
     pub fn mean_and_variance(&self, class: Class) -> (u64, u64) {
         let quantiles = self.quantiles(class);
-        let count = STEPS as u64;
+        let count = STEPS_WIDE;
         let middles =
             quantiles.windows(2).map(|pair| u64::midpoint(pair[0].into(), pair[1].into()));
         let (sum, squares) = middles.fold((0, 0), |(sum, squares): (u64, u64), middle| {
@@ -218,7 +222,7 @@ impl Histogram {
         let mut quantiles = [0; STEPS + 1];
         let (mut bucket, mut below) = (0, 0);
         for (step, quantile) in (0_u64..).zip(&mut quantiles) {
-            let wanted = whole * step / STEPS as u64;
+            let wanted = whole * step / STEPS_WIDE;
             while bucket + 1 < BUCKETS && below + weight(bucket) <= wanted {
                 below += weight(bucket);
                 bucket += 1;
@@ -242,9 +246,10 @@ fn last_with(weight: impl Fn(usize) -> u64) -> Option<usize> {
 
 /// The length at a place among the quantiles.
 fn at(quantiles: &[u32; STEPS + 1], place: u64) -> u32 {
-    let step = usize::try_from(place / STEP).unwrap_or(STEPS).min(STEPS - 1);
-    let (low, high) = (quantiles[step], quantiles[step + 1]);
-    let into = u64::from(high.saturating_sub(low)) * (place - step as u64 * STEP) / STEP;
+    let step = (place / STEP).min(STEPS_WIDE - 1);
+    let below = usize::try_from(step).unwrap_or(0);
+    let (low, high) = (quantiles[below], quantiles[below + 1]);
+    let into = u64::from(high.saturating_sub(low)) * (place - step * STEP) / STEP;
     low + u32::try_from(into).unwrap_or(0)
 }
 
@@ -253,11 +258,11 @@ fn place_of(quantiles: &[u32; STEPS + 1], length: u32) -> u64 {
     let above = quantiles.partition_point(|&quantile| quantile <= length);
     let Some(step) = above.checked_sub(1) else { return 0 };
     if step == STEPS {
-        return STEPS as u64 * STEP;
+        return STEPS_WIDE * STEP;
     }
     let (low, high) = (quantiles[step], quantiles[step + 1]);
     let into = u64::from(length - low) * STEP / u64::from((high - low).max(1));
-    step as u64 * STEP + into
+    u64::try_from(step).unwrap_or(0) * STEP + into
 }
 
 /// What answers are like before any was seen: as many between 16 and 32 tokens as between 512 and
