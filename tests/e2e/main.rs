@@ -11,4 +11,5 @@ mod limits;
 mod load;
 mod routing;
 mod scaling;
+mod simulated;
 mod supervising;

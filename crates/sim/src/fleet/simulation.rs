@@ -27,6 +27,9 @@ const VOCABULARY: u32 = 128_000;
 /// Keys that the gateway's index may hold, as the gateway's own default for a fleet of this size.
 const INDEX: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
 
+/// Events between two looks of whoever watches.
+const LOOK_EVERY: u64 = 1 << 14;
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Simulated {
@@ -52,8 +55,6 @@ pub fn simulate(
 ) -> Result<Simulated, SimulateError> {
     let mut simulation = Simulation::new(scenario, sessions, seed)?;
     simulation.begin()?;
-    /// Events between two looks of whoever watches.
-    const LOOK_EVERY: u64 = 1 << 14;
     let mut events = 0_u64;
     while simulation.advance()? {
         events += 1;

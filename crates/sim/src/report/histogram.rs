@@ -96,12 +96,16 @@ mod tests {
     #[test]
     fn shares_mean_and_deviation_are_those_of_the_values() {
         let mut histogram = Histogram::default();
-        (1..=1_000).for_each(|value| histogram.add(value));
+        for value in 1..=1_000 {
+            histogram.add(value);
+        }
         histogram.add(u64::MAX);
         assert!((histogram.quantile(0.5) - 501.0).abs() < 1.0);
         assert!((histogram.quantile(1.0) / float(LONGEST) - 1.0).abs() < 1e-3);
         let mut even = Histogram::default();
-        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|value| even.add(value));
+        for value in [2, 4, 4, 4, 5, 5, 7, 9] {
+            even.add(value);
+        }
         assert!((even.mean() - 5.0).abs() < 1e-9 && (even.deviation() - 2.0).abs() < 1e-9);
     }
 }
