@@ -13,7 +13,6 @@ const BENCHES: &[(&str, &str)] = &[
     ("routing", "first tokens under every policy, before a simulated fleet (S1, S4, S5)"),
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
-    ("loadtool", "`overdraft bench` beside aiperf on one endpoint (S6)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
     (

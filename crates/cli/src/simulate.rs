@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// Tokens that a worker's cache holds, instead of what the profile leaves room for
     #[arg(long, value_name = "TOKENS")]
     kv_tokens: Option<u32>,
+    /// Tokens of prompt and answer together at most; by default all that a cache holds
+    #[arg(long, value_name = "TOKENS")]
+    max_model_len: Option<u32>,
     /// Milliseconds between two scrapes of a worker
     #[arg(long, default_value_t = 1_000.0, value_name = "MS")]
     scrape_interval_ms: f64,
@@ -193,6 +196,7 @@ fn scenario(
     let ingest = micros("ingest-us-per-token", arguments.ingest_us_per_token * 1e-3)?;
     Ok(Scenario {
         kv_tokens: arguments.kv_tokens.map(Tokens::new),
+        context: arguments.max_model_len.map(Tokens::new),
         knowledge: if arguments.kv_events {
             CacheKnowledge::Reported
         } else {

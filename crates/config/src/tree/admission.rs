@@ -63,7 +63,7 @@ pub struct KvThreshold {
 impl Default for KvThreshold {
     fn default() -> Self {
         let share = |permille| Share::from_permille(permille).unwrap_or_default();
-        Self { flex: share(850), default: share(920), priority: share(970) }
+        Self { flex: share(850), default: share(970), priority: share(990) }
     }
 }
 
@@ -112,8 +112,8 @@ impl Default for FirstTokenWait {
     fn default() -> Self {
         Self {
             flex: TimeSpan::from_secs(30),
-            default: TimeSpan::from_secs(10),
-            priority: TimeSpan::from_secs(10),
+            default: TimeSpan::from_secs(30),
+            priority: TimeSpan::from_secs(30),
         }
     }
 }

@@ -37,11 +37,11 @@ pub struct AdmissionSettings {
 
 impl Default for AdmissionSettings {
     fn default() -> Self {
-        let (flex, others) = (Duration::from_secs(30), Duration::from_secs(10));
-        Self {
-            queue: QueueSettings::default(),
-            first_token: ByPriority { flex, default: others, priority: others },
-        }
+        // As long as anybody is ever told to stay away: on two processor cores a long prompt takes most
+        // of it, and a client that is refused only comes back.
+        let wait = Duration::from_secs(30);
+        let first_token = ByPriority { flex: wait, default: wait, priority: wait };
+        Self { queue: QueueSettings::default(), first_token }
     }
 }
 

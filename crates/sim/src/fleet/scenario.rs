@@ -23,6 +23,9 @@ pub struct Scenario {
     pub workers: u32,
     /// Tokens that a worker's cache holds; by default what the profile leaves room for.
     pub kv_tokens: Option<Tokens>,
+    /// Tokens of prompt and answer together at most; by default all that a cache holds. An answer that
+    /// would be longer is cut there.
+    pub context: Option<Tokens>,
     /// How requests are routed.
     pub routing: RouteSettings,
     /// What the gateway knows of caches.
@@ -85,6 +88,7 @@ impl Scenario {
             profile,
             workers,
             kv_tokens: None,
+            context: None,
             routing,
             knowledge: CacheKnowledge::Estimated,
             scrape_every: Micros::new(1_000_000),

@@ -255,7 +255,11 @@ impl<'a> Simulation<'a> {
     /// A request has come to its worker.
     fn deliver(&mut self, id: FlightId) {
         let flight = self.flights.of(id);
-        let (worker, output) = (flight.worker, flight.answer.tokens);
+        let worker = flight.worker;
+        // As engines do, an answer is cut where the context ends.
+        let output =
+            flight.answer.tokens.min(self.workers[worker].room_after(flight.prompt_tokens));
+        flight.answer.tokens = output;
         let prompt = std::mem::take(&mut flight.prompt);
         let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
         if matches!(verdict, Verdict::Refused(_)) {

@@ -91,6 +91,14 @@ fn a_cache_that_is_too_small_preempts_and_refuses_what_never_fits() {
 }
 
 #[test]
+fn an_answer_is_cut_where_the_context_ends() {
+    let mut scenario = scenario(Policy::Cost, 1);
+    scenario.context = Some(Tokens::new(300));
+    let simulated = run(&scenario, "unique:question=200,output=400,spread=0,rate=5", 4, 1);
+    assert!(simulated.recorder.samples().iter().all(|one| one.output == Tokens::new(100)));
+}
+
+#[test]
 fn users_of_a_closed_loop_are_never_more_than_there_are() {
     let mut scenario = scenario(Policy::LeastLoad, 2);
     scenario.pace = Pace::Closed(6);

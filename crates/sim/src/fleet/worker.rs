@@ -22,6 +22,7 @@ pub(super) struct Worker {
     /// The step that is being computed.
     step: Option<Plan>,
     capacity: Tokens,
+    context: Tokens,
     /// Sequences so far; a name is never used twice.
     named: u64,
     /// Kept between steps.
@@ -39,20 +40,26 @@ impl Worker {
             let tokens = scenario.kv_tokens.map_or(0, Tokens::get);
             return Err(SimulateError::Cache(tokens));
         }
+        let capacity = Tokens::new(blocks.get().saturating_mul(PAGE.get()));
+        let context = scenario.context.unwrap_or(capacity).min(capacity);
         let limits = BatchLimits {
             step_tokens: profile.step_tokens,
             running_max: profile.running_max,
             waiting_max: scenario.waiting_max.max(1),
             blocks,
             block_size: PAGE,
-            context: Tokens::new(profile.model.context),
+            context,
         };
         let mut scheduler = Scheduler::new(limits);
         if scenario.knowledge == CacheKnowledge::Reported {
             scheduler.listen_to_cache();
         }
-        let capacity = Tokens::new(blocks.get().saturating_mul(PAGE.get()));
-        Ok(Self { scheduler, step: None, capacity, named: 0, outcomes: Vec::new() })
+        Ok(Self { scheduler, step: None, capacity, context, named: 0, outcomes: Vec::new() })
+    }
+
+    /// Tokens that an answer may have after such a prompt; one at least, for what is refused anyway.
+    pub(super) fn room_after(&self, prompt: Tokens) -> Tokens {
+        Tokens::new(self.context.get().saturating_sub(prompt.get()).max(1))
     }
 
     /// Takes a request in, or refuses it.
