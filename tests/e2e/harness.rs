@@ -60,6 +60,11 @@ impl Server {
         Self::start("worker", address, arguments)
     }
 
+    /// `overdraft supervise` on a free port.
+    pub(crate) fn supervise(arguments: &[&str]) -> Self {
+        Self::start("supervise", ANYWHERE, arguments)
+    }
+
     fn start(command: &str, listen: SocketAddr, arguments: &[&str]) -> Self {
         let mut child = Command::new(binary())
             .args([command, "--listen", &listen.to_string()])

@@ -8,3 +8,5 @@ mod first_steps;
 mod harness;
 mod leaving;
 mod routing;
+mod scaling;
+mod supervising;

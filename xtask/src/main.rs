@@ -60,7 +60,17 @@ fn main() -> ExitCode {
 fn check() -> anyhow::Result<()> {
     tidy::run()?;
     shell::cargo(&["fmt", "--all", "--", "--check"])?;
-    shell::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    shell::cargo(&[
+        "clippy",
+        "--workspace",
+        "--features",
+        "kubernetes",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ])?;
     test::run(&test::Arguments::default())?;
     shell::cargo_with(
         &["doc", "--workspace", "--no-deps", "--locked", "--quiet"],

@@ -5,6 +5,7 @@
 //! files, addresses); the message says what was wrong, and the hint what to do.
 
 mod ask;
+mod bench;
 mod check;
 mod config;
 mod embedded;
@@ -15,10 +16,14 @@ mod kv_event_options;
 mod log_options;
 mod ready;
 mod reload;
+mod report_options;
 mod serve;
 mod settings;
 mod signals;
+mod simulate;
+mod supervise;
 mod worker;
+mod workload_options;
 
 use std::process::ExitCode;
 
@@ -45,7 +50,10 @@ Examples:
   overdraft serve --config overdraft.yaml           # before a fleet, as the file says
   overdraft check --config overdraft.yaml           # is the file good, are its workers there?
   overdraft explain --prompt \"What is a KV cache?\"   # where would this go, and why?
-  overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000";
+  overdraft bench http://127.0.0.1:8080             # how fast does it answer?
+  overdraft simulate --workload tenants             # what would a fleet make of this load?
+  overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
+  overdraft supervise -- vllm serve MODEL           # restarted when it dies, or when it must";
 
 #[derive(Subcommand)]
 enum Command {
@@ -57,8 +65,14 @@ enum Command {
     Check(check::Arguments),
     /// Says where a running gateway would send a request, and why; sends nothing
     Explain(explain::Arguments),
+    /// Sends a load to an endpoint and tells how it was answered
+    Bench(Box<bench::Arguments>),
+    /// Says what a fleet would make of a load, in virtual time
+    Simulate(Box<simulate::Arguments>),
     /// Shows a configuration with every default filled in, or the schema of the file
     Config(config::Arguments),
+    /// Runs an engine as its child, prepared, and restarts it when it dies or is told to
+    Supervise(supervise::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -67,7 +81,10 @@ fn main() -> ExitCode {
         Command::Worker(arguments) => worker::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Supervise(arguments) => supervise::run(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use overdraft_config::{Config, Loaded, Loader, WorkerSource};
 use overdraft_core::route::Policy;
-use overdraft_gateway::{GatewayError, GatewaySettings, Pool, WorkerSettings};
+use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::{KvEventsSettings, MetricNames};
 use tokio::net::TcpListener;
@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Who chooses a request's worker, instead of `cost` or what the file says for all models
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     policy: Option<Policy>,
+    /// Where KEDA asks how many workers the pools want; by default as the file says, or nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    scaler_listen: Option<SocketAddr>,
     /// Seconds that streams may go on after a SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     shutdown_timeout: u64,
@@ -142,6 +145,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let address = listener
         .local_addr()
         .map_err(|error| Fault::running(format!("the listener has no address: {error}")))?;
+    let scaler = scaler(arguments.scaler_listen.or(config.scaling.listen)).await?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
     let mut embedded = JoinSet::new();
@@ -169,7 +173,8 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         ready::healthy(address, fleet.models.len().max(1)).await;
         banner(address, &fleet);
     });
-    let drained = overdraft_gateway::run_reloading(listener, settings, stop.asked()).await;
+    let listeners = Listeners { clients: listener, scaler };
+    let drained = overdraft_gateway::run_reloading(listeners, settings, stop.asked()).await;
     release.send_replace(true);
     while embedded.join_next().await.is_some() {}
     tasks.abort_all();
@@ -276,6 +281,20 @@ fn url(listener: &TcpListener) -> Result<String, Fault> {
     address
         .map(|address| format!("http://{address}"))
         .map_err(|error| Fault::running(format!("the listener has no address: {error}")))
+}
+
+/// Where KEDA asks, if anywhere.
+#[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
+async fn scaler(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Fault> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Fault::input(format!("`{address}` cannot be listened on: {error}"))
+            .hint("choose another with `--scaler-listen`; port 0 takes a free one")
+    })?;
+    if let Ok(address) = listener.local_addr() {
+        eprintln!("overdraft scaler listens on grpc://{address}");
+    }
+    Ok(Some(listener))
 }
 
 /// Takes an address, or says who should give it up.

@@ -47,6 +47,9 @@ impl Config {
         if self.routing.prefix != next.routing.prefix {
             named.push("routing.prefix");
         }
+        if self.scaling.listen != next.scaling.listen {
+            named.push("scaling.listen");
+        }
         named
     }
 }

@@ -10,9 +10,14 @@
 
 extern crate alloc;
 
+pub mod admit;
 pub mod batch;
+pub mod breaker;
 pub mod estimate;
 pub mod fleet;
+pub mod fragment;
 pub mod prefix;
+pub mod restart;
 pub mod route;
+pub mod scale;
 pub mod speculate;

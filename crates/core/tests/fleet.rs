@@ -1,9 +1,13 @@
 //! Whatever happens in whatever order, the fleet's books balance and routing keeps its word.
 
+use overdraft_core::admit::{AdmitSettings, Priority, Prospect};
+use overdraft_core::breaker::{BreakerSettings, Grants, Standing};
 use overdraft_core::fleet::{
     Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
 };
-use overdraft_core::route::{Ask, Choice, Count, Decision, Policy, RouteSettings, Tried, decide};
+use overdraft_core::route::{
+    Ask, Choice, Count, Decision, Ejections, Policy, RouteSettings, Tried, decide,
+};
 use overdraft_units::{Instant, Micros, Tokens};
 use proptest::prelude::*;
 
@@ -69,6 +73,9 @@ struct World {
 impl World {
     fn new(policy: Policy) -> Self {
         let mut fleet = Fleet::new();
+        // So that they open often.
+        let failures_in_a_row = 1;
+        fleet.set_breakers(BreakerSettings { failures_in_a_row, ..Default::default() });
         let ids = (0..WORKERS).map(|_| fleet.join(1).expect("there is room for four")).collect();
         let now = Instant::ORIGIN;
         Self { fleet, ids, receipts: Vec::new(), policy, now, told: Vec::new() }
@@ -121,16 +128,20 @@ impl World {
             prompt: demand.prompt,
             count: Count::Counted,
             completion: Tokens::ZERO,
+            priority: Priority::Default,
+            prospect: Prospect::default(),
             session: None,
             dice: u64::from(tokens),
         };
         let slow_start = Micros::ZERO;
-        let settings = RouteSettings { policy: self.policy, slow_start, ..Default::default() };
+        let admission = AdmitSettings::off();
+        let policy = self.policy;
+        let settings = RouteSettings { policy, slow_start, admission, ..Default::default() };
         let mut decision = Decision::default();
         decide((&self.fleet, None), ask, &tried, &settings, self.now, &mut decision);
         let choice = decision.choice;
         self.told.push(format!("{choice:?}"));
-        self.judge(model, failed_by, choice);
+        self.judge(model, failed_by, (choice, decision.ejections == Ejections::Waived));
         if let Choice::Send(id) = choice {
             let turn = if failed_by.is_empty() { Turn::First } else { Turn::Again };
             self.receipts.push((self.fleet.start(id, demand, turn, self.now), tokens));
@@ -138,9 +149,10 @@ impl World {
     }
 
     /// The promises of routing, checked without looking at how it decides.
-    fn judge(&self, model: &str, failed_by: &[usize], choice: Choice) {
+    fn judge(&self, model: &str, failed_by: &[usize], (choice, panic): (Choice, bool)) {
         let open = |id: WorkerId, worker: &Worker| {
             worker.health().is_up()
+                && worker.breaker().is_closed()
                 && !worker.is_draining()
                 && worker.models().iter().any(|served| served == model)
                 && !failed_by.contains(&id.index())
@@ -150,21 +162,41 @@ impl World {
         match (choice, least) {
             (Choice::Send(id), Some(least)) => {
                 let chosen = self.fleet.worker(id);
-                assert!(open(id, chosen), "{id:?} was chosen while another was up");
-                if self.policy == Policy::LeastLoad {
+                // One that is out may be asked as a trial, or because too few others can be.
+                let out = chosen.health().is_up() && !chosen.breaker().is_closed();
+                assert!(out || open(id, chosen), "{id:?} was chosen while another was up");
+                if out {
+                    self.judge_one_that_is_out(model, failed_by, id, panic);
+                } else if !panic && self.policy == Policy::LeastLoad {
                     assert_eq!(chosen.requests(), least);
                 }
             }
             (Choice::Send(id), None) => {
                 let chosen = self.fleet.worker(id);
-                assert!(chosen.health().is_last_resort() && !chosen.is_draining());
+                let out = chosen.health().is_up() && !chosen.breaker().is_closed();
+                assert!((out || chosen.health().is_last_resort()) && !chosen.is_draining());
                 assert!(!failed_by.contains(&id.index()));
             }
             (refused, Some(_)) => panic!("{refused:?} while a worker was up"),
             (Choice::UnknownModel, None) => assert!(self.fleet.serving(model).is_none()),
             (Choice::NoneUp | Choice::NoneLeft, None) => {}
-            (Choice::NoRoom { .. }, None) => panic!("nobody has said how much it holds"),
+            (Choice::NoRoom { .. } | Choice::Saturated { .. }, None) => {
+                panic!("nobody has said how much it holds")
+            }
         }
+    }
+
+    fn judge_one_that_is_out(&self, model: &str, failed_by: &[usize], id: WorkerId, panic: bool) {
+        let standing = self.fleet.worker(id).breaker().standing(Grants::Own, self.now);
+        let trial = standing == Standing::Due && failed_by.is_empty();
+        let serving = self.fleet.workers().filter(|(_, worker)| {
+            !worker.is_draining() && worker.models().iter().any(|served| served == model)
+        });
+        let (all, askable) = serving.fold((0, 0), |(all, askable), (_, worker)| {
+            let can = worker.health().is_up() && worker.breaker().is_closed();
+            (all + 1, askable + usize::from(can))
+        });
+        assert!(trial || (panic && askable * 2 < all), "{id:?} is out and was chosen");
     }
 
     fn balance(&self) {

@@ -11,6 +11,7 @@ pub mod model;
 pub mod request;
 pub mod runtime;
 pub mod sample;
+pub mod simulated;
 pub mod stop;
 pub mod tokenizer;
 
@@ -26,6 +27,7 @@ pub use self::runtime::{
     SpecialTokens, Speculation, SpeculationStats, StartError, SubmitError, TextCodec, Unobserved,
 };
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
+pub use self::simulated::{SimulatedBackend, SimulatedSettings};
 pub use self::tokenizer::FileTokenizerError;
 pub use overdraft_core::speculate::{
     DEPTH_MAX, Drafter, Lookup, Policy, PolicyError, Reason, Share,

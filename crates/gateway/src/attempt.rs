@@ -5,6 +5,7 @@
 //! whole answer once it is whole.
 
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -131,8 +132,8 @@ pub(crate) async fn attempt(
         record.worker = Some(upstream.name().to_owned());
         record.end.phase = Phase::FirstToken;
     });
-    let outcome = answer(shared, print, question, &upstream).await;
-    match outcome {
+    let asked = answer(shared, print, question, &upstream);
+    match once_begun(asked, || lease.remember(print)).await {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
             if let Some(tally) = tally {
@@ -290,6 +291,21 @@ fn is(headers: &HeaderMap, media_type: &str) -> bool {
         own.eq_ignore_ascii_case(media_type.as_bytes())
             && matches!(parameters.first(), None | Some(b';' | b' '))
     })
+}
+
+/// Does `then` once `work` has come as far as it comes without waiting: the request has been written
+/// by then, or its connection is being made, and nobody waits for `then`.
+async fn once_begun<T>(work: impl Future<Output = T>, then: impl FnOnce()) -> T {
+    let mut work = pin!(work);
+    let mut then = Some(then);
+    poll_fn(|cx| {
+        let polled = work.as_mut().poll(cx);
+        if let Some(then) = then.take() {
+            then();
+        }
+        polled
+    })
+    .await
 }
 
 /// Waits for the first whole events of a stream.

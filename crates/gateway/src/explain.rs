@@ -165,6 +165,7 @@ const fn choice(decision: &Decision) -> &'static str {
         Choice::NoneUp => "none_up",
         Choice::NoneLeft => "none_left",
         Choice::NoRoom { .. } => "no_room",
+        Choice::Saturated { .. } => "saturated",
     }
 }
 

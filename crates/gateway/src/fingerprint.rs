@@ -6,6 +6,8 @@
 
 use std::num::NonZeroU32;
 
+use overdraft_core::admit::{Priority, Tenant};
+use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::FirstToken;
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{Prompt, Request};
@@ -123,6 +125,9 @@ impl Fingerprint {
             },
             session: self.session,
             dice: self.dice,
+            priority: Priority::default(),
+            tenant: Tenant::default(),
+            kind: Kind::default(),
         }
     }
 }

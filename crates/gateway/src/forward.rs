@@ -180,6 +180,10 @@ fn refused(
              most that is free on one of them is {free}; send a shorter prompt, or try again when \
              others have finished"
         )),
+        Choice::Saturated { asked, free, .. } => ApiError::overloaded(format!(
+            "every worker that serves `{model}` is saturated: the request needs about {asked} \
+             tokens and the most that is free on one of them is {free}; try again in a moment"
+        )),
         _ => ApiError::overloaded(format!(
             "no worker that serves `{model}` is up; try again in a moment"
         )),

@@ -7,8 +7,8 @@
 use overdraft_core::fleet::{Worker, WorkerId};
 use overdraft_telemetry::metrics::{PrefixGauges, WorkerGauges};
 
-use crate::explain;
 use crate::shared::Shared;
+use crate::{care, explain, scaling};
 
 /// Sets the gauges of routing anew.
 pub(crate) fn set(shared: &Shared) {
@@ -49,4 +49,5 @@ pub(crate) fn set(shared: &Shared) {
         pieces: [pieces.hits, pieces.misses],
     };
     shared.routing.set(&gauges, index);
+    shared.care.set(&scaling::pools(shared), &care::memory_gauges(shared));
 }

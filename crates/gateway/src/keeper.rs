@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::fleet::WorkerId;
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -15,7 +16,7 @@ use crate::notice::{self, Notice};
 use crate::roster::Registrar;
 use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
-use crate::{probe, reports, scrape, tokenizing};
+use crate::{care, probe, reports, scaling, scrape, tokenizing};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
@@ -41,12 +42,21 @@ impl Keeper {
     }
 }
 
-/// Starts to keep the fleet of `shared`, following `settings`.
-pub(crate) fn start(shared: &Arc<Shared>, settings: watch::Receiver<GatewaySettings>) -> Keeper {
+/// Starts to keep the fleet of `shared`, following `settings`; autoscalers are told at `scaler`.
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    settings: watch::Receiver<GatewaySettings>,
+    scaler: Option<TcpListener>,
+) -> Keeper {
     let mut tasks = JoinSet::new();
     tasks.spawn(keep(Arc::clone(shared), settings));
     tasks.spawn(tick(Arc::clone(shared)));
     tasks.spawn(tokenizing::study(Arc::clone(shared)));
+    tasks.spawn(care::keep(Arc::clone(shared)));
+    if let Some(listener) = scaler {
+        let fleet = Arc::new(scaling::Fleet(Arc::clone(shared)));
+        tasks.spawn(overdraft_scaler::serve(listener, fleet, std::future::pending()));
+    }
     if let Some(termination) = shared.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
     }
@@ -127,6 +137,7 @@ fn watch_worker(shared: &Arc<Shared>, worker: WorkerId) -> Vec<AbortHandle> {
         tokio::spawn(probe::watch(Arc::clone(shared), worker)).abort_handle(),
         tokio::spawn(scrape::watch(Arc::clone(shared), worker)).abort_handle(),
         tokio::spawn(reports::listen(Arc::clone(shared), worker)).abort_handle(),
+        tokio::spawn(care::watch(Arc::clone(shared), worker)).abort_handle(),
     ]
 }
 
@@ -172,5 +183,7 @@ async fn tick(shared: Arc<Shared>) {
         tokio::time::sleep(TICK).await;
         let now = shared.clock.now();
         shared.router().tick(now);
+        // So that what metrics ask for falls in time, read or not.
+        scaling::pools(&shared);
     }
 }

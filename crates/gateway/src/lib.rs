@@ -13,6 +13,7 @@
 
 mod admin;
 mod attempt;
+mod care;
 mod catalogue;
 mod deadline;
 mod discovery;
@@ -31,6 +32,7 @@ mod relay;
 mod reports;
 mod roster;
 mod routes;
+mod scaling;
 mod scrape;
 mod service;
 mod settings;
@@ -47,6 +49,10 @@ use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub use self::care::{
+    Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
+    WebhookSettings,
+};
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
 };
@@ -59,9 +65,25 @@ pub use self::settings::{
     ProbeSettings, ScrapeSettings, TerminationSettings, Timeouts, WorkerSettings,
 };
 pub use overdraft_http::Drained;
+pub use overdraft_scaler::ScaleSettings;
 
 use self::service::Gateway;
 use self::shared::Shared;
+
+/// The sockets that a gateway is given.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Where clients connect.
+    pub clients: TcpListener,
+    /// Where KEDA asks how many workers the pools want, if anywhere.
+    pub scaler: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(clients: TcpListener) -> Self {
+        Self { clients, scaler: None }
+    }
+}
 
 /// Serves on `listener` until `shutdown` resolves, then drains.
 ///
@@ -85,7 +107,7 @@ pub async fn run(
 /// # Errors
 /// [`GatewayError`] where the first settings cannot work; nothing has been served then.
 pub async fn run_reloading(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     mut settings: watch::Receiver<GatewaySettings>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<Drained, GatewayError> {
@@ -93,9 +115,10 @@ pub async fn run_reloading(
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
     let shared = Arc::new(Shared::new(first, clock)?);
-    let keeper = keeper::start(&shared, settings);
+    let Listeners { clients, scaler } = listeners.into();
+    let keeper = keeper::start(&shared, settings, scaler);
     let gateway = Arc::new(Gateway { shared });
-    let drained = Server::new(limits, clock).serve(listener, gateway, shutdown).await;
+    let drained = Server::new(limits, clock).serve(clients, gateway, shutdown).await;
     keeper.end().await;
     Ok(drained)
 }

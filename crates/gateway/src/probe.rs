@@ -11,6 +11,7 @@ use http::StatusCode;
 use overdraft_core::fleet::{Health, Probe, WorkerId};
 use tokio::time::{sleep, timeout};
 
+use crate::care::Warmth;
 use crate::catalogue::Listing;
 use crate::fetch::{FetchError, fetch};
 use crate::shared::Shared;
@@ -33,9 +34,9 @@ enum Seen {
 
 /// Watches one worker until it is dropped.
 pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
-    let mut listed = Bytes::new();
+    let mut memory = Memory::default();
     loop {
-        look(&shared, worker, &mut listed).await;
+        look(&shared, worker, &mut memory).await;
         shared.upstream(worker).sweep();
         let unproven = shared.router().fleet().worker(worker).health() == Health::Unproven;
         let interval = shared.settings().probe.interval;
@@ -43,9 +44,17 @@ pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
     }
 }
 
-/// Probes once. `listed` is the list of models that was taken in last; an equal one is not read
-/// again.
-async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
+/// What is remembered between two looks.
+#[derive(Default)]
+struct Memory {
+    /// The list of models that was taken in last; an equal one is not read again.
+    listed: Bytes,
+    warmth: Warmth,
+}
+
+/// Probes once.
+async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
+    let Memory { listed, warmth } = memory;
     let member = shared.roster.member(worker);
     let settings = shared.settings().probe;
     let probing = probe(&member.upstream, settings.answer_bytes);
@@ -58,6 +67,8 @@ async fn look(shared: &Shared, worker: WorkerId, listed: &mut Bytes) {
                 if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
                     tell_wrong_model(shared, worker, wanted, &names);
                     shared.probed(worker, Probe::WrongModel);
+                } else if !warmth.is_ready(shared, worker, &names).await {
+                    shared.probed(worker, Probe::Unready);
                 } else {
                     shared.tokenizers.wonder(worker, &names, || Arc::clone(&member.upstream));
                     if *listed != list {

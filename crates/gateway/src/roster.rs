@@ -161,7 +161,11 @@ impl Registrar {
                     reports::RESULTS,
                 );
                 let mut router = shared.router();
-                if router.fleet().worker(id).is_draining() && self.drained.len() < WORKERS_MAX {
+                let told_to = !shared.repairs.include(id);
+                if told_to
+                    && router.fleet().worker(id).is_draining()
+                    && self.drained.len() < WORKERS_MAX
+                {
                     // Should it come back, it still is on its way out.
                     self.drained.insert(url);
                 }

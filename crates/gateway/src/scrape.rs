@@ -72,18 +72,23 @@ pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
     let mut memory = Memory { page: None, told: None };
     loop {
         scrape(&shared, worker, &mut memory).await;
-        sleep(pause(&shared, worker)).await;
+        rest(&shared, worker).await;
     }
 }
 
-fn pause(shared: &Shared, worker: WorkerId) -> Duration {
+/// Waits for the next scrape. A worker that was idle is looked at anew as soon as it has work: a load
+/// that comes at once must not stay unseen for as long as an idle worker may.
+async fn rest(shared: &Shared, worker: WorkerId) {
     let settings = shared.settings().scrape;
-    let busy = {
-        let router = shared.router();
-        let worker = router.fleet().worker(worker);
-        worker.requests_all() > 0
-    };
-    if busy { settings.interval } else { settings.idle_interval }
+    let begun = shared.clock.now();
+    loop {
+        sleep(settings.interval.min(settings.idle_interval)).await;
+        let rested = Duration::from_micros(shared.clock.now().since(begun).get());
+        let is_busy = shared.router().fleet().worker(worker).requests_all() > 0;
+        if is_busy || settings.idle_interval <= rested {
+            return;
+        }
+    }
 }
 
 async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
@@ -155,6 +160,7 @@ fn scraped(report: &WorkerReport, at: Instant) -> Scraped {
         kv_use_permille: report.kv_use_permille,
         kv_capacity: report.kv_capacity,
         block_size: report.block_size,
+        preemptions: report.preemptions,
     }
 }
 

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
 use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::fragment::FragmentSettings;
 use overdraft_core::route::RetrySettings;
+use overdraft_scaler::ScaleSettings;
 
+use crate::care::{Care, RestartHook, WarmUpSettings};
 use crate::discovery::{Source, SourceError};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
@@ -43,6 +46,12 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
+    /// What pools are scaled by.
+    pub scaling: ScaleSettings,
+    /// When workers whose memory has fragmented are restarted.
+    pub repair: FragmentSettings,
+    /// The request that warms a worker up.
+    pub warm_up: WarmUpSettings,
 }
 
 impl GatewaySettings {
@@ -62,6 +71,9 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             credentials: Credentials::default(),
+            scaling: ScaleSettings::default(),
+            repair: FragmentSettings::default(),
+            warm_up: WarmUpSettings::default(),
         }
     }
 
@@ -109,6 +121,8 @@ pub struct WorkerSettings {
     pub model: Option<String>,
     /// Where it reports what its cache holds.
     pub kv_events: KvEvents,
+    /// What is done for it beyond sending it requests.
+    pub care: Care,
 }
 
 /// Where a worker reports what its cache holds.
@@ -135,7 +149,14 @@ impl WorkerSettings {
     pub fn new(url: impl Into<String>) -> Self {
         let url = url.into();
         let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Self { url, name, pool: Pool::Target, model: None, kv_events: KvEvents::Ask }
+        Self {
+            url,
+            name,
+            pool: Pool::Target,
+            model: None,
+            kv_events: KvEvents::Ask,
+            care: Care::default(),
+        }
     }
 
     /// Refuses a name or an address that cannot work.
@@ -143,6 +164,11 @@ impl WorkerSettings {
         // Names are told in headers, metrics and logs.
         if self.name.is_empty() || !self.name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Err(GatewayError::WorkerName { name: self.name.clone() });
+        }
+        if let Some(RestartHook::Command { argv, .. }) = &self.care.restart
+            && argv.first().is_none_or(String::is_empty)
+        {
+            return Err(GatewayError::EmptyHook { name: self.name.clone() });
         }
         Address::parse(&self.url)
     }
@@ -353,6 +379,14 @@ pub enum GatewayError {
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A restart hook that runs nothing.
+    #[error(
+        "the restart command of worker `{name}` is empty; expected a program and its arguments"
+    )]
+    EmptyHook {
+        /// The worker.
+        name: String,
+    },
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

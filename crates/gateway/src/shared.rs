@@ -13,8 +13,9 @@ use bytes::Bytes;
 use overdraft_core::fleet::{Change, Ending, Probe, Turn, WorkerId};
 use overdraft_core::route::{Choice, Outcome, Placed, Router, Tried, Verdict, retry};
 use overdraft_telemetry::Clock;
-use overdraft_telemetry::metrics::{GatewayMetrics, RoutingMetrics};
+use overdraft_telemetry::metrics::{CareMetrics, GatewayMetrics, RoutingMetrics};
 
+use crate::care::Repairs;
 use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
@@ -22,6 +23,7 @@ use crate::intake::Intake;
 use crate::relay::Used;
 use crate::roster::{Roster, Sources};
 use crate::routes::Routes;
+use crate::scaling::Holds;
 use crate::settings::{GatewayError, GatewaySettings, Pool};
 use crate::tokenizing::Tokenizers;
 use crate::upstream::Upstream;
@@ -35,6 +37,9 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) routing: RoutingMetrics,
+    pub(crate) care: CareMetrics,
+    pub(crate) repairs: Repairs,
+    pub(crate) holds: Holds,
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
     /// would leave series out.
     pub(crate) reading: Mutex<()>,
@@ -57,6 +62,9 @@ impl Shared {
         Ok(Self {
             catalogue,
             routing: RoutingMetrics::new(metrics.registry_mut()),
+            care: CareMetrics::new(metrics.registry_mut()),
+            repairs: Repairs::default(),
+            holds: Holds::default(),
             metrics,
             reading: Mutex::new(()),
             intake: Intake::default(),
@@ -110,7 +118,8 @@ impl Shared {
         self.roster.member(worker).settings.pool
     }
 
-    /// Asks the core for a worker and books the attempt, in one step.
+    /// Asks the core for a worker and books the attempt, in one step. The prompt is yet to be
+    /// [remembered](Lease::remember).
     pub(crate) fn choose(
         self: &Arc<Self>,
         print: &Fingerprint,
@@ -163,6 +172,17 @@ impl Shared {
                 tracing::warn!(worker = upstream.name(), ?cause, "worker went down");
                 upstream.sweep();
             }
+            Change::Opened(worker) => {
+                let upstream = self.upstream(worker);
+                tracing::warn!(worker = upstream.name(), "worker is out: it fails its requests");
+                upstream.sweep();
+            }
+            Change::HalfOpened(worker) => {
+                tracing::info!(worker = self.upstream(worker).name(), "worker is tried again");
+            }
+            Change::Closed(worker) => {
+                tracing::info!(worker = self.upstream(worker).name(), "worker is back");
+            }
         }
     }
 }
@@ -214,13 +234,21 @@ impl Lease {
         self.placed().worker()
     }
 
+    /// The request is on its way: the worker will hold its prompt.
+    pub(crate) fn remember(&mut self, print: &Fingerprint) {
+        let now = self.shared.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        self.shared.router().remember(placed, print.request().prompt, now);
+    }
+
     /// The answer has begun.
     pub(crate) fn first_token(&mut self) {
         let now = self.shared.clock.now();
         let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
         let waited = placed.age(now);
-        self.shared.router().first_token(placed, now);
+        let change = self.shared.router().first_token(placed, now);
         self.shared.routing.first_token(placed.policy, placed.arm, waited);
+        self.shared.tell(change);
     }
 
     /// Reports how the attempt ended.

@@ -77,6 +77,16 @@ proptest! {
     }
 
     #[test]
+    fn a_line_end_anywhere_changes_how_text_is_scanned_and_not_what_is_found(text in object()) {
+        let locate = |text: &str| -> Vec<(String, String)> {
+            let object = Object::parse(text.as_bytes()).expect("it is an object");
+            let members = object.members().iter();
+            members.map(|one| (one.key().into_owned(), one.value().to_owned())).collect()
+        };
+        prop_assert_eq!(locate(&text), locate(&format!("{text}\n")));
+    }
+
+    #[test]
     fn any_bytes_are_scanned_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Object::parse(&bytes);
         let _ = RequestPeek::parse(&bytes);

@@ -18,9 +18,13 @@ const PAGES: &[&[&str]] = &[
     &["serve"],
     &["worker"],
     &["check"],
+    &["explain"],
+    &["bench"],
+    &["simulate"],
     &["config"],
     &["config", "schema"],
     &["config", "show"],
+    &["supervise"],
 ];
 
 #[derive(clap::Args)]

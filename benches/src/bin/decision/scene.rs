@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use overdraft_benches::percentile;
+use overdraft_benches::{as_float, percentile};
+use overdraft_core::admit::{Priority, Tenant};
+use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, Event, PrefixChain, PrefixKey, PrefixLimits};
 use overdraft_core::route::{Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried};
@@ -99,6 +101,21 @@ pub(crate) struct Times {
     pub(crate) decide_p99: f64,
     pub(crate) place_p50: f64,
     pub(crate) place_p99: f64,
+    pub(crate) end_p50: f64,
+    pub(crate) end_p99: f64,
+    pub(crate) remember_p50: f64,
+    pub(crate) remember_p99: f64,
+    /// Of the median.
+    pub(crate) remember_ns_per_block: f64,
+}
+
+/// What each request of a round took, in microseconds.
+#[derive(Default)]
+struct Taken {
+    decide: Vec<f64>,
+    place: Vec<f64>,
+    remember: Vec<f64>,
+    end: Vec<f64>,
 }
 
 /// A router before a fleet, and what it is asked.
@@ -144,6 +161,9 @@ fn request(keys: &[PrefixKey], dice: usize) -> Request<'_> {
         first_token: FirstToken::Seen,
         session: None,
         dice: u64::try_from(dice).unwrap_or(0),
+        priority: Priority::Default,
+        tenant: Tenant::default(),
+        kind: Kind::default(),
     }
 }
 
@@ -197,7 +217,9 @@ impl Scene {
             let asked = request(&self.held[number * 797 % PROMPTS], number);
             let turn = (&Tried::default(), Turn::First);
             let placed = self.router.place(asked, &settings, turn, now);
-            self.running.push(placed.expect("all workers are up"));
+            let mut placed = placed.expect("all workers are up");
+            self.router.remember(&mut placed, asked.prompt, now);
+            self.running.push(placed);
             if self.running.len() > WORKERS * RUNNING {
                 let mut ended = self.running.swap_remove(number % self.running.len());
                 self.router.first_token(&mut ended, now);
@@ -210,19 +232,32 @@ impl Scene {
         }
     }
 
-    /// Times decisions and placements, the best of `rounds`.
+    /// Times each step of a request, the best of `rounds`.
     pub(crate) fn measure(&mut self, prompts: Prompts, rounds: usize) -> Times {
-        let mut best = [f64::INFINITY; 4];
+        let mut best = [f64::INFINITY; 8];
         for _ in 0..rounds {
             let asked = self.asked(prompts);
-            let (decide, place) = self.round(&asked);
-            let figures = [(&decide, 50), (&decide, 99), (&place, 50), (&place, 99)];
+            let Taken { decide, place, remember, end } = self.round(&asked);
+            let steps = [&decide, &place, &remember, &end];
+            let figures = steps.into_iter().flat_map(|times| [(times, 50), (times, 99)]);
             for (best, (times, percent)) in best.iter_mut().zip(figures) {
                 *best = best.min(percentile(times.clone(), percent));
             }
         }
-        let [decide_p50, decide_p99, place_p50, place_p99] = best;
-        Times { decide_p50, decide_p99, place_p50, place_p99 }
+        let [decide_p50, decide_p99, place_p50, place_p99, ..] = best;
+        let [.., remember_p50, remember_p99, end_p50, end_p99] = best;
+        let remember_ns_per_block = remember_p50 * 1e3 / as_float(BLOCKS);
+        Times {
+            decide_p50,
+            decide_p99,
+            place_p50,
+            place_p99,
+            end_p50,
+            end_p99,
+            remember_p50,
+            remember_p99,
+            remember_ns_per_block,
+        }
     }
 
     /// The prompts of one round: each another one than the one before it, so that nothing of it is
@@ -240,38 +275,47 @@ impl Scene {
         asked
     }
 
-    fn round(&mut self, asked: &[Vec<PrefixKey>]) -> (Vec<f64>, Vec<f64>) {
+    fn round(&mut self, asked: &[Vec<PrefixKey>]) -> Taken {
         let settings = RouteSettings::default();
         let tried = Tried::default();
-        let (mut decide, mut place) = (Vec::new(), Vec::new());
+        let mut taken = Taken::default();
         for (number, keys) in asked.iter().enumerate() {
-            let now = self.clock.now();
-            let begun = nanoseconds();
-            black_box(self.router.explain(request(keys, number), &settings, &tried, now));
-            decide.push(nanoseconds() - begun);
+            let (now, asked) = (self.clock.now(), request(keys, number));
+            taken.decide.push(microseconds(|| {
+                black_box(self.router.explain(asked, &settings, &tried, now));
+            }));
         }
         for (number, keys) in asked.iter().enumerate() {
-            let now = self.clock.now();
-            let begun = nanoseconds();
+            let (now, asked) = (self.clock.now(), request(keys, number));
             let turn = (&tried, Turn::First);
-            let placed = self.router.place(request(keys, number), &settings, turn, now);
-            let mut taken = nanoseconds() - begun;
+            let mut placed = None;
+            taken.place.push(microseconds(|| {
+                placed = self.router.place(asked, &settings, turn, now).ok();
+            }));
+            let mut placed = placed.expect("all workers are up");
+            taken.remember.push(microseconds(|| {
+                self.router.remember(&mut placed, asked.prompt, now);
+            }));
             // Ended is one that has been under way for a while, and is not in the caches either.
             let oldest = number % self.running.len();
-            let placed = placed.expect("all workers are up");
             let mut ended = std::mem::replace(&mut self.running[oldest], placed);
             self.router.first_token(&mut ended, now);
-            let begun = nanoseconds();
-            self.router.end(ended, Outcome::of(Ending::Answered), now);
-            taken += nanoseconds() - begun;
-            place.push(taken);
+            taken.end.push(microseconds(|| {
+                self.router.end(ended, Outcome::of(Ending::Answered), now);
+            }));
             if number % 100 == 0 {
                 self.router.tick(now);
             }
         }
-        let us = |times: Vec<f64>| times.into_iter().map(|time| time / 1e3).collect();
-        (us(decide), us(place))
+        taken
     }
+}
+
+/// How long `work` takes.
+fn microseconds(work: impl FnOnce()) -> f64 {
+    let begun = nanoseconds();
+    work();
+    (nanoseconds() - begun) / 1e3
 }
 
 fn scraped(number: u32, at: Instant) -> Scraped {
@@ -282,6 +326,7 @@ fn scraped(number: u32, at: Instant) -> Scraped {
         kv_use_permille: Some(400),
         kv_capacity: Some(Tokens::new(CACHE_TOKENS)),
         block_size: BlockSize::new(16),
+        preemptions: None,
     }
 }
 

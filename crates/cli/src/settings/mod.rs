@@ -4,6 +4,7 @@
 //! Invariant: every key has an effect; a setting that is silently ignored is worse than one that is
 //! refused.
 
+mod care;
 mod routing;
 mod sources;
 #[cfg(test)]
@@ -29,6 +30,9 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.routing = routing::routing(&config.routing, &config.models);
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
+    settings.scaling = care::scaling(&config.scaling);
+    settings.repair = care::repair(&config.fragmentation);
+    settings.warm_up = care::warm_up(&config.warm_up);
     settings
 }
 
@@ -43,6 +47,7 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.pool = pool(configured.pool);
     worker.model.clone_from(&configured.model);
     worker.kv_events = kv_events(&configured.kv_events);
+    worker.care = care::care(configured);
     worker
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use overdraft_config::Config;
 use overdraft_core::route::{Canary, Policy, Sticky};
-use overdraft_gateway::{GatewaySettings, KvEvents, Pool, TokenizerPlace, Tokenizing};
+use overdraft_gateway::{
+    GatewaySettings, KvEvents, Pool, RestartHook, TokenizerPlace, Tokenizing, WarmUp,
+};
 
 use super::{gateway, workers};
 
@@ -79,4 +81,44 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!((&own.aliases[0][..], &own.tokenizer), ("gpt-4o", &TokenizerPlace::Off));
     assert_eq!(settings.discovery.len(), 2);
     assert_eq!(settings.termination.expect("it is set").workers, ["a"]);
+}
+
+#[test]
+fn scaling_and_care_arrive() {
+    let config = config(
+        "workers:\n  - url: http://a:1\n    warm_up: true\n    memory: {url: 'http://a:9400/metrics', \
+         labels: {gpu: '0'}, interval: 5s}\n    restart: {supervise: {url: 'http://a:7', token: t}}\n\
+         \x20 - url: http://b:2\n    memory: {url: 'http://b:9/m', used: u, total: t}\n    \
+         restart: {command: {argv: [systemctl, restart, engine], timeout: 9s}}\n\
+         scaling: {listen: '127.0.0.1:9090', kv_target: 60%, queue_target: 50, running_target: 64, \
+         cooldown_up: 1s, cooldown_down: 2s}\n\
+         fragmentation: {threshold: 20%, lasting: 3s, settle: 4s, drain: 5s, ready: 6s, backoff: 7s, \
+         backoff_max: 8s, kv_memory_share: 30%}\n\
+         warm_up: {prompt: hi, tokens: 2, timeout: 9s}\n",
+    );
+    let settings = gateway(&config, workers(&config));
+    let scaling = settings.scaling;
+    let targets = (scaling.targets.kv_permille, scaling.targets.waiting, scaling.targets.running);
+    assert_eq!(targets, (600, 50, 64));
+    assert_eq!((scaling.cooldown.up.get(), scaling.cooldown.down.get()), (1_000_000, 2_000_000));
+    let repair = settings.repair;
+    assert_eq!((repair.threshold_permille, repair.kv_memory_permille), (200, 300));
+    let spans = [repair.lasting, repair.settle, repair.drain, repair.ready];
+    assert_eq!(spans.map(|span| span.get() / 1_000_000), [3, 4, 5, 6]);
+    let (first, max) = (repair.backoff.first.get(), repair.backoff.max.get());
+    assert_eq!((first, max), (7_000_000, 8_000_000));
+    let warm_up = &settings.warm_up;
+    assert_eq!((&warm_up.prompt[..], warm_up.tokens), ("hi", 2));
+    let [one, other] = &settings.workers[..] else { panic!("two workers") };
+    assert_eq!((one.care.warm_up, other.care.warm_up), (WarmUp::Always, WarmUp::AfterRepair));
+    let memory = one.care.memory.as_ref().expect("it is set");
+    assert_eq!(memory.place.to_string(), "http://a:9400/metrics");
+    assert_eq!(memory.labels, [("gpu".to_owned(), "0".to_owned())]);
+    let Some(RestartHook::Webhook(hook)) = &one.care.restart else { panic!("it is told") };
+    assert_eq!(hook.place.to_string(), "http://a:7/restart");
+    assert!(!format!("{:?}", one.care).contains("\"t\""), "a token is never shown");
+    let Some(RestartHook::Command { argv, .. }) = &other.care.restart else { panic!("it runs") };
+    assert_eq!(argv[0], "systemctl");
+    let names = &other.care.memory.as_ref().expect("it is set").names;
+    assert_eq!((names.used.as_deref(), names.total.as_deref()), (Some("u"), Some("t")));
 }

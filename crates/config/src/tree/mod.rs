@@ -3,6 +3,7 @@
 //! The typed tree, one file per topic. Every key has a default that is the behaviour without a
 //! file; the comments here are the reference that users read (`docs/reference/config.md`).
 
+mod care;
 mod discovery;
 mod models;
 mod patience;
@@ -16,6 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
@@ -58,6 +60,12 @@ pub struct Config {
     pub retry: Retry,
     /// Notice that the machine of local workers will be taken away.
     pub termination: Termination,
+    /// What autoscalers are told.
+    pub scaling: Scaling,
+    /// When a worker that has `memory` and `restart` is drained and restarted.
+    pub fragmentation: Fragmentation,
+    /// The request that is sent to a worker before it takes traffic.
+    pub warm_up: WarmUp,
 }
 
 impl Default for Config {
@@ -76,6 +84,9 @@ impl Default for Config {
             limits: Limits::default(),
             retry: Retry::default(),
             termination: Termination::default(),
+            scaling: Scaling::default(),
+            fragmentation: Fragmentation::default(),
+            warm_up: WarmUp::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::care::{Memory, Restart};
 use crate::quantity::TimeSpan;
 
 /// A worker with a fixed address.
@@ -29,6 +30,15 @@ pub struct Worker {
     /// Where it tells which blocks its cache holds: `auto` asks it, `off` never listens.
     #[serde(default)]
     pub kv_events: KvEvents,
+    /// Where its memory can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// How it is restarted when its memory has fragmented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+    /// Whether it is sent a request of `warm_up` before it takes traffic.
+    #[serde(default)]
+    pub warm_up: bool,
 }
 
 impl Worker {

@@ -116,6 +116,26 @@ pub struct Plan {
     pub admitted: Vec<SequenceId>,
 }
 
+/// Running sequences asked for more pages than there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdraft {
+    /// Sequences that lost their pages for it.
+    pub preempted: u32,
+    /// The first of them.
+    pub first: SequenceId,
+}
+
+impl Plan {
+    /// Whether a running sequence needed a page when none was idle. The scheduler goes on by
+    /// preempting; a shell that stands for an engine which cannot ends here instead, before the step
+    /// is computed (`docs/design/batch.md#r2`).
+    pub fn overdraft(&self) -> Option<Overdraft> {
+        let first = *self.preempted.first()?;
+        let preempted = u32::try_from(self.preempted.len()).unwrap_or(u32::MAX);
+        Some(Overdraft { preempted, first })
+    }
+}
+
 /// A run of consecutive positions of one sequence.
 ///
 /// The tokens are `scheduler.tokens(sequence)` from `start` on, then `drafts` tokens of

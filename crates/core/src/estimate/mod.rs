@@ -4,13 +4,17 @@
 //! one, an old one for less than a new one, and before there are any there is a prior of a stated
 //! weight. Whole numbers only, so that a belief is the same on every machine.
 
+mod lengths;
 mod ratio;
+mod scale;
 #[cfg(test)]
 mod tests;
 
 use overdraft_units::{Micros, Tokens};
 
-use self::ratio::Ratio;
+pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
+pub(crate) use self::ratio::Ratio;
+pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
 
 /// Tokens a second that a worker is taken to prefill before it has been seen to.
 pub const PREFILL_RATE_FIRST: u64 = 4_000;

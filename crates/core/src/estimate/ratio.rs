@@ -8,7 +8,7 @@ const TERM_MAX: u64 = 1 << 40;
 
 /// A numerator and a denominator, each a fading sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ratio {
+pub(crate) struct Ratio {
     above: u64,
     below: u64,
 }
@@ -17,17 +17,17 @@ pub(super) struct Ratio {
 const SCALE: u64 = 64;
 
 impl Ratio {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { above: 0, below: 0 }
     }
 
-    pub(super) fn note(&mut self, above: u64, below: u64) {
+    pub(crate) fn note(&mut self, above: u64, below: u64) {
         self.above = self.above - self.above / FADE + above.min(TERM_MAX) * SCALE;
         self.below = self.below - self.below / FADE + below.min(TERM_MAX) * SCALE;
     }
 
     /// Numerator and denominator; both zero before the first observation.
-    pub(super) const fn parts(&self) -> (u64, u64) {
+    pub(crate) const fn parts(&self) -> (u64, u64) {
         (self.above / SCALE, self.below / SCALE)
     }
 }

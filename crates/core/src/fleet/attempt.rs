@@ -3,6 +3,7 @@
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::WorkerId;
+use crate::admit::{Place, Prospect};
 
 /// What a request is expected to ask of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Demand {
     pub completion: Tokens,
     /// Whether it will be seen when the first of them comes.
     pub first_token: FirstToken,
+    /// How long its answers may get.
+    pub prospect: Prospect,
 }
 
 /// Whether we learn when an answer's first token comes.
@@ -56,6 +59,10 @@ pub struct Attempt {
     /// Prefill tokens that stood before its first token, its own included.
     pub(super) ahead: u64,
     pub(super) phase: Phase,
+    /// The number of the breaker's trial that it is, if it is one.
+    pub(super) trial: Option<u32>,
+    /// Its place in its worker's forecast, if there was one.
+    pub(super) place: Option<Place>,
 }
 
 /// How far an attempt has come.
@@ -74,6 +81,11 @@ impl Attempt {
     /// What it was booked with.
     pub const fn demand(&self) -> Demand {
         self.demand
+    }
+
+    /// Whether it finds out if the worker still fails.
+    pub const fn is_trial(&self) -> bool {
+        self.trial.is_some()
     }
 
     /// How long it has been going on.

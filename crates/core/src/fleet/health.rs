@@ -1,23 +1,16 @@
 //! May this worker be chosen?
 //!
-//! Two witnesses are heard. A probe says whether the process answers and is ready; attempts say
-//! whether requests get served. A refused connection is proof and acts at once. Slowness and
-//! failed requests are evidence and must repeat. Where the witnesses disagree (health is fine,
-//! requests fail) the attempts are believed for [`FAULTY_HOLD`], after which a good probe counts.
+//! A probe says whether the process answers and is ready. A refused connection is proof and acts at
+//! once, whoever met it; slowness is evidence and must repeat. Whether requests that are sent there
+//! get served is the [breaker](crate::breaker)'s to count: a worker may be up and out.
 //!
 //! Invariant: only [`Health::Up`] is chosen while any worker that serves the model is up.
 
-use overdraft_units::{Instant, Micros};
-
-/// Failed attempts in a row that take a worker out.
-pub const STRIKES_MAX: u8 = 3;
+use overdraft_units::Instant;
 
 /// Probes in a row that a worker may leave unanswered; on a small machine a long prefill can keep
 /// a healthy worker from answering for a second or two.
 pub const MISSED_PROBES_MAX: u8 = 3;
-
-/// How long failed attempts outweigh good probes.
-pub const FAULTY_HOLD: Micros = Micros::new(5_000_000);
 
 /// What is known of a worker's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +19,6 @@ pub enum Health {
     Unproven,
     /// It may be chosen.
     Up {
-        /// Failed attempts since the last answered one.
-        strikes: u8,
         /// Unanswered probes since the last answered one.
         missed: u8,
     },
@@ -49,8 +40,6 @@ pub enum Cause {
     Unready,
     /// It leaves probes unanswered.
     Silent,
-    /// It fails the requests it is sent.
-    Faulty,
     /// It does not serve the model it is configured for.
     WrongModel,
 }
@@ -62,7 +51,6 @@ impl Cause {
             Self::Unreachable => "unreachable",
             Self::Unready => "unready",
             Self::Silent => "silent",
-            Self::Faulty => "faulty",
             Self::WrongModel => "wrong_model",
         }
     }
@@ -86,15 +74,13 @@ pub(super) enum Signal {
     Gone,
     /// An attempt was answered.
     Answered,
-    /// An attempt failed.
-    Strike,
     /// A probe found it ready with another model than it is configured for.
     WrongModel,
 }
 
 impl Health {
     /// In perfect health.
-    const WELL: Self = Self::Up { strikes: 0, missed: 0 };
+    const WELL: Self = Self::Up { missed: 0 };
 
     /// Whether the worker may be chosen.
     pub const fn is_up(self) -> bool {
@@ -108,7 +94,7 @@ impl Health {
 
     /// Whether the worker answers, if badly: worth a try when nobody is up.
     pub const fn is_last_resort(self) -> bool {
-        matches!(self, Self::Failing { cause: Cause::Silent | Cause::Faulty, .. })
+        matches!(self, Self::Failing { cause: Cause::Silent, .. })
     }
 
     /// The state that follows.
@@ -122,34 +108,23 @@ impl Health {
             (Self::Unproven, _) => self,
 
             // Up => Up
-            (Self::Up { strikes, .. }, Signal::Ready) => Self::Up { strikes, missed: 0 },
-            (Self::Up { missed, .. }, Signal::Answered) => Self::Up { strikes: 0, missed },
+            (Self::Up { .. }, Signal::Ready) => Self::WELL,
+            (Self::Up { .. }, Signal::Answered) => self,
             // Up => Up | Failing
-            (Self::Up { strikes, missed }, Signal::Strike) => match strikes + 1 {
-                STRIKES_MAX => failing(Cause::Faulty),
-                strikes => Self::Up { strikes, missed },
-            },
-            (Self::Up { strikes, missed }, Signal::Missed) => match missed + 1 {
+            (Self::Up { missed }, Signal::Missed) => match missed + 1 {
                 MISSED_PROBES_MAX => failing(Cause::Silent),
-                missed => Self::Up { strikes, missed },
+                missed => Self::Up { missed },
             },
             // Up => Failing: proof.
             (Self::Up { .. }, Signal::Unready) => failing(Cause::Unready),
             (Self::Up { .. }, Signal::Gone) => failing(Cause::Unreachable),
             (Self::Up { .. }, Signal::WrongModel) => failing(Cause::WrongModel),
 
-            // Failing => Up | Failing: attempts outweigh probes for a while.
-            (Self::Failing { since, cause: Cause::Faulty }, Signal::Ready)
-                if now - since < FAULTY_HOLD =>
-            {
-                self
-            }
+            // Failing => Up
             (Self::Failing { .. }, Signal::Ready) => Self::WELL,
             // An answer that was under way proves nothing against "gone" or "unready": that is
             // how a worker that drains looks.
-            (Self::Failing { cause: Cause::Faulty | Cause::Silent, .. }, Signal::Answered) => {
-                Self::WELL
-            }
+            (Self::Failing { cause: Cause::Silent, .. }, Signal::Answered) => Self::WELL,
             (Self::Failing { .. }, Signal::Answered) => self,
             // Failing => Failing: keep `since`, tell the newest proof.
             (Self::Failing { since, .. }, Signal::Gone) => {
@@ -161,7 +136,7 @@ impl Health {
             (Self::Failing { since, .. }, Signal::WrongModel) => {
                 Self::Failing { since, cause: Cause::WrongModel }
             }
-            (Self::Failing { .. }, Signal::Missed | Signal::Strike) => self,
+            (Self::Failing { .. }, Signal::Missed) => self,
         }
     }
 }

@@ -22,7 +22,22 @@ pub struct Scraped {
     pub kv_capacity: Option<Tokens>,
     /// Tokens to a page of its cache.
     pub block_size: Option<BlockSize>,
+    /// Requests that lost their cache to others since the worker started.
+    pub preemptions: Option<u64>,
 }
+
+/// What other gateways have in flight on a worker, as they say themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Requests.
+    pub requests: u32,
+    /// Tokens of their prompts.
+    pub prompt_tokens: u64,
+    /// Tokens of their prompts and of all that may be generated for them.
+    pub tokens: u64,
+}
+
+const NOBODY: Share = Share { requests: 0, prompt_tokens: 0, tokens: 0 };
 
 /// Its last word, and what has happened since.
 #[derive(Clone, Copy, Debug)]
@@ -30,21 +45,33 @@ pub(super) struct Load {
     scraped: Option<Scraped>,
     foreign: u32,
     foreign_waiting: u32,
+    /// What the others say, between two of its words.
+    others: Share,
     /// Tokens it was sent since, less those whose request has ended since.
     since: u64,
 }
 
 impl Load {
     pub(super) const fn new() -> Self {
-        Self { scraped: None, foreign: 0, foreign_waiting: 0, since: 0 }
+        Self { scraped: None, foreign: 0, foreign_waiting: 0, others: NOBODY, since: 0 }
     }
 
     pub(super) const fn scraped(&self) -> Option<&Scraped> {
         self.scraped.as_ref()
     }
 
+    /// Never less than either witness says: the worker tells late, and the others only of their own.
     pub(super) const fn foreign(&self) -> u32 {
-        self.foreign
+        if self.foreign < self.others.requests { self.others.requests } else { self.foreign }
+    }
+
+    pub(super) const fn others(&self) -> Share {
+        self.others
+    }
+
+    /// Takes in what other gateways have in flight there.
+    pub(super) const fn note_others(&mut self, others: Share) {
+        self.others = others;
     }
 
     pub(super) const fn foreign_waiting(&self) -> u32 {
@@ -67,7 +94,7 @@ impl Load {
 
     /// Forgets its word: the process it came from is gone.
     pub(super) fn forget(&mut self) {
-        *self = Self::new();
+        *self = Self { others: self.others, ..Self::new() };
     }
 
     /// It was sent this many tokens.
@@ -86,6 +113,7 @@ impl Load {
         let scraped = self.scraped?;
         let capacity = u64::from(scraped.kv_capacity?.get());
         let reported = capacity * u64::from(scraped.kv_use_permille.unwrap_or(0)) / 1_000;
-        Some(reported.saturating_add(self.since).max(prompts_in_flight))
+        let prompts = prompts_in_flight.saturating_add(self.others.prompt_tokens);
+        Some(reported.saturating_add(self.since).max(prompts))
     }
 }

@@ -11,6 +11,7 @@
 //! when nothing is in flight on it any more.
 
 mod attempt;
+mod breakers;
 mod health;
 mod load;
 #[cfg(test)]
@@ -26,11 +27,12 @@ use overdraft_units::{Instant, Micros, Tokens};
 use self::attempt::Phase;
 pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
 use self::health::Signal;
-pub use self::health::{Cause, FAULTY_HOLD, Health, MISSED_PROBES_MAX, STRIKES_MAX};
-pub use self::load::Scraped;
+pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
+pub use self::load::{Scraped, Share};
 use self::worker::Membership;
 pub use self::worker::{Booked, SLOW_START, Worker};
-use crate::estimate::PrefillRate;
+use crate::breaker::{BreakerSettings, Ended, Grants};
+use crate::estimate::{Lengths, PrefillRate};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -74,6 +76,12 @@ pub enum Change {
     WentDown(WorkerId, Cause),
     /// A worker that stays up serves other models than before.
     ModelsChanged(WorkerId),
+    /// The worker is out for failing its requests.
+    Opened(WorkerId),
+    /// One request may find out whether it still does.
+    HalfOpened(WorkerId),
+    /// It does not any more.
+    Closed(WorkerId),
 }
 
 /// The workers and what is in flight on them.
@@ -87,6 +95,8 @@ pub struct Fleet {
     starts: u64,
     /// How fast the fleet as a whole computes prompts: what is lent to a worker hardly seen yet.
     prefill_rate: PrefillRate,
+    breakers: BreakerSettings,
+    grants: Grants,
 }
 
 impl Fleet {
@@ -146,37 +156,66 @@ impl Fleet {
         on.booked.tokens += u64::from(demand.whole().get());
         on.booked.prompt_tokens += u64::from(demand.prompt.get());
         on.started_last = self.starts;
+        let trial = on.breaker.begin(self.grants, now);
         on.load.sent(u64::from(demand.fresh().get()));
         let phase = match demand.first_token {
             FirstToken::Seen => Phase::Prefill,
             FirstToken::Unseen => Phase::Decode,
         };
         let ahead = before.saturating_add(prefill);
-        Attempt { worker, demand, turn, started: now, ahead, phase }
+        let place = on.book(demand, now + pace.time_for(ahead));
+        Attempt { worker, demand, turn, started: now, ahead, phase, trial, place }
     }
 
-    /// The first token of an attempt has come: its prompt has been computed.
-    pub fn first_token(&mut self, attempt: &mut Attempt, now: Instant) {
+    /// The first token of an attempt has come: its prompt has been computed. That is proof enough
+    /// for a trial, whose answer may go on for minutes.
+    pub fn first_token(&mut self, attempt: &mut Attempt, now: Instant) -> Option<Change> {
         if attempt.phase == Phase::Decode {
-            return;
+            return None;
         }
         attempt.phase = Phase::Decode;
         let on = &mut self.workers[attempt.worker.index()];
+        if let Some(place) = attempt.place {
+            on.forecast.first_token(place);
+        }
         on.booked.prefilling -= 1;
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         on.prefill_since = now;
         on.prefill_rate.note(attempt.ahead, attempt.age(now));
         self.prefill_rate.note(attempt.ahead, attempt.age(now));
+        let begun = (attempt.started, attempt.trial);
+        attempt.trial.and_then(|_| self.heard(attempt.worker, Ended::Served, begun, now))
+    }
+
+    /// So many tokens of the answers of an attempt have come, since it was started; `lengths` are
+    /// what is asked when there are more than was drawn.
+    pub fn progress(
+        &mut self,
+        attempt: &mut Attempt,
+        streamed: Tokens,
+        lengths: &Lengths,
+        now: Instant,
+    ) -> Option<Change> {
+        let begun = streamed != Tokens::ZERO;
+        let change = begun.then(|| self.first_token(attempt, now)).flatten();
+        if let Some(place) = attempt.place {
+            let on = &mut self.workers[attempt.worker.index()];
+            on.forecast.progress(place, streamed, lengths);
+        }
+        change
     }
 
     /// Books an attempt back and learns from how it ended.
     #[expect(clippy::needless_pass_by_value, reason = "taking it is what makes it end once")]
     pub fn end(&mut self, attempt: Attempt, ending: Ending, now: Instant) -> Option<Change> {
-        let Attempt { worker, demand, turn, started, phase, .. } = attempt;
+        let Attempt { worker, demand, turn, started, phase, trial, place, .. } = attempt;
         self.active -= 1;
         self.retrying -= u32::from(turn == Turn::Again);
         let on = &mut self.workers[worker.index()];
         on.booked.requests -= 1;
+        if let Some(place) = place {
+            on.forecast.end(place);
+        }
         if phase == Phase::Prefill {
             on.prefill_since = now;
             on.booked.prefilling -= 1;
@@ -190,8 +229,9 @@ impl Fleet {
         on.load.ended(u64::from(demand.fresh().get()), started);
         let signal = signal_of(ending);
         let change = signal.and_then(|signal| self.signal(worker, signal, now));
+        let turned = self.heard(worker, ended_of(ending), (started, trial), now);
         self.vacate(worker);
-        change
+        change.or(turned)
     }
 
     /// An answer of `worker` had `tokens` after its first, which took that long.
@@ -199,10 +239,17 @@ impl Fleet {
         self.workers[worker.index()].step_time.note(tokens, took);
     }
 
-    /// Takes in what `worker` said of its load.
-    pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped) {
+    /// Takes in what `worker` said of its load; `lengths` are what is asked when answers that come
+    /// whole should be longer by now than was drawn.
+    pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped, lengths: &Lengths) {
         let on = &mut self.workers[worker.index()];
         on.load.note(scraped, on.booked.requests, on.booked.prefilling);
+        on.correct(lengths);
+    }
+
+    /// Takes in what other gateways have in flight on `worker`.
+    pub fn others(&mut self, worker: WorkerId, share: Share) {
+        self.workers[worker.index()].load.note_others(share);
     }
 
     /// Takes in what a probe of `worker` saw.
@@ -290,6 +337,7 @@ impl Fleet {
         match (before.is_up(), worker.health) {
             // Failing => Failing, and what it held is gone now.
             (false, Health::Failing { cause, .. }) if gone(worker.health) && !gone(before) => {
+                worker.breaker.forget(now);
                 Some(Change::WentDown(id, cause))
             }
             // Unproven => Failing is told too: somebody has to mend it.
@@ -302,7 +350,10 @@ impl Fleet {
             }
             (true, Health::Failing { cause, .. }) => {
                 // What it said of its load was true of a process that may be gone.
-                worker.load.forget();
+                worker.forget_load();
+                if cause.loses_the_cache() {
+                    worker.breaker.forget(now);
+                }
                 Some(Change::WentDown(id, cause))
             }
             _ => None,
@@ -348,8 +399,21 @@ const fn signal_of(ending: Ending) -> Option<Signal> {
     match ending {
         Ending::Answered => Some(Signal::Answered),
         Ending::Failed(Failure::Unreachable) => Some(Signal::Gone),
-        Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => Some(Signal::Strike),
-        // A full worker is a healthy one: taking it out would push its load onto the others.
+        // Whether these repeat is the breaker's to count.
+        Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => None,
         Ending::Failed(Failure::Saturated) | Ending::Abandoned => None,
+    }
+}
+
+/// What an ending says to the worker's breaker.
+const fn ended_of(ending: Ending) -> Ended {
+    match ending {
+        Ending::Answered => Ended::Served,
+        Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => Ended::Failed,
+        // A full worker is a healthy one: taking it out would push its load onto the others. One that
+        // is gone is its health's business.
+        Ending::Failed(Failure::Saturated | Failure::Unreachable) | Ending::Abandoned => {
+            Ended::Unjudged
+        }
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
+use crate::estimate::Lengths;
 
 const SOON: Micros = Micros::new(1_000);
 
@@ -60,9 +61,11 @@ impl Story {
             "client left" => self.attempt(Ending::Abandoned),
             probe => self.probe(probe),
         };
-        let seen = match self.fleet.worker(self.worker).health() {
+        let worker = self.fleet.worker(self.worker);
+        let seen = match worker.health() {
             Health::Unproven => "unproven".to_string(),
-            Health::Up { strikes, missed } => format!("up {strikes}/{missed}"),
+            Health::Up { .. } if !worker.breaker().is_closed() => "open".to_string(),
+            Health::Up { missed } => format!("up {missed}"),
             Health::Failing { cause, .. } => format!("{cause:?}").to_lowercase(),
         };
         assert_eq!(seen, expected, "after `{report}`");
@@ -75,75 +78,122 @@ fn a_worker_is_unproven_until_a_probe_finds_it_ready() {
     story.check("silent", "unproven");
     story.check("unready", "unproven");
     assert!(!story.fleet.can_serve());
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
     assert!(story.fleet.can_serve());
 }
 
 #[test]
 fn a_refused_connection_takes_a_worker_out_at_once_and_a_good_probe_brings_it_back() {
     let mut story = Story::new();
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
     story.check("no connection", "unreachable");
     story.check("silent", "unreachable");
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
     story.check("refused", "unreachable");
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
 }
 
 #[test]
 fn failed_attempts_must_repeat_and_an_answer_forgives_them() {
     let mut story = Story::new();
-    story.check("ready", "up 0/0");
-    story.check("broken", "up 1/0");
-    story.check("broken", "up 2/0");
-    story.check("ready", "up 2/0");
-    story.check("answered", "up 0/0");
-    for strikes in 1..STRIKES_MAX {
-        story.check("broken", &format!("up {strikes}/0"));
+    story.check("ready", "up 0");
+    for _ in 0..4 {
+        story.check("broken", "up 0");
     }
-    story.check("broken", "faulty");
+    story.check("answered", "up 0");
+    for _ in 0..4 {
+        story.check("broken", "up 0");
+    }
+    story.check("broken", "open");
 }
 
 #[test]
 fn a_full_worker_and_a_client_that_left_are_not_held_against_it() {
     let mut story = Story::new();
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
     for _ in 0..10 {
-        story.check("full", "up 0/0");
-        story.check("client left", "up 0/0");
+        story.check("full", "up 0");
+        story.check("client left", "up 0");
     }
 }
 
 #[test]
-fn failed_attempts_outweigh_good_probes_for_a_while() {
+fn a_good_probe_does_not_close_what_failed_attempts_opened() {
     let mut story = Story::new();
-    story.check("ready", "up 0/0");
-    story.check("broken", "up 1/0");
-    story.check("broken", "up 2/0");
-    story.check("broken", "faulty");
-    story.check("ready", "faulty");
-    story.now = story.now + FAULTY_HOLD;
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
+    for _ in 0..5 {
+        story.attempt(Ending::Failed(Failure::Faulty));
+    }
+    for _ in 0..10 {
+        story.check("ready", "open");
+    }
+    // Its time is over: the next request finds out.
+    story.now = story.now + Micros::new(12_000_001);
+    story.check("ready", "open");
+    story.check("answered", "up 0");
+}
+
+#[test]
+fn a_worker_that_was_started_anew_begins_with_a_closed_breaker() {
+    let mut story = Story::new();
+    story.check("ready", "up 0");
+    for _ in 0..5 {
+        story.attempt(Ending::Failed(Failure::Broken));
+    }
+    story.check("refused", "unreachable");
+    story.check("ready", "up 0");
+}
+
+#[test]
+fn a_trials_first_token_closes_the_breaker() {
+    let mut story = Story::new();
+    story.probe("ready");
+    for _ in 0..5 {
+        story.attempt(Ending::Failed(Failure::Broken));
+    }
+    story.now = story.now + Micros::new(12_000_001);
+    let mut trial = story.fleet.start(story.worker, demand(1), Turn::First, story.now);
+    assert!(trial.is_trial());
+    let change = story.fleet.first_token(&mut trial, story.now);
+    assert_eq!(change, Some(Change::Closed(story.worker)));
+    assert_eq!(story.fleet.end(trial, Ending::Answered, story.now), None);
+}
+
+#[test]
+fn of_three_workers_one_may_be_out() {
+    let mut fleet = Fleet::new();
+    let ids: Vec<WorkerId> = (0..3).filter_map(|tag| fleet.join(tag)).collect();
+    for &id in &ids {
+        fleet.probed(id, Probe::Ready(&["m".to_string()]), Instant::ORIGIN);
+    }
+    let mut opened = Vec::new();
+    for &id in &ids {
+        for _ in 0..10 {
+            let attempt = fleet.start(id, demand(1), Turn::First, Instant::ORIGIN);
+            opened.extend(fleet.end(attempt, Ending::Failed(Failure::Faulty), Instant::ORIGIN));
+        }
+    }
+    assert_eq!(opened, [Change::Opened(ids[0])]);
 }
 
 #[test]
 fn unanswered_probes_must_repeat_and_an_answered_one_forgives_them() {
     let mut story = Story::new();
-    story.check("ready", "up 0/0");
-    story.check("silent", "up 0/1");
-    story.check("silent", "up 0/2");
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
+    story.check("silent", "up 1");
+    story.check("silent", "up 2");
+    story.check("ready", "up 0");
     for missed in 1..MISSED_PROBES_MAX {
-        story.check("silent", &format!("up 0/{missed}"));
+        story.check("silent", &format!("up {missed}"));
     }
     story.check("silent", "silent");
-    story.check("answered", "up 0/0");
+    story.check("answered", "up 0");
 }
 
 #[test]
 fn the_last_answers_of_a_worker_that_drains_do_not_bring_it_back() {
     let mut story = Story::new();
-    story.check("ready", "up 0/0");
+    story.check("ready", "up 0");
     story.check("unready", "unready");
     story.check("answered", "unready");
 }
@@ -217,6 +267,7 @@ fn scrape(running: u32, waiting: u32, use_permille: u16, at: Instant) -> Scraped
         kv_use_permille: Some(use_permille),
         kv_capacity: Some(Tokens::new(1_000)),
         block_size: None,
+        preemptions: None,
     }
 }
 
@@ -224,14 +275,14 @@ fn scrape(running: u32, waiting: u32, use_permille: u16, at: Instant) -> Scraped
 fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
     let mut story = Story::new();
     story.probe("ready");
-    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now));
+    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now), &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (3, Some(200)), "three strangers");
     let mine = story.fleet.start(story.worker, demand(300), Turn::First, story.now);
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (4, Some(500)));
     // The next word counts mine too: now it is one of the four it tells of.
-    story.fleet.scraped(story.worker, scrape(4, 0, 400, story.now + SOON));
+    story.fleet.scraped(story.worker, scrape(4, 0, 400, story.now + SOON), &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (4, Some(400)));
     story.fleet.end(mine, Ending::Answered, story.now + SOON);
@@ -241,9 +292,9 @@ fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
 #[test]
 fn a_page_without_capacity_keeps_the_one_before() {
     let mut story = Story::new();
-    story.fleet.scraped(story.worker, scrape(0, 0, 0, story.now));
+    story.fleet.scraped(story.worker, scrape(0, 0, 0, story.now), &Lengths::new());
     let partial = Scraped { kv_capacity: None, ..scrape(1, 0, 100, story.now + SOON) };
-    story.fleet.scraped(story.worker, partial);
+    story.fleet.scraped(story.worker, partial, &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!(on.kv_capacity(), Some(Tokens::new(1_000)));
     assert_eq!(on.staleness(story.now + SOON + SOON), Some(SOON));
@@ -334,4 +385,19 @@ fn a_worker_with_the_wrong_model_is_told_of_once_and_kept_out() {
     assert_eq!(story.fleet.probed(story.worker, Probe::WrongModel, story.now), None);
     assert!(!story.fleet.can_serve());
     assert_eq!(story.probe("ready"), Some(Change::CameUp(story.worker)));
+}
+
+#[test]
+fn of_two_witnesses_of_others_load_the_one_who_says_more_is_believed() {
+    let mut story = Story::new();
+    story.probe("ready");
+    story.fleet.scraped(story.worker, scrape(3, 0, 200, story.now), &Lengths::new());
+    let on = |story: &Story| {
+        let on = story.fleet.worker(story.worker);
+        (on.requests_all(), on.kv_used())
+    };
+    story.fleet.others(story.worker, Share { requests: 5, prompt_tokens: 700, tokens: 900 });
+    assert_eq!(on(&story), (5, Some(700)));
+    story.fleet.others(story.worker, Share { requests: 1, prompt_tokens: 10, tokens: 20 });
+    assert_eq!(on(&story), (3, Some(200)));
 }

@@ -5,9 +5,12 @@ use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros, Tokens};
 
+use super::attempt::{Demand, FirstToken};
 use super::health::Health;
-use super::load::{Load, Scraped};
-use crate::estimate::{Pace, PrefillRate, StepTime};
+use super::load::{Load, Scraped, Share};
+use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
+use crate::breaker::Breaker;
+use crate::estimate::{Lengths, Pace, PrefillRate, StepTime};
 
 /// For how long a worker that came up gets less than its share, unless set otherwise.
 pub const SLOW_START: Micros = Micros::new(10_000_000);
@@ -19,6 +22,7 @@ pub struct Worker {
     /// Its name as a number: what consistent hashing goes by, the same in every gateway.
     pub(super) tag: u64,
     pub(super) health: Health,
+    pub(super) breaker: Breaker,
     pub(super) came_up: Instant,
     pub(super) draining: bool,
     pub(super) models: Vec<String>,
@@ -29,6 +33,9 @@ pub struct Worker {
     pub(super) unseen: Unseen,
     pub(super) prefill_rate: PrefillRate,
     pub(super) step_time: StepTime,
+    pub(super) forecast: Forecast,
+    pub(super) correction: Correction,
+    pub(super) caution: Caution,
     /// The fleet's count of starts when this worker last got one: what rotates ties.
     pub(super) started_last: u64,
 }
@@ -64,6 +71,7 @@ impl Worker {
             membership: Membership::Member,
             tag,
             health: Health::Unproven,
+            breaker: Breaker::new(),
             came_up: Instant::ORIGIN,
             draining: false,
             models: Vec::new(),
@@ -79,6 +87,9 @@ impl Worker {
             unseen: Unseen { tokens: 0, at: Instant::ORIGIN, inflight: 0 },
             prefill_rate: PrefillRate::new(),
             step_time: StepTime::new(),
+            forecast: Forecast::new(),
+            correction: Correction::new(),
+            caution: Caution::new(),
             started_last: 0,
         }
     }
@@ -164,6 +175,11 @@ impl Worker {
         self.booked.requests.saturating_add(self.load.foreign())
     }
 
+    /// What other gateways say that they have in flight on it.
+    pub const fn others(&self) -> Share {
+        self.load.others()
+    }
+
     /// Requests that wait there and are not ours.
     pub const fn foreign_waiting(&self) -> u32 {
         self.load.foreign_waiting()
@@ -179,6 +195,45 @@ impl Worker {
         &self.step_time
     }
 
+    /// The most that what is in flight on it will hold of its cache at once, others' requests as
+    /// they are now included.
+    pub fn predicted_peak(&self) -> Peak {
+        let peak = self.forecast.peak();
+        Peak { mean: peak.mean.saturating_add(self.correction.foreign()), ..peak }
+    }
+
+    /// Tokens that requests in flight hold of its cache, by our own books and what it reported
+    /// beyond them.
+    pub const fn expected_use(&self) -> u64 {
+        self.forecast.sums().used.saturating_add(self.correction.foreign())
+    }
+
+    /// Prompts and declared answers of all that is in flight, over its capacity, in thousandths:
+    /// what it was promised. `None` while the capacity is unknown.
+    pub fn overcommit_permille(&self) -> Option<u64> {
+        let capacity = u64::from(self.kv_capacity()?.get());
+        self.forecast.sums().declared.saturating_mul(1_000).checked_div(capacity)
+    }
+
+    /// What its preemptions have added to the caution, in thousandths of a deviation.
+    pub const fn caution_milli(&self) -> u32 {
+        self.caution.milli()
+    }
+
+    /// How long until so many tokens should have come free; `None` where even all will not do.
+    pub(crate) fn drained_in(&self, tokens: u64) -> Option<Micros> {
+        let steps = self.forecast.steps_until_free(tokens)?;
+        Some(Micros::new(steps.saturating_mul(self.step_time.micros().get())))
+    }
+
+    pub(crate) const fn forecast(&self) -> &Forecast {
+        &self.forecast
+    }
+
+    pub(crate) const fn correction(&self) -> &Correction {
+        &self.correction
+    }
+
     /// How far it is through its slow start, in thousandths; 1,000 once that is over.
     pub fn warmth_permille(&self, slow_start: Micros, now: Instant) -> u32 {
         let up = now.since(self.came_up).get();
@@ -187,6 +242,39 @@ impl Worker {
         }
         // Never nothing: a worker that gets no request learns nothing.
         u32::try_from(up * 1_000 / slow_start.get()).unwrap_or(1_000).max(100)
+    }
+}
+
+impl Worker {
+    /// Books what an attempt will hold of the cache; `computed` is when its prompt should have been.
+    pub(super) fn book(&mut self, demand: Demand, computed: Instant) -> Option<Place> {
+        let cached = demand.cached.min(demand.prompt);
+        self.forecast.start(Booking {
+            prospect: demand.prospect,
+            uncached: demand.prefill(),
+            cached,
+            unshared: self.correction.unshared(cached),
+            unseen: (demand.first_token == FirstToken::Unseen).then_some(computed),
+        })
+    }
+
+    /// Learns from what it just said of its load.
+    pub(super) fn correct(&mut self, lengths: &Lengths) {
+        let Some(&scraped) = self.load.scraped() else { return };
+        self.forecast.advance(self.step_time.micros(), lengths, scraped.at);
+        let used = scraped.kv_use_permille.unwrap_or(0);
+        let strain = if used > 500 { Strain::Working } else { Strain::Idle };
+        self.caution.note(scraped.preemptions, strain, scraped.at);
+        if let (Some(capacity), Some(used)) = (scraped.kv_capacity, scraped.kv_use_permille) {
+            let reported = u64::from(capacity.get()) * u64::from(used) / 1_000;
+            self.correction.note(reported, scraped.waiting, self.forecast.sums());
+        }
+    }
+
+    /// Forgets what it said: the process it came from is gone.
+    pub(super) fn forget_load(&mut self) {
+        self.load.forget();
+        self.correction = Correction::new();
     }
 }
 

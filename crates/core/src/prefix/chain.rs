@@ -46,6 +46,12 @@ pub struct PrefixChain {
 /// Bytes that stand for one token in the hash.
 const TOKEN_BYTES: usize = 4;
 
+/// What the four lanes of a long chunk take in at a time.
+type Stripe = [u8; 64];
+
+/// Stripes of a chunk that is worth lanes.
+const STRIPES_MIN: usize = 2;
+
 /// Odd constants with as many ones as zeros, wyhash's.
 const MIX: [u64; 3] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3];
 
@@ -155,9 +161,17 @@ fn root(salt: CacheSalt, chunking: Chunking) -> (u64, usize) {
 }
 
 /// Hashes a chunk onto the hash of what comes before it.
+///
+/// A product waits for the one before it. Long chunks are therefore hashed in four lanes, all of
+/// which begin from what comes before, and the lanes then one after the other.
 fn hash(before: u64, chunk: &[u8]) -> u64 {
-    let mut state = before;
-    let mut pairs = chunk.chunks_exact(16);
+    let (mut state, mut rest) = (before, chunk);
+    if STRIPES_MIN * size_of::<Stripe>() <= chunk.len() {
+        let (stripes, tail) = chunk.as_chunks();
+        state = hash_stripes(before, stripes);
+        rest = tail;
+    }
+    let mut pairs = rest.chunks_exact(16);
     for pair in pairs.by_ref() {
         state = fold(state, word(&pair[..8]) ^ MIX[1], word(&pair[8..]) ^ MIX[2]);
     }
@@ -167,6 +181,18 @@ fn hash(before: u64, chunk: &[u8]) -> u64 {
         state = fold(state, word(low) ^ MIX[1], word(high) ^ MIX[2]);
     }
     fold(state, MIX[0], chunk.len() as u64)
+}
+
+fn hash_stripes(before: u64, stripes: &[Stripe]) -> u64 {
+    let mut lanes = [before, before ^ MIX[0], before ^ MIX[1], before ^ MIX[2]];
+    for stripe in stripes {
+        let (pairs, _) = stripe.as_chunks::<16>();
+        for (lane, pair) in lanes.iter_mut().zip(pairs) {
+            *lane = fold(*lane, word(&pair[..8]) ^ MIX[1], word(&pair[8..]) ^ MIX[2]);
+        }
+    }
+    let [one, two, three, four] = lanes;
+    fold(fold(before, one, two), three, four)
 }
 
 /// Up to eight bytes as a number, little end first.

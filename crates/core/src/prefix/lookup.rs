@@ -65,7 +65,7 @@ impl Matches {
     }
 
     /// Notes a match, unless a longer one is known.
-    fn raise(&mut self, worker: WorkerId, chunks: Chunks) {
+    pub(super) fn raise(&mut self, worker: WorkerId, chunks: Chunks) {
         if self.leading.len() <= worker.index() {
             self.leading.resize(worker.index() + 1, Chunks::ZERO);
         }
@@ -95,6 +95,9 @@ impl PrefixIndex {
             search.bisect(head, out);
         } else {
             search.walk(head, out);
+            out.sort();
+        }
+        if self.announced.raise(chain, out) {
             out.sort();
         }
     }

@@ -12,6 +12,7 @@
 //! **Invariant:** memory has a bound that is set at the start ([`PrefixLimits`]); equal events give
 //! equal answers; no event takes time that grows with the number of keys held.
 
+mod announced;
 mod chain;
 mod feed;
 mod holders;
@@ -29,6 +30,8 @@ use alloc::vec::Vec;
 
 use overdraft_units::Instant;
 
+use self::announced::Announced;
+pub use self::announced::{ANNOUNCED_MAX, Announcement};
 pub use self::chain::{Chunking, PrefixChain, PrefixKey, digest_of, salt_of, salt_with_adapter};
 pub use self::feed::{
     BlockEvent, BlockName, BlockSizeMismatch, EventFeed, Medium, NAMES_MAX_DEFAULT, Skipped,
@@ -123,6 +126,7 @@ pub struct PrefixIndex {
     remains: VecDeque<Remains>,
     /// The entries of the chain that is being recorded; empty in between.
     places: Vec<EntryId>,
+    announced: Announced,
 }
 
 /// What is known of one worker.
@@ -172,6 +176,7 @@ impl PrefixIndex {
             workers: Vec::new(),
             remains: VecDeque::new(),
             places: Vec::new(),
+            announced: Announced::default(),
         }
     }
 
@@ -218,12 +223,14 @@ impl PrefixIndex {
             + self.remains.iter().map(Remains::bytes).sum::<usize>()
             + self.workers.capacity() * size_of::<Record>()
             + self.places.capacity() * size_of::<EntryId>()
+            + self.announced.bytes()
             + generations;
         Memory { bytes, keys: self.table.len(), held }
     }
 
     /// Forgets a worker that left the fleet, and that it ever reported.
     pub fn leave(&mut self, worker: WorkerId) {
+        self.announced.leave(worker);
         if worker.index() < self.workers.len() {
             self.forget(worker);
             self.workers[worker.index()] = Record::new();

@@ -19,7 +19,7 @@ use overdraft_units::{Instant, Micros};
 use super::chain::PrefixKey;
 use super::holders::{Change, HolderSet};
 use super::slots::{SlotId, Source};
-use super::table::{EntryId, Parent};
+use super::table::{EntryId, Parent, WARMED_MAX};
 use super::{Chunks, Feed, Generation, PrefixIndex};
 use crate::fleet::WorkerId;
 
@@ -125,12 +125,7 @@ impl PrefixIndex {
         };
         let fits = chain.len().min(record.capacity.0 as usize);
         let mut places = core::mem::take(&mut self.places);
-        let mut above = Parent::Root;
-        for &key in &chain[..fits] {
-            let Some(id) = self.table.find_or_insert(key, above) else { break };
-            places.push(id);
-            above = Parent::Entry(id);
-        }
+        self.enter(&chain[..fits], &mut places);
         let (mut seen, mut entered) = (None, None);
         for (place, &id) in places.iter().enumerate().rev() {
             let slot = self.touch(id, Chunks::of(place + 1), &mut seen, &mut receipt);
@@ -173,6 +168,21 @@ impl PrefixIndex {
             self.drop_oldest(index);
         }
         Hint::Refuted
+    }
+
+    /// Finds or makes the entries of a chain, as many as there is room for.
+    fn enter(&mut self, chain: &[PrefixKey], places: &mut Vec<EntryId>) {
+        let mut above = Parent::Root;
+        let mut warm = 0;
+        for (place, &key) in chain.iter().enumerate() {
+            if warm <= place && self.table.find_behind(key, above).is_none() {
+                self.table.warm(chain[place..].iter().copied());
+                warm = place + WARMED_MAX;
+            }
+            let Some(id) = self.table.find_or_insert(key, above) else { break };
+            places.push(id);
+            above = Parent::Entry(id);
+        }
     }
 
     /// Notes that an entry, and perhaps what comes before it, has entered the newest generation:

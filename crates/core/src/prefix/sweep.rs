@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use super::PrefixIndex;
 use super::holders::{Change, HolderSet};
 use super::slots::SlotId;
-use super::table::{EntryId, Parent, Swept};
+use super::table::{EntryId, Parent, Swept, WARMED_MAX};
 
 /// Entries of ended generations looked at per chunk changed: each change adds one at most, so what
 /// waits becomes less.
@@ -71,13 +71,16 @@ impl PrefixIndex {
     /// Clears what generations left behind, looking at so many entries.
     fn clear_remains(&mut self, looks: usize) {
         let Some(mut first) = self.remains.pop_front() else { return };
-        for _ in 0..looks {
+        for look in 0..looks {
             let Some(id) = first.at.or_else(|| first.tails.pop()) else {
                 self.slots.cleared(first.slot);
                 let Some(next) = self.remains.pop_front() else { return };
                 first = next;
                 continue;
             };
+            if look.is_multiple_of(WARMED_MAX) {
+                self.table.warm(self.table.keys_up_from(id));
+            }
             first.at = self.clear_from(id, first.slot);
         }
         self.remains.push_front(first);

@@ -22,6 +22,8 @@ const SHARDS: usize = 256;
 const SHARD_BEND: u64 = 87;
 /// A hash table is written anew, rather than doubled, while at least an eighth of it is marks.
 const MARKS_SHARE: usize = 8;
+/// Keys looked up ahead of a change.
+pub(super) const WARMED_MAX: usize = 16;
 /// Index of no entry.
 const NONE: u32 = u32::MAX;
 /// A parent that nobody has told us yet.
@@ -117,12 +119,29 @@ impl Table {
 
     /// The same, if it stands right behind `before`, where a chunk stands that was first heard of
     /// after its parent: along most prompts all do, and then nothing has to be looked up.
-    fn find_behind(&self, key: PrefixKey, before: Parent) -> Option<EntryId> {
+    pub(super) fn find_behind(&self, key: PrefixKey, before: Parent) -> Option<EntryId> {
         let Parent::Entry(EntryId(before)) = before else { return None };
         let at = before + 1;
         let entry = self.pages.get(at as usize / PAGE)?.get(at as usize % PAGE)?;
         // A vacancy keeps its key.
         (entry.key() == key.0 && entry.parent != VACANT).then_some(EntryId(at))
+    }
+
+    /// Has the places where these keys stand, or would stand, brought into the processor's caches.
+    /// The looks do not wait for each other; those of changes do, each for the one before it.
+    pub(super) fn warm(&self, keys: impl Iterator<Item = PrefixKey>) {
+        for key in keys.take(WARMED_MAX) {
+            core::hint::black_box(self.find(key));
+        }
+    }
+
+    /// The keys of an entry and of those before it, root last.
+    pub(super) fn keys_up_from(&self, id: EntryId) -> impl Iterator<Item = PrefixKey> {
+        let above = |id: &EntryId| match self.entry(id.0).parent {
+            NONE | UNKNOWN | VACANT => None,
+            above => Some(EntryId(above)),
+        };
+        core::iter::successors(Some(id), above).map(|id| PrefixKey(self.entry(id.0).key()))
     }
 
     /// Who holds `key`.

@@ -1,5 +1,6 @@
 //! What the prefix index promises, one sentence per test.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -280,6 +281,60 @@ fn a_reporting_worker_is_believed_for_what_is_under_way() {
     index.tick(at(20));
     check(&index, "abcd", "0:2");
     assert_eq!(index.routed(one), Chunks::ZERO);
+}
+
+#[test]
+fn what_was_just_sent_is_found_before_it_is_remembered() {
+    let [one, two] = workers();
+    let mut index = index();
+    let note = index.announce(one, &keys("abcdefgh")).unwrap();
+    check(&index, "abcdefgh", "0:8");
+    check(&index, "abcdefghij", "0:8");
+    // A shared beginning, by more than its half.
+    check(&index, "abcdef", "0:4");
+    check(&index, "abcxyz", "0:2");
+    check(&index, "bcdefg", "");
+    // What is remembered counts where it is more.
+    stored(&mut index, one, "abcde");
+    stored(&mut index, two, "ab");
+    check(&index, "abcdex", "0:5 1:2");
+    index.take_back(note);
+    check(&index, "abcdefgh", "0:5 1:2");
+    assert_eq!(index.announce(one, &[]), None, "nothing to be found");
+}
+
+#[test]
+fn a_note_never_says_more_than_is_shared_and_says_half() {
+    let [one] = workers();
+    let sent = "abcdefghijklmnopqrstuvwxyz";
+    for chunks in 1..sent.len() {
+        for shared in 0..=chunks {
+            let mut index = index();
+            let _note = index.announce(one, &keys(&sent[..chunks]));
+            let mut out = Matches::new();
+            index.lookup(&keys(&format!("{}ABC", &sent[..shared])), &mut out);
+            let found = out.leading(one).get() as usize;
+            assert!(found <= shared, "{found} of {shared}");
+            assert!(2 * found > shared || shared == 0, "{found} of {shared}");
+            assert!(found == shared || shared < chunks, "the whole is found whole");
+        }
+    }
+}
+
+#[test]
+fn notes_are_bounded_and_go_with_their_worker() {
+    let [one, two] = workers();
+    let mut index = index();
+    let oldest = index.announce(one, &keys("ab")).unwrap();
+    for place in 1..=ANNOUNCED_MAX {
+        let _lost: Option<Announcement> = index.announce(two, &keys(&format!("{place:03}")));
+    }
+    check(&index, "ab", "");
+    check(&index, "001", "1:3");
+    index.take_back(oldest);
+    check(&index, "001", "1:3");
+    index.leave(two);
+    check(&index, "001", "");
 }
 
 #[test]

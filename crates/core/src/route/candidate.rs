@@ -22,8 +22,20 @@ pub struct Decision {
     /// Whether another worker that could have been asked would have had to evict for this request,
     /// and the chosen one does not (C6).
     pub eviction_prevented: bool,
+    /// Whether workers that are out were asked as well.
+    pub ejections: Ejections,
     /// Every worker that serves the model, in the order they joined.
     pub candidates: Vec<Candidate>,
+}
+
+/// Whether workers that are out for failing their requests are passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ejections {
+    /// They are.
+    #[default]
+    Kept,
+    /// So few others could be asked that they are not: panic.
+    Waived,
 }
 
 /// One worker before the choice.
@@ -45,6 +57,9 @@ pub struct Candidate {
     pub free: Option<u64>,
     /// Whether the request fits there.
     pub room: Room,
+    /// Tokens that it would hold at its predicted peak with the request, with what is added for
+    /// caution; `None` where nobody had to look.
+    pub peak: Option<u64>,
     /// What the policy `cost` made of it.
     pub cost: Cost,
 }
@@ -62,6 +77,10 @@ pub enum Reason {
     Down,
     /// It does not answer as it should, and others do.
     LastResort,
+    /// It is out for failing its requests.
+    Open,
+    /// It is out, and one request is finding out whether it still fails.
+    Probing,
     /// It has failed this request.
     Tried,
     /// It came up a moment ago and has its share already.
@@ -70,6 +89,8 @@ pub enum Reason {
     NoRoom,
     /// The session's worker, and it has more than its share of the load.
     Overloaded,
+    /// It has too much to do: by its predicted peak, by what it reported, or by its backlog.
+    Saturated,
 }
 
 impl Reason {
@@ -81,10 +102,13 @@ impl Reason {
             Self::Draining => "draining",
             Self::Down => "down",
             Self::LastResort => "last_resort",
+            Self::Open => "circuit_open",
+            Self::Probing => "probing",
             Self::Tried => "tried",
             Self::Warming => "warming",
             Self::NoRoom => "no_room",
             Self::Overloaded => "overloaded",
+            Self::Saturated => "saturated",
         }
     }
 }
@@ -136,6 +160,7 @@ impl Decision {
         self.candidates.clear();
         self.choice = Choice::UnknownModel;
         self.stuck = false;
+        self.ejections = Ejections::Kept;
         self.eviction_prevented = false;
     }
 

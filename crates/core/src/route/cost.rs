@@ -36,11 +36,13 @@ const TIE_SHARE: u64 = 16;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
     let fleet_pace = scene.fleet.prefill_rate().pace();
+    let mut least = None;
     for candidate in decision.open_mut() {
         candidate.cost = cost(scene, fleet_pace, candidate);
         candidate.score = candidate.cost.total();
+        least = Some(candidate.score.min(least.unwrap_or(candidate.score)));
     }
-    let least = decision.open().map(|one| one.score).min()?;
+    let least = least?;
     let equal = least.saturating_add(least / TIE_SHARE).saturating_add(TIE);
     decision
         .open()

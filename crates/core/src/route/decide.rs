@@ -5,7 +5,7 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
-use super::{Ask, Choice, Count, Tried, sticky};
+use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 
@@ -65,18 +65,23 @@ pub fn decide(
     for &id in serving {
         decision.candidates.push(candidate(&scene, id, tried));
     }
-    keep_best_standing(decision);
+    standing::keep_best(&scene, decision);
     hold_back_warming(&scene, decision);
     if let Some(choice) = nobody(&scene, decision) {
         decision.choice = choice;
+        return;
+    }
+    if let Some(id) = standing::trial(&scene, decision, tried) {
+        settle(decision, id);
         return;
     }
     let stuck = ask.session.zip(settings.sticky);
     let chosen = stuck.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
-    match chosen {
-        Some(id) => settle(decision, id),
+    match chosen.map(|first| admitted::first(&scene, first, decision)) {
+        Some(Ok(id)) => settle(decision, id),
+        Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(&scene, decision),
     }
 }
@@ -86,7 +91,7 @@ fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
     let reason = match worker.health() {
         _ if worker.is_draining() => Reason::Draining,
         _ if tried.has(id) => Reason::Tried,
-        health if health.is_up() => Reason::Outscored,
+        health if health.is_up() => standing::reason(scene, worker),
         health if health.is_last_resort() => Reason::LastResort,
         _ => Reason::Down,
     };
@@ -102,6 +107,7 @@ fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
         requests: worker.requests_all(),
         free,
         room,
+        peak: None,
         cost: Cost::default(),
     }
 }
@@ -123,23 +129,6 @@ fn room(scene: &Scene<'_>, worker: &Worker, cached: Tokens) -> (Option<u64>, Roo
     (Some(free), room)
 }
 
-/// Workers that answer badly are asked only when nobody answers well, and what can never fit is not
-/// sent where it cannot.
-fn keep_best_standing(decision: &mut Decision) {
-    if decision.open().next().is_none() {
-        for candidate in &mut decision.candidates {
-            if candidate.reason == Reason::LastResort {
-                candidate.reason = Reason::Outscored;
-            }
-        }
-    }
-    for candidate in decision.open_mut() {
-        if candidate.room == Room::Never {
-            candidate.reason = Reason::NoRoom;
-        }
-    }
-}
-
 /// A worker that came up a moment ago has cold caches: it gets a growing share of what those that
 /// are warm have. Where nobody is warm, nobody is held back.
 fn hold_back_warming(scene: &Scene<'_>, decision: &mut Decision) {
@@ -147,10 +136,16 @@ fn hold_back_warming(scene: &Scene<'_>, decision: &mut Decision) {
         let worker = scene.fleet.worker(one.worker);
         worker.warmth_permille(scene.settings.slow_start, scene.now)
     };
-    let warm = decision.open().filter(|one| warmth(one) == 1_000);
-    let (count, load) =
-        warm.fold((0_u64, 0_u64), |(count, load), one| (count + 1, load + u64::from(one.requests)));
-    if count == 0 {
+    let (mut count, mut load, mut warming) = (0_u64, 0_u64, false);
+    for one in decision.open() {
+        if warmth(one) == 1_000 {
+            count += 1;
+            load += u64::from(one.requests);
+        } else {
+            warming = true;
+        }
+    }
+    if count == 0 || !warming {
         return;
     }
     for candidate in decision.open_mut() {

@@ -11,6 +11,7 @@
 //! another that serves the model is up; ties break by the inputs alone, so equal fleets choose
 //! alike.
 
+mod admitted;
 mod canary;
 mod candidate;
 mod cost;
@@ -22,21 +23,24 @@ mod prefix_affinity;
 mod retry;
 mod round_robin;
 mod router;
+mod router_breakers;
+mod standing;
 mod sticky;
 #[cfg(test)]
 mod tests;
 mod two_choices;
 
-use overdraft_units::Tokens;
+use overdraft_units::{Micros, Tokens};
 
 pub use self::canary::{Arm, Canary};
-pub use self::candidate::{Candidate, Cost, Decision, Reason, Room};
+pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
 pub use self::decide::{Prefix, decide};
 pub use self::fit_score::{FitScore, fit_score_permille};
 pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};
 pub use self::router::{MODELS_MAX, Outcome, Placed, Prompt, Request, Router};
 pub use self::sticky::Sticky;
+use crate::admit::{Priority, Prospect};
 use crate::fleet::WorkerId;
 
 /// Most attempts one request may ever take, whatever the settings say.
@@ -53,6 +57,10 @@ pub struct Ask<'a> {
     pub count: Count,
     /// Estimated tokens of its answer.
     pub completion: Tokens,
+    /// How much it matters.
+    pub priority: Priority,
+    /// How long its answers may get.
+    pub prospect: Prospect,
     /// Its session as a number, if it has one.
     pub session: Option<u64>,
     /// A number of its own, for draws: equal numbers draw alike.
@@ -88,6 +96,16 @@ pub enum Choice {
         free: u64,
         /// Tokens that fit the largest of their caches when nothing else is there.
         most: u64,
+    },
+    /// Everybody who could be asked has too much to do: it should wait, or come back.
+    Saturated {
+        /// Tokens it is expected to need, prompt and answer.
+        asked: u64,
+        /// Tokens that will not be needed by what is in flight, where there are most of those we
+        /// looked at.
+        free: u64,
+        /// When there should be room: 1 to 30 s.
+        retry_after: Micros,
     },
 }
 

@@ -11,6 +11,7 @@ use super::decide::Prefix;
 use super::fit_score::FitScore;
 use super::sticky::Sticky;
 use super::{Ask, cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
+use crate::admit::AdmitSettings;
 use crate::fleet::{Fleet, SLOW_START, WorkerId};
 
 /// Who chooses among the workers that could be asked.
@@ -118,6 +119,8 @@ pub struct RouteSettings {
     pub slow_start: Micros,
     /// The weights of `fit-score`.
     pub fit_score: FitScore,
+    /// When a worker takes one more request.
+    pub admission: AdmitSettings,
 }
 
 impl Default for RouteSettings {
@@ -128,6 +131,7 @@ impl Default for RouteSettings {
             sticky: None,
             slow_start: SLOW_START,
             fit_score: FitScore::default(),
+            admission: AdmitSettings::default(),
         }
     }
 }

@@ -17,16 +17,21 @@ use super::candidate::Decision;
 use super::decide::{Prefix, decide};
 use super::policy::{Policy, RouteSettings};
 use super::{Ask, Choice, Count, Tried};
-use crate::estimate::Texts;
+use crate::admit::{Priority, Prospect, Tenant};
+use crate::estimate::{Class, Kind, Lengths, Texts};
 use crate::fleet::{
     Attempt, Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId,
 };
 use crate::prefix::{
-    Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits, Receipt,
+    Announcement, Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
+    Receipt,
 };
 
 /// Models of which something is believed, at most.
 pub const MODELS_MAX: usize = 1_024;
+
+/// Tokens that an answer is taken to be declared with, where the request does not say.
+const UNSAID_LIMIT: u32 = 4_096;
 
 /// Tokens to a chunk where nothing has been routed yet.
 const CHUNK_FIRST: Tokens = Tokens::new(64);
@@ -48,6 +53,12 @@ pub struct Request<'a> {
     pub session: Option<u64>,
     /// A number of its own, for draws.
     pub dice: u64,
+    /// How much it matters.
+    pub priority: Priority,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// What kind of request it is: those of a kind have answers of like lengths.
+    pub kind: Kind,
 }
 
 /// A prompt, as far as it is known.
@@ -81,8 +92,13 @@ pub struct Placed {
     model: String,
     bytes: Option<u64>,
     chunk: Tokens,
+    /// Until it is remembered.
+    announced: Option<Announcement>,
+    /// From then on.
     receipt: Option<Receipt>,
     first_token: Option<Instant>,
+    /// When tokens of each answer were last counted, and how many.
+    progress: (Instant, u32),
     /// Who decided.
     pub policy: Policy,
     /// On which side of a comparison.
@@ -98,6 +114,11 @@ impl Placed {
     /// Where it goes.
     pub const fn worker(&self) -> WorkerId {
         self.attempt.worker()
+    }
+
+    /// Whether it finds out if the worker still fails.
+    pub const fn is_trial(&self) -> bool {
+        self.attempt.is_trial()
     }
 
     /// What it was booked with.
@@ -129,9 +150,10 @@ impl Outcome {
 /// Where requests go, and why.
 #[derive(Debug)]
 pub struct Router {
-    fleet: Fleet,
+    pub(super) fleet: Fleet,
     prefixes: PrefixIndex,
     texts: BTreeMap<String, Texts>,
+    lengths: Lengths,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
@@ -147,6 +169,7 @@ impl Router {
             fleet: Fleet::new(),
             prefixes: PrefixIndex::new(limits),
             texts: BTreeMap::new(),
+            lengths: Lengths::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
             matches: Matches::new(),
@@ -229,7 +252,7 @@ impl Router {
         if !self.fleet.is_member(worker) {
             return;
         }
-        self.fleet.scraped(worker, scraped);
+        self.fleet.scraped(worker, scraped, &self.lengths);
         if let Some(capacity) = self.fleet.worker(worker).kv_capacity() {
             let chunk = self.chunks.get(worker.index()).map_or(CHUNK_FIRST, |chunk| *chunk);
             let room = Chunks::new(capacity.get() / chunk.get().max(1));
@@ -290,7 +313,8 @@ impl Router {
         &self.decision
     }
 
-    /// Decides where `request` goes and books it there.
+    /// Decides where `request` goes and books it there. That it will hold the prompt is only
+    /// noted: once the request is on its way, [`remember`](Self::remember) it.
     ///
     /// # Errors
     /// The choice, where it is nobody.
@@ -312,12 +336,10 @@ impl Router {
             cached,
             completion: ask.completion,
             first_token: request.first_token,
+            prospect: ask.prospect,
         };
         let attempt = self.fleet.start(worker, demand, turn, now);
-        let receipt = (!chain.is_empty()).then(|| self.prefixes.record_routed(worker, chain, now));
-        if let Some(last) = self.chunks.get_mut(worker.index()) {
-            *last = chunk;
-        }
+        let announced = self.prefixes.announce(worker, chain);
         let bytes = match request.prompt {
             Prompt::Text { bytes, .. } => Some(bytes),
             Prompt::Counted { .. } => None,
@@ -327,21 +349,58 @@ impl Router {
             model: String::from(request.model),
             bytes,
             chunk,
-            receipt,
+            announced,
+            receipt: None,
             first_token: None,
+            progress: (now, 0),
             policy: self.decision.policy,
             arm: self.decision.arm,
         })
     }
 
+    /// Remembers the prompt of a placed request where it went. This takes time for each chunk of
+    /// it, which nobody has to wait for: until then a note of it is found (`docs/design/prefix.md`,
+    /// R8). Of what is remembered already, nothing changes.
+    pub fn remember(&mut self, placed: &mut Placed, prompt: Prompt<'_>, now: Instant) {
+        let Some(announced) = placed.announced.take() else { return };
+        self.prefixes.take_back(announced);
+        let worker = placed.worker();
+        if !self.fleet.is_member(worker) {
+            return;
+        }
+        let (Prompt::Counted { chain, .. } | Prompt::Text { chain, .. }) = prompt;
+        placed.receipt = Some(self.prefixes.record_routed(worker, chain, now));
+        if let Some(last) = self.chunks.get_mut(worker.index()) {
+            *last = placed.chunk;
+        }
+    }
+
     /// The first token of a placed request has come.
-    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) {
+    pub fn first_token(&mut self, placed: &mut Placed, now: Instant) -> Option<Change> {
         placed.first_token = Some(now);
-        self.fleet.first_token(&mut placed.attempt, now);
+        self.fleet.first_token(&mut placed.attempt, now)
+    }
+
+    /// So many tokens of all answers of a placed request have come, since it was placed. Call it
+    /// about every 32 tokens of a stream: it is what keeps a worker's predicted peak true.
+    pub fn progress(
+        &mut self,
+        placed: &mut Placed,
+        streamed: Tokens,
+        now: Instant,
+    ) -> Option<Change> {
+        let change = self.fleet.progress(&mut placed.attempt, streamed, &self.lengths, now);
+        let each = streamed.get() / placed.demand().prospect.answers.max(1);
+        self.learn_step(placed, each, now);
+        placed.progress = (now, each);
+        change
     }
 
     /// A placed request has ended.
-    pub fn end(&mut self, placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
+    pub fn end(&mut self, mut placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
+        if let Some(announced) = placed.announced.take() {
+            self.prefixes.take_back(announced);
+        }
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
         }
@@ -351,10 +410,11 @@ impl Router {
     }
 
     fn learn(&mut self, placed: &Placed, outcome: Outcome, now: Instant) {
-        let worker = placed.worker();
-        if let (Some(began), Some(completion)) = (placed.first_token, outcome.completion) {
-            let after = Tokens::new(completion.get().saturating_sub(1));
-            self.fleet.decoded(worker, after, now.since(began));
+        if let Some(completion) = outcome.completion {
+            let prospect = placed.demand().prospect;
+            let each = completion.get() / prospect.answers.max(1);
+            self.lengths.note(prospect.class, each);
+            self.learn_step(placed, each, now);
         }
         if let (Some(receipt), Some(cached)) = (&placed.receipt, outcome.cached) {
             let chunks = Chunks::new(cached.get() / placed.chunk.get().max(1));
@@ -372,6 +432,33 @@ impl Router {
         }
         if let Some(completion) = outcome.completion {
             texts.note_completion(completion);
+        }
+    }
+
+    /// Each answer has `tokens` by now: how long did those take that are new?
+    fn learn_step(&mut self, placed: &Placed, tokens: u32, now: Instant) {
+        let (since, before) = match (placed.progress, placed.first_token) {
+            ((_, 0), Some(began)) => (began, 1),
+            ((_, 0), None) => return,
+            (told, _) => told,
+        };
+        let new = Tokens::new(tokens.saturating_sub(before));
+        self.fleet.decoded(placed.worker(), new, now.since(since));
+    }
+
+    /// How long the answers to `request` may get.
+    fn prospect(&self, request: Request<'_>, prompt: Tokens) -> Prospect {
+        let Request { model, limit, choices, kind, dice, .. } = request;
+        let class = Class::new(number(model), kind, limit);
+        let answers = choices.max(1);
+        let each = u64::from(limit.unwrap_or(UNSAID_LIMIT));
+        Prospect {
+            answers,
+            lengths: self.lengths.draw(class, limit, dice),
+            declared: u64::from(prompt.get()) + each * u64::from(answers),
+            class,
+            limit,
+            dice,
         }
     }
 
@@ -402,7 +489,16 @@ impl Router {
             Prompt::Counted { .. } => Count::Counted,
             Prompt::Text { .. } => Count::Estimated,
         };
-        let Request { model, session, dice, .. } = request;
-        (Ask { model, prompt, count, completion, session, dice }, chain, chunk)
+        let Request { model, session, dice, priority, .. } = request;
+        let prospect = self.prospect(request, prompt);
+        let ask = Ask { model, prompt, count, completion, priority, prospect, session, dice };
+        (ask, chain, chunk)
     }
+}
+
+/// A model's name as a number (FNV-1a).
+fn number(model: &str) -> u64 {
+    model.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
 use super::*;
+use crate::admit::{AdmitSettings, Priority, Prospect, Tenant};
+use crate::estimate::{Kind, Lengths};
 use crate::fleet::{Attempt, Demand, Ending, Failure, FirstToken, Fleet, Probe, Scraped, Turn};
 use crate::prefix::{Chunking, PrefixChain, PrefixLimits};
 
@@ -32,6 +34,8 @@ fn ask(model: &str) -> Ask<'_> {
         prompt: Tokens::new(100),
         count: Count::Counted,
         completion: Tokens::ZERO,
+        priority: Priority::Default,
+        prospect: Prospect::default(),
         session: None,
         dice: 7,
     }
@@ -48,11 +52,12 @@ fn told(choice: Choice) -> String {
         Choice::NoneUp => "none up".to_string(),
         Choice::NoneLeft => "none left".to_string(),
         Choice::NoRoom { asked, free, .. } => format!("no room for {asked} in {free}"),
+        Choice::Saturated { asked, .. } => format!("saturated for {asked}"),
     }
 }
 
 fn by(policy: Policy) -> RouteSettings {
-    RouteSettings { policy, ..RouteSettings::default() }
+    RouteSettings { policy, admission: AdmitSettings::off(), ..RouteSettings::default() }
 }
 
 fn choose(fleet: &Fleet, ask: Ask<'_>, tried: &Tried, settings: &RouteSettings) -> Decision {
@@ -138,6 +143,73 @@ fn a_worker_that_is_gone_is_never_asked_and_a_slow_one_only_when_nobody_is_up() 
     check(&fleet, &Tried::default(), "none up");
 }
 
+/// Fails attempts on `id` until its breaker opens.
+fn open(fleet: &mut Fleet, id: WorkerId) {
+    for _ in 0..5 {
+        let attempt = fleet.start(id, demand(1), Turn::First, LATER);
+        fleet.end(attempt, Ending::Failed(Failure::Faulty), LATER);
+    }
+    assert!(!fleet.worker(id).breaker().is_closed());
+}
+
+#[test]
+fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    let by = by(Policy::LeastLoad);
+    let mut decision = Decision::default();
+    let ask = ask(MODEL);
+    let later = LATER + Micros::new(12_000_001);
+    decide((&fleet, None), ask, &Tried::default(), &by, LATER, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    assert_eq!(
+        (decision.candidates[0].reason, decision.ejections),
+        (Reason::Open, Ejections::Kept)
+    );
+    // One that has failed already is no trial.
+    let mut tried = Tried::default();
+    tried.add(ids[2]);
+    decide((&fleet, None), ask, &tried, &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 0");
+    let trial = fleet.start(ids[0], demand(1), Turn::First, later);
+    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 1");
+    assert_eq!(decision.candidates[0].reason, Reason::Probing);
+    fleet.end(trial, Ending::Answered, later);
+    assert!(fleet.worker(ids[0]).breaker().is_closed());
+}
+
+#[test]
+fn when_too_few_can_be_asked_those_that_are_out_are_asked_as_well() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    fleet.probed(ids[1], Probe::Unreachable, LATER);
+    let attempt = fleet.start(ids[2], demand(1), Turn::First, LATER);
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::LeastLoad));
+    assert_eq!(told(decision.choice), "send 0");
+    assert_eq!(decision.ejections, Ejections::Waived);
+    assert_eq!(decision.candidates[1].reason, Reason::Down, "it would be of no use");
+    fleet.end(attempt, Ending::Abandoned, LATER);
+}
+
+#[test]
+fn a_lonely_worker_is_asked_even_when_it_is_out() {
+    let (mut fleet, ids) = fleet(1);
+    open(&mut fleet, ids[0]);
+    check(&fleet, &Tried::default(), "send 0");
+}
+
+#[test]
+fn whoever_is_out_is_the_last_resort_of_a_request_that_all_others_failed() {
+    let (mut fleet, ids) = fleet(2);
+    open(&mut fleet, ids[0]);
+    let mut tried = Tried::default();
+    tried.add(ids[1]);
+    check(&fleet, &tried, "send 0");
+}
+
 #[test]
 fn unknown_differs_from_down() {
     let (mut fleet, ids) = fleet(1);
@@ -190,7 +262,7 @@ fn two_hundred_arrivals_between_two_scrapes_do_not_herd() {
     for policy in Policy::ALL {
         let (mut fleet, ids) = fleet(4);
         for &id in &ids {
-            fleet.scraped(id, scrape(0, 1_000_000, LATER));
+            fleet.scraped(id, scrape(0, 1_000_000, LATER), &Lengths::new());
         }
         let mut kept = Vec::new();
         for dice in 0..200 {
@@ -215,15 +287,16 @@ fn scrape(kv_use_permille: u16, capacity: u32, at: Instant) -> Scraped {
         kv_use_permille: Some(kv_use_permille),
         kv_capacity: Some(Tokens::new(capacity)),
         block_size: None,
+        preemptions: None,
     }
 }
 
 #[test]
 fn fit_score_is_the_write_ups_formula() {
     let (mut fleet, ids) = fleet(3);
-    fleet.scraped(ids[0], scrape(500, 10_000, LATER));
-    fleet.scraped(ids[1], scrape(400, 10_000, LATER));
-    fleet.scraped(ids[2], scrape(0, 50, LATER));
+    fleet.scraped(ids[0], scrape(500, 10_000, LATER), &Lengths::new());
+    fleet.scraped(ids[1], scrape(400, 10_000, LATER), &Lengths::new());
+    fleet.scraped(ids[2], scrape(0, 50, LATER), &Lengths::new());
     // Half of the budget of the second is taken.
     let held = fleet.start(ids[1], demand(5_000), Turn::First, LATER);
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::FitScore));
@@ -273,12 +346,17 @@ fn request(chain: &PrefixChain) -> Request<'_> {
         first_token: FirstToken::Seen,
         session: None,
         dice: 0,
+        priority: Priority::Default,
+        tenant: Tenant::default(),
+        kind: Kind::default(),
     }
 }
 
 fn place(router: &mut Router, chain: &PrefixChain, policy: Policy, now: Instant) -> Placed {
     let tried = (&Tried::default(), Turn::First);
-    router.place(request(chain), &by(policy), tried, now).unwrap()
+    let mut placed = router.place(request(chain), &by(policy), tried, now).unwrap();
+    router.remember(&mut placed, request(chain).prompt, now);
+    placed
 }
 
 fn answer(router: &mut Router, mut placed: Placed, now: Instant) {
@@ -313,6 +391,39 @@ fn a_prompt_comes_back_to_where_its_prefix_is() {
             answer(&mut router, placed, now);
         }
     }
+}
+
+#[test]
+fn a_burst_of_equal_prompts_meets_before_any_is_remembered() {
+    let (mut router, _) = router(4);
+    let (hot, now) = (chain(1, 64), Instant::ORIGIN);
+    let tried = Tried::default();
+    let burst: Vec<Placed> = (0..3)
+        .map(|_| {
+            let turn = (&tried, Turn::First);
+            router.place(request(&hot), &by(Policy::PrefixAffinity), turn, now).unwrap()
+        })
+        .collect();
+    let home = burst[0].worker();
+    assert!(burst.iter().all(|placed| placed.worker() == home), "{burst:?}");
+    assert!(burst[2].demand().cached > Tokens::new(800), "{burst:?}");
+    assert_eq!(router.prefixes().routed(home).get(), 0);
+    let mut burst = burst.into_iter();
+    let mut first = burst.next().unwrap();
+    router.remember(&mut first, request(&hot).prompt, now);
+    router.remember(&mut first, request(&hot).prompt, now);
+    assert_eq!(router.prefixes().routed(home).get(), 64);
+    router.leave(home);
+    // Whoever left is neither noted nor remembered.
+    for mut placed in burst.chain([first]) {
+        router.remember(&mut placed, request(&hot).prompt, now);
+        router.end(placed, Outcome::of(Ending::Abandoned), now);
+    }
+    assert_eq!(router.prefixes().routed(home).get(), 0);
+    let alone = router.place(request(&chain(2, 64)), &by(Policy::Cost), (&tried, Turn::First), now);
+    router.end(alone.unwrap(), Outcome::of(Ending::Abandoned), now);
+    let again = router.explain(request(&chain(2, 64)), &by(Policy::Cost), &tried, now);
+    assert!(again.candidates.iter().all(|one| one.cached == Tokens::ZERO), "it never was sent");
 }
 
 #[test]
@@ -422,12 +533,12 @@ const SLOW: Micros = crate::fleet::SLOW_START;
 #[test]
 fn an_eviction_prevented_is_one_that_another_choice_would_have_caused() {
     let (mut fleet, ids) = fleet(2);
-    fleet.scraped(ids[0], scrape(950, 1_000, LATER));
-    fleet.scraped(ids[1], scrape(0, 1_000, LATER));
+    fleet.scraped(ids[0], scrape(950, 1_000, LATER), &Lengths::new());
+    fleet.scraped(ids[1], scrape(0, 1_000, LATER), &Lengths::new());
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
     assert_eq!(told(decision.choice), "send 1");
     assert!(decision.eviction_prevented);
-    fleet.scraped(ids[0], scrape(100, 1_000, LATER));
+    fleet.scraped(ids[0], scrape(100, 1_000, LATER), &Lengths::new());
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
     assert!(!decision.eviction_prevented);
     let whole = Ask { prompt: Tokens::new(1_001), ..ask(MODEL) };

@@ -209,6 +209,9 @@ impl Driver {
     }
 
     fn step(&mut self, plan: &Plan, began: Instant) {
+        if let Some(overdraft) = plan.overdraft() {
+            self.observer.observe(&Observation::Overdrawn(overdraft));
+        }
         for sequence in &plan.preempted {
             self.known(*sequence).note_preempted();
             forget(&mut self.speculator, *sequence);

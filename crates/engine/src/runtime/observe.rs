@@ -1,6 +1,6 @@
 //! What happens inside, told as values: an observer makes histograms of it.
 
-use overdraft_core::batch::CacheChange;
+use overdraft_core::batch::{CacheChange, Overdraft};
 use overdraft_units::{Micros, Tokens};
 
 use crate::request::Usage;
@@ -55,6 +55,9 @@ pub enum Observation {
     },
     /// A request ended.
     Ended(RequestRecord),
+    /// Running requests needed more pages than there are, so some lost theirs; told before the step
+    /// is computed.
+    Overdrawn(Overdraft),
 }
 
 /// What became of a request. Phases it never reached are zero.

@@ -5,6 +5,7 @@
 //! scrapers ask for. **Invariant:** no label takes its values from clients without a cap.
 
 mod buckets;
+mod care;
 mod exposition;
 mod gateway;
 mod label_cap;
@@ -12,6 +13,7 @@ mod routing;
 mod worker;
 mod worker_names;
 
+pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};

@@ -86,7 +86,7 @@ impl<'a> Object<'a> {
             position: error.valid_up_to(),
             reason: "invalid UTF-8",
         })?;
-        let mut scanner = Scanner { source, bytes: source.as_bytes(), position: 0 };
+        let mut scanner = Scanner { source, bytes, position: 0, controls: holds_controls(bytes) };
         let members = scanner.document()?;
         Ok(Self { source, members })
     }
@@ -113,6 +113,16 @@ struct Scanner<'a> {
     source: &'a str,
     bytes: &'a [u8],
     position: usize,
+    /// Whether there are control characters. Nearly all clients write none, not even line ends
+    /// between values, and then only two bytes can end a run of plain text.
+    controls: Controls,
+}
+
+/// Whether a text holds characters below the space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Controls {
+    Nowhere,
+    Somewhere,
 }
 
 /// What is open around the scanner's position.
@@ -315,6 +325,10 @@ impl<'a> Scanner<'a> {
     /// Moves to the next quote, backslash or control character.
     fn skip_plain(&mut self) {
         let mut rest = &self.bytes[self.position..];
+        if self.controls == Controls::Nowhere {
+            self.position += memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+            return;
+        }
         // Long runs of plain text in wide steps. Without an early exit within a step the compiler
         // compares all its bytes at once.
         while let Some((stride, tail)) = rest.split_first_chunk::<STRIDE>() {
@@ -386,6 +400,12 @@ impl Container {
             Self::Object => "expected `,` or `}`",
         }
     }
+}
+
+/// Looks at every byte, without an exit: the compiler then compares many at once.
+fn holds_controls(bytes: &[u8]) -> Controls {
+    let lowest = bytes.iter().fold(u8::MAX, |lowest, &byte| lowest.min(byte));
+    if lowest < b' ' { Controls::Somewhere } else { Controls::Nowhere }
 }
 
 /// Whether a run of plain text ends before this byte.

@@ -9,6 +9,7 @@
 //! or too large gives an error and never a part of the numbers.
 
 pub mod engine;
+pub mod memory;
 #[cfg(test)]
 mod tests;
 

@@ -60,6 +60,8 @@ macro_rules! path {
     ($($step:expr),+ $(,)?) => { [$(Step::from($step)),+] };
 }
 
+mod care;
+
 /// Everything that is wrong, in the order of the file.
 pub(crate) fn check(
     config: &Config,
@@ -78,6 +80,7 @@ pub(crate) fn check(
     patience(config, &mut findings);
     bounds(config, &mut findings);
     termination(config, needed, &mut findings);
+    care::care(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
 }

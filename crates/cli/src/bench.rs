@@ -1,0 +1,235 @@
+//! `overdraft bench`: how does an endpoint answer a load, in real time?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use indicatif::{ProgressBar, ProgressStyle};
+use overdraft_load::{Asking, Interface, Loop, Plan, Progress, Target};
+use overdraft_sim::report::{Origin, Report, Run};
+use overdraft_sim::workload::{Wording, catalogue};
+use serde_json::{Map, Value};
+
+use crate::fault::Fault;
+use crate::report_options::ReportOptions;
+use crate::workload_options::{Load, WorkloadOptions};
+
+/// How often the progress bar is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// Kinds of failures that are told.
+const WRONG_TOLD_MAX: usize = 5;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The endpoint: a gateway, a worker, or anything that speaks `OpenAI`'s API over plain HTTP
+    #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    url: String,
+    /// The model; by default the first that the endpoint lists
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Chat completions or completions
+    #[arg(long, default_value = "openai-chat", value_name = "WHICH")]
+    backend: Backend,
+    /// Requests under way at most; what waits for it counts from when it was due
+    #[arg(long, value_name = "COUNT")]
+    max_concurrency: Option<usize>,
+    /// Decides lengths, arrivals and texts
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    seed: u64,
+    /// Asks workers to go on to the full length of the answer (vLLM's `ignore_eos`)
+    #[arg(long)]
+    ignore_eos: bool,
+    /// More fields for every request, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    extra_body: Option<String>,
+    /// A header of every request, as `name: value`; may be given several times
+    #[arg(long, short = 'H', value_name = "HEADER")]
+    header: Vec<String>,
+    /// A header that carries the session's number, such as `x-session-id`
+    #[arg(long, value_name = "NAME")]
+    session_header: Option<HeaderName>,
+    /// The API key
+    #[arg(long, env = "OPENAI_API_KEY", hide_env_values = true, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Tokens that the endpoint makes of a word; by default two short requests find out
+    #[arg(long, value_name = "TOKENS")]
+    tokens_per_word: Option<f64>,
+    /// Seconds that a whole answer may take
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    request_timeout: u64,
+    /// Shows all workloads, and sends nothing
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Backend {
+    OpenaiChat,
+    Openai,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft bench http://127.0.0.1:8080 --num-prompts 200 --request-rate 4
+  overdraft bench http://gateway:8080 --workload tenants:groups=48,prefix=12000 --ignore-eos
+  overdraft bench http://worker:8000 --workload mooncake:conversation_trace.jsonl --speed 2
+  overdraft bench URL --users 16 --duration 60 --goodput ttft:500 tpot:50 --html report.html
+  overdraft bench --list                            # all workloads and what can be set about them
+
+Times count from when a request was due: what waited for a connection, for `--max-concurrency` or for
+this program shows in them. Goodput counts over all requests that were offered.
+
+Exit codes: 0 measured, 1 nothing was answered or the run broke off, 2 the input cannot be used.";
+
+/// Sends, waits and tells.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    if arguments.list {
+        return crate::config::print(&catalogue());
+    }
+    arguments.report.check()?;
+    let load = arguments.workload.load()?;
+    let target = target(arguments)?;
+    let report = crate::runtime()?.block_on(measure(arguments, &load, target))?;
+    arguments.report.tell(&report)?;
+    if report.runs.iter().all(|run| run.summary(&report.objectives).completed == 0) {
+        return Err(Fault::running("no request was answered"));
+    }
+    Ok(())
+}
+
+fn target(arguments: &Arguments) -> Result<Target, Fault> {
+    let input = |error: overdraft_load::TargetError| Fault::input(error.to_string());
+    let mut target = Target::parse(&arguments.url).map_err(input)?;
+    for header in &arguments.header {
+        target.header(header).map_err(input)?;
+    }
+    if let Some(key) = &arguments.api_key {
+        target.key(key).map_err(input)?;
+    }
+    Ok(target)
+}
+
+/// What every body says beside the prompt.
+fn extra(arguments: &Arguments) -> Result<Map<String, Value>, Fault> {
+    let mut extra: Map<String, Value> = match &arguments.extra_body {
+        None => Map::new(),
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            Fault::input(format!("`--extra-body`: {error}; expected a JSON object"))
+        })?,
+    };
+    if arguments.ignore_eos {
+        extra.insert("ignore_eos".to_owned(), true.into());
+    }
+    Ok(extra)
+}
+
+async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<Report, Fault> {
+    let sessions = load.open(arguments.seed)?;
+    let running = |error: overdraft_load::CalibrateError| {
+        Fault::running(error.to_string()).hint("is the endpoint there, and is the model right?")
+    };
+    let model = match &arguments.model {
+        Some(model) => model.clone(),
+        None => overdraft_load::first_model(&target).await.map_err(running)?,
+    };
+    let interface = match arguments.backend {
+        Backend::OpenaiChat => Interface::Chat,
+        Backend::Openai => Interface::Completions,
+    };
+    let wording = Wording::default();
+    let mut asking = Asking { interface, model, wording, extra: extra(arguments)? };
+    asking.wording = match arguments.tokens_per_word {
+        Some(tokens_per_word) if 0.0 < tokens_per_word => Wording { tokens_per_word },
+        Some(other) => {
+            let why = format!("`--tokens-per-word {other}`: expected a number above zero");
+            return Err(Fault::input(why));
+        }
+        None => overdraft_load::calibrate(&target, &asking).await.map_err(running)?,
+    };
+    let settings = settings(arguments, load, &asking);
+    let plan = Plan {
+        target,
+        asking,
+        pace: load.users.map_or(Loop::Open, |users| Loop::Closed {
+            users: usize::try_from(users).unwrap_or(usize::MAX),
+        }),
+        concurrency_max: arguments.max_concurrency.map(|most| most.max(1)),
+        session_header: arguments.session_header.clone(),
+        patience: Duration::from_secs(arguments.request_timeout),
+    };
+    let progress = Arc::new(Progress::default());
+    let bar = bar(load);
+    let sending = overdraft_load::run(plan, sessions, Arc::clone(&progress));
+    let recorder = watched(sending, &progress, &bar).await;
+    bar.finish_and_clear();
+    tell_wrong(&progress);
+    let recorder = recorder.map_err(|error| Fault::running(error.to_string()))?;
+    let run = Run::new(arguments.url.clone(), arguments.seed, recorder);
+    Ok(Report {
+        title: format!("Load on {}", arguments.url),
+        origin: Origin::Measured,
+        settings,
+        objectives: load.objectives,
+        runs: vec![run],
+    })
+}
+
+fn settings(arguments: &Arguments, load: &Load, asking: &Asking) -> Vec<(String, String)> {
+    let mut settings = vec![
+        ("endpoint".to_owned(), arguments.url.clone()),
+        ("model".to_owned(), asking.model.clone()),
+        ("tokens to a word".to_owned(), format!("{:.3}", asking.wording.tokens_per_word)),
+        ("seed".to_owned(), arguments.seed.to_string()),
+    ];
+    settings.extend(load.settings());
+    if let Some(most) = arguments.max_concurrency {
+        settings.push(("concurrency at most".to_owned(), most.to_string()));
+    }
+    settings
+}
+
+/// Draws the bar while the requests are under way.
+async fn watched<T>(work: impl Future<Output = T>, progress: &Progress, bar: &ProgressBar) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut draw = tokio::time::interval(DRAW_EVERY);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = draw.tick() => {
+                bar.set_position(progress.ended());
+                bar.set_message(format!("{} under way", progress.flying()));
+            }
+        }
+    }
+}
+
+fn bar(load: &Load) -> ProgressBar {
+    let (bar, template) = match load.pacing.requests_max {
+        Some(requests) => {
+            (ProgressBar::new(requests), "{bar:30} {pos}/{len} answered, {msg}, {eta} left")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {pos} answered, {msg}, {elapsed}"),
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "what went wrong is for the person at the terminal")]
+fn tell_wrong(progress: &Progress) {
+    let mut wrong = progress.wrong();
+    wrong.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (kind, count) in wrong.iter().take(WRONG_TOLD_MAX) {
+        eprintln!("warning: {count} × {kind}");
+    }
+    if WRONG_TOLD_MAX < wrong.len() {
+        eprintln!("warning: and {} more kinds of failure", wrong.len() - WRONG_TOLD_MAX);
+    }
+}

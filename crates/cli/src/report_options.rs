@@ -1,0 +1,61 @@
+//! Where reports go: what `bench` and `simulate` have in common.
+
+use std::path::{Path, PathBuf};
+
+use overdraft_sim::report::Report;
+
+use crate::fault::Fault;
+
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct ReportOptions {
+    /// What is printed when it is over
+    #[arg(long, default_value = "table", value_name = "FORMAT")]
+    output: Format,
+    /// Also writes all figures as JSON, under the names of vLLM's benchmark
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also writes one HTML page with tables and plots; it needs no other file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+impl ReportOptions {
+    /// Fails before the work rather than after it.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        for path in [&self.json, &self.html].into_iter().flatten() {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if folder.is_some_and(|folder| !folder.is_dir()) {
+                let shown = path.display();
+                return Err(Fault::input(format!("`{shown}`: its folder does not exist")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints and writes.
+    pub(crate) fn tell(&self, report: &Report) -> Result<(), Fault> {
+        let json = format!("{:#}\n", report.json());
+        if let Some(path) = &self.json {
+            write(path, &json)?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &report.html())?;
+        }
+        match self.output {
+            Format::Table => crate::config::print(&report.text()),
+            Format::Json => crate::config::print(&json),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Fault> {
+    std::fs::write(path, text)
+        .map_err(|error| Fault::running(format!("`{}` not written: {error}", path.display())))
+}

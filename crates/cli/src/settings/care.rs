@@ -1,0 +1,101 @@
+//! What does the configuration say about scaling, fragmented memory and warming up?
+
+use std::time::Duration;
+
+use overdraft_config as config;
+use overdraft_core::fragment::FragmentSettings;
+use overdraft_core::restart::Backoff;
+use overdraft_core::scale::{Cooldown, Targets};
+use overdraft_gateway::{
+    Care, MemorySource, RestartHook, ScaleSettings, Token, WarmUp, WarmUpSettings, WebPlace,
+    WebhookSettings,
+};
+use overdraft_units::Micros;
+use overdraft_wire::prometheus::memory::MemoryNames;
+
+/// The section `scaling`.
+pub(super) fn scaling(configured: &config::Scaling) -> ScaleSettings {
+    ScaleSettings {
+        targets: Targets {
+            kv_permille: configured.kv_target.permille(),
+            waiting: configured.queue_target,
+            running: configured.running_target,
+        },
+        cooldown: Cooldown {
+            up: micros(configured.cooldown_up.duration()),
+            down: micros(configured.cooldown_down.duration()),
+        },
+    }
+}
+
+/// The section `fragmentation`.
+pub(super) fn repair(configured: &config::Fragmentation) -> FragmentSettings {
+    FragmentSettings {
+        threshold_permille: configured.threshold.permille(),
+        lasting: micros(configured.lasting.duration()),
+        settle: micros(configured.settle.duration()),
+        drain: micros(configured.drain.duration()),
+        ready: micros(configured.ready.duration()),
+        backoff: Backoff {
+            first: micros(configured.backoff.duration()),
+            max: micros(configured.backoff_max.duration()),
+        },
+        kv_memory_permille: configured.kv_memory_share.permille(),
+    }
+}
+
+/// The section `warm_up`.
+pub(super) fn warm_up(configured: &config::WarmUp) -> WarmUpSettings {
+    WarmUpSettings {
+        prompt: configured.prompt.clone(),
+        tokens: configured.tokens,
+        timeout: configured.timeout.duration(),
+    }
+}
+
+/// What one worker is given beyond requests.
+pub(super) fn care(worker: &config::Worker) -> Care {
+    Care {
+        memory: worker.memory.as_ref().map(memory),
+        restart: worker.restart.as_ref().map(restart),
+        warm_up: if worker.warm_up { WarmUp::Always } else { WarmUp::AfterRepair },
+    }
+}
+
+fn memory(configured: &config::Memory) -> MemorySource {
+    MemorySource {
+        place: place(&configured.url),
+        names: MemoryNames {
+            used: configured.used.clone(),
+            free: configured.free.clone(),
+            total: configured.total.clone(),
+        },
+        labels: configured.labels.clone().into_iter().collect(),
+        interval: configured.interval.duration(),
+    }
+}
+
+fn restart(configured: &config::Restart) -> RestartHook {
+    let told = |hook: &config::Hook, place| {
+        RestartHook::Webhook(WebhookSettings {
+            place,
+            token: hook.token.as_ref().map(|token| Token::new(token.reveal())),
+            timeout: hook.timeout.duration(),
+        })
+    };
+    match configured {
+        config::Restart::Supervise(hook) => told(hook, place(&hook.url).at("/restart")),
+        config::Restart::Webhook(hook) => told(hook, place(&hook.url)),
+        config::Restart::Command(command) => {
+            RestartHook::Command { argv: command.argv.clone(), timeout: command.timeout.duration() }
+        }
+    }
+}
+
+fn place(url: &str) -> WebPlace {
+    WebPlace::parse(url).expect("the configuration was checked to hold addresses")
+}
+
+fn micros(span: Duration) -> Micros {
+    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}

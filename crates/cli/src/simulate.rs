@@ -1,0 +1,259 @@
+//! `overdraft simulate`: what would a fleet make of a load?
+//!
+//! Policies and seeds are run one after the other in virtual time; everything that is told says that it
+//! was simulated.
+
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use overdraft_core::route::{Policy, RouteSettings};
+use overdraft_silicon::{Catalogue, Profile};
+use overdraft_sim::fleet::{CacheKnowledge, Pace, Scenario, simulate};
+use overdraft_sim::report::{Origin, Report, Run};
+use overdraft_sim::workload::catalogue;
+use overdraft_units::{Micros, Tokens};
+
+use crate::fault::Fault;
+use crate::report_options::ReportOptions;
+use crate::workload_options::{Load, WorkloadOptions, micros};
+
+/// Seeds at most.
+const SEEDS_MAX: u64 = 100;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Each worker's GPUs and model, as HARDWARE-tpN/MODEL-WEIGHTS; `--list` shows all
+    #[arg(long, default_value = "h100-tp1/llama-3-8b-bf16", value_name = "PROFILE")]
+    profile: String,
+    /// A file with more profiles; may be given several times
+    #[arg(long, value_name = "FILE")]
+    profiles: Vec<PathBuf>,
+    /// Workers of the fleet
+    #[arg(long, default_value_t = 4, value_name = "COUNT")]
+    workers: u32,
+    /// Policies to compare, with commas between them, or `all`
+    #[arg(long, default_value = "cost,round-robin", value_name = "POLICY", value_delimiter = ',')]
+    policy: Vec<String>,
+    /// Seeds to run each policy with; more than one give confidence intervals
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    seed: u64,
+    /// Workers report their caches to the gateway, as with KV events; otherwise it goes by what it sent
+    #[arg(long)]
+    kv_events: bool,
+    /// Tokens that a worker's cache holds, instead of what the profile leaves room for
+    #[arg(long, value_name = "TOKENS")]
+    kv_tokens: Option<u32>,
+    /// Milliseconds between two scrapes of a worker
+    #[arg(long, default_value_t = 1_000.0, value_name = "MS")]
+    scrape_interval_ms: f64,
+    /// Milliseconds from gateway to worker, and the same back
+    #[arg(long, default_value_t = 0.25, value_name = "MS")]
+    network_ms: f64,
+    /// Microseconds that a worker's front end takes for each prompt token before it is queued
+    #[arg(long, default_value_t = 0.0, value_name = "US")]
+    ingest_us_per_token: f64,
+    /// Shows all profiles, workloads and policies, and simulates nothing
+    #[arg(long)]
+    list: bool,
+    /// Prints a number that is equal only for equal histories, for each run
+    #[arg(long)]
+    digest: bool,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft simulate --workload tenants:groups=48,prefix=12000,rate=20
+  overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
+  overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl --html out.html
+  overdraft simulate --list
+
+The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
+model (docs/design/silicon.md). Nothing is sent anywhere.
+
+Exit codes: 0 simulated, 1 a trace broke off, 2 the input cannot be used.";
+
+/// Simulates and tells.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    let profiles = profiles(arguments)?;
+    if arguments.list {
+        return crate::config::print(&list(&profiles));
+    }
+    arguments.report.check()?;
+    let load = arguments.workload.load()?;
+    let policies = policies(&arguments.policy)?;
+    if !(1..=SEEDS_MAX).contains(&arguments.seeds) {
+        let why = format!("`--seeds {}`: expected 1 to {SEEDS_MAX}", arguments.seeds);
+        return Err(Fault::input(why));
+    }
+    let profile = profiles
+        .find(&arguments.profile)
+        .map_err(|error| Fault::input(error.to_string()).hint("`--list` shows all profiles"))?;
+    let bar = bar(&load, policies.len(), arguments.seeds);
+    let mut runs = Vec::new();
+    for policy in policies {
+        let scenario = scenario(arguments, &load, &profile, policy)?;
+        for seed in arguments.seed..arguments.seed + arguments.seeds {
+            runs.push(one(&scenario, &load, (policy, seed), &bar)?);
+        }
+    }
+    bar.finish_and_clear();
+    let report = Report {
+        title: format!("Simulated: {} × {}", arguments.workers, profile.name()),
+        origin: Origin::Simulated,
+        settings: settings(arguments, &load, &profile),
+        objectives: load.objectives,
+        runs,
+    };
+    arguments.report.tell(&report)?;
+    if arguments.digest {
+        let line = |run: &Run| {
+            format!("digest {} seed {}: {:016x}\n", run.label, run.seed, run.recorder.digest())
+        };
+        crate::config::print(&report.runs.iter().map(line).collect::<String>())?;
+    }
+    Ok(())
+}
+
+/// One policy with one seed.
+fn one(
+    scenario: &Scenario,
+    load: &Load,
+    (policy, seed): (Policy, u64),
+    bar: &ProgressBar,
+) -> Result<Run, Fault> {
+    bar.set_message(format!("{policy}, seed {seed}"));
+    let before = bar.position();
+    let sessions = load.open(seed)?;
+    let told = simulate(scenario, sessions, seed, &mut |ended| bar.set_position(before + ended));
+    let told = told.map_err(|error| Fault::input(error.to_string()))?;
+    let ended = u64::try_from(told.recorder.samples().len()).unwrap_or(u64::MAX);
+    bar.set_position(before + ended);
+    Ok(Run {
+        series: told.series,
+        cost: Some(told.cost),
+        preemptions: Some(told.preemptions),
+        ..Run::new(policy.name().to_owned(), seed, told.recorder)
+    })
+}
+
+fn profiles(arguments: &Arguments) -> Result<Catalogue, Fault> {
+    let mut profiles = Catalogue::builtin();
+    for path in &arguments.profiles {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Fault::input(format!("`{shown}` cannot be read: {error}")))?;
+        profiles
+            .add(&shown, &text)
+            .map_err(|error| Fault::input(error.to_string()).hint(error.hint()))?;
+    }
+    Ok(profiles)
+}
+
+fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
+    let mut policies = Vec::new();
+    for name in names {
+        if name == "all" {
+            policies.extend(Policy::ALL);
+            continue;
+        }
+        let policy: Policy = name.parse().map_err(|_| {
+            let known: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+            let near = known.iter().find(|known| known.starts_with(name.get(..2).unwrap_or(name)));
+            let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            let known = known.join(", ");
+            Fault::input(format!("`{name}` is no policy{near}; expected `all` or some of {known}"))
+        })?;
+        policies.push(policy);
+    }
+    policies.dedup();
+    Ok(policies)
+}
+
+fn scenario(
+    arguments: &Arguments,
+    load: &Load,
+    profile: &Profile,
+    policy: Policy,
+) -> Result<Scenario, Fault> {
+    let routing = RouteSettings { policy, ..RouteSettings::default() };
+    let base = Scenario::new(profile.clone(), arguments.workers, routing);
+    let scrape_every = micros("scrape-interval-ms", arguments.scrape_interval_ms / 1e3)?;
+    let ingest = micros("ingest-us-per-token", arguments.ingest_us_per_token * 1e-3)?;
+    Ok(Scenario {
+        kv_tokens: arguments.kv_tokens.map(Tokens::new),
+        knowledge: if arguments.kv_events {
+            CacheKnowledge::Reported
+        } else {
+            CacheKnowledge::Estimated
+        },
+        // A scrape without an interval would never let time pass.
+        scrape_every: scrape_every.max(Micros::new(1_000)),
+        network: micros("network-ms", arguments.network_ms / 1e3)?,
+        ingest_ns_per_token: ingest.get(),
+        pace: load.users.map_or(Pace::Open, Pace::Closed),
+        ..base
+    })
+}
+
+fn settings(arguments: &Arguments, load: &Load, profile: &Profile) -> Vec<(String, String)> {
+    let price = format!("${:.2}/h ({})", profile.price_per_hour(), profile.hardware.price_source);
+    let trust = format!("{}: {}", profile.confidence, profile.source);
+    let knowledge = if arguments.kv_events { "reported by workers" } else { "what was sent" };
+    let mut settings = vec![
+        ("profile".to_owned(), profile.name()),
+        ("trust in its figures".to_owned(), trust),
+        ("price of a worker".to_owned(), price),
+        ("workers".to_owned(), arguments.workers.to_string()),
+        ("known of caches".to_owned(), knowledge.to_owned()),
+        ("scrapes every".to_owned(), format!("{} ms", arguments.scrape_interval_ms)),
+        ("network".to_owned(), format!("{} ms each way", arguments.network_ms)),
+        ("ingest".to_owned(), format!("{} µs a prompt token", arguments.ingest_us_per_token)),
+        ("seeds".to_owned(), format!("{} from {}", arguments.seeds, arguments.seed)),
+    ];
+    if let Some(tokens) = arguments.kv_tokens {
+        settings.push(("cache".to_owned(), format!("{tokens} tokens a worker")));
+    }
+    settings.extend(load.settings());
+    settings
+}
+
+fn list(profiles: &Catalogue) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from("Profiles:\n");
+    for one in profiles.list() {
+        let _written = writeln!(
+            text,
+            "  {:<34} {:>9} tokens of cache  ${:>6.2}/h  {}",
+            one.name,
+            one.kv_tokens.get(),
+            one.price_per_hour,
+            one.trust
+        );
+    }
+    let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+    let _written = writeln!(text, "\nPolicies: {}\n", names.join(", "));
+    text.push_str(&catalogue());
+    text
+}
+
+fn bar(load: &Load, policies: usize, seeds: u64) -> ProgressBar {
+    let runs = u64::try_from(policies).unwrap_or(1) * seeds;
+    let (bar, template) = match load.pacing.requests_max {
+        Some(requests) => {
+            (ProgressBar::new(requests * runs), "{bar:30} {pos}/{len} requests, {msg}, {eta} left")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {pos} requests, {msg}, {elapsed}"),
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,308 @@
+//! How much of its cache will a worker need at most, if nothing more is sent to it?
+//!
+//! Every sequence in flight holds what it *uses* now, and one token more with each step until it
+//! ends; what it holds then comes free. With sequences sorted by what *remains*, the most first,
+//! the peak is the greatest of `remaining_i * i + used_1 + … + used_i`: when the i-th ends, i of
+//! them have grown by as much (Past-Future, arXiv 2507.10150). What remains is not known, so it is
+//! drawn for each of eight worlds, and the peak is a mean and a deviation over those.
+//!
+//! Invariant: every world holds exactly the requests that were started and have not ended.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::world::World;
+use crate::estimate::{Class, DRAWS, LENGTH_MAX, Lengths};
+
+/// Worlds over which a peak is averaged.
+pub const WORLDS: usize = DRAWS;
+
+/// Requests of one worker that are forecast at most; one more is not admitted by its peak.
+pub const FORECAST_MAX: usize = 4_095;
+
+/// Answers to one request that are told apart.
+const ANSWERS_MAX: u32 = 1_024;
+
+/// What a request is expected to come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prospect {
+    /// Answers, each a sequence.
+    pub answers: u32,
+    /// How long each answer gets, in each world.
+    pub lengths: [u32; WORLDS],
+    /// Tokens that it may hold in the end: the prompt, and all answers at their declared length.
+    pub declared: u64,
+    /// Which answers are like these.
+    pub class: Class,
+    /// Tokens that each answer may have, if that was said.
+    pub limit: Option<u32>,
+    /// A number of its own, for further draws.
+    pub dice: u64,
+}
+
+impl Prospect {
+    fn sequences(&self) -> u32 {
+        self.answers.clamp(1, ANSWERS_MAX)
+    }
+}
+
+/// A peak over all worlds, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// The mean.
+    pub mean: u64,
+    /// The standard deviation.
+    pub deviation: u64,
+}
+
+impl Peak {
+    /// The mean and so many thousandths of the deviation.
+    pub const fn with_caution(self, milli: u32) -> u64 {
+        self.mean.saturating_add(self.deviation.saturating_mul(milli as u64) / 1_000)
+    }
+
+    fn over(worlds: [u64; WORLDS]) -> Self {
+        let count = worlds.iter().map(|_| 1).sum::<u64>();
+        let mean = worlds.iter().sum::<u64>() / count;
+        let square = |world: &u64| u128::from(world.abs_diff(mean)).pow(2);
+        let variance = worlds.iter().map(square).sum::<u128>() / u128::from(count);
+        Self { mean, deviation: u64::try_from(variance.isqrt()).unwrap_or(u64::MAX) }
+    }
+}
+
+/// The place of a request among those of its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
+/// What a request holds when it is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Booking {
+    pub(crate) prospect: Prospect,
+    /// Tokens of its prompt that the worker has to compute.
+    pub(crate) uncached: Tokens,
+    /// Tokens of its prompt that the worker holds already.
+    pub(crate) cached: Tokens,
+    /// Those of them that no other request in flight holds as well.
+    pub(crate) unshared: Tokens,
+    /// When its prompt should have been computed, if nobody will tell.
+    pub(crate) unseen: Option<Instant>,
+}
+
+impl Booking {
+    /// Tokens of the cache that it takes for its prompt.
+    pub(crate) fn used(&self) -> u32 {
+        self.uncached.get().saturating_add(self.unshared.get()).min(LENGTH_MAX)
+    }
+}
+
+/// One request in flight.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    booking: Booking,
+    /// Tokens of all its answers so far.
+    streamed: u32,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Prefill,
+    Decode,
+}
+
+impl Held {
+    fn used(&self) -> u32 {
+        self.booking.used().saturating_add(self.streamed).min(LENGTH_MAX)
+    }
+
+    /// Tokens of each answer so far.
+    fn generated(&self) -> u32 {
+        self.streamed / self.booking.prospect.answers.max(1)
+    }
+}
+
+/// Tokens in flight on one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Of the cache, as booked and streamed.
+    pub(crate) used: u64,
+    /// Those of requests whose prompt may not have been computed yet.
+    pub(crate) prefilling: u64,
+    /// Of prompts, that the worker held when they were sent.
+    pub(crate) cached: u64,
+    /// Those of them that are counted as used.
+    pub(crate) unshared: u64,
+    /// What all of them may hold in the end.
+    pub(crate) declared: u64,
+}
+
+/// What is in flight on one worker, and what it will come to.
+#[derive(Debug, Default)]
+pub(crate) struct Forecast {
+    held: Vec<Option<Held>>,
+    vacant: Vec<usize>,
+    /// Made when the first request comes.
+    worlds: Option<Box<[World; WORLDS]>>,
+    sums: Sums,
+}
+
+impl Forecast {
+    pub(crate) const fn new() -> Self {
+        let sums = Sums { used: 0, prefilling: 0, cached: 0, unshared: 0, declared: 0 };
+        Self { held: Vec::new(), vacant: Vec::new(), worlds: None, sums }
+    }
+
+    /// Books a request; `None` when [`FORECAST_MAX`] are booked.
+    pub(crate) fn start(&mut self, booking: Booking) -> Option<Place> {
+        if self.is_full() {
+            return None;
+        }
+        let held = Held { booking, streamed: 0, phase: Phase::Prefill };
+        let place = self.vacant.pop().unwrap_or(self.held.len());
+        if place == self.held.len() {
+            self.held.push(None);
+        }
+        self.put(place, held);
+        Some(Place(place))
+    }
+
+    /// The prompt of a request has been computed.
+    pub(crate) fn first_token(&mut self, place: Place) {
+        if let Some(held) = self.take(place) {
+            self.put(place.0, Held { phase: Phase::Decode, ..held });
+        }
+    }
+
+    /// So many tokens of all its answers have come. Draws that this refutes are made again.
+    pub(crate) fn progress(&mut self, place: Place, streamed: Tokens, lengths: &Lengths) {
+        let Some(mut held) = self.take(place) else { return };
+        held.streamed = held.streamed.max(streamed.get());
+        held.phase = Phase::Decode;
+        let generated = held.generated();
+        let prospect = &mut held.booking.prospect;
+        for (world, length) in (0_u64..).zip(&mut prospect.lengths) {
+            if *length <= generated {
+                let dice = prospect.dice ^ world << 32;
+                *length = lengths.draw_beyond(prospect.class, prospect.limit, generated, dice);
+            }
+        }
+        self.put(place.0, held);
+    }
+
+    /// Gives back all that a request was booked with.
+    pub(crate) fn end(&mut self, place: Place) {
+        if self.take(place).is_some() {
+            self.vacant.push(place.0);
+        }
+    }
+
+    /// Takes answers that nobody sees before they are whole to have grown by a token each `step`.
+    pub(crate) fn advance(&mut self, step: Micros, lengths: &Lengths, now: Instant) {
+        for place in 0..self.held.len() {
+            let Some(held) = self.held[place] else { continue };
+            let Some(computed) = held.booking.unseen.filter(|computed| *computed <= now) else {
+                continue;
+            };
+            let prospect = held.booking.prospect;
+            let steps = now.since(computed).get() / step.get().max(1);
+            let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+            let each = steps.min(prospect.limit.unwrap_or(LENGTH_MAX)).min(LENGTH_MAX);
+            let streamed = Tokens::new(each.saturating_mul(prospect.answers));
+            self.progress(Place(place), streamed, lengths);
+        }
+    }
+
+    /// Whether no more requests are forecast.
+    pub(crate) fn is_full(&self) -> bool {
+        FORECAST_MAX <= self.held.len() && self.vacant.is_empty()
+    }
+
+    pub(crate) const fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// The peak of what is in flight.
+    pub(crate) fn peak(&self) -> Peak {
+        self.worlds.as_ref().map_or_else(Peak::default, |worlds| {
+            Peak::over(worlds.each_ref().map(|world| world.peak_with(None)))
+        })
+    }
+
+    /// The peak with one more request that uses `used` tokens at its start.
+    pub(crate) fn peak_with(&self, prospect: &Prospect, used: u32) -> Peak {
+        let (answers, used) = (prospect.sequences(), used.min(LENGTH_MAX));
+        let alone = |length: u32| u64::from(length) * u64::from(answers) + u64::from(used);
+        let Some(worlds) = &self.worlds else { return Peak::over(prospect.lengths.map(alone)) };
+        let mut peaks = [0; WORLDS];
+        for ((peak, world), &length) in peaks.iter_mut().zip(&**worlds).zip(&prospect.lengths) {
+            *peak = world.peak_with(Some((length, answers, used)));
+        }
+        Peak::over(peaks)
+    }
+
+    /// No world's peak can be more with this request: as if nobody ended before all have.
+    pub(crate) fn bound_with(&self, prospect: &Prospect, used: u32) -> u64 {
+        let answers = u64::from(prospect.sequences());
+        let remaining = |world: usize| self.worlds.as_ref().map_or(0, |all| all[world].remaining());
+        let grown = |world| remaining(world) + u64::from(prospect.lengths[world]) * answers;
+        let most = (0..WORLDS).map(grown).max().unwrap_or(0);
+        self.sums.used.saturating_add(most).saturating_add(u64::from(used))
+    }
+
+    /// Steps until requests have ended that hold `tokens` by then, as a mean over worlds; `None` if
+    /// all of them together do not.
+    pub(crate) fn steps_until_free(&self, tokens: u64) -> Option<u64> {
+        let worlds = self.worlds.as_ref()?;
+        let (mut sum, mut count) = (0, 0);
+        for steps in worlds.iter().filter_map(|world| world.steps_until_free(tokens)) {
+            sum += u64::from(steps);
+            count += 1;
+        }
+        // Where it is not enough in half of the worlds, nothing can be said.
+        (WORLDS / 2 <= count).then(|| sum / u64::try_from(count).unwrap_or(1).max(1))
+    }
+
+    fn put(&mut self, place: usize, held: Held) {
+        let (used, prospect) = (held.used(), held.booking.prospect);
+        let worlds = self.worlds.get_or_insert_with(World::all);
+        for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
+            world.put(length.saturating_sub(held.generated()), prospect.sequences(), used);
+        }
+        self.sums.add(&held);
+        self.held[place] = Some(held);
+    }
+
+    fn take(&mut self, place: Place) -> Option<Held> {
+        let held = self.held.get_mut(place.0)?.take()?;
+        let (used, prospect) = (held.used(), held.booking.prospect);
+        if let Some(worlds) = &mut self.worlds {
+            for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
+                world.take(length.saturating_sub(held.generated()), prospect.sequences(), used);
+            }
+        }
+        self.sums.sub(&held);
+        Some(held)
+    }
+}
+
+impl Sums {
+    fn add(&mut self, held: &Held) {
+        let used = u64::from(held.used());
+        self.used += used;
+        self.prefilling += if held.phase == Phase::Prefill { used } else { 0 };
+        self.cached += u64::from(held.booking.cached.get());
+        self.unshared += u64::from(held.booking.unshared.get());
+        self.declared += held.booking.prospect.declared;
+    }
+
+    fn sub(&mut self, held: &Held) {
+        let used = u64::from(held.used());
+        self.used -= used;
+        self.prefilling -= if held.phase == Phase::Prefill { used } else { 0 };
+        self.cached -= u64::from(held.booking.cached.get());
+        self.unshared -= u64::from(held.booking.unshared.get());
+        self.declared -= held.booking.prospect.declared;
+    }
+}

@@ -1,0 +1,182 @@
+//! Does this worker take one more request, and if not, when might it?
+//!
+//! Three lines, and one that is idle passes them all: the predicted peak with the request must fit
+//! into the cache (R3); the share of the cache that the worker itself reported must be below its
+//! priority's threshold (R5); and the prompts that wait there must be computed soon, because what
+//! waits there cannot be put in order any more (R6).
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::caution::CAUTION_MILLI_MAX;
+use super::forecast::Booking;
+use super::{AdmitSettings, Mode, Priority, Prospect, RETRY_AFTER_MAX};
+use crate::estimate::Pace;
+use crate::fleet::Worker;
+
+/// What a request asks of a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) priority: Priority,
+    pub(crate) prospect: Prospect,
+    /// Tokens of its prompt.
+    pub(crate) prompt: Tokens,
+    /// Those that the worker should hold.
+    pub(crate) cached: Tokens,
+}
+
+/// A worker's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) answer: Answer,
+    /// Tokens that it would hold at its peak with the request, caution included; `None` where
+    /// nobody had to look.
+    pub(crate) peak: Option<u64>,
+}
+
+/// Whether it takes the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It does.
+    Taken,
+    /// Not before so long.
+    Later(Micros),
+}
+
+impl Judged {
+    const TAKEN: Self = Self { answer: Answer::Taken, peak: None };
+
+    const fn later(wait: Micros) -> Self {
+        Self { answer: Answer::Later(wait), peak: None }
+    }
+}
+
+/// Judges one worker.
+pub(crate) fn judge(
+    worker: &Worker,
+    asked: &Asked,
+    settings: &AdmitSettings,
+    fleet_pace: Pace,
+    now: Instant,
+) -> Judged {
+    if settings.mode == Mode::Off || worker.requests_all() == 0 {
+        return Judged::TAKEN;
+    }
+    let one_ends = || Judged::later(worker.drained_in(1).unwrap_or(RETRY_AFTER_MAX));
+    match settings.mode {
+        Mode::Static(requests) if requests <= worker.requests_all() => one_ends(),
+        Mode::Off | Mode::Static(_) => Judged::TAKEN,
+        Mode::Threshold => {
+            over_threshold(worker, asked, settings).map_or(Judged::TAKEN, Judged::later)
+        }
+        Mode::Reserve => reserve(worker, asked, settings),
+        Mode::Peak => {
+            if let Some(wait) = backlog(worker, settings, fleet_pace, now) {
+                return Judged::later(wait);
+            }
+            let known = worker.kv_capacity().is_some();
+            let full = settings.requests_max.is_some_and(|most| most <= worker.requests_all());
+            if worker.forecast().is_full() || (!known && full) {
+                return one_ends();
+            }
+            let stale = worker.staleness(now).is_none_or(|age| settings.stale_after < age);
+            if !stale && let Some(wait) = over_threshold(worker, asked, settings) {
+                return Judged::later(wait);
+            }
+            peak(worker, asked, settings, Freshness::of(stale))
+        }
+    }
+}
+
+/// Whether a worker's word is new enough to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freshness {
+    Fresh,
+    Stale,
+}
+
+impl Freshness {
+    const fn of(stale: bool) -> Self {
+        if stale { Self::Stale } else { Self::Fresh }
+    }
+}
+
+/// What is added to the caution while a worker's word is stale.
+const STALE_MILLI: u32 = 1_000;
+
+fn budget(capacity: Tokens, settings: &AdmitSettings) -> u64 {
+    let kept = 1_000_u64.saturating_sub(u64::from(settings.watermark_permille));
+    u64::from(capacity.get()) * kept / 1_000
+}
+
+fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshness) -> Judged {
+    let Some(capacity) = worker.kv_capacity() else { return Judged::TAKEN };
+    let budget = budget(capacity, settings);
+    let stale = if word == Freshness::Stale { STALE_MILLI } else { 0 };
+    let base = u32::from(settings.caution_milli.of(asked.priority));
+    let caution = base.saturating_add(worker.caution_milli()).saturating_add(stale);
+    let caution = caution.min(CAUTION_MILLI_MAX);
+    let used = asked.booking(worker).used();
+    let foreign = worker.correction().foreign();
+    // No deviation is more than half of the greatest peak: far below the budget nobody has to look.
+    let bound = worker.forecast().bound_with(&asked.prospect, used);
+    let most = bound.saturating_mul(u64::from(2_000 + caution)) / 2_000;
+    if most.saturating_add(foreign) <= budget {
+        return Judged::TAKEN;
+    }
+    let peak = worker.forecast().peak_with(&asked.prospect, used).with_caution(caution);
+    let peak = peak.saturating_add(foreign);
+    let over = peak.saturating_sub(budget);
+    let answer = if over == 0 {
+        Answer::Taken
+    } else {
+        Answer::Later(worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
+    };
+    Judged { answer, peak: Some(peak) }
+}
+
+fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {
+    let Some(capacity) = worker.kv_capacity() else { return Judged::TAKEN };
+    let declared = worker.forecast().sums().declared.saturating_add(asked.prospect.declared);
+    let over = declared.saturating_sub(budget(capacity, settings));
+    let answer = if over == 0 {
+        Answer::Taken
+    } else {
+        Answer::Later(worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
+    };
+    Judged { answer, peak: Some(declared) }
+}
+
+/// When it will be below its threshold again, if it is not.
+fn over_threshold(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Option<Micros> {
+    let scraped = worker.scraped()?;
+    let over = scraped.kv_use_permille?.checked_sub(threshold(asked.priority, settings))?;
+    let capacity = u64::from(scraped.kv_capacity.unwrap_or_default().get());
+    let over = capacity * u64::from(over) / 1_000;
+    (0 < over).then(|| worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
+}
+
+const fn threshold(priority: Priority, settings: &AdmitSettings) -> u16 {
+    settings.kv_threshold_permille.of(priority)
+}
+
+/// When the prompts that wait there will be few enough, if they are not.
+fn backlog(
+    worker: &Worker,
+    settings: &AdmitSettings,
+    fleet_pace: Pace,
+    now: Instant,
+) -> Option<Micros> {
+    let pace = worker.prefill_rate().pace_within(fleet_pace);
+    let queued = pace.time_for(worker.queued(pace, now));
+    let over = queued.checked_sub(settings.prefill_backlog)?;
+    (over != Micros::ZERO).then_some(over)
+}
+
+impl Asked {
+    /// What it would be booked with on that worker.
+    fn booking(&self, worker: &Worker) -> Booking {
+        let uncached = self.prompt.checked_sub(self.cached).unwrap_or_default();
+        let unshared = worker.correction().unshared(self.cached);
+        Booking { prospect: self.prospect, uncached, cached: self.cached, unshared, unseen: None }
+    }
+}

@@ -1,0 +1,102 @@
+//! Is a request started, does it wait, or is it refused?
+//!
+//! Workers are promised more than they can hold, because answers are shorter than they may be; what
+//! keeps that from ending badly is decided here. Every sequence in flight is booked with what it
+//! holds and with draws of how long it will get; the *predicted peak* of a worker is the most that
+//! all of them will hold at once (docs/design/admission.md). A request is started where the peak
+//! stays below the cache, waits in a fair [`Queue`] where it does not, and is refused when it could
+//! not be started in time.
+//!
+//! Invariant: what a request is booked with is given back when it ends, whatever happened between.
+
+mod caution;
+mod correction;
+mod forecast;
+mod judge;
+mod lane;
+mod queue;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use core::fmt;
+use core::str::FromStr;
+
+use overdraft_units::Micros;
+
+pub(crate) use self::caution::{Caution, Strain};
+pub(crate) use self::correction::Correction;
+pub(crate) use self::forecast::{Booking, Forecast, Place};
+pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};
+pub(crate) use self::judge::{Answer, Asked, judge};
+pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
+pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
+
+/// How much a request matters; the greater goes first and is refused last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// It may wait and may be refused: batches, experiments.
+    Flex,
+    /// What is not said otherwise.
+    #[default]
+    Default,
+    /// Somebody pays for not waiting.
+    Priority,
+}
+
+impl Priority {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Flex, Self::Default, Self::Priority];
+
+    /// As requests, configuration and metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flex => "flex",
+            Self::Default => "default",
+            Self::Priority => "priority",
+        }
+    }
+
+    /// Its place in [`Priority::ALL`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Flex => 0,
+            Self::Default => 1,
+            Self::Priority => 2,
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no priority has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownPriority;
+
+impl FromStr for Priority {
+    type Err = UnknownPriority;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPriority> {
+        Self::ALL.into_iter().find(|priority| priority.name() == name).ok_or(UnknownPriority)
+    }
+}
+
+/// Who asks, as a number: equal for equal tenants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(pub u64);
+
+/// Nobody is told to come back sooner.
+pub const RETRY_AFTER_MIN: Micros = Micros::new(1_000_000);
+
+/// Nobody is told to come back later: what is predicted for longer is not worth much.
+pub const RETRY_AFTER_MAX: Micros = Micros::new(30_000_000);
+
+/// When to come back, if there will be room after `wait`.
+pub(crate) fn retry_after(wait: Micros) -> Micros {
+    wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+}

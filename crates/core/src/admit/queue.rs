@@ -1,0 +1,325 @@
+//! Whose turn is it when there is room again, and who is not let in to wait?
+//!
+//! Waiters stand in one line for each model, so that a model without room holds up nobody else.
+//! Within a line the greater priority goes first; of equal ones the tenant that was served the
+//! fewest tokens since all of them began to wait (`lane.rs`), and of one tenant's the first that
+//! came. Whoever has waited for half of the time it has, gets one call of [`AGING_EVERY`] past
+//! greater priorities.
+//!
+//! A turn is a *call*: the shell tries to place the waiter and says what came of it. One waiter of
+//! a line is called at a time; one that is put back keeps its place, and blocks its line for its
+//! own and lesser priorities until something is [`freed`](Queue::freed).
+//!
+//! Invariant: every ticket is given back by exactly one of `admitted`, `leave` and `expire`, and
+//! what is counted is what waits.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use overdraft_units::{Instant, Micros};
+
+use super::lane::Line;
+use super::{Priority, QueueSettings, Tenant, retry_after};
+
+/// One call of so many goes to a lesser priority that has waited for half of its time.
+pub const AGING_EVERY: u32 = 8;
+
+/// Lines that are remembered while nobody stands in them, for how fast they moved.
+const LINES_MAX: usize = 1_024;
+
+/// The share of the queue that each priority may fill, in thousandths: there is room for those
+/// that matter when those that do not have filled theirs.
+const SHARE_PERMILLE: [u64; 3] = [500, 875, 1_000];
+
+/// A request that is to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// How much it matters.
+    pub priority: Priority,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The model it names, as a number.
+    pub model: u64,
+    /// Tokens of its prompt and of its expected answer.
+    pub tokens: u64,
+    /// Until when it must have been started.
+    pub deadline: Instant,
+}
+
+/// A place in the queue; the number grows with every one given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+/// Why a request may not even wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As much waits as may, of its priority and greater ones.
+    QueueFull {
+        /// When to come back: 1 to 30 s.
+        retry_after: Micros,
+    },
+    /// As much of the same tenant waits as may.
+    TenantFull {
+        /// When to come back: 1 to 30 s.
+        retry_after: Micros,
+    },
+    /// It would not be started by its deadline.
+    TooLate {
+        /// How long it would wait, judging by how fast its line has moved.
+        wait: Micros,
+        /// When to come back: 1 to 30 s.
+        retry_after: Micros,
+    },
+}
+
+impl Refusal {
+    /// As metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull { .. } => "queue_full",
+            Self::TenantFull { .. } => "tenant_full",
+            Self::TooLate { .. } => "too_late",
+        }
+    }
+
+    /// When to come back: 1 to 30 s.
+    pub const fn retry_after(self) -> Micros {
+        match self {
+            Self::QueueFull { retry_after }
+            | Self::TenantFull { retry_after }
+            | Self::TooLate { retry_after, .. } => retry_after,
+        }
+    }
+}
+
+/// One who waits.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    waiter: Waiter,
+    entered: Instant,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Waiting,
+    Called,
+}
+
+/// Requests that wait for room.
+#[derive(Debug)]
+pub struct Queue {
+    settings: QueueSettings,
+    entries: BTreeMap<Ticket, Entry>,
+    deadlines: BTreeSet<(Instant, Ticket)>,
+    lines: BTreeMap<u64, Line>,
+    tenants: BTreeMap<Tenant, usize>,
+    waiting: [usize; 3],
+    tokens: u64,
+    next: u64,
+    /// The model that was called last.
+    turn: u64,
+}
+
+impl Queue {
+    /// A queue in which nobody waits.
+    pub fn new(settings: QueueSettings) -> Self {
+        Self {
+            settings,
+            entries: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            lines: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            waiting: [0; 3],
+            tokens: 0,
+            next: 0,
+            turn: 0,
+        }
+    }
+
+    /// Other bounds from now on; who waits already, stays.
+    pub const fn set(&mut self, settings: QueueSettings) {
+        self.settings = settings;
+    }
+
+    /// Lets a request wait.
+    ///
+    /// # Errors
+    /// Why it may not, and when to come back; nothing has changed then.
+    pub fn enter(&mut self, waiter: Waiter, now: Instant) -> Result<Ticket, Refusal> {
+        self.check(waiter, now)?;
+        if !self.lines.contains_key(&waiter.model) {
+            self.make_room_for_a_line();
+        }
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let entry = Entry { waiter, entered: now, standing: Standing::Waiting };
+        self.entries.insert(ticket, entry);
+        self.deadlines.insert((waiter.deadline, ticket));
+        self.waiting[waiter.priority.index()] += 1;
+        self.tokens = self.tokens.saturating_add(waiter.tokens);
+        *self.tenants.entry(waiter.tenant).or_default() += 1;
+        self.lines.entry(waiter.model).or_default().enter(ticket, waiter, now);
+        Ok(ticket)
+    }
+
+    /// Whose turn it is, if it is anybody's. Try to place it and say what came of it by
+    /// [`admitted`](Self::admitted), [`put_back`](Self::put_back) or [`leave`](Self::leave); then
+    /// call again.
+    pub fn call(&mut self, now: Instant) -> Option<Ticket> {
+        let after = self.lines.range(self.turn.saturating_add(1)..);
+        let around = after.chain(self.lines.range(..=self.turn));
+        let aged = |ticket: Ticket| self.is_aged(ticket, now);
+        let found = around.filter_map(|(&model, line)| Some((model, line.next(&aged)?))).next();
+        let (model, ticket) = found?;
+        let entry = self.entries.get_mut(&ticket).expect("who stands in a line has an entry");
+        entry.standing = Standing::Called;
+        let line = self.lines.get_mut(&model).expect("the line was just found");
+        line.call(ticket, entry.waiter);
+        self.turn = model;
+        Some(ticket)
+    }
+
+    /// The one that was called has been started. Nothing happens if it has left meanwhile.
+    pub fn admitted(&mut self, ticket: Ticket, now: Instant) {
+        let Some(entry) = self.remove(ticket) else { return };
+        if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
+            line.admitted(ticket, entry.waiter, now);
+        }
+    }
+
+    /// There was no room after all for the one that was called: it keeps its place, and those of
+    /// its line that matter no more than it does are not called before something is freed.
+    pub fn put_back(&mut self, ticket: Ticket) {
+        let Some(entry) = self.entries.get_mut(&ticket) else { return };
+        if entry.standing == Standing::Called {
+            entry.standing = Standing::Waiting;
+            if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
+                line.put_back(ticket, entry.waiter);
+            }
+        }
+    }
+
+    /// Somebody does not wait any more, called or not; whether anybody did.
+    pub fn leave(&mut self, ticket: Ticket) -> bool {
+        let Some(entry) = self.remove(ticket) else { return false };
+        if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
+            line.leave(ticket, entry.waiter);
+        }
+        true
+    }
+
+    /// Something has ended, or a worker said something new: those who found no room are called
+    /// again.
+    pub fn freed(&mut self) {
+        for line in self.lines.values_mut() {
+            line.freed();
+        }
+    }
+
+    /// Takes out those whose time is over; one that has been called may still be started.
+    pub fn expire(&mut self, now: Instant) -> Vec<Ticket> {
+        let over = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+        let waits = |ticket: &Ticket| self.entries[ticket].standing == Standing::Waiting;
+        let tickets: Vec<Ticket> = over.map(|(_, ticket)| *ticket).filter(waits).collect();
+        for &ticket in &tickets {
+            self.leave(ticket);
+        }
+        tickets
+    }
+
+    /// When the time of the next one is over.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Whether a request that arrives now has to wait, whatever there is room for: others of the
+    /// same or a greater priority wait for the same model already.
+    pub fn must_queue(&self, model: u64, priority: Priority) -> bool {
+        self.lines.get(&model).is_some_and(|line| line.has_from(priority))
+    }
+
+    /// Those who wait, of one priority.
+    pub const fn waiting(&self, priority: Priority) -> usize {
+        self.waiting[priority.index()]
+    }
+
+    /// Those who wait.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Tokens of those who wait.
+    pub const fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// What somebody waits with, and since when; `None` for one who does not wait any more.
+    pub fn waiter(&self, ticket: Ticket) -> Option<(Waiter, Instant)> {
+        self.entries.get(&ticket).map(|entry| (entry.waiter, entry.entered))
+    }
+
+    fn check(&self, waiter: Waiter, now: Instant) -> Result<(), Refusal> {
+        let line = self.lines.get(&waiter.model);
+        let wait = line.and_then(|line| line.wait(waiter));
+        let retry_after = retry_after(wait.unwrap_or_default());
+        let share = SHARE_PERMILLE[waiter.priority.index()];
+        let share_of = |whole: u64| u128::from(whole) * u128::from(share) / 1_000;
+        let requests = u64::try_from(self.settings.requests).unwrap_or(u64::MAX);
+        let full = share_of(requests) <= self.entries.len() as u128;
+        let tokens = u128::from(self.tokens) + u128::from(waiter.tokens);
+        // One that is larger than all that may wait, waits alone.
+        let heavy = self.tokens > 0 && share_of(self.settings.tokens) < tokens;
+        if full || heavy {
+            return Err(Refusal::QueueFull { retry_after });
+        }
+        let own = self.tenants.get(&waiter.tenant).copied().unwrap_or(0);
+        if self.settings.per_tenant <= own {
+            return Err(Refusal::TenantFull { retry_after });
+        }
+        match wait {
+            Some(wait) if waiter.deadline.since(now) < wait => {
+                Err(Refusal::TooLate { wait, retry_after })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_aged(&self, ticket: Ticket, now: Instant) -> bool {
+        self.entries.get(&ticket).is_some_and(|entry| {
+            let whole = entry.waiter.deadline.since(entry.entered).get();
+            whole / 2 <= now.since(entry.entered).get()
+        })
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
+        let entry = self.entries.remove(&ticket)?;
+        let waiter = entry.waiter;
+        self.deadlines.remove(&(waiter.deadline, ticket));
+        self.waiting[waiter.priority.index()] -= 1;
+        self.tokens = self.tokens.saturating_sub(waiter.tokens);
+        if let Some(own) = self.tenants.get_mut(&waiter.tenant) {
+            *own -= 1;
+            if *own == 0 {
+                self.tenants.remove(&waiter.tenant);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Forgets how fast a line moved in which nobody stands.
+    fn make_room_for_a_line(&mut self) {
+        if self.lines.len() < LINES_MAX {
+            return;
+        }
+        let idle = self.lines.iter().find(|(_, line)| line.is_empty()).map(|(&model, _)| model);
+        if let Some(model) = idle {
+            self.lines.remove(&model);
+        }
+    }
+}

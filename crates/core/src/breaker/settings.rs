@@ -1,0 +1,86 @@
+//! When does a breaker open, for how long, and how many may?
+
+use overdraft_units::Micros;
+
+use super::STREAK_MAX;
+
+/// For each of these that a breaker stays closed, one of its openings is forgiven.
+pub const FADE: Micros = Micros::new(60_000_000);
+
+/// How long the end of a trial is waited for before another may be sent.
+pub const TRIAL_PATIENCE: Micros = Micros::new(30_000_000);
+
+/// What can be set about breakers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// Failures in a row that open it.
+    pub failures_in_a_row: u32,
+    /// Failures among the attempts of the last ten seconds that open it, in thousandths.
+    pub failures_permille: u16,
+    /// Attempts in those ten seconds below which that share is not looked at.
+    pub volume_min: u32,
+    /// How long it is open the first time; twice as long each time after.
+    pub open_first: Micros,
+    /// How long at most.
+    pub open_max: Micros,
+    /// How far those times are spread to both sides, in thousandths, or breakers that opened together
+    /// would send their trials together.
+    pub jitter_permille: u16,
+    /// Of the workers that serve a model, the share that may be out at once, in thousandths; one
+    /// always may.
+    pub ejected_permille: u16,
+    /// Below this share of workers that can be asked, in thousandths, open ones are asked as well:
+    /// what fails everywhere is not mended by asking fewer.
+    pub panic_permille: u16,
+    /// What the spread is drawn from: another number in each gateway.
+    pub dice: u64,
+}
+
+impl Default for BreakerSettings {
+    /// Envoy's five in a row and fifty per cent panic, and times short enough that a worker that was
+    /// restarted is found out within a health check or two.
+    fn default() -> Self {
+        Self {
+            failures_in_a_row: 5,
+            failures_permille: 500,
+            volume_min: 20,
+            open_first: Micros::new(10_000_000),
+            open_max: Micros::new(300_000_000),
+            jitter_permille: 200,
+            ejected_permille: 333,
+            panic_permille: 500,
+            dice: 0,
+        }
+    }
+}
+
+impl BreakerSettings {
+    /// How long a breaker is open that has been `streak` times before; `dice` spreads it.
+    pub fn open_time(&self, streak: u8, dice: u64) -> Micros {
+        let doubled = self.open_first.get().saturating_mul(1 << streak.min(STREAK_MAX));
+        let span = doubled.min(self.open_max.get());
+        let jitter = u64::from(self.jitter_permille.min(1_000));
+        let drawn = mixed(dice) % (2 * jitter + 1);
+        let permille = 1_000 - jitter + drawn;
+        let spread = u128::from(span) * u128::from(permille) / 1_000;
+        Micros::new(u64::try_from(spread).unwrap_or(u64::MAX))
+    }
+
+    /// How many of `workers` may be out at once.
+    pub fn ejected_max(&self, workers: usize) -> usize {
+        (workers * usize::from(self.ejected_permille.min(1_000)) / 1_000).max(1)
+    }
+
+    /// Whether so few of `workers` can be asked that open ones are asked as well.
+    pub fn is_panic(&self, askable: usize, workers: usize) -> bool {
+        askable * 1_000 < workers * usize::from(self.panic_permille.min(1_000))
+    }
+}
+
+/// Spreads the bits of a number (the finaliser of `SplitMix64`).
+const fn mixed(number: u64) -> u64 {
+    let one = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let two = (one ^ (one >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let three = (two ^ (two >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    three ^ (three >> 31)
+}

@@ -1,0 +1,121 @@
+//! Which workers are out for failing their requests, and who may find out whether they still do?
+//!
+//! The breakers themselves are [`crate::breaker`]'s; here stands what needs the whole fleet: how many
+//! may be out at once, and what is told to other gateways.
+
+use overdraft_units::Instant;
+
+use super::{Change, Fleet, WorkerId};
+use crate::breaker::{Breaker, BreakerSettings, Ended, Grants, News, Seen, Turned};
+
+impl Fleet {
+    /// How breakers are set.
+    pub const fn breaker_settings(&self) -> &BreakerSettings {
+        &self.breakers
+    }
+
+    /// Sets breakers; those that are open stay so for as long as they were to.
+    pub const fn set_breakers(&mut self, settings: BreakerSettings) {
+        self.breakers = settings;
+    }
+
+    /// Who says that a trial may be sent.
+    pub const fn grants(&self) -> Grants {
+        self.grants
+    }
+
+    /// Has trials granted from outside from now on, or no more.
+    pub const fn set_grants(&mut self, grants: Grants) {
+        self.grants = grants;
+    }
+
+    /// The workers whose time out is over and that nobody is trying.
+    pub fn probes_due(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
+        self.workers().filter(move |(_, worker)| worker.breaker.is_due(now)).map(|(id, _)| id)
+    }
+
+    /// Lets the next request that fits be the trial of `worker`.
+    pub fn grant_probe(&mut self, worker: WorkerId, now: Instant) -> Option<Change> {
+        let granted = self.is_member(worker) && self.workers[worker.index()].breaker.grant(now);
+        granted.then_some(Change::HalfOpened(worker))
+    }
+
+    /// Takes in what another gateway decided on `worker`.
+    pub fn breaker_seen(&mut self, worker: WorkerId, seen: Seen, now: Instant) -> Option<Change> {
+        if !self.is_member(worker) {
+            return None;
+        }
+        let turned = self.workers[worker.index()].breaker.see(seen, now);
+        self.turn(worker, turned, now)
+    }
+
+    /// What this gateway decided and has not told the others.
+    pub fn breaker_news(&self, now: Instant) -> impl Iterator<Item = (WorkerId, News)> {
+        self.workers().filter_map(move |(id, worker)| Some((id, worker.breaker.news(now)?)))
+    }
+
+    /// The others were told, and `seen` is what all of them go by now.
+    pub fn breaker_told(
+        &mut self,
+        worker: WorkerId,
+        sequence: u32,
+        seen: Seen,
+        now: Instant,
+    ) -> Option<Change> {
+        let breaker = &mut self.workers.get_mut(worker.index())?.breaker;
+        let turned = breaker.told(sequence, seen, now);
+        self.turn(worker, turned, now)
+    }
+
+    /// An attempt on `worker` has ended, or a trial's first token has come.
+    pub(super) fn heard(
+        &mut self,
+        worker: WorkerId,
+        ended: Ended,
+        begun: (Instant, Option<u32>),
+        now: Instant,
+    ) -> Option<Change> {
+        let settings = self.breakers_of(worker);
+        let turned = self.workers[worker.index()].breaker.end(ended, begun, &settings, now);
+        self.turn(worker, turned, now)
+    }
+
+    /// Obeys a breaker.
+    fn turn(&mut self, id: WorkerId, turned: Option<Turned>, now: Instant) -> Option<Change> {
+        match turned? {
+            Turned::Trips if self.is_ejection_allowed(id) => {
+                let settings = self.breakers_of(id);
+                self.workers[id.index()].breaker.open(&settings, now);
+                Some(Change::Opened(id))
+            }
+            Turned::Trips => None,
+            Turned::Opened => Some(Change::Opened(id)),
+            Turned::Closed => {
+                // Back, but not with its whole share at once.
+                self.workers[id.index()].came_up = now;
+                Some(Change::Closed(id))
+            }
+        }
+    }
+
+    /// Whether one more worker may be out, for every model that it serves.
+    fn is_ejection_allowed(&self, id: WorkerId) -> bool {
+        let is_out = |other: &&WorkerId| !self.worker(**other).breaker.is_closed();
+        self.worker(id).models.iter().all(|model| {
+            let serving = self.serving(model).unwrap_or_default();
+            serving.iter().filter(is_out).count() < self.breakers.ejected_max(serving.len())
+        })
+    }
+
+    /// The settings with dice of the worker's own.
+    fn breakers_of(&self, id: WorkerId) -> BreakerSettings {
+        BreakerSettings { dice: self.breakers.dice ^ self.worker(id).tag, ..self.breakers }
+    }
+}
+
+impl super::Worker {
+    /// Its breaker.
+    pub const fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+}

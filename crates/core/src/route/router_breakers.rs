@@ -1,0 +1,59 @@
+//! How does the shell share breakers and load with other gateways?
+//!
+//! What is in here passes through to the fleet; see [`crate::breaker`].
+
+use overdraft_units::Instant;
+
+use super::Router;
+use crate::breaker::{BreakerSettings, Grants, News, Seen};
+use crate::fleet::{Change, Share, WorkerId};
+
+impl Router {
+    /// Sets breakers; those that are open stay so for as long as they were to.
+    pub const fn set_breakers(&mut self, settings: BreakerSettings) {
+        self.fleet.set_breakers(settings);
+    }
+
+    /// Has trials granted through [`Router::grant_probe`] from now on, or no more.
+    pub const fn set_grants(&mut self, grants: Grants) {
+        self.fleet.set_grants(grants);
+    }
+
+    /// The workers whose time out is over and that nobody is trying.
+    pub fn probes_due(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
+        self.fleet.probes_due(now)
+    }
+
+    /// Lets the next request that fits be the trial of `worker`.
+    pub fn grant_probe(&mut self, worker: WorkerId, now: Instant) -> Option<Change> {
+        self.fleet.grant_probe(worker, now)
+    }
+
+    /// Takes in what another gateway decided on `worker`.
+    pub fn breaker_seen(&mut self, worker: WorkerId, seen: Seen, now: Instant) -> Option<Change> {
+        self.fleet.breaker_seen(worker, seen, now)
+    }
+
+    /// What this gateway decided and has not told the others.
+    pub fn breaker_news(&self, now: Instant) -> impl Iterator<Item = (WorkerId, News)> {
+        self.fleet.breaker_news(now)
+    }
+
+    /// The others were told, and `seen` is what all of them go by now.
+    pub fn breaker_told(
+        &mut self,
+        worker: WorkerId,
+        sequence: u32,
+        seen: Seen,
+        now: Instant,
+    ) -> Option<Change> {
+        self.fleet.breaker_told(worker, sequence, seen, now)
+    }
+
+    /// Takes in what other gateways have in flight on `worker`.
+    pub fn others(&mut self, worker: WorkerId, share: Share) {
+        if self.fleet.is_member(worker) {
+            self.fleet.others(worker, share);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Does the number change now, or is it a ripple?
+//!
+//! It rises at once, but not again within a cooldown, so that the workers just asked for can take
+//! their share first. It falls to the most that was wanted while it was too high, once it has been
+//! too high without a break for its own, longer cooldown (D8: 60 s and 300 s).
+
+use overdraft_units::{Instant, Micros};
+
+/// How long a change waits for the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cooldown {
+    /// From one rise to the next.
+    pub up: Micros,
+    /// For how long less must have been wanted before the number falls.
+    pub down: Micros,
+}
+
+impl Default for Cooldown {
+    fn default() -> Self {
+        Self { up: Micros::new(60_000_000), down: Micros::new(300_000_000) }
+    }
+}
+
+/// A number of workers that changes no faster than workers can follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hold {
+    held: Option<u64>,
+    rose: Option<Instant>,
+    /// Since when less is wanted, and the most that was wanted since.
+    less: Option<(Instant, u64)>,
+}
+
+impl Hold {
+    /// Takes in what is wanted now and says what to ask for.
+    pub fn observe(&mut self, wanted: u64, cooldown: Cooldown, now: Instant) -> u64 {
+        let Some(held) = self.held else {
+            // The first sight is not a rise: nobody has been asked for anything yet.
+            self.held = Some(wanted);
+            return wanted;
+        };
+        let next = if held <= wanted {
+            self.less = None;
+            self.rise(held, wanted, cooldown, now)
+        } else {
+            self.fall(held, wanted, cooldown, now)
+        };
+        self.held = Some(next);
+        next
+    }
+
+    fn rise(&mut self, held: u64, wanted: u64, cooldown: Cooldown, now: Instant) -> u64 {
+        let cooling = self.rose.is_some_and(|rose| now.since(rose) < cooldown.up);
+        if held == wanted || cooling {
+            return held;
+        }
+        self.rose = Some(now);
+        wanted
+    }
+
+    fn fall(&mut self, held: u64, wanted: u64, cooldown: Cooldown, now: Instant) -> u64 {
+        let (since, most) = self.less.map_or((now, wanted), |(at, most)| (at, most.max(wanted)));
+        if now.since(since) < cooldown.down {
+            self.less = Some((since, most));
+            return held;
+        }
+        self.less = None;
+        most
+    }
+}

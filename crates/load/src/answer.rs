@@ -1,0 +1,190 @@
+//! One request, and when each part of its answer came.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use overdraft_telemetry::Clock;
+use overdraft_units::Instant;
+use overdraft_wire::sse::{Event, Splitter};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::pool::Pool;
+
+/// Bytes of one event at most.
+const EVENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of an answer that is read whole at most.
+pub(crate) const WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Characters of a refusal that are told.
+const TOLD_MAX: usize = 160;
+
+/// What came of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    /// When each piece of text came.
+    pub(crate) pieces: Vec<Instant>,
+    pub(crate) text: String,
+    /// What the endpoint says of tokens, if it does.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// There is no room: 429 or 503.
+    Refused(String),
+    /// Anything else.
+    Failed(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Usage {
+    #[serde(default)]
+    pub(crate) prompt_tokens: u32,
+    #[serde(default)]
+    pub(crate) completion_tokens: u32,
+    #[serde(default)]
+    pub(crate) prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Details {
+    #[serde(default)]
+    pub(crate) cached_tokens: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(default, borrow)]
+    choices: Vec<Choice<'a>>,
+    usage: Option<Usage>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    content: Option<Cow<'a, str>>,
+    #[serde(borrow, alias = "reasoning")]
+    reasoning_content: Option<Cow<'a, str>>,
+    tool_calls: Option<IgnoredAny>,
+}
+
+/// Asks and reads the stream to its end.
+pub(crate) async fn stream(
+    pool: &Pool,
+    request: Request<Full<Bytes>>,
+    clock: Clock,
+) -> Result<Answer, Wrong> {
+    let mut connection = pool.take().await.map_err(Wrong::Failed)?;
+    let broken = |error: hyper::Error| Wrong::Failed(format!("the answer broke off: {error}"));
+    let response = connection.send_request(request).await.map_err(broken)?;
+    let status = response.status();
+    if status != StatusCode::OK {
+        let wrong = refusal(status, response.into_body()).await;
+        pool.give_back(connection);
+        return Err(wrong);
+    }
+    let mut body = response.into_body();
+    let mut splitter = Splitter::new(EVENT_BYTES_MAX);
+    let mut answer = Answer::default();
+    let mut done = false;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(broken)?;
+        let Some(bytes) = frame.data_ref() else { continue };
+        let now = clock.now();
+        splitter.push(bytes);
+        loop {
+            let event = splitter.next_event().map_err(|error| Wrong::Failed(error.to_string()))?;
+            let Some(event) = event else { break };
+            done |= answer.take(&event, now)?;
+        }
+    }
+    if !done {
+        return Err(Wrong::Failed("the stream ended without `[DONE]`".to_owned()));
+    }
+    pool.give_back(connection);
+    Ok(answer)
+}
+
+impl Answer {
+    /// Takes an event in; says whether it was the last.
+    fn take(&mut self, event: &Event, now: Instant) -> Result<bool, Wrong> {
+        if event.is_done() {
+            return Ok(true);
+        }
+        let Some(data) = event.data() else { return Ok(false) };
+        let chunk: Chunk<'_> = serde_json::from_slice(&data)
+            .map_err(|error| Wrong::Failed(format!("an event is no JSON: {error}")))?;
+        if chunk.error.is_some() {
+            return Err(Wrong::Failed(told(&data)));
+        }
+        if chunk.usage.is_some() {
+            self.usage = chunk.usage;
+        }
+        for choice in chunk.choices {
+            let delta = choice.delta.as_ref();
+            let text = delta.and_then(|delta| delta.content.as_ref()).or(choice.text.as_ref());
+            let thought = delta.and_then(|delta| delta.reasoning_content.as_ref());
+            let called = delta.is_some_and(|delta| delta.tool_calls.is_some());
+            let said = [text, thought].into_iter().flatten().any(|text| !text.is_empty());
+            if said || called {
+                self.pieces.push(now);
+            }
+            self.text.push_str(text.map_or("", |text| text.as_ref()));
+        }
+        Ok(false)
+    }
+}
+
+/// Asks and reads an answer that comes whole.
+pub(crate) async fn whole(
+    pool: &Pool,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), String> {
+    let mut connection = pool.take().await?;
+    let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), WHOLE_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| format!("the answer broke off: {error}"))?.to_bytes();
+    pool.give_back(connection);
+    Ok((status, body))
+}
+
+async fn refusal(status: StatusCode, body: Incoming) -> Wrong {
+    let body = Limited::new(body, WHOLE_BYTES_MAX).collect().await;
+    let text = body.map_or_else(|_| String::new(), |body| told(&body.to_bytes()));
+    let why = format!("{status}: {text}");
+    match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Wrong::Refused(why),
+        _ => Wrong::Failed(why),
+    }
+}
+
+/// The message of an error object, or the beginning of whatever it is.
+pub(crate) fn told(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Why,
+    }
+    #[derive(Deserialize)]
+    struct Why {
+        message: String,
+    }
+    let message = serde_json::from_slice::<Refusal>(body).map(|refusal| refusal.error.message);
+    let text = message.unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned());
+    text.chars().take(TOLD_MAX).collect()
+}

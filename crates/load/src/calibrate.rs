@@ -1,0 +1,117 @@
+//! What does the endpoint serve, and how many tokens does it make of a word?
+//!
+//! Workloads are in tokens, requests in text. Two short requests whose texts differ by a known number of
+//! words tell how many tokens a word takes with the endpoint's own tokenizer; chat templates add the same
+//! to both and fall out. They also show, before the load begins, whether the endpoint answers at all.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use overdraft_sim::workload::{Wording, words};
+use serde::Deserialize;
+
+use crate::answer::{self, Usage};
+use crate::body::Asking;
+use crate::pool::Pool;
+use crate::target::Target;
+
+/// Words of the two texts.
+const WORDS: (u64, u64) = (24, 280);
+
+/// A word takes no more tokens than it has bytes.
+const TOKENS_PER_WORD: std::ops::RangeInclusive<f64> = 0.2..=8.0;
+
+/// Why an endpoint cannot be tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CalibrateError {
+    /// It does not answer.
+    #[error("the endpoint does not answer: {0}")]
+    Unanswered(String),
+    /// It answers with an error.
+    #[error("the endpoint refuses a test request: {status}: {message}")]
+    Refused {
+        /// Its status.
+        status: u16,
+        /// What it says.
+        message: String,
+    },
+    /// It does not tell what was asked.
+    #[error("the endpoint does not tell {0}")]
+    Untold(&'static str),
+}
+
+#[derive(Deserialize)]
+struct Told {
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+}
+
+/// Asks which words it takes for how many tokens.
+///
+/// # Errors
+/// When it does not answer, refuses, or does not say how many tokens a prompt had.
+pub async fn calibrate(target: &Target, asking: &Asking) -> Result<Wording, CalibrateError> {
+    let pool = Pool::new(target.clone());
+    let less = prompt_tokens(&pool, asking, WORDS.0).await?;
+    let more = prompt_tokens(&pool, asking, WORDS.1).await?;
+    let words = u32::try_from(WORDS.1 - WORDS.0).unwrap_or(1);
+    let tokens_per_word = f64::from(more.saturating_sub(less)) / f64::from(words);
+    if !TOKENS_PER_WORD.contains(&tokens_per_word) {
+        return Err(CalibrateError::Untold("how many tokens a prompt has (`usage.prompt_tokens`)"));
+    }
+    Ok(Wording { tokens_per_word })
+}
+
+/// The first model that it lists.
+///
+/// # Errors
+/// When it does not answer, refuses, or lists none.
+pub async fn first_model(target: &Target) -> Result<String, CalibrateError> {
+    let pool = Pool::new(target.clone());
+    let body = ask(&pool, Method::GET, "/models", Bytes::new()).await?;
+    let models: Models = serde_json::from_slice(&body)
+        .map_err(|_| CalibrateError::Untold("its models (`GET /v1/models`)"))?;
+    let first = models.data.into_iter().next();
+    Ok(first.ok_or(CalibrateError::Untold("any model (`GET /v1/models`)"))?.id)
+}
+
+async fn prompt_tokens(pool: &Pool, asking: &Asking, count: u64) -> Result<u32, CalibrateError> {
+    let body = asking.whole(words(count, count), 1);
+    let answer = ask(pool, Method::POST, asking.interface.resource(), body).await?;
+    let told: Told = serde_json::from_slice(&answer)
+        .map_err(|_| CalibrateError::Untold("what it answers in JSON"))?;
+    let usage = told.usage.ok_or(CalibrateError::Untold("the tokens of a prompt (`usage`)"))?;
+    Ok(usage.prompt_tokens)
+}
+
+async fn ask(
+    pool: &Pool,
+    method: Method,
+    resource: &str,
+    body: Bytes,
+) -> Result<Bytes, CalibrateError> {
+    let target = pool.target();
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = uri(target, resource)?;
+    *request.headers_mut() = target.headers.clone();
+    let (status, body) = answer::whole(pool, request).await.map_err(CalibrateError::Unanswered)?;
+    if status != StatusCode::OK {
+        let message = answer::told(&body);
+        return Err(CalibrateError::Refused { status: status.as_u16(), message });
+    }
+    Ok(body)
+}
+
+fn uri(target: &Target, resource: &str) -> Result<http::Uri, CalibrateError> {
+    target.path(resource).parse().map_err(|_| CalibrateError::Untold("anything at that path"))
+}

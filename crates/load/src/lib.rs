@@ -1,0 +1,24 @@
+//! How does an endpoint answer a workload, in real time?
+//!
+//! [`run`] sends sessions to any OpenAI endpoint when they are due and records what came back. When they
+//! are due is decided by the workload alone (open loop) or by so many users who each wait for their answers
+//! (closed loop). **Invariant:** a request's times count from when it was due, so a client, a connection or
+//! a bound on concurrency that holds it back shows up in the figures instead of hiding what waits behind it
+//! (coordinated omission); how late it was sent is reported too.
+
+mod answer;
+mod body;
+mod calibrate;
+mod drive;
+mod pacemaker;
+mod pool;
+mod progress;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use self::body::{Asking, Interface};
+pub use self::calibrate::{CalibrateError, calibrate, first_model};
+pub use self::drive::{FLYING_MAX, LoadError, Loop, Plan, run};
+pub use self::progress::{KINDS_MAX, Progress};
+pub use self::target::{Target, TargetError};

@@ -1,0 +1,102 @@
+//! Where requests go.
+
+use http::Uri;
+use http::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
+
+/// An endpoint and what every request to it says.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// What stands before `/chat/completions`, such as `/v1`.
+    pub(crate) base: String,
+    pub(crate) headers: HeaderMap,
+}
+
+/// Why a text names no endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Not a URL that can be used.
+    #[error("`{url}` {wrong}; expected `http://host:port` or `http://host:port/v1`")]
+    Url {
+        /// What was typed.
+        url: String,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
+    /// Not a header.
+    #[error("`{0}` is not a header; expected `name: value`")]
+    Header(String),
+    /// A key that no header can carry.
+    #[error("the API key has characters that no header can carry; expected visible ASCII")]
+    Key,
+}
+
+impl Target {
+    /// Reads `http://host:port`, with `/v1` behind it unless another path is given.
+    ///
+    /// # Errors
+    /// When it is no URL, or one of another scheme.
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
+        let fault = |wrong| TargetError::Url { url: url.to_owned(), wrong };
+        let uri: Uri = url.parse().map_err(|_| fault("is no URL"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(fault("asks for TLS, which the load tool does not speak")),
+            _ => return Err(fault("has no scheme `http`")),
+        }
+        let host =
+            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| fault("has no host"))?;
+        if uri.query().is_some() || uri.authority().is_some_and(|all| all.as_str().contains('@')) {
+            return Err(fault("has a query or a user name"));
+        }
+        let path = uri.path().trim_end_matches('/');
+        let known = ["/chat/completions", "/completions"];
+        let base = known.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+        let base = if base.is_empty() { "/v1" } else { base };
+        let authority = uri.authority().map_or(host, |authority| authority.as_str());
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| fault("has no host"))?);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let agent = concat!("overdraft-bench/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        Ok(Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(80),
+            base: base.to_owned(),
+            headers,
+        })
+    }
+
+    /// Adds a header to every request, given as `name: value`.
+    ///
+    /// # Errors
+    /// When it is not that.
+    pub fn header(&mut self, text: &str) -> Result<(), TargetError> {
+        let wrong = || TargetError::Header(text.to_owned());
+        let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
+        let value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
+        self.headers.insert(name, value);
+        Ok(())
+    }
+
+    /// Sends an API key with every request.
+    ///
+    /// # Errors
+    /// When a header cannot carry it.
+    pub fn key(&mut self, key: &str) -> Result<(), TargetError> {
+        let mut value =
+            HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| TargetError::Key)?;
+        value.set_sensitive(true);
+        self.headers.insert(AUTHORIZATION, value);
+        Ok(())
+    }
+
+    /// The path of a resource.
+    pub(crate) fn path(&self, resource: &str) -> String {
+        format!("{}{resource}", self.base)
+    }
+}

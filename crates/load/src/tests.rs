@@ -1,0 +1,273 @@
+//! Against an endpoint whose timing is known: figures are what it did, whoever was late.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use overdraft_sim::report::{Fate, Objectives, Recorder, Run, Summary};
+use overdraft_sim::workload::{Pacing, Source, Wording};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+/// A test that takes longer hangs.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// An endpoint that answers every request alike, and ends with its owner.
+struct Endpoint {
+    address: SocketAddr,
+    bodies: Arc<std::sync::Mutex<Vec<Value>>>,
+    _tasks: JoinSet<()>,
+}
+
+/// What it does before and between four pieces of text.
+#[derive(Clone, Copy)]
+struct Manner {
+    before: Duration,
+    between: Duration,
+    status: &'static str,
+    /// Requests that it answers at once; others wait for one of those.
+    at_once: usize,
+}
+
+const PROMPT: Manner = Manner {
+    before: Duration::from_millis(30),
+    between: Duration::from_millis(10),
+    status: "200 OK",
+    at_once: 1_000,
+};
+
+impl Endpoint {
+    async fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let bodies = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = Arc::clone(&bodies);
+        let room = Arc::new(tokio::sync::Semaphore::new(manner.at_once));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                open.spawn(serve(stream, manner, Arc::clone(&kept), Arc::clone(&room)));
+            }
+        });
+        Self { address, bodies, _tasks: tasks }
+    }
+
+    fn target(&self) -> Target {
+        Target::parse(&format!("http://{}", self.address)).unwrap()
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    manner: Manner,
+    bodies: Arc<std::sync::Mutex<Vec<Value>>>,
+    room: Arc<tokio::sync::Semaphore>,
+) {
+    loop {
+        let Some(body) = request(&mut stream).await else { return };
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let text = body["messages"][0]["content"].as_str().unwrap_or_default().to_owned();
+        let is_streamed = body["stream"] == true;
+        bodies.lock().unwrap().push(body);
+        if !is_streamed {
+            // Three tokens a word and seven for the template.
+            let tokens = 3 * text.split(' ').count() + 7;
+            let told =
+                format!("{{\"usage\":{{\"prompt_tokens\":{tokens},\"completion_tokens\":1}}}}");
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{told}", told.len());
+            stream.write_all(head.as_bytes()).await.unwrap();
+            continue;
+        }
+        if manner.status != "200 OK" {
+            let told = "{\"error\":{\"message\":\"no room\"}}";
+            let length = told.len();
+            let head =
+                format!("HTTP/1.1 {}\r\ncontent-length: {length}\r\n\r\n{told}", manner.status);
+            stream.write_all(head.as_bytes()).await.unwrap();
+            continue;
+        }
+        let _room = room.acquire().await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        sleep(manner.before).await;
+        for number in 0..4 {
+            if 0 < number {
+                sleep(manner.between).await;
+            }
+            event(&mut stream, "{\"choices\":[{\"delta\":{\"content\":\"word \"}}]}").await;
+        }
+        let usage = "{\"choices\":[],\"usage\":{\"prompt_tokens\":50,\"completion_tokens\":4,\
+                     \"prompt_tokens_details\":{\"cached_tokens\":16}}}";
+        event(&mut stream, usage).await;
+        event(&mut stream, "[DONE]").await;
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+    }
+}
+
+async fn event(stream: &mut TcpStream, data: &str) {
+    let text = format!("data: {data}\n\n");
+    let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+    stream.write_all(chunk.as_bytes()).await.unwrap();
+}
+
+/// The body of the next request on a connection.
+async fn request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    loop {
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, _)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.map_or(0, |length| length.parse().unwrap());
+        if head.len() + 4 + length <= bytes.len() {
+            return Some(bytes[head.len() + 4..].to_vec());
+        }
+    }
+}
+
+fn plan(target: Target, pace: Loop) -> Plan {
+    let wording = Wording::default();
+    let (model, extra) = ("model".to_owned(), Map::new());
+    let asking = Asking { interface: Interface::Chat, model, wording, extra };
+    Plan { target, asking, pace, concurrency_max: None, session_header: None, patience: PATIENCE }
+}
+
+async fn send(plan: Plan, workload: &str, pacing: Pacing) -> (Recorder, Arc<Progress>) {
+    let sessions = Source::parse(workload).unwrap().open(1).unwrap().sessions;
+    let progress = Arc::new(Progress::default());
+    let running = run(plan, pacing.apply(sessions, 1), Arc::clone(&progress));
+    (timeout(PATIENCE, running).await.expect("the run ends").unwrap(), progress)
+}
+
+fn summary(recorder: &Recorder) -> Summary {
+    let run = Run::new(String::new(), 1, recorder.clone());
+    run.summary(&Objectives::default())
+}
+
+fn so_many(requests: u64) -> Pacing {
+    Pacing { requests_max: Some(requests), ..Pacing::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn times_are_those_of_the_endpoint() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let plan = plan(endpoint.target(), Loop::Open);
+    let (recorder, progress) = send(plan, "unique:rate=100,question=20", so_many(40)).await;
+    let told = summary(&recorder);
+    assert_eq!((told.completed, progress.ended(), progress.flying()), (40, 40, 0));
+    assert_eq!((told.input_tokens, told.output_tokens), (40 * 50, 40 * 4));
+    assert_eq!(told.cached_tokens, Some(40 * 16));
+    // No upper bounds: the machine may be busy.
+    assert!(told.ttft.median >= 30.0, "{:?}", told.ttft);
+    // Three gaps: what is late at the first piece is missing in them, and the sum is the whole.
+    assert!((told.ttft.mean + 3.0 * told.tpot.mean - told.e2el.mean).abs() < 1e-6, "{told:?}");
+    assert!(told.e2el.median >= 60.0, "{:?}", told.e2el);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_behind_others_is_counted_from_when_it_was_due() {
+    // One at a time, each 60 ms, 100 a second: the last ones are due long before they are served.
+    let endpoint = Endpoint::start(PROMPT).await;
+    let mut plan = plan(endpoint.target(), Loop::Open);
+    plan.concurrency_max = Some(1);
+    let (recorder, _) = send(plan, "unique:rate=100,question=20", so_many(20)).await;
+    let told = summary(&recorder);
+    assert_eq!(told.peak_concurrency, 1);
+    // Twenty of them take 1.2 s and came within a fraction of it.
+    assert!(told.lag.p99 >= 500.0, "{:?}", told.lag);
+    assert!(told.ttft.p99 >= told.lag.p99, "{:?}", told.ttft);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_a_closed_loop_wait_for_their_answers() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let plan = plan(endpoint.target(), Loop::Closed { users: 3 });
+    let (recorder, _) = send(plan, "unique:rate=1000000,question=20", so_many(30)).await;
+    let told = summary(&recorder);
+    assert_eq!((told.completed, told.peak_concurrency), (30, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_says_what_was_really_answered() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let plan = plan(endpoint.target(), Loop::Open);
+    let workload = "chat:turns=2,spread=0,think=0,common=8,question=5,rate=50";
+    let (recorder, _) = send(plan, workload, so_many(2)).await;
+    assert_eq!(summary(&recorder).completed, 2);
+    let bodies = endpoint.bodies.lock().unwrap();
+    let [first, second] = bodies.as_slice() else { panic!("two turns: {bodies:?}") };
+    let (first, second) = (&first["messages"], &second["messages"]);
+    assert_eq!(first[0], second[0], "the system prompt is the same");
+    assert_eq!(first[1], second[1], "the first question is said again");
+    assert_eq!(second[2]["role"], "assistant");
+    assert_eq!(second[2]["content"], "word word word word ");
+    assert_eq!(second[3]["role"], "user");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_are_counted_apart_and_told() {
+    let endpoint = Endpoint::start(Manner { status: "503 Service Unavailable", ..PROMPT }).await;
+    let plan = plan(endpoint.target(), Loop::Open);
+    let (recorder, progress) = send(plan, "unique:rate=200", so_many(5)).await;
+    assert!(recorder.samples().iter().all(|sample| sample.fate == Fate::Refused));
+    let wrong = progress.wrong();
+    assert_eq!(wrong, [("503 Service Unavailable: no room".to_owned(), 5)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_are_made_as_long_as_the_endpoint_counts_them() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let target = endpoint.target();
+    let asking = plan(target.clone(), Loop::Open).asking;
+    let wording = timeout(PATIENCE, calibrate(&target, &asking)).await.unwrap().unwrap();
+    assert!((wording.tokens_per_word - 3.0).abs() < 1e-9, "{wording:?}");
+    let nowhere = Target::parse("http://127.0.0.1:1").unwrap();
+    let error = timeout(PATIENCE, calibrate(&nowhere, &asking)).await.unwrap().unwrap_err();
+    assert!(
+        error.to_string().starts_with("the endpoint does not answer: no connection"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fault_in_the_trace_ends_the_run() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let plan = plan(endpoint.target(), Loop::Open);
+    let sessions = Source::parse("csv:/nowhere.csv").unwrap().open(1).err().unwrap();
+    let sessions: overdraft_sim::workload::Sessions = Box::new(std::iter::once(Err(sessions)));
+    let ended = timeout(PATIENCE, run(plan, sessions, Arc::default())).await.unwrap();
+    assert!(ended.unwrap_err().to_string().contains("/nowhere.csv"));
+}
+
+#[test]
+fn an_endpoint_is_read_with_and_without_its_path() {
+    let path = |url: &str| Target::parse(url).unwrap().path("/chat/completions");
+    assert_eq!(path("http://a:1"), "/v1/chat/completions");
+    assert_eq!(path("http://a:1/v1/"), "/v1/chat/completions");
+    assert_eq!(path("http://a:1/api/v3"), "/api/v3/chat/completions");
+    assert_eq!(path("http://a:1/v1/chat/completions"), "/v1/chat/completions");
+    for (url, says) in [("https://a", "TLS"), ("a:1", "scheme"), ("http://u@a", "user name")] {
+        let error = Target::parse(url).unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains("expected `http://host:port`"), "{error}");
+    }
+}
+
+/// Not too many failures are told apart.
+#[test]
+fn kinds_of_failures_are_bounded() {
+    let progress = Progress::default();
+    for number in 0..100 {
+        progress.note(&format!("failure {number}"));
+    }
+    let wrong = progress.wrong();
+    assert_eq!(wrong.len(), KINDS_MAX);
+    assert_eq!(wrong.iter().map(|(_, count)| count).sum::<u64>(), 100);
+}

@@ -1,0 +1,260 @@
+//! What would so many clients see, each sending its next request when it has its answer?
+//!
+//! The engine's own scheduler in virtual time: [`Scheduler`] plans, the profile says how long the
+//! step takes, and the clock moves on by that. It is how published end-to-end measurements were taken
+//! (a closed loop with so many at once), so it is what the model is compared with them by.
+
+use overdraft_core::batch::{
+    Arrival, BatchLimits, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,
+};
+use overdraft_units::{
+    BlockSize, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
+};
+
+use crate::batch::{Batch, Chunk};
+use crate::error::ProfileError;
+use crate::lengths::{mix, share};
+use crate::profile::{Profile, whole};
+
+/// Tokens per page, as vLLM's.
+const PAGE: BlockSize = BlockSize::new(16).expect("sixteen is not zero");
+
+/// Clients that send one request after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedLoop {
+    /// How many there are.
+    pub clients: u32,
+    /// Requests of all of them together.
+    pub requests: u32,
+    /// Lengths of prompts.
+    pub prompt: Lengths,
+    /// Lengths of answers.
+    pub output: Lengths,
+    /// Decides what is drawn.
+    pub seed: u64,
+}
+
+/// Lengths, evenly spread.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// The least, in tokens.
+    pub least: u32,
+    /// The most, in tokens.
+    pub most: u32,
+}
+
+/// What the clients saw; times in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoopResult {
+    /// Mean time to the first token.
+    pub ttft_ms: f64,
+    /// Mean over requests of the time per token after the first.
+    pub tpot_ms: f64,
+    /// Completion tokens a second.
+    pub tokens_per_second: f64,
+    /// Times a sequence lost its pages.
+    pub preemptions: u64,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    sent: Instant,
+    first: Option<Instant>,
+    wanted: u32,
+    said: u32,
+}
+
+/// The loop as it runs.
+struct Running<'a> {
+    profile: &'a Profile,
+    load: &'a ClosedLoop,
+    scheduler: Scheduler,
+    flights: Vec<Flight>,
+    now: Instant,
+    sums: Sums,
+}
+
+#[derive(Default)]
+struct Sums {
+    ttft_ms: f64,
+    tpot_ms: f64,
+    ended: f64,
+    with_gaps: f64,
+    tokens: f64,
+}
+
+impl Profile {
+    /// Runs the loop to its end, in virtual time.
+    ///
+    /// # Errors
+    /// [`ProfileError::TooLarge`] for a profile without room.
+    pub fn closed_loop(&self, load: &ClosedLoop) -> Result<LoopResult, ProfileError> {
+        let limits = BatchLimits {
+            step_tokens: self.step_tokens,
+            running_max: self.running_max,
+            waiting_max: load.clients.max(1),
+            blocks: self.kv_blocks(PAGE)?,
+            block_size: PAGE,
+            context: self.kv_tokens()?,
+        };
+        let mut running = Running {
+            profile: self,
+            load,
+            scheduler: Scheduler::new(limits),
+            flights: Vec::new(),
+            now: Instant::ORIGIN,
+            sums: Sums::default(),
+        };
+        (0..load.clients).for_each(|_| running.send());
+        while !running.scheduler.is_idle() {
+            running.step();
+        }
+        Ok(running.result())
+    }
+}
+
+impl Lengths {
+    /// All the same.
+    pub const fn exactly(tokens: u32) -> Self {
+        Self { least: tokens, most: tokens }
+    }
+
+    fn draw(self, number: u64) -> u32 {
+        let span = f64::from(self.most.saturating_sub(self.least)) + 1.0;
+        self.least + whole(share(mix(number)) * span)
+    }
+}
+
+impl Running<'_> {
+    /// The next request, if there are any left.
+    fn send(&mut self) {
+        let number = self.flights.len();
+        let name = u64::try_from(number).unwrap_or(u64::MAX);
+        if u64::from(self.load.requests) <= name {
+            return;
+        }
+        let seed = mix(self.load.seed ^ (name << 1));
+        let length = usize::try_from(self.load.prompt.draw(seed).max(1)).unwrap_or(1);
+        let mut prompt = vec![TokenId(0); length];
+        // The first token tells prompts apart, so none shares a page with another.
+        prompt[0] = TokenId(u32::try_from(name).unwrap_or(u32::MAX));
+        let wanted = self.load.output.draw(seed ^ 1).max(1);
+        let verdict = self.scheduler.handle_arrival(
+            self.now,
+            Arrival {
+                sequence: SequenceId(name),
+                prompt,
+                output_max: Tokens::new(wanted),
+                salt: CacheSalt(0),
+                priority: Priority(0),
+                reuse: PrefixReuse::Allowed,
+                logits: Logits::Last,
+            },
+        );
+        self.flights.push(Flight { sent: self.now, first: None, wanted, said: 0 });
+        if matches!(verdict, Verdict::Refused(_)) {
+            // It can never fit; the client goes on with its next.
+            self.send();
+        }
+    }
+
+    fn step(&mut self) {
+        let plan = self.scheduler.plan(self.now);
+        let batch: Batch = plan
+            .slots
+            .iter()
+            .map(|slot| Chunk {
+                before: slot.start,
+                length: slot.length,
+                samples: slot.logits == Logits::Last,
+            })
+            .collect();
+        let micros = u64::try_from(self.profile.step(&batch).as_micros()).unwrap_or(u64::MAX);
+        self.now = self.now + Micros::new(micros);
+        let mut outcomes = Vec::with_capacity(plan.slots.len());
+        let mut ended = 0;
+        for slot in plan.slots.iter().filter(|slot| slot.logits == Logits::Last) {
+            let progress = self.say(slot.sequence);
+            ended += u32::from(progress == Progress::Finished);
+            let appended = vec![TokenId(1)];
+            outcomes.push(Outcome { sequence: slot.sequence, appended, progress });
+        }
+        self.scheduler.handle_step(self.now, &outcomes);
+        (0..ended).for_each(|_| self.send());
+    }
+
+    /// Books a token.
+    fn say(&mut self, sequence: SequenceId) -> Progress {
+        let number = usize::try_from(sequence.0).expect("numbers of flights are indices");
+        let flight = &mut self.flights[number];
+        let first = *flight.first.get_or_insert(self.now);
+        flight.said += 1;
+        if flight.said < flight.wanted {
+            return Progress::Continues;
+        }
+        self.sums.ttft_ms += milliseconds(first.since(flight.sent));
+        self.sums.ended += 1.0;
+        self.sums.tokens += f64::from(flight.said);
+        if 1 < flight.said {
+            let gaps = f64::from(flight.said - 1);
+            self.sums.tpot_ms += milliseconds(self.now.since(first)) / gaps;
+            self.sums.with_gaps += 1.0;
+        }
+        Progress::Finished
+    }
+
+    fn result(&self) -> LoopResult {
+        let sums = &self.sums;
+        let seconds = milliseconds(self.now.since(Instant::ORIGIN)) / 1e3;
+        LoopResult {
+            ttft_ms: sums.ttft_ms / sums.ended,
+            tpot_ms: sums.tpot_ms / sums.with_gaps,
+            tokens_per_second: sums.tokens / seconds,
+            preemptions: self.scheduler.stats().preemptions,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "virtual times are far below 2^52 microseconds")]
+fn milliseconds(span: Micros) -> f64 {
+    span.get() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Catalogue;
+
+    fn run(name: &str, clients: u32, prompt: u32, output: u32) -> LoopResult {
+        let load = ClosedLoop {
+            clients,
+            requests: clients * 4,
+            prompt: Lengths::exactly(prompt),
+            output: Lengths::exactly(output),
+            seed: 1,
+        };
+        Catalogue::builtin().find(name).unwrap().closed_loop(&load).unwrap()
+    }
+
+    #[test]
+    fn a_closed_loop_gives_the_published_rates() {
+        // Llama 3.1 8B BF16 on one H100, 1024 in and 128 out: 13.19 ms for 32 clients (public data).
+        let seen = run("h100-tp1/llama-3-8b-bf16", 32, 1024, 128);
+        assert!((12.3..14.0).contains(&seen.tpot_ms), "{seen:?}");
+        assert_eq!(seen.preemptions, 0);
+    }
+
+    #[test]
+    fn too_many_for_the_cache_are_preempted_and_all_end() {
+        let seen = run("h100-tp1/llama-3-70b-fp8", 16, 256, 512);
+        assert!(0 < seen.preemptions, "{seen:?}");
+        assert!(0.0 < seen.tokens_per_second, "{seen:?}");
+    }
+
+    #[test]
+    fn the_same_seed_sees_the_same() {
+        let first = run("l4-tp1/llama-3-8b-int4", 8, 300, 40);
+        assert_eq!(first, run("l4-tp1/llama-3-8b-int4", 8, 300, 40));
+    }
+}

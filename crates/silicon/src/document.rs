@@ -1,0 +1,112 @@
+//! A file of profiles, as it is written.
+
+use serde::Deserialize;
+
+use crate::profile::{Confidence, Hardware, Model, Rates};
+
+/// All that a file may hold.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Document {
+    pub(crate) hardware: Vec<Hardware>,
+    pub(crate) model: Vec<Model>,
+    pub(crate) profile: Vec<Entry>,
+}
+
+/// One profile. What it does not say is as in the one it is `like`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entry {
+    pub(crate) hardware: String,
+    pub(crate) tensor_parallel: u32,
+    pub(crate) model: String,
+    pub(crate) weights: String,
+    pub(crate) like: Option<String>,
+    /// Multiplies what reads memory, where it is taken from another GPU.
+    pub(crate) memory_speed_factor: Option<f64>,
+    bytes_per_parameter: Option<f64>,
+    weights_tb_per_s: Option<f64>,
+    gemm_tflops: Option<f64>,
+    roofline_power: Option<f64>,
+    prefill_attention_tflops: Option<f64>,
+    kv_tb_per_s: Option<f64>,
+    attention_us_per_layer: Option<f64>,
+    kernels_us_per_layer: Option<f64>,
+    elementwise_gb_per_s: Option<f64>,
+    allreduce_us: Option<f64>,
+    allreduce_gb_per_s: Option<f64>,
+    host_ms: Option<f64>,
+    host_us_per_sequence: Option<f64>,
+    pub(crate) step_tokens: Option<u32>,
+    pub(crate) running_max: Option<u32>,
+    pub(crate) confidence: Confidence,
+    pub(crate) source: String,
+}
+
+impl Entry {
+    /// As in `h100-tp2/llama-3-70b-fp8`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-tp{}/{}-{}", self.hardware, self.tensor_parallel, self.model, self.weights)
+    }
+
+    /// Its rates, over those of the profile it is like; the name of the first that is missing or no
+    /// positive number.
+    pub(crate) fn rates(&self, like: Option<&Rates>) -> Result<Rates, &'static str> {
+        let faster = self.memory_speed_factor.unwrap_or(1.0);
+        let pick = |name, said: Option<f64>, like: Option<f64>| {
+            said.or(like).filter(|rate| rate.is_finite() && 0.0 < *rate).ok_or(name)
+        };
+        let of = |rate: fn(&Rates) -> f64| like.map(rate);
+        let read = |rate: fn(&Rates) -> f64| like.map(|like| rate(like) * faster);
+        // A single GPU has no links; nobody looks at these then.
+        let (no_wait, no_link) = (of(|r| r.allreduce_us), of(|r| r.allreduce_gb_per_s));
+        let alone = (self.tensor_parallel == 1).then_some(1.0);
+        Ok(Rates {
+            bytes_per_parameter: pick(
+                "bytes_per_parameter",
+                self.bytes_per_parameter,
+                of(|r| r.bytes_per_parameter),
+            )?,
+            weights_tb_per_s: pick(
+                "weights_tb_per_s",
+                self.weights_tb_per_s,
+                read(|r| r.weights_tb_per_s),
+            )?,
+            gemm_tflops: pick("gemm_tflops", self.gemm_tflops, of(|r| r.gemm_tflops))?,
+            roofline_power: pick("roofline_power", self.roofline_power, of(|r| r.roofline_power))?,
+            prefill_attention_tflops: pick(
+                "prefill_attention_tflops",
+                self.prefill_attention_tflops,
+                of(|r| r.prefill_attention_tflops),
+            )?,
+            kv_tb_per_s: pick("kv_tb_per_s", self.kv_tb_per_s, read(|r| r.kv_tb_per_s))?,
+            attention_us_per_layer: pick(
+                "attention_us_per_layer",
+                self.attention_us_per_layer,
+                of(|r| r.attention_us_per_layer),
+            )?,
+            kernels_us_per_layer: pick(
+                "kernels_us_per_layer",
+                self.kernels_us_per_layer,
+                of(|r| r.kernels_us_per_layer),
+            )?,
+            elementwise_gb_per_s: pick(
+                "elementwise_gb_per_s",
+                self.elementwise_gb_per_s,
+                read(|r| r.elementwise_gb_per_s),
+            )?,
+            allreduce_us: pick("allreduce_us", self.allreduce_us.or(alone), no_wait)?,
+            allreduce_gb_per_s: pick(
+                "allreduce_gb_per_s",
+                self.allreduce_gb_per_s.or(alone),
+                no_link,
+            )?,
+            host_ms: pick("host_ms", self.host_ms, of(|r| r.host_ms))?,
+            host_us_per_sequence: pick(
+                "host_us_per_sequence",
+                self.host_us_per_sequence,
+                of(|r| r.host_us_per_sequence),
+            )?,
+        })
+    }
+}

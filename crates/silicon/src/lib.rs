@@ -1,0 +1,27 @@
+//! How long does a step take on a GPU that is not here, and how much fits into it?
+//!
+//! A [`Profile`] is a GPU, so many of them, a model and its format: how fast it reads and multiplies,
+//! what it holds, what it costs. From a [`Batch`] of sequences it tells the step's time, by a
+//! roofline with ten fitted constants. Profiles are data: those in `profiles/` ship inside the binary,
+//! each figure with its source and how far it is to be trusted, and a user adds files of the same
+//! form. Formulas, units and what they were checked against are in `docs/design/silicon.md`.
+//!
+//! **Invariant:** equal profiles and equal batches take equal times; nothing here reads a clock.
+
+mod batch;
+mod catalogue;
+mod closed_loop;
+mod document;
+mod error;
+mod lengths;
+mod parts;
+mod profile;
+mod step;
+
+pub use self::batch::{Batch, Chunk};
+pub use self::catalogue::{Catalogue, Listed};
+pub use self::closed_loop::{ClosedLoop, Lengths, LoopResult};
+pub use self::error::ProfileError;
+pub use self::lengths::{AnswerLengths, LengthsError};
+pub use self::parts::StepParts;
+pub use self::profile::{Confidence, Hardware, Model, Profile, Rates};

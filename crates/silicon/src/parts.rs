@@ -1,0 +1,33 @@
+//! Where a step's time goes.
+
+/// The parts of a step's time, each in seconds. They add up to the step: nothing overlaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepParts {
+    /// Matrix products of the layers: reading weights, multiplying.
+    pub layers: f64,
+    /// The output head.
+    pub head: f64,
+    /// Attention of sequences that generate.
+    pub decode_attention: f64,
+    /// Attention of prompts.
+    pub prefill_attention: f64,
+    /// Norms, activations and small kernels.
+    pub elementwise: f64,
+    /// Between GPUs.
+    pub links: f64,
+    /// What the CPU adds.
+    pub host: f64,
+}
+
+impl StepParts {
+    /// The whole step, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.layers
+            + self.head
+            + self.decode_attention
+            + self.prefill_attention
+            + self.elementwise
+            + self.links
+            + self.host
+    }
+}

@@ -1,0 +1,257 @@
+//! A GPU, so many of them, a model and its format.
+
+use std::fmt;
+
+use overdraft_units::{BlockSize, Blocks, Tokens};
+use serde::Deserialize;
+
+use crate::error::ProfileError;
+
+/// Share of a GPU's memory that an engine uses, as vLLM's `gpu_memory_utilization` defaults to.
+const MEMORY_SHARE: f64 = 0.9;
+
+/// Seconds in an hour.
+const HOUR: f64 = 3_600.0;
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// How profiles call it, such as `h100`.
+    pub name: String,
+    /// How people call it.
+    pub title: String,
+    /// What the driver reports, in bytes.
+    pub memory_bytes: f64,
+    /// What is set aside beside weights, keys and values, in bytes.
+    pub overhead_bytes: f64,
+    /// Dollars for one GPU and hour.
+    pub price_per_hour: f64,
+    /// The lowest seen, in dollars for one GPU and hour.
+    pub price_low: f64,
+    /// Who asks that price, and when it was read.
+    pub price_source: String,
+}
+
+/// A model's dimensions.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// How profiles call it, such as `llama-3-8b`.
+    pub name: String,
+    /// Transformer layers.
+    pub layers: u32,
+    /// Width of a row between layers.
+    pub hidden: u32,
+    /// Heads that ask.
+    pub query_heads: u32,
+    /// Heads that are cached.
+    pub kv_heads: u32,
+    /// Numbers per head.
+    pub head_dimension: u32,
+    /// Parameters of the layers, without embeddings and output head.
+    pub linear_parameters: f64,
+    /// Entries of the vocabulary.
+    pub vocabulary: u32,
+    /// Positions it is served with, in tokens.
+    pub context: u32,
+    /// Bytes of a cached number.
+    pub kv_bytes_per_number: u32,
+    /// Where the figures are from.
+    pub source: String,
+}
+
+/// What a GPU reaches with a model. Units are in the names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Of the layers; embeddings and output head have two.
+    pub bytes_per_parameter: f64,
+    /// Reading weights.
+    pub weights_tb_per_s: f64,
+    /// Multiplying them.
+    pub gemm_tflops: f64,
+    /// How smoothly reading and multiplying meet: p in (a^p + b^p)^(1/p).
+    pub roofline_power: f64,
+    /// Attention of prompts.
+    pub prefill_attention_tflops: f64,
+    /// Reading keys and values.
+    pub kv_tb_per_s: f64,
+    /// What attention takes at least in each layer.
+    pub attention_us_per_layer: f64,
+    /// Small kernels of each layer.
+    pub kernels_us_per_layer: f64,
+    /// Norms, activations, rotary embedding.
+    pub elementwise_gb_per_s: f64,
+    /// A sum over all GPUs, however small.
+    pub allreduce_us: f64,
+    /// What such a sum moves.
+    pub allreduce_gb_per_s: f64,
+    /// What the CPU adds to a step.
+    pub host_ms: f64,
+    /// What it adds for each sequence.
+    pub host_us_per_sequence: f64,
+}
+
+/// How far figures are to be trusted; the first is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub enum Confidence {
+    /// The vendor's kernel timings, and end-to-end checks.
+    A,
+    /// Kernel timings, few end-to-end checks.
+    #[serde(rename = "A-")]
+    AMinus,
+    /// End-to-end runs on that card.
+    B,
+    /// Scaled from a measured sibling by datasheet.
+    C,
+    /// An assumption.
+    D,
+}
+
+/// So many GPUs of a kind with a model in a format.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// GPUs.
+    pub hardware: Hardware,
+    /// What they compute.
+    pub model: Model,
+    /// GPUs that share each layer.
+    pub tensor_parallel: u32,
+    /// The weights' format, such as `fp8`.
+    pub weights: String,
+    /// How fast it goes.
+    pub rates: Rates,
+    /// Tokens in a step that vLLM takes by default there.
+    pub step_tokens: Tokens,
+    /// Sequences at once that vLLM takes by default there.
+    pub running_max: u32,
+    /// How far the rates are to be trusted.
+    pub confidence: Confidence,
+    /// Where they are from.
+    pub source: String,
+}
+
+impl Model {
+    /// Bytes of keys and values that a token takes.
+    pub fn kv_bytes_per_token(&self) -> f64 {
+        let numbers = f64::from(self.kv_heads) * f64::from(self.head_dimension);
+        2.0 * f64::from(self.layers) * numbers * f64::from(self.kv_bytes_per_number)
+    }
+
+    /// Bytes of all weights when a parameter of the layers takes so many.
+    pub(crate) fn weight_bytes(&self, bytes_per_parameter: f64) -> f64 {
+        let embedded = f64::from(self.vocabulary) * f64::from(self.hidden);
+        // Embeddings and output head, both 16-bit.
+        self.linear_parameters * bytes_per_parameter + 2.0 * embedded * 2.0
+    }
+}
+
+impl Hardware {
+    /// Bytes left for weights, keys and values on one GPU.
+    pub(crate) fn room(&self) -> f64 {
+        self.memory_bytes * MEMORY_SHARE - self.overhead_bytes
+    }
+}
+
+impl Profile {
+    /// As in `h100-tp2/llama-3-70b-fp8`.
+    pub fn name(&self) -> String {
+        let Self { hardware, model, tensor_parallel, weights, .. } = self;
+        format!("{}-tp{tensor_parallel}/{}-{weights}", hardware.name, model.name)
+    }
+
+    /// Bytes of weights on one GPU.
+    pub fn weight_bytes(&self) -> f64 {
+        self.model.weight_bytes(self.rates.bytes_per_parameter) / self.gpus()
+    }
+
+    /// Tokens whose keys and values fit beside the weights (`docs/design/silicon.md#r2`).
+    ///
+    /// # Errors
+    /// [`ProfileError::TooLarge`] when not even one does.
+    pub fn kv_tokens(&self) -> Result<Tokens, ProfileError> {
+        let (room, weights) = (self.hardware.room(), self.weight_bytes());
+        let tokens = (room - weights) * self.gpus() / self.model.kv_bytes_per_token();
+        if tokens < 1.0 {
+            return Err(ProfileError::TooLarge { name: self.name(), weights, room });
+        }
+        Ok(Tokens::new(whole(tokens)))
+    }
+
+    /// The same in pages.
+    ///
+    /// # Errors
+    /// As [`Profile::kv_tokens`], and when not even one page fits.
+    pub fn kv_blocks(&self, size: BlockSize) -> Result<Blocks, ProfileError> {
+        let blocks = self.kv_tokens()?.get() / size.get();
+        if blocks == 0 {
+            let (room, weights) = (self.hardware.room(), self.weight_bytes());
+            return Err(ProfileError::TooLarge { name: self.name(), weights, room });
+        }
+        Ok(Blocks::new(blocks))
+    }
+
+    /// Dollars an hour for all its GPUs.
+    pub fn price_per_hour(&self) -> f64 {
+        self.hardware.price_per_hour * self.gpus()
+    }
+
+    /// Dollars for so many seconds.
+    pub fn price_of(&self, seconds: f64) -> f64 {
+        self.price_per_hour() / HOUR * seconds
+    }
+}
+
+/// The whole number below, cut at what 32 bits hold.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "negative and large numbers are cut, which is what is meant"
+)]
+pub(crate) fn whole(number: f64) -> u32 {
+    number as u32
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "A",
+            Self::AMinus => "A-",
+            Self::B => "B",
+            Self::C => "C",
+            Self::D => "D",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Catalogue;
+
+    #[track_caller]
+    fn check(name: &str, tokens: u32) {
+        let found = Catalogue::builtin().find(name).unwrap().kv_tokens().unwrap().get();
+        let off = f64::from(found) / f64::from(tokens) - 1.0;
+        assert!(off.abs() < 0.03, "{name}: {found} tokens; expected {tokens}");
+    }
+
+    #[test]
+    fn as_many_tokens_fit_as_published_deployments_report() {
+        // vLLM's own reports, by llm-d: 70B bf16 TP4 and Qwen3-32B TP2 on H100.
+        check("h100-tp4/llama-3-70b-bf16", 461_376);
+        check("h100-tp2/qwen-3-32b-bf16", 307_328);
+        // The study of the constants.
+        check("h100-tp1/llama-3-8b-bf16", 442_047);
+        check("h100-tp2/llama-3-70b-fp8", 229_938);
+        check("a100-80g-tp4/llama-3-70b-bf16", 484_787);
+        check("a10g-tp1/llama-3-8b-bf16", 30_746);
+        check("l4-tp1/llama-3-8b-int4", 108_967);
+    }
+
+    #[test]
+    fn all_gpus_are_paid_for() {
+        let profile = Catalogue::builtin().find("h100-tp4/llama-3-70b-fp8").unwrap();
+        assert!((profile.price_per_hour() - 14.0).abs() < 1e-9);
+        assert!((profile.price_of(1_800.0) - 7.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,82 @@
+//! What happens next: events by time, and those of one time in the order in which they were entered.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use overdraft_core::batch::CacheChange;
+use overdraft_core::fleet::Scraped;
+use overdraft_units::Instant;
+
+/// Which request under way.
+pub(super) type FlightId = u32;
+
+/// Which session under way.
+pub(super) type VisitId = u32;
+
+/// Something that happens at a time.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A session asks its next turn.
+    Due(VisitId),
+    /// A request has come to its worker.
+    Delivered(FlightId),
+    /// A worker has computed its step.
+    Stepped(usize),
+    /// The gateway sees an answer's first token.
+    FirstToken(FlightId),
+    /// The gateway sees an answer's end.
+    Ended(FlightId),
+    /// Workers are asked for their load, and time passes at the gateway.
+    Scrape,
+    /// What a worker said of its load is taken in.
+    Scraped(usize, Scraped),
+    /// What a worker says of its cache is taken in.
+    CacheChanged(usize, Vec<CacheChange>),
+}
+
+/// Events that have yet to happen.
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    heap: BinaryHeap<Reverse<(Instant, u64, Slot)>>,
+    entered: u64,
+}
+
+/// Compares as nothing: time and number have decided.
+#[derive(Debug)]
+struct Slot(Event);
+
+impl PartialEq for Slot {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Slot {}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, _other: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+impl Agenda {
+    pub(super) fn enter(&mut self, at: Instant, event: Event) {
+        self.entered += 1;
+        self.heap.push(Reverse((at, self.entered, Slot(event))));
+    }
+
+    /// When the next one happens.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub(super) fn take(&mut self) -> Option<(Instant, Event)> {
+        self.heap.pop().map(|Reverse((at, _, Slot(event)))| (at, event))
+    }
+}

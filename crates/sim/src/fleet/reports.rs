@@ -1,0 +1,57 @@
+//! What a worker reports of its cache, as the gateway's index takes it in.
+
+use overdraft_core::batch::{CacheChange, PageName, PageParent};
+use overdraft_core::fleet::WorkerId;
+use overdraft_core::prefix::{BlockEvent, BlockName, EventFeed, Medium, StoredBlocks};
+use overdraft_core::route::Router;
+use overdraft_units::CacheSalt;
+
+use super::worker::PAGE;
+
+/// A worker from which nothing has been heard yet.
+pub(super) fn begin(router: &mut Router, worker: WorkerId) -> EventFeed {
+    let mut feed = EventFeed::new(PAGE);
+    router.reports_by(worker, PAGE);
+    feed.restart(|event| router.cache_changed(worker, event));
+    feed
+}
+
+/// Takes in what happened in a worker's cache.
+pub(super) fn apply(
+    router: &mut Router,
+    worker: WorkerId,
+    feed: &mut EventFeed,
+    changes: &[CacheChange],
+) {
+    let names = |pages: &[PageName]| -> Vec<BlockName> {
+        pages.iter().map(|page| BlockName(page.0)).collect()
+    };
+    for change in changes {
+        let tell = |event: overdraft_core::prefix::Event<'_>| router.cache_changed(worker, event);
+        match change {
+            CacheChange::Stored(stored) => {
+                let parent = match stored.after {
+                    PageParent::Root(_) => None,
+                    PageParent::Page(page) => Some(BlockName(page.0)),
+                };
+                let blocks = StoredBlocks {
+                    parent,
+                    names: &names(&stored.names),
+                    tokens: &stored.tokens,
+                    block_size: PAGE.get(),
+                    medium: Medium::Device,
+                    salt: CacheSalt(0),
+                    extras: &[],
+                };
+                // Both sides cut by the same page.
+                let _mismatch = feed.handle(&BlockEvent::Stored(blocks), tell);
+            }
+            CacheChange::Removed(gone) => {
+                let names = &*names(gone);
+                let removed = BlockEvent::Removed { names, medium: Medium::Device };
+                let _mismatch = feed.handle(&removed, tell);
+            }
+            CacheChange::Lost => feed.forget(tell),
+        }
+    }
+}

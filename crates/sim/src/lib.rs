@@ -1,0 +1,13 @@
+//! What load comes, what became of it, and what a fleet would make of it.
+//!
+//! A [`workload`] is a stream of sessions, from a trace or from a generator; a [`report`] is what is told
+//! of the requests that were sent, whether to a real endpoint or to a simulated fleet. Nothing in here
+//! waits, listens or reads a clock: whoever drives it says what time it is.
+
+mod draws;
+pub mod fleet;
+mod numbers;
+pub mod report;
+pub mod workload;
+
+pub use self::draws::Draws;

@@ -1,0 +1,176 @@
+//! What became of the requests, and how is it told?
+//!
+//! A [`Recorder`] takes in what happened, one [`Sample`] a request; a [`Run`] is all of it under a label; a
+//! [`Report`] sets runs side by side: for the terminal in the words of vLLM's benchmark, as JSON under the
+//! same names, and as one HTML page that needs nothing else. What was simulated says so everywhere.
+//!
+//! **Invariant:** times count from when a request was meant to be sent, so a client that falls behind hides
+//! nothing; goodput counts over all requests that were offered, those that were refused included.
+
+mod objectives;
+mod page;
+mod plot;
+mod recorder;
+mod summary;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use serde_json::{Value, json};
+
+pub use self::objectives::{ObjectiveError, Objectives};
+pub use self::recorder::{Fate, Recorder, SAMPLES_MAX, Sample};
+use self::summary::FIGURES;
+pub use self::summary::{Spread, Summary};
+pub use self::timeline::Series;
+
+/// How figures came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Requests were sent to an endpoint, and a clock was read.
+    Measured,
+    /// Nothing was sent: all of it is the result of a model.
+    Simulated,
+}
+
+/// One workload under one policy with one seed.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What sets it apart: the policy, the endpoint. Runs of one label are seeds of the same.
+    pub label: String,
+    /// What decided its draws.
+    pub seed: u64,
+    /// What happened.
+    pub recorder: Recorder,
+    /// What else was observed over time, such as the use of caches.
+    pub series: Vec<Series>,
+    /// Dollars for all of it, where somebody reckons them.
+    pub cost: Option<f64>,
+    /// Times a sequence lost its place in a cache, where somebody counts them.
+    pub preemptions: Option<u64>,
+}
+
+/// Runs side by side.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was done, in a line.
+    pub title: String,
+    /// How figures came about.
+    pub origin: Origin,
+    /// What was set, as names and values.
+    pub settings: Vec<(String, String)>,
+    /// What a request has to meet to be good.
+    pub objectives: Objectives,
+    /// The runs; those of one label follow each other.
+    pub runs: Vec<Run>,
+}
+
+/// A label's figure over its seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Estimate {
+    pub(crate) mean: f64,
+    /// Half of the interval that holds the mean with 95 % confidence; none for a single seed.
+    pub(crate) half: Option<f64>,
+}
+
+impl Report {
+    /// All that was done, for a terminal.
+    pub fn text(&self) -> String {
+        table::text(self)
+    }
+
+    /// All of it as one HTML page.
+    pub fn html(&self) -> String {
+        page::html(self)
+    }
+
+    /// All figures, under the names of vLLM's benchmark.
+    pub fn json(&self) -> Value {
+        let runs = self.runs.iter().map(|run| {
+            let mut told = run.summary(&self.objectives).json();
+            told.insert("label".to_owned(), run.label.clone().into());
+            told.insert("seed".to_owned(), run.seed.into());
+            Value::Object(told)
+        });
+        let settings =
+            self.settings.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+        json!({
+            "title": self.title,
+            "simulated": self.origin == Origin::Simulated,
+            "settings": settings.collect::<serde_json::Map<_, _>>(),
+            "goodput_objectives": self.objectives.to_string(),
+            "runs": runs.collect::<Vec<_>>(),
+            "estimates": self.estimates_json(),
+        })
+    }
+
+    fn estimates_json(&self) -> Value {
+        let of = |label: &str| -> Value {
+            let figures = self.estimates(label);
+            let told = FIGURES.iter().zip(figures).map(|(figure, estimate)| {
+                let value = json!({ "mean": estimate.mean, "ci95": estimate.half });
+                (figure.key.to_owned(), value)
+            });
+            Value::Object(told.collect())
+        };
+        self.labels().map(|label| (label.to_owned(), of(label))).collect()
+    }
+
+    /// The labels, each once.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
+        let first = |place: usize| {
+            self.runs[..place].iter().all(|before| before.label != self.runs[place].label)
+        };
+        (0..self.runs.len())
+            .filter(move |&place| first(place))
+            .map(|place| &*self.runs[place].label)
+    }
+
+    pub(crate) fn labelled(&self, label: &str) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.label == label)
+    }
+
+    /// All figures of a label, in the order of [`FIGURES`].
+    pub(crate) fn estimates(&self, label: &str) -> Vec<Estimate> {
+        let summaries: Vec<Summary> =
+            self.labelled(label).map(|run| run.summary(&self.objectives)).collect();
+        let of = |figure: &summary::Figure| {
+            Estimate::of(&summaries.iter().map(figure.value).collect::<Vec<_>>())
+        };
+        FIGURES.iter().map(of).collect()
+    }
+}
+
+impl Run {
+    /// What was recorded, and nothing else.
+    pub const fn new(label: String, seed: u64, recorder: Recorder) -> Self {
+        Self { label, seed, recorder, series: Vec::new(), cost: None, preemptions: None }
+    }
+
+    /// The figures.
+    pub fn summary(&self, objectives: &Objectives) -> Summary {
+        let told = Summary::of(&self.recorder, objectives);
+        Summary { cost: self.cost, preemptions: self.preemptions, ..told }
+    }
+}
+
+impl Estimate {
+    /// Of one value a seed, by Student's distribution.
+    pub(crate) fn of(values: &[f64]) -> Self {
+        /// Quantiles of Student's distribution at 97.5 %, by degrees of freedom.
+        const STUDENT: [f64; 12] =
+            [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+        /// For more of them: a little too wide up to some thirty seeds.
+        const STUDENT_MORE: f64 = 2.16;
+        let count = crate::numbers::float(crate::numbers::length(values.len()));
+        let mean = values.iter().sum::<f64>() / count;
+        if values.len() < 2 {
+            return Self { mean, half: None };
+        }
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let error = (squares / (count - 1.0) / count).sqrt();
+        let student = STUDENT.get(values.len() - 2).copied().unwrap_or(STUDENT_MORE);
+        Self { mean, half: Some(student * error) }
+    }
+}

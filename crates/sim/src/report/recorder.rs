@@ -1,0 +1,144 @@
+//! What happened to each request, and when tokens came.
+
+use hdrhistogram::Histogram;
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::timeline::Timeline;
+
+/// Requests of one run at most.
+pub const SAMPLES_MAX: u64 = 20_000_000;
+
+/// Gaps between tokens are told to three digits, up to an hour.
+const GAP_MAX: u64 = 3_600_000_000;
+
+/// One request that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it was to be sent.
+    pub intended: Instant,
+    /// When it was.
+    pub sent: Instant,
+    /// When its first token came.
+    pub first_token: Option<Instant>,
+    /// When its last token came, or it was given up.
+    pub ended: Instant,
+    /// Tokens of the prompt.
+    pub prompt: Tokens,
+    /// Those that were found in a cache, where somebody says so.
+    pub cached: Option<Tokens>,
+    /// Tokens of the answer.
+    pub output: Tokens,
+    /// How it ended.
+    pub fate: Fate,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// With its answer.
+    Completed,
+    /// Somebody said that there is no room for it.
+    Refused,
+    /// In any other way.
+    Failed,
+}
+
+/// Takes in what happens.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) gaps: Histogram<u64>,
+    pub(crate) tokens: Timeline,
+    /// Samples beyond [`SAMPLES_MAX`].
+    pub(crate) dropped: u64,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// Nothing has happened yet.
+    pub fn new() -> Self {
+        let gaps = Histogram::new_with_max(GAP_MAX, 3).expect("three digits up to an hour fit");
+        Self { samples: Vec::new(), gaps, tokens: Timeline::new(), dropped: 0 }
+    }
+
+    /// Tokens of an answer came.
+    pub fn tokens(&mut self, at: Instant, tokens: u64) {
+        self.tokens.add(at, tokens);
+    }
+
+    /// So long a time passed between two tokens of an answer.
+    pub fn gap(&mut self, gap: Micros) {
+        self.gaps.saturating_record(gap.get());
+    }
+
+    /// A request has ended.
+    pub fn sample(&mut self, sample: Sample) {
+        if crate::numbers::length(self.samples.len()) < SAMPLES_MAX {
+            self.samples.push(sample);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// All requests that have ended.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Takes in what another one took in.
+    pub fn merge(&mut self, other: &Self) {
+        for sample in &other.samples {
+            self.sample(*sample);
+        }
+        self.gaps.add(&other.gaps).expect("both have the same bounds");
+        self.tokens.merge(&other.tokens);
+        self.dropped += other.dropped;
+    }
+
+    /// A number that is equal only for equal histories.
+    pub fn digest(&self) -> u64 {
+        let of = |time: Instant| time.since(Instant::ORIGIN).get();
+        let fate = |fate: Fate| match fate {
+            Fate::Completed => 0,
+            Fate::Refused => 1,
+            Fate::Failed => 2,
+        };
+        self.samples.iter().fold(0x6f76_6572, |digest, sample| {
+            crate::workload::named(&[
+                digest,
+                of(sample.intended),
+                of(sample.sent),
+                sample.first_token.map_or(u64::MAX, of),
+                of(sample.ended),
+                u64::from(sample.prompt.get()),
+                sample.cached.map_or(u64::MAX, |tokens| u64::from(tokens.get())),
+                u64::from(sample.output.get()),
+                fate(sample.fate),
+            ])
+        })
+    }
+}
+
+impl Sample {
+    /// Time to the first token.
+    pub fn ttft(&self) -> Option<Micros> {
+        self.first_token.map(|first| first.since(self.intended))
+    }
+
+    /// Time per token after the first, in microseconds; none for answers of one token.
+    pub fn tpot_us(&self) -> Option<f64> {
+        let after = self.output.get().checked_sub(1).filter(|&after| 0 < after)?;
+        let span = self.ended.since(self.first_token?);
+        Some(crate::numbers::float(span.get()) / f64::from(after))
+    }
+
+    /// Time to the end.
+    pub fn latency(&self) -> Micros {
+        self.ended.since(self.intended)
+    }
+}

@@ -1,0 +1,280 @@
+//! The figures of a run.
+
+use overdraft_units::Instant;
+use serde_json::{Map, Value, json};
+
+use super::objectives::Objectives;
+use super::recorder::{Fate, Recorder, Sample};
+use crate::numbers::{float, length};
+
+/// What is told of many durations, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Their sum over their number.
+    pub mean: f64,
+    /// Half of them are shorter.
+    pub median: f64,
+    /// Standard deviation.
+    pub std: f64,
+    /// Nine in ten are shorter.
+    pub p90: f64,
+    /// Nineteen in twenty are.
+    pub p95: f64,
+    /// Ninety-nine in a hundred are.
+    pub p99: f64,
+}
+
+/// The figures of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Requests that were to be sent.
+    pub offered: u64,
+    /// Those that came to their answer.
+    pub completed: u64,
+    /// Those that somebody had no room for.
+    pub refused: u64,
+    /// Those that ended otherwise.
+    pub failed: u64,
+    /// From the first that was to be sent to the end of the last, in seconds.
+    pub duration: f64,
+    /// Tokens of prompts of completed requests.
+    pub input_tokens: u64,
+    /// Those of them that were found in a cache; none where nobody says so.
+    pub cached_tokens: Option<u64>,
+    /// Tokens of answers.
+    pub output_tokens: u64,
+    /// Requests that met the objectives; none where there are no objectives.
+    pub good: Option<u64>,
+    /// Most answer tokens of a second.
+    pub peak_output_throughput: f64,
+    /// Most requests under way at once.
+    pub peak_concurrency: u64,
+    /// Dollars for all of it, where somebody reckons them.
+    pub cost: Option<f64>,
+    /// Times a sequence lost its place in a cache, where somebody counts them.
+    pub preemptions: Option<u64>,
+    /// To the first token.
+    pub ttft: Spread,
+    /// Per token after it.
+    pub tpot: Spread,
+    /// Between tokens.
+    pub itl: Spread,
+    /// To the end.
+    pub e2el: Spread,
+    /// From when a request was to be sent until it was.
+    pub lag: Spread,
+}
+
+/// A figure as tables tell it.
+#[derive(Clone, Copy)]
+pub(crate) struct Figure {
+    pub(crate) key: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) value: fn(&Summary) -> f64,
+}
+
+/// What runs are compared by.
+pub(crate) const FIGURES: [Figure; 17] = [
+    figure("completed", "Successful requests", |one| float(one.completed)),
+    figure("refused", "Refused requests", |one| float(one.refused)),
+    figure("failed", "Failed requests", |one| float(one.failed)),
+    figure("request_throughput", "Request throughput (req/s)", Summary::request_throughput),
+    figure("request_goodput", "Request goodput (req/s)", Summary::goodput),
+    figure("good_share", "Good of all offered (%)", |one| one.good_share() * 100.0),
+    figure("output_throughput", "Output token throughput (tok/s)", Summary::output_throughput),
+    figure("cached_share", "Prompt tokens found in caches (%)", |one| one.cached_share() * 100.0),
+    figure("mean_ttft_ms", "Mean TTFT (ms)", |one| one.ttft.mean),
+    figure("median_ttft_ms", "Median TTFT (ms)", |one| one.ttft.median),
+    figure("p95_ttft_ms", "P95 TTFT (ms)", |one| one.ttft.p95),
+    figure("p99_ttft_ms", "P99 TTFT (ms)", |one| one.ttft.p99),
+    figure("median_tpot_ms", "Median TPOT (ms)", |one| one.tpot.median),
+    figure("p95_tpot_ms", "P95 TPOT (ms)", |one| one.tpot.p95),
+    figure("median_e2el_ms", "Median E2EL (ms)", |one| one.e2el.median),
+    figure("preemptions", "Preemptions", |one| one.preemptions.map_or(f64::NAN, float)),
+    figure("cost_per_million", "Cost ($ per million output tokens)", Summary::cost_per_million),
+];
+
+const fn figure(key: &'static str, title: &'static str, value: fn(&Summary) -> f64) -> Figure {
+    Figure { key, title, value }
+}
+
+impl Spread {
+    /// Of durations in milliseconds, in any order; zeros where there are none.
+    pub(crate) fn of(mut values: Vec<f64>) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        values.sort_unstable_by(f64::total_cmp);
+        let count = float(length(values.len()));
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let at = |share| quantile(&values, share);
+        Self {
+            mean,
+            median: at(0.5),
+            std: (squares / count).sqrt(),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+        }
+    }
+}
+
+/// Between the two nearest of sorted values, as numpy does by default.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let place = share * float(length(last));
+    let below = usize::try_from(crate::numbers::whole(place.floor())).unwrap_or(last).min(last);
+    let above = (below + 1).min(last);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor())
+}
+
+impl Summary {
+    pub(crate) fn of(recorder: &Recorder, objectives: &Objectives) -> Self {
+        let samples = &recorder.samples;
+        let completed = || samples.iter().filter(|sample| sample.fate == Fate::Completed);
+        let count = |fate| length(samples.iter().filter(|sample| sample.fate == fate).count());
+        let ms = |micros: u64| float(micros) / 1e3;
+        let spread =
+            |of: &dyn Fn(&Sample) -> Option<f64>| Spread::of(completed().filter_map(of).collect());
+        let first = samples.iter().map(|sample| sample.intended).min().unwrap_or(Instant::ORIGIN);
+        let last = samples.iter().map(|sample| sample.ended).max().unwrap_or(Instant::ORIGIN);
+        let gaps = &recorder.gaps;
+        let gap = |share| ms(gaps.value_at_quantile(share));
+        let cached =
+            completed().filter_map(|sample| sample.cached).map(|found| u64::from(found.get()));
+        let tells_cached = completed().any(|sample| sample.cached.is_some());
+        let good = samples.iter().filter(|sample| objectives.are_met_by(sample)).count();
+        let rates = recorder.tokens.rates();
+        Self {
+            offered: length(samples.len()) + recorder.dropped,
+            completed: count(Fate::Completed),
+            refused: count(Fate::Refused),
+            failed: count(Fate::Failed) + recorder.dropped,
+            duration: float(last.since(first).get()) / 1e6,
+            input_tokens: completed().map(|sample| u64::from(sample.prompt.get())).sum(),
+            cached_tokens: tells_cached.then(|| cached.sum()),
+            output_tokens: completed().map(|sample| u64::from(sample.output.get())).sum(),
+            good: (!objectives.is_empty()).then(|| length(good)),
+            peak_output_throughput: rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
+            peak_concurrency: peak_concurrency(samples),
+            cost: None,
+            preemptions: None,
+            ttft: spread(&|sample| sample.ttft().map(|time| ms(time.get()))),
+            tpot: spread(&|sample| sample.tpot_us().map(|time| time / 1e3)),
+            itl: if gaps.is_empty() {
+                Spread::default()
+            } else {
+                Spread {
+                    mean: gaps.mean() / 1e3,
+                    median: gap(0.5),
+                    std: gaps.stdev() / 1e3,
+                    p90: gap(0.9),
+                    p95: gap(0.95),
+                    p99: gap(0.99),
+                }
+            },
+            e2el: spread(&|sample| Some(ms(sample.latency().get()))),
+            lag: spread(&|sample| Some(ms(sample.sent.since(sample.intended).get()))),
+        }
+    }
+
+    /// Completed requests a second.
+    pub fn request_throughput(&self) -> f64 {
+        per_second(self.completed, self.duration)
+    }
+
+    /// Answer tokens a second.
+    pub fn output_throughput(&self) -> f64 {
+        per_second(self.output_tokens, self.duration)
+    }
+
+    /// Tokens of prompts and answers a second.
+    pub fn total_throughput(&self) -> f64 {
+        per_second(self.input_tokens + self.output_tokens, self.duration)
+    }
+
+    /// Requests a second that met the objectives; not a number where there are none.
+    pub fn goodput(&self) -> f64 {
+        self.good.map_or(f64::NAN, |good| per_second(good, self.duration))
+    }
+
+    /// Share of all offered requests that met the objectives.
+    pub fn good_share(&self) -> f64 {
+        self.good.map_or(f64::NAN, |good| float(good) / float(self.offered.max(1)))
+    }
+
+    /// Dollars for a million answer tokens; not a number where nobody reckons them.
+    pub fn cost_per_million(&self) -> f64 {
+        self.cost.map_or(f64::NAN, |cost| cost / float(self.output_tokens.max(1)) * 1e6)
+    }
+
+    /// Share of prompt tokens that were found in a cache.
+    pub fn cached_share(&self) -> f64 {
+        self.cached_tokens.map_or(f64::NAN, |found| float(found) / float(self.input_tokens.max(1)))
+    }
+
+    /// Under the names of vLLM's benchmark; figures that do not exist are null.
+    pub(crate) fn json(&self) -> Map<String, Value> {
+        let mut told = Map::new();
+        let mut tell = |name: &str, value: Value| {
+            told.insert(name.to_owned(), value);
+        };
+        tell("num_prompts", self.offered.into());
+        tell("completed", self.completed.into());
+        tell("refused", self.refused.into());
+        tell("failed", self.failed.into());
+        tell("duration", self.duration.into());
+        tell("total_input_tokens", self.input_tokens.into());
+        tell("total_cached_tokens", json!(self.cached_tokens));
+        tell("total_output_tokens", self.output_tokens.into());
+        tell("request_throughput", self.request_throughput().into());
+        tell("request_goodput", json!(self.good.map(|_| self.goodput())));
+        tell("good_share_of_offered", json!(self.good.map(|_| self.good_share())));
+        tell("output_throughput", self.output_throughput().into());
+        tell("total_token_throughput", self.total_throughput().into());
+        tell("max_output_tokens_per_s", self.peak_output_throughput.into());
+        tell("max_concurrent_requests", self.peak_concurrency.into());
+        tell("cost_dollars", json!(self.cost));
+        tell("preemptions", json!(self.preemptions));
+        for (name, spread) in self.spreads() {
+            tell(&format!("mean_{name}_ms"), spread.mean.into());
+            tell(&format!("median_{name}_ms"), spread.median.into());
+            tell(&format!("std_{name}_ms"), spread.std.into());
+            tell(&format!("p90_{name}_ms"), spread.p90.into());
+            tell(&format!("p95_{name}_ms"), spread.p95.into());
+            tell(&format!("p99_{name}_ms"), spread.p99.into());
+        }
+        told
+    }
+
+    fn spreads(&self) -> [(&'static str, Spread); 5] {
+        [
+            ("ttft", self.ttft),
+            ("tpot", self.tpot),
+            ("itl", self.itl),
+            ("e2el", self.e2el),
+            ("send_lag", self.lag),
+        ]
+    }
+}
+
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if 0.0 < seconds { float(count) / seconds } else { 0.0 }
+}
+
+/// Most requests between being sent and ending.
+fn peak_concurrency(samples: &[Sample]) -> u64 {
+    let mut sent: Vec<Instant> = samples.iter().map(|sample| sample.sent).collect();
+    let mut ended: Vec<Instant> = samples.iter().map(|sample| sample.ended).collect();
+    sent.sort_unstable();
+    ended.sort_unstable();
+    let (mut peak, mut over) = (0, 0);
+    for (begun, at) in sent.iter().enumerate() {
+        while over < ended.len() && ended[over] <= *at && over <= begun {
+            over += 1;
+        }
+        peak = peak.max(length(begun + 1).saturating_sub(length(over)));
+    }
+    peak
+}

@@ -1,0 +1,139 @@
+//! Reports for a terminal, in the words of vLLM's benchmark.
+
+use std::fmt::Write as _;
+
+use super::summary::{FIGURES, Spread, Summary};
+use super::{Estimate, Origin, Report, Run};
+
+/// Columns of vLLM's block.
+const WIDTH: usize = 50;
+
+pub(super) fn text(report: &Report) -> String {
+    let mut text = String::new();
+    if report.origin == Origin::Simulated {
+        text.push_str("SIMULATED: figures of a model, nothing was measured\n");
+    }
+    if let [run] = report.runs.as_slice() {
+        block(&mut text, report, run);
+    } else {
+        compared(&mut text, report);
+    }
+    text
+}
+
+/// One run.
+fn block(text: &mut String, report: &Report, run: &Run) {
+    let summary = run.summary(&report.objectives);
+    let title = match report.origin {
+        Origin::Measured => " Serving Benchmark Result ",
+        Origin::Simulated => " Simulated Benchmark Result ",
+    };
+    let _written = writeln!(text, "{title:=^WIDTH$}");
+    counts(text, &summary);
+    for (title, name, spread) in [
+        ("Time to First Token", "TTFT", summary.ttft),
+        ("Time per Output Token (excl. 1st token)", "TPOT", summary.tpot),
+        ("Inter-token Latency", "ITL", summary.itl),
+        ("End-to-end Latency", "E2EL", summary.e2el),
+        ("Client-side Send Lag", "lag", summary.lag),
+    ] {
+        spread_block(text, title, name, spread);
+    }
+    let _written = writeln!(text, "{:=^WIDTH$}", "");
+}
+
+fn counts(text: &mut String, summary: &Summary) {
+    let mut line = |title: &str, value: String| {
+        let _written = writeln!(text, "{title:<40} {value:<9}");
+    };
+    line("Successful requests:", summary.completed.to_string());
+    line("Refused requests:", summary.refused.to_string());
+    line("Failed requests:", summary.failed.to_string());
+    line("Benchmark duration (s):", format!("{:.2}", summary.duration));
+    line("Total input tokens:", summary.input_tokens.to_string());
+    if let Some(cached) = summary.cached_tokens {
+        line("Input tokens found in caches:", cached.to_string());
+    }
+    line("Total generated tokens:", summary.output_tokens.to_string());
+    line("Request throughput (req/s):", format!("{:.2}", summary.request_throughput()));
+    if let Some(good) = summary.good {
+        line("Request goodput (req/s):", format!("{:.2}", summary.goodput()));
+        let share = summary.good_share() * 100.0;
+        line("Good of all offered:", format!("{good} of {} ({share:.1} %)", summary.offered));
+    }
+    line("Output token throughput (tok/s):", format!("{:.2}", summary.output_throughput()));
+    if let Some(preemptions) = summary.preemptions {
+        line("Preemptions:", preemptions.to_string());
+    }
+    if summary.cost.is_some() {
+        let cost = summary.cost_per_million();
+        line("Cost ($ per million output tokens):", format!("{cost:.3}"));
+    }
+    let peak = summary.peak_output_throughput;
+    line("Peak output token throughput (tok/s):", format!("{peak:.2}"));
+    line("Peak concurrent requests:", summary.peak_concurrency.to_string());
+    line("Total Token throughput (tok/s):", format!("{:.2}", summary.total_throughput()));
+}
+
+fn spread_block(text: &mut String, title: &str, name: &str, spread: Spread) {
+    let _written = writeln!(text, "{title:-^WIDTH$}");
+    for (what, value) in [
+        ("Mean", spread.mean),
+        ("Median", spread.median),
+        ("P90", spread.p90),
+        ("P95", spread.p95),
+        ("P99", spread.p99),
+    ] {
+        let title = format!("{what} {name} (ms):");
+        let _written = writeln!(text, "{title:<40} {value:<9.2}");
+    }
+}
+
+/// Several labels, a column each.
+fn compared(text: &mut String, report: &Report) {
+    let labels: Vec<&str> = report.labels().collect();
+    let columns: Vec<Vec<String>> = labels
+        .iter()
+        .map(|label| report.estimates(label).into_iter().map(|one| one.to_string()).collect())
+        .collect();
+    let width = |(label, column): (&&str, &Vec<String>)| {
+        let widest = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+        widest.max(label.chars().count())
+    };
+    let widths: Vec<usize> = labels.iter().zip(&columns).map(width).collect();
+    let _written = write!(text, "{:<34}", "");
+    for (label, width) in labels.iter().zip(&widths) {
+        let _written = write!(text, "  {label:>width$}");
+    }
+    text.push('\n');
+    for (place, figure) in FIGURES.iter().enumerate() {
+        if columns.iter().all(|column| column[place] == "-") {
+            continue;
+        }
+        let _written = write!(text, "{:<34}", figure.title);
+        for (column, width) in columns.iter().zip(&widths) {
+            let _written = write!(text, "  {:>width$}", column[place]);
+        }
+        text.push('\n');
+    }
+    let seeds = report.runs.len() / labels.len().max(1);
+    if 1 < seeds {
+        let _written =
+            writeln!(text, "means over {seeds} seeds; ± holds the mean with 95 % confidence");
+    }
+}
+
+/// `123.4 ±5.6`, or a dash where there is no figure.
+impl std::fmt::Display for Estimate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.mean.is_finite() {
+            return f.write_str("-");
+        }
+        let digits = if 1_000.0 <= self.mean.abs() { 0 } else { 2 };
+        write!(f, "{:.digits$}", self.mean)?;
+        match self.half {
+            Some(half) => write!(f, " ±{half:.digits$}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! How much came when: sums over equal spans, however long it takes.
+//!
+//! When the spans run out they are made twice as long, so memory is bounded and the picture is whole.
+
+use overdraft_units::{Instant, Micros};
+
+use crate::numbers::{float, length};
+
+/// Spans at most.
+const SPANS_MAX: usize = 512;
+
+/// A span at first.
+const SPAN_FIRST: u64 = 100_000;
+
+/// Sums by time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Timeline {
+    span: u64,
+    sums: Vec<u64>,
+}
+
+/// Something that was observed over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What, and in which unit.
+    pub name: String,
+    /// Seconds and values.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Timeline {
+    pub(crate) const fn new() -> Self {
+        Self { span: SPAN_FIRST, sums: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, at: Instant, count: u64) {
+        let at = at.since(Instant::ORIGIN).get();
+        loop {
+            let place = usize::try_from(at / self.span).unwrap_or(usize::MAX);
+            if place < SPANS_MAX {
+                if self.sums.len() <= place {
+                    self.sums.resize(place + 1, 0);
+                }
+                self.sums[place] += count;
+                return;
+            }
+            self.widen();
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (place, sum) in other.sums.iter().enumerate() {
+            self.add(Instant::ORIGIN + Micros::new(length(place) * other.span), *sum);
+        }
+    }
+
+    fn widen(&mut self) {
+        self.sums = self.sums.chunks(2).map(|pair| pair.iter().sum()).collect();
+        self.span *= 2;
+    }
+
+    /// Seconds, and how much came in each second of the span that begins then; spans are widened to
+    /// a second at least.
+    pub(crate) fn rates(&self) -> Vec<(f64, f64)> {
+        let mut wide = self.clone();
+        while wide.span < 1_000_000 {
+            wide.widen();
+        }
+        let seconds = float(wide.span) / 1e6;
+        let point =
+            |(place, sum): (usize, &u64)| (float(length(place)) * seconds, float(*sum) / seconds);
+        wide.sums.iter().enumerate().map(point).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! Load of a kind, without a trace: tenants, chats, documents, agents, nothing in common, bursts.
+//!
+//! All kinds are one generator with other defaults: a prompt is what all share, then what a group shares,
+//! then the turns so far, then what is new. The defaults follow the loads that routing results are
+//! published for.
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::error::WorkloadError;
+use super::knobs::Values;
+use super::{PROMPT_TOKENS_MAX, Piece, Session, TURNS_MAX, Turn, Voice, named, seconds};
+use crate::draws::{Draws, Ranks};
+use crate::numbers::{float, whole, whole32};
+
+/// A kind of load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Preset {
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) values: Values,
+}
+
+/// All kinds. Values: rate, common, groups, prefix, skew, question, output, spread, turns, think, swing,
+/// period.
+pub(super) const PRESETS: [Preset; 6] = [
+    Preset {
+        name: "tenants",
+        meaning: "applications that each have a long system prompt and many users",
+        values: Values([8.0, 0.0, 64.0, 6_000.0, 0.0, 400.0, 150.0, 0.0, 1.0, 0.0, 1.0, 60.0]),
+    },
+    Preset {
+        name: "chat",
+        meaning: "conversations of several turns under one system prompt",
+        values: Values([8.0, 200.0, 1.0, 0.0, 0.0, 120.0, 200.0, 0.7, 5.0, 10.0, 1.0, 60.0]),
+    },
+    Preset {
+        name: "documents",
+        meaning: "questions about long documents, some of them asked about more often",
+        values: Values([8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0]),
+    },
+    Preset {
+        name: "agents",
+        meaning: "agents of a few kinds: long tool descriptions, many short steps",
+        values: Values([4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0]),
+    },
+    Preset {
+        name: "unique",
+        meaning: "prompts that have nothing in common: the control",
+        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 1.0, 60.0]),
+    },
+    Preset {
+        name: "bursts",
+        meaning: "the same, in waves",
+        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 4.0, 60.0]),
+    },
+];
+
+/// Sessions without end.
+#[derive(Debug)]
+pub(super) struct Generator {
+    values: Values,
+    draws: Draws,
+    ranks: Ranks,
+    seed: u64,
+    at: Instant,
+    count: u64,
+}
+
+impl Generator {
+    pub(super) fn new(values: Values, seed: u64) -> Self {
+        let ranks = Ranks::new(whole(values.of("groups")), values.of("skew"));
+        let draws = Draws::new(seed, 0x6765_6e65);
+        Self { values, draws, ranks, seed, at: Instant::ORIGIN, count: 0 }
+    }
+
+    /// A length around a mean.
+    fn length(&mut self, mean: f64) -> Tokens {
+        let drawn = self.draws.lognormal(mean, self.values.of("spread"));
+        Tokens::new(whole32(drawn.clamp(1.0, float(PROMPT_TOKENS_MAX))).max(1))
+    }
+
+    /// When a session with this many turns comes: requests keep the rate, however many turns there are.
+    fn arrive(&mut self, turns: u64) -> Instant {
+        let (rate, swing) = (self.values.of("rate"), self.values.of("swing"));
+        let mut left = seconds(self.draws.exponential(float(turns) / rate));
+        if swing <= 1.0 {
+            self.at = self.at + left;
+            return self.at;
+        }
+        // All of it comes in the first part of each period, the faster the shorter that is.
+        let period = seconds(self.values.of("period")).get().max(1);
+        let wave = whole(float(period) / swing).clamp(1, period);
+        left = Micros::new(whole(float(left.get()) / swing));
+        let into = self.at.since(Instant::ORIGIN).get();
+        let (periods, within) = (into / period, (into % period).min(wave));
+        let busy = periods * wave + within + left.get();
+        self.at = Instant::ORIGIN + Micros::new(busy / wave * period + busy % wave);
+        self.at
+    }
+
+    fn session(&mut self) -> Session {
+        let mean = self.values.of("turns");
+        let turns = if self.values.of("spread") > 0.0 {
+            self.draws.geometric(mean, TURNS_MAX)
+        } else {
+            whole(mean)
+        };
+        let (name, at) = (self.count, self.arrive(turns));
+        self.count += 1;
+        let mut history = self.front();
+        let mut asked = Vec::new();
+        for number in 0..turns {
+            let question = self.length(self.values.of("question"));
+            let output = self.length(self.values.of("output"));
+            let think = if number == 0 {
+                Micros::ZERO
+            } else {
+                seconds(self.draws.exponential(self.values.of("think")))
+            };
+            history.push(Piece::said(named(&[self.seed, 1, name, number]), question));
+            let content = named(&[self.seed, 2, name, number]);
+            let answer = Piece { content, tokens: output, voice: Voice::Assistant };
+            let turn = Turn { think, prompt: history.clone(), answer };
+            let length = u64::from(turn.prompt_tokens().get()) + u64::from(output.get());
+            if 0 < number && PROMPT_TOKENS_MAX < length {
+                break;
+            }
+            asked.push(turn);
+            history.push(answer);
+        }
+        Session { at, name, turns: asked }
+    }
+
+    /// What stands before the first turn. Groups are the same whatever the seed.
+    fn front(&mut self) -> Vec<Piece> {
+        let group = self.ranks.draw(&mut self.draws);
+        let piece = |content, tokens: f64| Piece {
+            content,
+            tokens: Tokens::new(whole32(tokens)),
+            voice: Voice::System,
+        };
+        let common = piece(named(&[3]), self.values.of("common"));
+        let own = piece(named(&[4, group]), self.values.of("prefix"));
+        [common, own].into_iter().filter(|piece| Tokens::ZERO < piece.tokens).collect()
+    }
+}
+
+impl Iterator for Generator {
+    type Item = Result<Session, WorkloadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(Ok(self.session()))
+    }
+}

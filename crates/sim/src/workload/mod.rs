@@ -1,0 +1,121 @@
+//! What is asked, and when?
+//!
+//! A workload is a stream of [`Session`]s: each begins at a time and has one turn or several, of which one
+//! is asked when the one before it was answered and thought about. A prompt is a list of [`Piece`]s: equal
+//! contents are equal tokens, so whoever routes or caches sees what prompts share, as with the `hash_ids`
+//! of Mooncake's traces. Sessions are made one at a time: memory does not grow with the length of a trace.
+//!
+//! [`Source::parse`] reads what a user typed (`mooncake:trace.jsonl`, `tenants:groups=48,prefix=12000`),
+//! [`Source::open`] gives the sessions, [`Pacing`] says how fast they come: time is scaled, never lengths.
+
+mod claude;
+mod error;
+mod generate;
+mod knobs;
+mod lines;
+mod mooncake;
+mod pacing;
+mod servegen;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use overdraft_units::{Instant, Micros, TokenId, Tokens};
+
+pub use self::error::WorkloadError;
+pub use self::pacing::{Arrivals, Pacing};
+pub use self::source::{Kind, Source, SourceError, Times, Workload, catalogue};
+pub use self::text::{Wording, words};
+
+/// Turns of one session at most; a trace's later ones are a session of their own.
+pub const TURNS_MAX: u64 = 4_096;
+
+/// Tokens of one prompt at most.
+pub const PROMPT_TOKENS_MAX: u64 = 4 << 20;
+
+/// Sessions, one at a time, in the order of their beginnings.
+pub type Sessions = Box<dyn Iterator<Item = Result<Session, WorkloadError>> + Send>;
+
+/// Somebody who asks once or several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// When the first turn is asked, from the start of the workload.
+    pub at: Instant,
+    /// A number of its own.
+    pub name: u64,
+    /// What is asked, at least once.
+    pub turns: Vec<Turn>,
+}
+
+/// One request of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// How long after the answer before it this is asked; for the first turn, after the beginning.
+    pub think: Micros,
+    /// The prompt, of one token at least.
+    pub prompt: Vec<Piece>,
+    /// The answer: its length, and what it is called in the prompts of later turns.
+    pub answer: Piece,
+}
+
+/// A run of tokens with a name: equal names are equal tokens from the first one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// The name.
+    pub content: u64,
+    /// How long it is.
+    pub tokens: Tokens,
+    /// Who says it.
+    pub voice: Voice,
+}
+
+/// Who says a piece of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Voice {
+    /// Whoever runs the application.
+    System,
+    /// Whoever uses it.
+    User,
+    /// The model, in an earlier turn.
+    Assistant,
+}
+
+impl Piece {
+    /// A piece of a user's.
+    pub(crate) const fn said(content: u64, tokens: Tokens) -> Self {
+        Self { content, tokens, voice: Voice::User }
+    }
+
+    /// The token at a place, out of a vocabulary of this many.
+    pub fn token(self, place: u32, vocabulary: u32) -> TokenId {
+        let mixed = mix(self.content ^ (u64::from(place) << 32 | u64::from(place)));
+        TokenId(u32::try_from(mixed % u64::from(vocabulary.max(1))).unwrap_or(0))
+    }
+}
+
+impl Turn {
+    /// Tokens of the prompt.
+    pub fn prompt_tokens(&self) -> Tokens {
+        self.prompt.iter().fold(Tokens::ZERO, |sum, piece| sum + piece.tokens)
+    }
+}
+
+/// The name of what all of these together name.
+pub(crate) fn named(parts: &[u64]) -> u64 {
+    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |name, part| mix(name ^ mix(*part)))
+}
+
+/// Spreads a number over all bits (splitmix64).
+const fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// Seconds as they are written in files, as a span; what is negative or no number is zero.
+pub(crate) fn seconds(seconds: f64) -> Micros {
+    Micros::new(crate::numbers::whole(seconds * 1e6))
+}

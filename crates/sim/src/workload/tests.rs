@@ -1,0 +1,228 @@
+//! Every format is read, every fault is told with its place, and everything is decided by the seed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use overdraft_units::{Instant, Micros, Tokens};
+use tempfile::TempDir;
+
+use super::*;
+use crate::numbers::{float, length};
+
+/// A folder with one file.
+fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn open(kind: &str, text: &str) -> Result<Vec<Session>, String> {
+    let (_folder, path) = file("trace", text);
+    let source = Source::parse(&format!("{kind}:{}", path.display())).unwrap();
+    let told = |error: WorkloadError| error.to_string();
+    source.open(1).map_err(told)?.sessions.map(|session| session.map_err(told)).collect()
+}
+
+fn at(session: &Session) -> u64 {
+    session.at.since(Instant::ORIGIN).get()
+}
+
+fn lengths(session: &Session) -> (u32, u32) {
+    (session.turns[0].prompt_tokens().get(), session.turns[0].answer.tokens.get())
+}
+
+/// A trace is refused, and the message says these things.
+#[track_caller]
+fn refused(kind: &str, text: &str, says: &[&str]) {
+    let message = open(kind, text).expect_err("the trace has a fault");
+    for part in says {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+const MOONCAKE: &str = r#"{"timestamp": 0, "input_length": 1030, "output_length": 5, "hash_ids": [0, 1, 2]}
+{"timestamp": 0, "input_length": 600, "output_length": 7, "hash_ids": [0, 9]}
+{"timestamp": 3000, "input_length": 512, "output_length": 1, "hash_ids": [0]}
+"#;
+
+#[test]
+fn mooncake_blocks_are_shared_by_name_and_ticks_are_spread() {
+    let sessions = open("mooncake", MOONCAKE).unwrap();
+    assert_eq!(sessions.iter().map(lengths).collect::<Vec<_>>(), [(1030, 5), (600, 7), (512, 1)]);
+    let front = |session: &Session| session.turns[0].prompt[0];
+    assert_eq!(front(&sessions[0]), front(&sessions[1]));
+    assert_ne!(sessions[0].turns[0].prompt[1].content, sessions[1].turns[0].prompt[1].content);
+    // Not both at zero, none in the next tick, in order.
+    assert!(at(&sessions[0]) < at(&sessions[1]) && at(&sessions[1]) < 3_000_000);
+    assert_eq!(at(&sessions[2]), 3_000_000);
+}
+
+#[test]
+fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
+    let fewer = r#"{"timestamp": 0, "input_length": 1030, "output_length": 5, "hash_ids": [0]}"#;
+    refused("mooncake", fewer, &["line 1", "1 `hash_ids` for 1030 tokens", "expected 3 of them"]);
+    let second = MOONCAKE.replace("\"output_length\": 7", "\"output\": 7");
+    refused(
+        "mooncake",
+        &second,
+        &["trace` line 2", "missing field `output_length`", "expected JSON"],
+    );
+    refused("mooncake", "", &["has no requests", "expected JSON lines"]);
+    let back = MOONCAKE.replace("3000", "-5");
+    refused(
+        "mooncake",
+        &format!("{MOONCAKE}{MOONCAKE}"),
+        &["line 4", "earlier than the line above"],
+    );
+    assert!(open("mooncake", &back).is_ok(), "a negative time is zero");
+    refused("azure", "TIMESTAMP,Tokens\n", &["line 1", "names no column `prompt_tokens`"]);
+    let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n";
+    refused("azure", &format!("{azure}soon,1,1\n"), &["line 3", "`soon` is no time"]);
+    refused("csv", "prompt_tokens,output_tokens\n10,20\n-3,4\n", &["line 3", "`-3`"]);
+    refused("jsonl", "{\"prompt_tokens\": 3}\n", &["line 1", "has no `output_tokens`"]);
+    refused("claude", "{\"block_size\": 64}", &["line 1", "missing field `requests`"]);
+    let missing = Source::parse("csv:/nowhere/at/all.csv").unwrap().open(1).unwrap_err();
+    assert!(missing.to_string().starts_with("`/nowhere/at/all.csv` cannot be read: "), "{missing}");
+}
+
+#[test]
+fn tables_of_every_kind_give_times_and_lengths() {
+    let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n\
+                 2023-11-16 18:15:50.0,396,109\n";
+    let sessions = open("azure", azure).unwrap();
+    assert_eq!(sessions.iter().map(at).collect::<Vec<_>>(), [0, 3_500_000]);
+    assert_eq!(lengths(&sessions[1]), (396, 109));
+    let burst = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
+                 5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,API log\n\
+                 118,ChatGPT,417,276,693,Conversation log\n";
+    let sessions = open("burstgpt", burst).unwrap();
+    // The one that failed when it was recorded is left out.
+    assert_eq!(sessions.iter().map(at).collect::<Vec<_>>(), [0, 113_000_000]);
+    let plain = "{\"at\": 1, \"prompt_tokens\": 30, \"output_tokens\": 4, \"prefix\": \"a\", \
+                 \"prefix_tokens\": 20}\n{\"at\": 2, \"prompt_tokens\": 25, \"output_tokens\": 4, \
+                 \"prefix\": \"a\", \"prefix_tokens\": 20}\n";
+    let sessions = open("jsonl", plain).unwrap();
+    assert_eq!(sessions[0].turns[0].prompt[0], sessions[1].turns[0].prompt[0]);
+    assert_ne!(sessions[0].turns[0].prompt[1], sessions[1].turns[0].prompt[1]);
+    let (_folder, path) = file("untimed.csv", "num_prefill_tokens,num_decode_tokens\n3772,54\n");
+    let source = Source::parse(&format!("csv:{}", path.display())).unwrap();
+    assert_eq!(source.open(1).unwrap().times, Times::Untold);
+}
+
+#[test]
+fn coding_sessions_share_tools_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let text = r#"{"block_size": 64, "tool_tokens": 100, "system_tokens": 30, "requests": [
+        {"in": 200, "out": 5, "hash_ids": [1, 2, 3]},
+        {"in": 260, "out": 6, "hash_ids": [1, 2, 3, 4], "think_time": 1.5}]}"#;
+    for name in ["a.json", "b.json"] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let source = Source::parse(&format!("claude:{}", folder.path().display())).unwrap();
+    let sessions: Vec<Session> = source.open(1).unwrap().sessions.map(Result::unwrap).collect();
+    let [one, other] = sessions.as_slice() else { panic!("two files, two sessions") };
+    assert_eq!(one.turns[1].think, Micros::new(1_500_000));
+    assert_eq!(one.turns[1].prompt_tokens(), Tokens::new(260));
+    assert_eq!(one.turns[0].prompt[..3], one.turns[1].prompt[..3], "a session keeps its blocks");
+    assert_eq!(one.turns[0].prompt[..2], other.turns[0].prompt[..2], "tools are shared");
+    assert_ne!(one.turns[0].prompt[2], other.turns[0].prompt[2], "the rest is not");
+}
+
+#[test]
+fn clients_ask_at_their_rates_and_in_order() {
+    let folder = TempDir::new().unwrap();
+    let lengths = r#"{"0": {"input_tokens": "{}", "output_tokens": "{}"},
+        "600": {"input_tokens": "{40: 0.5, 60: 0.5}", "output_tokens": "{7: 1.0}"}}"#;
+    for (name, rate) in [("one", 2.0), ("two", 0.5)] {
+        let rows = format!("0,0,0,,0,0\n600,{rate},1.5,Gamma,0.4,1\n1200,{rate},2,Weibull,0.6,1\n");
+        fs::write(folder.path().join(format!("{name}-trace.csv")), rows).unwrap();
+        fs::write(folder.path().join(format!("{name}-dataset.json")), lengths).unwrap();
+    }
+    let source = Source::parse(&format!("servegen:{}", folder.path().display())).unwrap();
+    let sessions: Vec<Session> = source.open(3).unwrap().sessions.map(Result::unwrap).collect();
+    assert!(sessions.is_sorted_by_key(|session| session.at));
+    assert!((2_400..3_600).contains(&sessions.len()), "{} of 3,000", sessions.len());
+    let prompts = |tokens: u32| {
+        sessions.iter().filter(|one| one.turns[0].prompt_tokens().get() == tokens).count()
+    };
+    assert_eq!(prompts(40) + prompts(60), sessions.len());
+    assert!(sessions.iter().all(|one| one.turns[0].answer.tokens == Tokens::new(7)));
+}
+
+#[test]
+fn a_generator_keeps_rate_lengths_and_sharing() {
+    let source = Source::parse("tenants:groups=3,prefix=50,question=10,turns=2,rate=20").unwrap();
+    let of = |seed| -> Vec<Session> {
+        source.open(seed).unwrap().sessions.take(2_000).map(Result::unwrap).collect()
+    };
+    let sessions = of(5);
+    assert_eq!(sessions, of(5), "equal seeds are equal loads");
+    assert_ne!(sessions, of(6));
+    let requests = sessions.iter().map(|session| length(session.turns.len())).sum::<u64>();
+    let rate = float(requests) / (float(at(sessions.last().unwrap())) / 1e6);
+    assert!((19.0..21.0).contains(&rate), "{rate} requests a second");
+    let mut prefixes: Vec<u64> =
+        sessions.iter().map(|session| session.turns[0].prompt[0].content).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    assert_eq!(prefixes.len(), 3);
+    let [first, second] = sessions[0].turns.as_slice() else { panic!("two turns") };
+    assert_eq!(second.prompt[..2], first.prompt[..]);
+    assert_eq!(second.prompt[2], first.answer, "what was answered is part of what is asked next");
+}
+
+#[test]
+fn bursts_come_in_waves_at_the_same_mean_rate() {
+    let source = Source::parse("bursts:rate=50,swing=5,period=10").unwrap();
+    let sessions = source.open(1).unwrap().sessions.take(20_000).map(Result::unwrap);
+    let times: Vec<u64> = sessions.map(|session| at(&session)).collect();
+    assert!(times.is_sorted());
+    assert!(times.iter().all(|time| time % 10_000_000 <= 2_000_000), "only in a wave");
+    let rate = 20_000.0 / (float(*times.last().unwrap()) / 1e6);
+    assert!((47.0..53.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn pacing_scales_time_and_never_lengths() {
+    let source = Source::parse("unique:rate=10").unwrap();
+    let paced = |pacing: Pacing| -> Vec<Session> {
+        pacing.apply(source.open(1).unwrap().sessions, 1).map(Result::unwrap).collect()
+    };
+    let all = paced(Pacing { requests_max: Some(500), ..Pacing::default() });
+    assert_eq!(all.len(), 500);
+    let arrivals = Arrivals::Own { speed: 2.0 };
+    let fast = paced(Pacing { arrivals, requests_max: Some(500), ..Pacing::default() });
+    for (slow, fast) in all.iter().zip(&fast) {
+        assert_eq!((slow.name, lengths(slow)), (fast.name, lengths(fast)));
+        assert!(at(slow).abs_diff(2 * at(fast)) <= 1);
+    }
+    let arrivals = Arrivals::Rate { per_second: 100.0, burstiness: 1.0 };
+    let random = paced(Pacing { arrivals, requests_max: Some(500), ..Pacing::default() });
+    let rate = 500.0 / (float(at(random.last().unwrap())) / 1e6);
+    assert!((85.0..115.0).contains(&rate), "{rate}");
+    let from = Micros::new(10_000_000);
+    let later = paced(Pacing { from, span: Some(from), ..Pacing::default() });
+    assert!((70..130).contains(&later.len()), "ten seconds at ten a second: {}", later.len());
+}
+
+#[test]
+fn a_name_that_nobody_has_is_refused_with_one_that_is_near() {
+    let told = |text: &str| Source::parse(text).unwrap_err().to_string();
+    assert!(told("monncake:x").contains("did you mean `mooncake`?"), "{}", told("monncake:x"));
+    assert!(told("tenants:group=3").contains("did you mean `groups`?"));
+    assert!(told("tenants:groups=many").contains("a number from 1 to 1000000"));
+    assert!(told("azure").contains("`azure:PATH`"));
+}
+
+#[test]
+fn equal_names_are_equal_text_from_the_first_word_on() {
+    let long = words(7, 40);
+    assert!(long.starts_with(&words(7, 25)));
+    assert_ne!(words(8, 40), long);
+    assert_eq!(long.split(' ').count(), 40);
+    let piece = Piece::said(7, Tokens::new(80));
+    let mut text = String::new();
+    Wording { tokens_per_word: 2.0 }.write(piece, &mut text);
+    assert_eq!(text, long);
+}
