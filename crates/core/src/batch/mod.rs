@@ -37,6 +37,6 @@ pub use self::changes::{CHANGES_PAGES_MAX, CacheChange, PageName, PageParent, St
 pub use self::drafts::DraftRoom;
 pub use self::scheduler::Scheduler;
 pub use self::types::{
-    Arrival, BatchLimits, BatchStats, Logits, Outcome, Overdraft, Plan, PrefixReuse, Progress, Refusal, Slot,
-    Verdict,
+    Arrival, BatchLimits, BatchStats, Logits, Outcome, Overdraft, Plan, PrefixReuse, Progress,
+    Refusal, Slot, Verdict,
 };

@@ -28,8 +28,7 @@ use crate::backend::{Backend, BackendError, BatchSlot, ModelShape};
 use crate::echo::{self, ECHO_TURN_END};
 
 /// Words of answers, over and over; they are the tokens after those of the echo.
-const WORDS: [&str; 8] =
-    [" every", " token", " of", " this", " answer", " was", " simulated", ";"];
+const WORDS: [&str; 8] = [" every", " token", " of", " this", " answer", " was", " simulated", ";"];
 /// The first of them.
 const FIRST_WORD: TokenId = TokenId(echo::ECHO_VOCABULARY);
 /// Tokens in all.
@@ -110,10 +109,8 @@ impl SimulatedBackend {
 
     /// Words of an answer to a prompt. The token that ends the turn counts, as clients are told.
     fn length(&self, asked: Option<u32>, digest: u64) -> u32 {
-        let tokens = asked.map_or_else(
-            || self.settings.lengths.draw(digest ^ self.settings.seed),
-            Tokens::new,
-        );
+        let tokens = asked
+            .map_or_else(|| self.settings.lengths.draw(digest ^ self.settings.seed), Tokens::new);
         tokens.get().saturating_sub(1).max(1)
     }
 

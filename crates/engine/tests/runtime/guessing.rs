@@ -111,11 +111,17 @@ fn check_same(blocks: u32, lookup: Option<Lookup>, wrong_one_in: Option<u32>) {
         assert_eq!(all(&engine, &asked), expected, "{name}");
         let stats = engine.handle().stats();
         let guessed = stats.speculation.accepted_tokens;
+        assert_eq!(stats.batch.blocks_held, Blocks::ZERO, "{name}");
         let steps = stats.speculation.sequence_steps;
         assert_eq!(stats.generation_tokens, plain.handle().stats().generation_tokens);
-        assert_eq!(stats.generation_tokens, steps + guessed, "{name}: every token is counted once");
-        assert_eq!(stats.batch.blocks_held, Blocks::ZERO);
-        assert_eq!(guessed == 0, name == "off", "{name}: {guessed} guesses were right");
+        // First tokens come with prompts, not with decoding; and where a right guess is the last token
+        // of all, none is drawn after it.
+        let ends = u64::try_from(asked.len()).expect("few");
+        let (tokens, again) = (stats.generation_tokens, stats.batch.preemptions);
+        let counted = tokens - ends - again..=tokens;
+        assert!(counted.contains(&(steps + guessed)), "{name}: {steps} {guessed} {tokens}");
+        assert!(name != "off" || guessed == 0, "{name}: {guessed} guesses were right");
+        assert!(!name.starts_with("fixed") || 0 < guessed, "{name}: no guess was right");
     }
 }
 
@@ -148,8 +154,9 @@ fn a_good_draft_model_saves_steps() {
     let stats = engine.handle().stats();
     // The first token comes with the prompt; then 31 in steps of five.
     assert_eq!((stats.steps, stats.generation_tokens), (1 + 7, 32));
-    assert_eq!(stats.speculation.accepted_per_position[..5], [7, 6, 6, 6, 0]);
-    assert_eq!((stats.speculation.drafts, stats.speculation.accepted_tokens), (7, 25));
+    // The last of those has room for one token, which is drawn.
+    assert_eq!(stats.speculation.accepted_per_position[..5], [6, 6, 6, 6, 0]);
+    assert_eq!((stats.speculation.drafts, stats.speculation.accepted_tokens), (6, 24));
     assert_eq!(
         stats.speculation.draft_tokens_by[Drafter::Model.place()],
         stats.speculation.draft_tokens
@@ -229,15 +236,15 @@ fn another_rule_counts_from_the_next_step_on() {
     let engine = guessing(echo(64, Noise::Quiet), settings(), speculation);
     ask(&engine, request("one two. "));
     assert_eq!(engine.handle().stats().speculation.drafts, 0);
-    engine.handle().set_speculation(policy("fixed:2"), 8).unwrap();
+    engine.handle().set_speculation(Some(policy("fixed:2")), None).unwrap();
     ask(&engine, request("three four. "));
     let stats = engine.handle().stats().speculation;
     assert!(0 < stats.drafts && stats.draft_tokens <= 2 * stats.drafts, "{stats:?}");
     assert_eq!((stats.policy, stats.depth_max), ("fixed", 8));
-    let refused = engine.handle().set_speculation(Policy::Goodput, 9).unwrap_err();
+    let refused = engine.handle().set_speculation(None, Some(9)).unwrap_err();
     assert_eq!(refused, GuessError::Depth { asked: 9 });
     let plain = guessing(echo(64, Noise::Quiet), settings(), Speculation::default());
-    let refused = plain.handle().set_speculation(Policy::Goodput, 4).unwrap_err();
+    let refused = plain.handle().set_speculation(None, Some(4)).unwrap_err();
     assert_eq!(refused, GuessError::NoDrafter);
 }
 
