@@ -14,20 +14,9 @@ use overdraft_engine::{
 };
 use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, CacheSalt, Priority, TokenId, Tokens};
-use serde::Deserialize;
 
 /// Tokens of an answer at most.
 const ANSWER: u32 = 48;
-
-#[derive(Deserialize)]
-struct Reference {
-    prompts: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    prompt_ids: Vec<u32>,
-}
 
 fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
@@ -35,9 +24,12 @@ fn models() -> PathBuf {
 
 fn prompts() -> Vec<Vec<TokenId>> {
     let text = std::fs::read_to_string(models().join("reference.json")).unwrap();
-    let reference: Reference = serde_json::from_str(&text).unwrap();
-    let prompt = |case: Case| case.prompt_ids.into_iter().map(TokenId).collect();
-    reference.prompts.into_iter().map(prompt).collect()
+    let reference: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let token = |id: &serde_json::Value| TokenId(u32::try_from(id.as_u64().unwrap()).unwrap());
+    let prompt = |case: &serde_json::Value| -> Vec<TokenId> {
+        case["prompt_ids"].as_array().unwrap().iter().map(token).collect()
+    };
+    reference["prompts"].as_array().unwrap().iter().map(prompt).collect()
 }
 
 fn open(name: &str) -> (Model, Arc<Tokenizer>) {
