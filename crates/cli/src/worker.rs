@@ -8,11 +8,12 @@ use overdraft_telemetry::Clock;
 use overdraft_worker::MetricNames;
 use tokio::task::JoinSet;
 
-use crate::embedded::{self, Face, Source};
+use crate::embedded::{self, Drafter, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options::KvEventOptions;
 use crate::log_options::LogOptions;
+use crate::speculation_options::{DrafterOptions, SpeculationOptions};
 use crate::{serve, signals};
 
 #[derive(clap::Args, Debug)]
@@ -39,6 +40,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
+    speculation: SpeculationOptions,
+    #[command(flatten)]
+    drafters: DrafterOptions,
+    #[command(flatten)]
     kv_events: KvEventOptions,
     #[command(flatten)]
     log: LogOptions,
@@ -50,6 +55,8 @@ Examples:
   overdraft worker --model qwen2.5-1.5b.gguf --served-model-name qwen --max-model-len 8192
   overdraft worker --model FILE --kv-cache-memory-bytes 4294967296 --threads 8
   overdraft worker --model FILE --kv-events-endpoint 'tcp://*:5557'
+  overdraft worker --model llama-3-8b-q4_k_m.gguf --draft llama-3.2-1b-q4_k_m.gguf
+  overdraft worker --model FILE --speculative-ngram --speculation-policy fixed:4
   overdraft worker --backend echo --listen 127.0.0.1:8001";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -80,6 +87,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         (None, Some(StandIn::Echo)) => Source::Echo,
         (None, None) => return Err(Fault::input("no `--model` was given")),
     };
+    let (guessing, draft) = arguments.speculation.with(&arguments.drafters)?;
     let face = Face {
         names: arguments.served_model_name,
         metrics: match arguments.metrics_names {
@@ -89,6 +97,8 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         },
         drain: Duration::from_secs(arguments.shutdown_timeout),
         kv_events: arguments.kv_events.settings()?,
+        guessing,
+        drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
     };
     let worker = embedded::open(source, &arguments.engine, face, clock).await?;
     greet(&listener, &worker.summary);

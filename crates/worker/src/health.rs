@@ -10,11 +10,17 @@ use overdraft_wire::response::{VersionResponse, to_json};
 use serde_json::json;
 
 use crate::kv_events::KvEvents;
+use crate::speculation;
 use crate::worker::Worker;
 
-/// 200 with nothing, as vLLM; 503 with the reason.
+/// 200 with nothing, as vLLM, or with how guessing ahead fares; 503 with the reason.
 pub(crate) fn health(worker: &Worker, exchange: &Exchange) -> Response<Body> {
     match fault(worker, exchange) {
+        None if worker.engine.stats().speculation.enabled => {
+            let told =
+                json!({ "speculation": speculation::told(&worker.engine.stats().speculation) });
+            reply::json(StatusCode::OK, told.to_string())
+        }
         None => Response::new(Body::empty()),
         Some(reason) => reply::error(&ApiError::overloaded(reason)),
     }

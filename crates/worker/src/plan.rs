@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use overdraft_engine::{Request, Sampling};
+use overdraft_engine::{Guessing, Request, Sampling};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 use overdraft_wire::ApiError;
 use overdraft_wire::request::{Delivery, Options, TokenIdsOutput};
@@ -87,6 +87,10 @@ impl Plan {
             (0..self.n).map(move |index| {
                 let mut sampling = self.sampling.clone();
                 sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(u64::from(index)));
+                if 1 < self.n {
+                    // Completions of one prompt fill a batch by themselves.
+                    sampling.guessing = Guessing::Never;
+                }
                 Request {
                     prompt: prompt.tokens.clone(),
                     sampling,

@@ -10,6 +10,7 @@ mod exposition;
 mod gateway;
 mod label_cap;
 mod routing;
+mod speculation;
 mod worker;
 mod worker_names;
 
@@ -18,6 +19,7 @@ pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
 pub use self::routing::{Decided, PrefixGauges, RoutingMetrics, WorkerGauges};
+pub use self::speculation::SpeculationFacts;
 pub use self::worker::{
     CacheFacts, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,
 };
