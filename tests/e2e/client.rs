@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::harness::{Server, root};
 
 /// The interpreter with the client; installed on first use, then kept.
-fn python() -> &'static Path {
+pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| python_with("requirements.txt", "openai-client"))
 }

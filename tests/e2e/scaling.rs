@@ -24,6 +24,9 @@ fn a_stock_grpc_client_sees_a_step_of_the_load() {
     let log = gateway.log();
     let scaler = log.lines().find_map(|line| line.split_once("listens on grpc://"));
     let (_, scaler) = scaler.expect("the scaler says where it listens");
+    // A number asked for before would be held for its cooldown, as what is not known is.
+    let known = "overdraft_pool_workers{pool=\"target\",state=\"known\"} 1";
+    until("its load is known", || gateway.ask("GET", "/metrics", "").body.contains(known));
     let generated = tempfile::tempdir().expect("a temporary folder");
     let said = run(Command::new(python_with("requirements-grpc.txt", "grpc-client"))
         .arg(root().join("tests/e2e/keda_client.py"))

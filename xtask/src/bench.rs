@@ -12,8 +12,18 @@ const BENCHES: &[(&str, &str)] = &[
     ("engine", "decode and prefill beside the memory-bandwidth limit and llama.cpp (S5, S8)"),
     ("routing", "first tokens under every policy, before a simulated fleet (S1, S4, S5)"),
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
+    ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
+    ("loadtool", "`overdraft bench` beside aiperf on one endpoint (S6)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
+    ("silicon", "the cost model of GPUs beside published measurements (S1)"),
+    (
+        "burst",
+        "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",
+    ),
 ];
+
+/// Benches that run the real binary, which is then built first.
+const WITH_BINARY: &[&str] = &["burst"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -41,6 +51,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !BENCHES.iter().any(|(known, _)| known == name) {
         let known: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).collect();
         anyhow::bail!("`{name}` is not a bench; expected one of {}", known.join(", "));
+    }
+    if WITH_BINARY.contains(&name.as_str()) {
+        shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
     }
     let mut command = vec![
         "run",

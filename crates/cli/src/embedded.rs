@@ -12,6 +12,7 @@ use overdraft_engine::backend::Backend;
 use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{KvBudget, Model, ModelInfo, ModelSettings};
+use overdraft_engine::simulated::{self, SimulatedBackend};
 use overdraft_engine::{ChatTemplate, Engine, Speculation, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
@@ -23,6 +24,7 @@ use tokio::net::TcpListener;
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options;
+use crate::simulated::{Mortal, Simulated};
 use crate::speculation_options::Guessing;
 
 /// The larger demo model, 8-bit.
@@ -45,6 +47,8 @@ pub(crate) enum Source {
     File(PathBuf),
     /// No model: it repeats what it is told.
     Echo,
+    /// No GPU: it takes the time that one would.
+    Simulated(Box<Simulated>),
 }
 
 /// How a worker shows itself.
@@ -58,6 +62,8 @@ pub(crate) struct Face {
     pub(crate) drain: Duration,
     /// Where it tells what its cache holds; `None` is nowhere.
     pub(crate) kv_events: Option<KvEventsSettings>,
+    /// Whether the process dies where a running request finds no page.
+    pub(crate) crash_on_oom: bool,
     /// How deep to guess, and by lookups.
     pub(crate) guessing: Guessing,
     /// The model that guesses.
@@ -112,11 +118,12 @@ pub(crate) async fn open(
         names.push(source.name());
     }
     let (asked, model) = (options.clone(), options.model()?);
+    let settings = options.engine(clock, &source);
     let spinner = spinner(&source);
     let drafter = face.drafter.clone();
     let opening = tokio::task::spawn_blocking(move || {
-        let opened = open_source(&source, &asked, &model)?;
-        let draft = drafter.map(|drafter| open_drafter(drafter, &opened, &asked, &model));
+        let opened = open_source(&source, &asked, &model, clock)?;
+        let draft = drafter.map(|drafter| open_drafter(drafter, &opened, &asked, &model, clock));
         Ok::<_, Fault>((opened, draft.transpose()?.flatten()))
     });
     let opened = opening.await.map_err(|error| Fault::running(error.to_string()))?;
@@ -138,7 +145,9 @@ pub(crate) async fn open(
         observer = events.observer(observer);
         (kv_events, publisher) = (Some(events), Some(runs));
     }
-    let settings = options.engine(clock);
+    if face.crash_on_oom {
+        observer = Box::new(Mortal(observer));
+    }
     let engine = Engine::start_guessing(backend, codec, settings, observer, speculation)
         .map_err(|error| Fault::input(error.to_string()))?;
     let summary = format!("{}  ({about})", names.join(", "));
@@ -161,12 +170,14 @@ fn open_source(
     source: &Source,
     options: &EngineOptions,
     model: &ModelSettings,
+    clock: Clock,
 ) -> Result<Opened, Fault> {
     match source {
         Source::Target => demo(TARGET, model),
         Source::Draft => demo(DRAFT, model),
         Source::File(path) => file(path, model),
         Source::Echo => echo_of(options),
+        Source::Simulated(simulated) => simulation(simulated, options, clock),
     }
 }
 
@@ -176,6 +187,7 @@ fn open_drafter(
     target: &Opened,
     options: &EngineOptions,
     model: &ModelSettings,
+    clock: Clock,
 ) -> Result<Option<Box<dyn Backend>>, Fault> {
     let shape = target.backend.shape();
     let same_pages = ModelSettings {
@@ -184,7 +196,7 @@ fn open_drafter(
         ..model.clone()
     };
     let (Drafter::Wanted(source) | Drafter::Possible(source)) = &drafter;
-    let draft = open_source(source, options, &same_pages)?;
+    let draft = open_source(source, options, &same_pages, clock)?;
     let fits = tokenizer::check_same(&target.tokens, &draft.tokens);
     let words = draft.backend.shape().vocabulary;
     match (fits, drafter) {
@@ -206,6 +218,7 @@ impl Source {
             Self::Target => "overdraft-target".to_owned(),
             Self::Draft => "overdraft-draft".to_owned(),
             Self::Echo => "echo".to_owned(),
+            Self::Simulated(simulated) => simulated.name().to_owned(),
             Self::File(path) => {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
                 name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
@@ -286,6 +299,28 @@ fn echo_of(options: &EngineOptions) -> Result<Opened, Fault> {
         about: "no model: it repeats what it is told".to_owned(),
         root: None,
         tokens: echo::tokenizer_source().tokens,
+    })
+}
+
+fn simulation(
+    simulated: &Simulated,
+    options: &EngineOptions,
+    clock: Clock,
+) -> Result<Opened, Fault> {
+    let (block_size, blocks, context) = options.cache(&simulated.profile)?;
+    let settings = simulated.settings(block_size, blocks, context, clock)?;
+    let source = simulated::tokenizer_source();
+    let tokenizer = simulated::tokenizer();
+    let template = ChatTemplate::new(Some(echo::ECHO_TEMPLATE), &tokenizer)
+        .map_err(|error| Fault::running(error.to_string()))?;
+    Ok(Opened {
+        about: simulated.about(&settings),
+        backend: Box::new(SimulatedBackend::new(settings)),
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        document: TokenizerDocument::new(&source, Some(echo::ECHO_TEMPLATE)),
+        root: None,
+        tokens: source.tokens,
     })
 }
 

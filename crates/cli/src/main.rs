@@ -21,6 +21,7 @@ mod serve;
 mod settings;
 mod signals;
 mod simulate;
+mod simulated;
 mod speculation_options;
 mod supervise;
 mod worker;

@@ -250,6 +250,7 @@ async fn fleet(
             drain: Duration::from_secs(arguments.shutdown_timeout),
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
+            crash_on_oom: false,
             guessing: arguments.speculation.with_lookups()?,
             // What is served as a draft guesses for the target as well, where it can.
             drafter: drafter.clone().filter(|_| pool == Pool::Target).map(Drafter::Possible),

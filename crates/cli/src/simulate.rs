@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_core::route::{Policy, RouteSettings};
-use overdraft_silicon::{Catalogue, Profile};
+use overdraft_silicon::{Catalogue, Profile, ProfileError};
 use overdraft_sim::fleet::{CacheKnowledge, Pace, Scenario, simulate};
 use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::catalogue;
@@ -93,9 +93,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         let why = format!("`--seeds {}`: expected 1 to {SEEDS_MAX}", arguments.seeds);
         return Err(Fault::input(why));
     }
-    let profile = profiles
-        .find(&arguments.profile)
-        .map_err(|error| Fault::input(error.to_string()).hint("`--list` shows all profiles"))?;
+    let profile = profiles.find(&arguments.profile).map_err(|error| {
+        let hint = match &error {
+            ProfileError::TooLarge { .. } => error.hint(),
+            _ => "`--list` shows all profiles; `--profiles FILE` adds your own",
+        };
+        Fault::input(error.to_string()).hint(hint)
+    })?;
     let bar = bar(&load, policies.len(), arguments.seeds);
     let mut runs = Vec::new();
     for policy in policies {

@@ -13,6 +13,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options::KvEventOptions;
 use crate::log_options::LogOptions;
+use crate::simulated::{self, Asked, SimulateOptions};
 use crate::speculation_options::{DrafterOptions, SpeculationOptions};
 use crate::{serve, signals};
 
@@ -20,7 +21,7 @@ use crate::{serve, signals};
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A GGUF file: Llama, Mistral, Qwen 2 or Qwen 3
-    #[arg(long, value_name = "FILE", required_unless_present = "backend")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["backend", "simulate"])]
     model: Option<PathBuf>,
     /// What stands in for a model: `echo` repeats what it is told, for tests of everything around it
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
@@ -44,6 +45,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     drafters: DrafterOptions,
     #[command(flatten)]
+    simulate: SimulateOptions,
+    #[command(flatten)]
     kv_events: KvEventOptions,
     #[command(flatten)]
     log: LogOptions,
@@ -57,7 +60,10 @@ Examples:
   overdraft worker --model FILE --kv-events-endpoint 'tcp://*:5557'
   overdraft worker --model llama-3-8b-q4_k_m.gguf --draft llama-3.2-1b-q4_k_m.gguf
   overdraft worker --model FILE --speculative-ngram --speculation-policy fixed:4
-  overdraft worker --backend echo --listen 127.0.0.1:8001";
+  overdraft worker --backend echo --listen 127.0.0.1:8001
+  overdraft worker --simulate list
+  overdraft worker --simulate h100-tp2/llama-3-70b-fp8 --speed 10
+  overdraft worker --simulate a10g/llama-3-8b-int4 --kv-tokens 30000 --crash-on-oom";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum StandIn {
@@ -79,13 +85,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 
 async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
+    let asked = arguments.simulate.asked()?;
+    if let Some(Asked::List(catalogue)) = &asked {
+        simulated::show(catalogue);
+        return Ok(());
+    }
     let listener = serve::bind(arguments.listen).await?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
-    let source = match (arguments.model, arguments.backend) {
-        (Some(file), _) => Source::File(file),
-        (None, Some(StandIn::Echo)) => Source::Echo,
-        (None, None) => return Err(Fault::input("no `--model` was given")),
+    let source = match (asked, arguments.model, arguments.backend) {
+        (Some(Asked::Worker(simulated)), _, _) => Source::Simulated(simulated),
+        (_, Some(file), _) => Source::File(file),
+        (_, None, Some(StandIn::Echo)) => Source::Echo,
+        (_, None, None) => return Err(Fault::input("no `--model` was given")),
     };
     let (guessing, draft) = arguments.speculation.with(&arguments.drafters)?;
     let face = Face {
@@ -99,6 +111,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         kv_events: arguments.kv_events.settings()?,
         guessing,
         drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
+        crash_on_oom: arguments.simulate.crash_on_oom,
     };
     let worker = embedded::open(source, &arguments.engine, face, clock).await?;
     greet(&listener, &worker.summary);

@@ -203,7 +203,11 @@ impl Unread {
                 Wrong::new(format!("{subject} is `{found}`{meant}"), one_of(known))
             }
             Self::Unfit { found, expected } => {
-                let secret = matches!(path.last(), Some(Step::Key(key)) if is_secret(key));
+                let named = path.iter().rev().find_map(|step| match step {
+                    Step::Key(key) => Some(key),
+                    Step::Index(_) => None,
+                });
+                let secret = named.is_some_and(|key| is_secret(key));
                 let found = if secret { REDACTED } else { found };
                 Wrong::new(format!("{subject} is {found}"), format!("expected {expected}"))
             }

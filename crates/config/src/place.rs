@@ -6,7 +6,10 @@
 use std::path::{Path, PathBuf};
 
 /// Keys whose values are never shown, neither in a view nor in a quoted line.
-pub(crate) const SECRET_KEYS: &[&str] = &["token"];
+pub(crate) const SECRET_KEYS: &[&str] = &["token", "key", "keys", "key_sha256"];
+
+/// Keys that end like one of those and hold no secret.
+const OPEN_KEYS: &[&str] = &["first_token"];
 
 /// What stands for a secret.
 pub(crate) const REDACTED: &str = "(redacted)";
@@ -49,7 +52,26 @@ impl Source {
     pub(crate) fn line(&self, spot: Spot) -> String {
         let line = self.text.lines().nth(spot.line.saturating_sub(1)).unwrap_or_default();
         let line = line.trim_end().replace('\t', " ");
+        if self.is_bare_key(spot) {
+            return format!("{}- {REDACTED}", &line[..line.len() - line.trim_start().len()]);
+        }
         blotted(&line)
+    }
+
+    /// Whether a line is an item without a name of the list `keys`: a key where a table should be.
+    fn is_bare_key(&self, spot: Spot) -> bool {
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let above: Vec<&str> = self.text.lines().take(spot.line).collect();
+        let Some((own, above)) = above.split_last() else { return false };
+        if !own.trim_start().starts_with('-') || own.contains(": ") {
+            return false;
+        }
+        let is_head = |line: &&&str| {
+            let item = line.trim_start().starts_with('-');
+            !line.trim().is_empty() && !item && indent(line) <= indent(own)
+        };
+        let head = above.iter().rev().find(is_head);
+        head.is_some_and(|head| head.trim_start().starts_with("keys:"))
     }
 }
 
@@ -80,15 +102,24 @@ impl<'a> Lines<'a> {
 
 /// Hides what follows a key that holds a secret.
 fn blotted(line: &str) -> String {
-    for key in SECRET_KEYS {
-        let Some(at) = line.find(key) else { continue };
-        let (head, rest) = line.split_at(at + key.len());
-        let gap = rest.len() - rest.trim_start_matches([' ', '"', '\'']).len();
-        if rest[gap..].starts_with([':', '=']) {
-            return format!("{head}{} {REDACTED}", &rest[..=gap]);
-        }
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let ends = SECRET_KEYS
+        .iter()
+        .flat_map(|key| line.match_indices(key).map(|(at, _)| at + key.len()))
+        .filter(|end| {
+            let begin = line[..*end].rfind(|letter| !is_word(letter)).map_or(0, |at| at + 1);
+            line.get(begin..*end).is_none_or(|word| !OPEN_KEYS.contains(&word))
+        })
+        .filter_map(|end| {
+            let rest = &line[end..];
+            let gap = rest.len() - rest.trim_start_matches([' ', '"', '\'']).len();
+            rest[gap..].starts_with([':', '=']).then_some(end + gap)
+        });
+    // What follows the first of them is hidden, whatever it is.
+    match ends.min() {
+        Some(end) => format!("{} {REDACTED}", &line[..=end]),
+        None => without_password(line),
     }
-    without_password(line)
 }
 
 /// Hides what stands between `://` and `@`.

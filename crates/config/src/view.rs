@@ -60,5 +60,10 @@ fn comparable(config: &Config) -> serde_json::Value {
     if let Some(token) = &config.admin.token {
         view["admin"]["token"] = token.reveal().into();
     }
+    for (index, key) in config.keys.iter().enumerate() {
+        if let Some(secret) = &key.key {
+            view["keys"][index]["key"] = secret.reveal().into();
+        }
+    }
     view
 }

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::explain;
 use crate::forward::{CHAT, COMPLETIONS, look};
+use crate::keys::Caller;
 use crate::settings::AdminSettings;
 use crate::shared::Shared;
 use crate::tokenizing;
@@ -115,7 +116,8 @@ async fn explained(
     let body = shared.intake.read(body).await?;
     let is_chat = RequestPeek::parse(&body)?.messages.is_some();
     let path = if is_chat { CHAT } else { COMPLETIONS };
-    let (mut print, _) = look(shared, exchange, head, (&body, path))?;
+    let operator = Caller::operator();
+    let (mut print, _) = look(shared, exchange, (&operator, head), (&body, path))?;
     tokenizing::count(shared, &mut print, &body, path).await;
     let routes = shared.routes();
     let settings = routes.route(&print.model);

@@ -13,22 +13,27 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use http_body_util::Full;
+use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Ending, Failure};
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_wire::ApiError;
+use overdraft_wire::json::{Object, Patch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::fingerprint::Fingerprint;
-use crate::headers;
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
 use crate::settings::Credentials;
 use crate::shared::{Lease, Shared};
 use crate::tally::Tally;
 use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
+use crate::{headers, refusal};
 
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The member by which vLLM ranks requests. What clients write there is never passed on.
+pub(crate) const RANK: &str = "priority";
 
 /// What is asked, the same for every worker.
 #[derive(Debug)]
@@ -42,13 +47,30 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    fn to(&self, upstream: &Upstream, credentials: Credentials) -> Outgoing {
-        let mut request = Outgoing::new(Full::new(self.body.clone()));
+    fn to(&self, upstream: &Upstream, body: &Bytes, credentials: Credentials) -> Outgoing {
+        let mut request = Outgoing::new(Full::new(body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.path.clone();
         *request.headers_mut() =
             headers::outgoing(&self.head.headers, upstream, &self.request_id, credentials);
         request
+    }
+
+    /// The body for a worker that ranks requests itself.
+    fn ranked(&self, priority: Priority) -> Bytes {
+        Object::parse(&self.body).map_or_else(
+            |_| self.body.clone(),
+            |object| Patch::new().set(RANK, &rank(priority)).apply(&object).into(),
+        )
+    }
+}
+
+/// The priority as vLLM has it: the lower goes first, and zero is who says nothing.
+const fn rank(priority: Priority) -> i8 {
+    match priority {
+        Priority::Flex => 10,
+        Priority::Default => 0,
+        Priority::Priority => -10,
     }
 }
 
@@ -98,8 +120,11 @@ impl Failed {
         }
     }
 
-    pub(crate) fn into_response(self, exchange: &Exchange) -> Response<Body> {
+    pub(crate) fn into_response(mut self, exchange: &Exchange) -> Response<Body> {
         exchange.access.note(|record| record.end = self.end);
+        if self.failure == Failure::Saturated {
+            refusal::bound_retry(self.response.headers_mut());
+        }
         self.response
     }
 }
@@ -124,7 +149,10 @@ pub(crate) async fn attempt(
     question: &Question<'_>,
     (mut lease, tally): (Lease, &mut Option<Tally>),
 ) -> Attempted {
-    let upstream = shared.upstream(lease.worker());
+    let member = shared.roster.member(lease.worker());
+    let upstream = Arc::clone(&member.upstream);
+    let ranks = member.settings.priority_scheduling && !print.is_chore;
+    let body = if ranks { question.ranked(print.priority) } else { question.body.clone() };
     if let Some(tally) = tally {
         tally.by(shared.pool(lease.worker()));
     }
@@ -132,7 +160,7 @@ pub(crate) async fn attempt(
         record.worker = Some(upstream.name().to_owned());
         record.end.phase = Phase::FirstToken;
     });
-    let asked = answer(shared, print, question, &upstream);
+    let asked = answer(shared, print, (question, &body), &upstream);
     match once_begun(asked, || lease.remember(print)).await {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
@@ -193,7 +221,7 @@ enum Answer {
 async fn answer(
     shared: &Arc<Shared>,
     print: &Fingerprint,
-    question: &Question<'_>,
+    (question, body): (&Question<'_>, &Bytes),
     upstream: &Arc<Upstream>,
 ) -> Result<Answer, Failed> {
     let settings = shared.settings();
@@ -203,7 +231,7 @@ async fn answer(
         Delivery::Whole => settings.timeouts.total,
     };
     let until = Instant::now() + patience;
-    let make = || question.to(upstream, settings.credentials);
+    let make = || question.to(upstream, body, settings.credentials);
     let (response, connection) = in_time(until, upstream.exchange(make)).await??;
     let (head, incoming) = response.into_parts();
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));

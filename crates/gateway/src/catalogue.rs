@@ -101,6 +101,13 @@ impl Catalogue {
         self.inner().document.clone()
     }
 
+    /// The same for somebody who may not ask for all of them.
+    pub(crate) fn list_of(&self, may_ask: impl Fn(&str) -> bool) -> Bytes {
+        let inner = self.inner();
+        let cards = inner.cards.iter().filter(|(id, _)| may_ask(id));
+        document(&cards.map(|(id, card)| (id.clone(), card.clone())).collect())
+    }
+
     /// The answer to `GET /v1/models/{id}`.
     pub(crate) fn card(&self, id: &str) -> Option<Bytes> {
         self.inner().cards.get(id).cloned()

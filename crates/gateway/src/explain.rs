@@ -39,9 +39,20 @@ struct Explanation<'a> {
     /// Whether the prompt's tokens were counted or estimated from its length.
     tokens: &'static str,
     completion_tokens_expected: u32,
+    priority: &'static str,
+    /// What it would need and what there is, where it has to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saturated: Option<Saturated>,
     candidates: Vec<One>,
     #[serde(skip_serializing_if = "is_zero")]
     candidates_left_out: usize,
+}
+
+#[derive(Serialize)]
+struct Saturated {
+    asked_tokens: u64,
+    free_tokens: u64,
+    retry_after_us: u64,
 }
 
 #[derive(Serialize)]
@@ -118,6 +129,15 @@ pub(crate) fn text(router: &Router, roster: &Roster, print: &Fingerprint) -> Byt
         prompt_tokens: prompt.get(),
         tokens: if print.is_counted() { "counted" } else { "estimated" },
         completion_tokens_expected: completion.get(),
+        priority: print.priority.name(),
+        saturated: match decision.choice {
+            Choice::Saturated { asked, free, retry_after } => Some(Saturated {
+                asked_tokens: asked,
+                free_tokens: free,
+                retry_after_us: retry_after.get(),
+            }),
+            _ => None,
+        },
         candidates: order
             .iter()
             .take(CANDIDATES_MAX)

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use overdraft_core::admit::{Priority, Tenant};
+use overdraft_core::admit::Priority;
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::FirstToken;
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
@@ -14,8 +14,9 @@ use overdraft_core::route::{Prompt, Request};
 use overdraft_telemetry::Delivery;
 use overdraft_units::{BlockSize, CacheSalt, Tokens};
 use overdraft_wire::RequestPeek;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::keys::Caller;
 use crate::routes::{Routes, TEXT_CHUNK};
 
 /// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
@@ -31,6 +32,14 @@ pub(crate) struct Fingerprint {
     pub(crate) limit: Option<u32>,
     pub(crate) session: Option<u64>,
     pub(crate) dice: u64,
+    /// Who asks.
+    pub(crate) caller: Caller,
+    /// How urgently.
+    pub(crate) priority: Priority,
+    /// What sort of answer it wants: chats and completions differ in length.
+    pub(crate) kind: Kind,
+    /// Whether it generates nothing, and so never waits for room.
+    pub(crate) is_chore: bool,
     prompt: Known,
 }
 
@@ -72,6 +81,10 @@ impl Fingerprint {
             limit: peek.max_tokens,
             session,
             dice,
+            caller: Caller::operator(),
+            priority: Priority::default(),
+            kind: Kind::default(),
+            is_chore: false,
             prompt: Known::Text { bytes, chain, chunk },
         }
     }
@@ -91,8 +104,23 @@ impl Fingerprint {
             limit: Some(0),
             session,
             dice,
+            caller: Caller::operator(),
+            priority: Priority::default(),
+            kind: Kind::default(),
+            is_chore: true,
             prompt: Known::Text { bytes: 0, chain, chunk },
         }
+    }
+
+    /// Says who asks how urgently, at `path`.
+    #[must_use]
+    pub(crate) fn of(self, caller: Caller, priority: Priority, path: &'static str) -> Self {
+        Self { caller, priority, kind: Kind(xxh3_64(path.as_bytes())), ..self }
+    }
+
+    /// The model as a number, by which the queue tells lines apart.
+    pub(crate) fn model_number(&self) -> u64 {
+        xxh3_64(self.model.as_bytes())
     }
 
     /// Replaces the text by the tokens it comes to.
@@ -125,9 +153,9 @@ impl Fingerprint {
             },
             session: self.session,
             dice: self.dice,
-            priority: Priority::default(),
-            tenant: Tenant::default(),
-            kind: Kind::default(),
+            priority: self.priority,
+            tenant: self.caller.tenant,
+            kind: self.kind,
         }
     }
 }

@@ -9,22 +9,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, Uri};
-use overdraft_core::fleet::Turn;
-use overdraft_core::route::{Choice, Tried, Verdict};
-use overdraft_http::{Body, Exchange, RequestBody, reply};
+use http::{HeaderMap, HeaderValue, Response, Uri};
+use overdraft_core::admit::Priority;
+use overdraft_core::fleet::{Failure, Turn};
+use overdraft_core::route::{Tried, Verdict};
+use overdraft_http::{Body, Exchange, RequestBody};
 use overdraft_telemetry::Delivery;
+use overdraft_units::Micros;
 use overdraft_wire::json::Patch;
-use overdraft_wire::{ApiError, ErrorKind, RequestPeek};
+use overdraft_wire::{ApiError, RequestPeek};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::attempt::{Attempted, Failed, Question, attempt};
-use crate::explain;
+use crate::attempt::{Attempted, Question, RANK, attempt};
 use crate::fingerprint::Fingerprint;
-use crate::shared::Shared;
+use crate::keys::{Caller, Charge};
+use crate::refusal::{Refused, Retry};
+use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
-use crate::tokenizing;
+use crate::{admission, explain, keys, refusal, tokenizing};
 
 /// Where tokens are generated.
 pub(crate) const CHAT: &str = "/v1/chat/completions";
@@ -32,6 +35,25 @@ pub(crate) const COMPLETIONS: &str = "/v1/completions";
 
 /// Models that a refusal names at most.
 const MODELS_NAMED_MAX: usize = 20;
+
+/// What the answer's head tells of the request, once it is known.
+#[derive(Debug, Default)]
+struct Signature {
+    caller: Option<Caller>,
+    priority: Option<Priority>,
+}
+
+impl Signature {
+    fn sign(&self, shared: &Shared, head: &mut HeaderMap) {
+        if let Some(priority) = self.priority {
+            refusal::tell_priority(head, priority);
+        }
+        if let Some((key, budget)) = self.caller.as_ref().and_then(Caller::budget) {
+            let standing = shared.budgets.standing(key, budget, shared.clock.now());
+            refusal::tell_standing(head, standing);
+        }
+    }
+}
 
 /// Forwards one request to `path` of a worker.
 pub(crate) async fn forward(
@@ -42,8 +64,16 @@ pub(crate) async fn forward(
     path: &'static str,
 ) -> Response<Body> {
     let mut tally = Some(tally);
-    let asked = ask(shared, exchange, &mut tally, (head, body), path);
-    let response = asked.await.unwrap_or_else(|error| reply::error(&error));
+    let mut signature = Signature::default();
+    let asked = ask(shared, exchange, (&mut tally, &mut signature), (head, body), path);
+    let mut response = asked.await.unwrap_or_else(|refused| {
+        if let Some(reason) = refused.reason {
+            let priority = signature.priority.unwrap_or_default();
+            shared.admission.rejected(reason, priority.name());
+        }
+        refused.into_response()
+    });
+    signature.sign(shared, response.headers_mut());
     // An answer that goes on has taken the tally along.
     if let Some(mut tally) = tally {
         tally.answered(response.status());
@@ -55,23 +85,31 @@ pub(crate) async fn forward(
 async fn ask(
     shared: &Arc<Shared>,
     exchange: &Exchange,
-    tally: &mut Option<Tally>,
+    (tally, signature): (&mut Option<Tally>, &mut Signature),
     (head, body): (&Parts, RequestBody),
     path: &'static str,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, Refused> {
+    let caller = &*signature.caller.insert(shared.keyring().identify(&head.headers)?);
+    exchange.access.note(|record| record.tenant = caller.name());
     if !tally.as_mut().is_some_and(Tally::enter) {
         return Err(full("requests"));
     }
     let body = shared.intake.read(body).await?;
-    let (mut print, patched) = look(shared, exchange, head, (&body, path))?;
+    let (mut print, patched) = look(shared, exchange, (caller, head), (&body, path))?;
+    signature.priority = Some(print.priority);
     let body = patched.unwrap_or(body);
     tokenizing::count(shared, &mut print, &body, path).await;
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
         record.delivery = print.delivery;
+        record.priority = Some(print.priority.name());
     });
+    shared.admission.tenant_asked(print.caller.label(), print.priority.name());
     if print.delivery == Delivery::Streamed && !tally.as_mut().is_some_and(Tally::stream) {
         return Err(full("streams"));
+    }
+    if let Some(tally) = tally {
+        tally.charge(charge(shared, &print)?);
     }
     let question = Question {
         body,
@@ -84,19 +122,39 @@ async fn ask(
     let mut explained =
         explain::is_wanted(&shared.settings().admin, exchange, &head.headers).then(Bytes::new);
     let asking = ask_until_answered(shared, (exchange, tally), &print, &question, &mut explained);
-    let mut response = asking.await;
-    if let Some(words) = explained {
-        explain::attach(response.headers_mut(), &words);
-    }
+    let answered = asking.await;
     shared.intake.give_back(question.body);
-    Ok(response)
+    match answered {
+        Ok(mut response) => {
+            if let Some(words) = explained {
+                explain::attach(response.headers_mut(), &words);
+            }
+            Ok(response)
+        }
+        Err(refused) => Err(refused.explained(explained)),
+    }
 }
 
-/// Looks into a request: what routing must know of it, and its body where that names an alias.
+/// Takes what a request is expected to need from its key's budget, if that is limited.
+fn charge(shared: &Shared, print: &Fingerprint) -> Result<Option<Charge>, Refused> {
+    let Some((key, budget)) = print.caller.budget() else { return Ok(None) };
+    let (prompt, completion) = shared.router().expected(print.request());
+    let tokens = prompt.get().saturating_add(completion.get());
+    let need = (prompt.get(), tokens);
+    let charged = Charge::new(&shared.budgets, (key, budget), need, shared.clock.now());
+    charged.map(Some).map_err(|why| {
+        let refused = Refused::for_budget(budget, tokens, why);
+        shared.admission.budget_spent(print.caller.label(), refused.reason.unwrap_or_default());
+        refused
+    })
+}
+
+/// Looks into a request: what routing must know of it, and its body where that has to change: where
+/// it names an alias, or says itself how workers should rank it.
 pub(crate) fn look(
     shared: &Shared,
     exchange: &Exchange,
-    head: &Parts,
+    (caller, head): (&Caller, &Parts),
     (body, path): (&Bytes, &'static str),
 ) -> Result<(Fingerprint, Option<Bytes>), ApiError> {
     let peek = RequestPeek::parse(body)?;
@@ -105,16 +163,27 @@ pub(crate) fn look(
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).ok_or_else(|| {
         ApiError::invalid("model", "the request names no model; expected `model`: a string")
     })?;
+    let priority = keys::urgency(caller, &head.headers, &peek)?;
     let behind = routes.model_behind(named);
     let model = behind.unwrap_or(named).to_owned();
-    let patched = behind.map(|model| Patch::new().set("model", &model).apply(&peek.object).into());
+    if !caller.may_ask(&routes, named) {
+        return Err(unknown_model(shared, caller, &model));
+    }
+    let mut patch = Patch::new();
+    if let Some(model) = behind {
+        patch = patch.set("model", &model);
+    }
+    if peek.object.raw(RANK).is_some() {
+        patch = patch.remove(RANK);
+    }
+    let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
     let session = routes.session(&model, &head.headers, &peek);
     let dice = xxh3_64(exchange.id.as_str().as_bytes());
     let print = match path {
         CHAT | COMPLETIONS => Fingerprint::of_text(&routes, model, &peek, (session, dice)),
         _ => Fingerprint::of_chore(model, &peek, (session, dice)),
     };
-    Ok((print, patched))
+    Ok((print.of(caller.clone(), priority, path), patched))
 }
 
 /// Asks one worker after the other, as the core says.
@@ -124,78 +193,44 @@ async fn ask_until_answered(
     print: &Fingerprint,
     question: &Question<'_>,
     explained: &mut Option<Bytes>,
-) -> Response<Body> {
+) -> Result<Response<Body>, Refused> {
     let mut tried = Tried::default();
-    let mut turn = Turn::First;
-    let mut last: Option<Failed> = None;
+    let mut lease = admission::place(shared, exchange, print, explained).await?;
     loop {
-        let lease = match shared.choose(print, (&tried, turn), explained) {
-            Ok(lease) => lease,
-            Err(choice) => return refused(shared, exchange, print, choice, last),
-        };
         let worker = lease.worker();
-        if turn == Turn::Again {
-            shared.metrics.retried();
-        }
         match attempt(shared, exchange, print, question, (lease, &mut *tally)).await {
-            Attempted::Answered(response) => return response,
+            Attempted::Answered(response) => return Ok(response),
             Attempted::Failed(failed) => {
                 shared.metrics.upstream_failed(failed.kind());
                 tracing::debug!(request = %exchange.id, worker = shared.upstream(worker).name(),
                     failure = ?failed.failure, "attempt failed");
                 tried.add(worker);
                 if let Verdict::GiveUp(_) = shared.retry(&tried) {
-                    return failed.into_response(exchange);
+                    return Ok(failed.into_response(exchange));
                 }
-                last = Some(failed);
-                turn = Turn::Again;
+                // It has had its turn; but where a worker had no room, others are not overrun.
+                let strictness = match failed.failure {
+                    Failure::Saturated => Strictness::Judged,
+                    _ => Strictness::Waived,
+                };
+                let again = (&tried, Turn::Again);
+                match shared.choose(print, again, strictness, explained) {
+                    Ok(other) => lease = other,
+                    Err(_) => return Ok(failed.into_response(exchange)),
+                }
+                shared.metrics.retried();
             }
         }
     }
 }
 
-/// Nobody is left to ask.
-fn refused(
-    shared: &Shared,
-    exchange: &Exchange,
-    print: &Fingerprint,
-    choice: Choice,
-    last: Option<Failed>,
-) -> Response<Body> {
-    if let Some(failed) = last {
-        return failed.into_response(exchange);
-    }
-    let model = &print.model;
-    let error = match choice {
-        Choice::UnknownModel => unknown_model(shared, model),
-        Choice::NoRoom { asked, most, .. } if most < asked && print.is_counted() => ApiError::new(
-            ErrorKind::ContextLengthExceeded,
-            format!(
-                "the prompt has {asked} tokens and the largest cache of a worker that serves \
-                 `{model}` has room for {most}; send a shorter prompt"
-            ),
-        ),
-        Choice::NoRoom { asked, free, .. } => ApiError::overloaded(format!(
-            "no worker that serves `{model}` has room: the prompt has about {asked} tokens and the \
-             most that is free on one of them is {free}; send a shorter prompt, or try again when \
-             others have finished"
-        )),
-        Choice::Saturated { asked, free, .. } => ApiError::overloaded(format!(
-            "every worker that serves `{model}` is saturated: the request needs about {asked} \
-             tokens and the most that is free on one of them is {free}; try again in a moment"
-        )),
-        _ => ApiError::overloaded(format!(
-            "no worker that serves `{model}` is up; try again in a moment"
-        )),
-    };
-    reply::error(&error)
-}
-
-/// Names the models that could have been asked for.
-pub(crate) fn unknown_model(shared: &Shared, model: &str) -> ApiError {
+/// Names the models that could have been asked for by `caller`.
+pub(crate) fn unknown_model(shared: &Shared, caller: &Caller, model: &str) -> ApiError {
     let mut error = ApiError::model_not_found(model);
+    let routes = shared.routes();
     let router = shared.router();
-    let known: Vec<&str> = router.fleet().models().take(MODELS_NAMED_MAX).collect();
+    let known = router.fleet().models().filter(|known| caller.may_ask(&routes, known));
+    let known: Vec<&str> = known.take(MODELS_NAMED_MAX).collect();
     if !known.is_empty() {
         error.message = format!("{}; known models: `{}`", error.message, known.join("`, `"));
     }
@@ -203,8 +238,9 @@ pub(crate) fn unknown_model(shared: &Shared, model: &str) -> ApiError {
 }
 
 /// Too much is in flight. 429 and not 503: others are being served.
-fn full(what: &str) -> ApiError {
-    ApiError::rate_limited(format!(
+fn full(what: &'static str) -> Refused {
+    let error = ApiError::rate_limited(format!(
         "the gateway has as many {what} in flight as it may; try again in a moment"
-    ))
+    ));
+    Refused::for_room(error, what, Retry::After(Micros::ZERO))
 }

@@ -4,8 +4,9 @@
 //! what only a scrape needs. The core is locked while figures are copied, and not while they are
 //! entered.
 
+use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Worker, WorkerId};
-use overdraft_telemetry::metrics::{PrefixGauges, WorkerGauges};
+use overdraft_telemetry::metrics::{PrefixGauges, WorkerGauges, WorkerPressure};
 
 use crate::shared::Shared;
 use crate::{care, explain, scaling};
@@ -29,10 +30,16 @@ pub(crate) fn set(shared: &Shared) {
             prefill_rate: worker.prefill_rate().tokens_per_second(),
             knowledge: explain::knowledge(router.prefixes().knowledge(id)),
         };
-        (up, gauges)
+        let pressure = WorkerPressure {
+            worker: gauges.worker.clone(),
+            overcommit_permille: worker.overcommit_permille(),
+            peak_permille: peak_permille(worker),
+        };
+        (up, (gauges, pressure))
     };
-    let (ups, gauges): (Vec<bool>, Vec<WorkerGauges>) =
+    let (ups, both): (Vec<bool>, Vec<(WorkerGauges, WorkerPressure)>) =
         router.fleet().workers().map(gauges).unzip();
+    let (gauges, pressures): (Vec<WorkerGauges>, Vec<WorkerPressure>) = both.into_iter().unzip();
     let memory = router.prefixes().memory();
     drop(router);
     shared.metrics.forget_workers();
@@ -40,6 +47,9 @@ pub(crate) fn set(shared: &Shared) {
         shared.metrics.worker_inflight(&one.worker, one.requests);
         shared.metrics.worker_up(&one.worker, up);
     }
+    let names = Priority::ALL.map(Priority::name);
+    let queue = names.into_iter().zip(shared.lobby.lengths());
+    shared.admission.set(queue, shared.lobby.tokens(), &pressures);
     let pieces = shared.tokenizers.pieces().counts();
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let index = PrefixGauges {
@@ -50,4 +60,10 @@ pub(crate) fn set(shared: &Shared) {
     };
     shared.routing.set(&gauges, index);
     shared.care.set(&scaling::pools(shared), &care::memory_gauges(shared));
+}
+
+/// What a worker is predicted to hold at most, over what it can, in thousandths.
+fn peak_permille(worker: &Worker) -> Option<u64> {
+    let capacity = u64::from(worker.kv_capacity()?.get());
+    worker.predicted_peak().mean.saturating_mul(1_000).checked_div(capacity)
 }

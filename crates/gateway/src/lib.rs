@@ -12,6 +12,7 @@
 //! a worker as the client wrote it. All that a request holds is given back when it is dropped.
 
 mod admin;
+mod admission;
 mod attempt;
 mod care;
 mod catalogue;
@@ -25,9 +26,11 @@ mod gauges;
 mod headers;
 mod intake;
 mod keeper;
+mod keys;
 pub mod kv_events;
 mod notice;
 mod probe;
+mod refusal;
 mod relay;
 mod reports;
 mod roster;
@@ -49,12 +52,16 @@ use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub use self::admission::AdmissionSettings;
 pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
 };
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
+};
+pub use self::keys::{
+    Budget, Budgets, KEYS_MAX, KeyDigest, KeySettings, Level, RetryAfter, Standing,
 };
 pub use self::notice::{Cloud, NoticeSettings};
 pub use self::routes::{

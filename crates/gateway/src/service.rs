@@ -92,6 +92,7 @@ impl Service for Gateway {
         }
         let response = match place {
             Place::Admin => admin::answer(&self.shared, &exchange, (&head, body), unescaped).await,
+            Place::Models | Place::Model(_) => self.models(&place, &head),
             _ => self.own(&place, &exchange, &head),
         };
         tally.answered(response.status());
@@ -113,21 +114,37 @@ impl Gateway {
             exchange.access.note(|record| record.audience = Audience::Debugger);
         }
         match place {
-            Place::Models => reply::json(StatusCode::OK, self.shared.catalogue.list()),
-            Place::Model(id) => self.model(&unescaped(id)),
             Place::Health => self.health(exchange),
             Place::Alive => reply::json(StatusCode::OK, &br#"{"status":"alive"}"#[..]),
             Place::Metrics => self.metrics(head),
-            Place::Index | Place::Worker(_) | Place::Admin | Place::Nowhere => {
-                reply::text(StatusCode::OK, INDEX)
-            }
+            _ => reply::text(StatusCode::OK, INDEX),
         }
     }
 
-    fn model(&self, id: &str) -> Response<Body> {
-        match self.shared.catalogue.card(id) {
+    /// The models that whoever asks may ask for, or one of them.
+    fn models(&self, place: &Place<'_>, head: &Parts) -> Response<Body> {
+        if !place.allowed().contains(&head.method) {
+            return reply::method_not_allowed(&head.method, head.uri.path(), place.allowed());
+        }
+        let shared = &self.shared;
+        let caller = match shared.keyring().identify(&head.headers) {
+            Ok(caller) => caller,
+            Err(error) => return reply::error(&error),
+        };
+        let routes = shared.routes();
+        let Place::Model(id) = place else {
+            let list = if caller.is_restricted() {
+                shared.catalogue.list_of(|id| caller.may_ask(&routes, id))
+            } else {
+                shared.catalogue.list()
+            };
+            return reply::json(StatusCode::OK, list);
+        };
+        let id = unescaped(id);
+        let card = shared.catalogue.card(&id).filter(|_| caller.may_ask(&routes, &id));
+        match card {
             Some(card) => reply::json(StatusCode::OK, card),
-            None => reply::error(&unknown_model(&self.shared, id)),
+            None => reply::error(&unknown_model(shared, &caller, &id)),
         }
     }
 

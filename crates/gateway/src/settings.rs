@@ -12,8 +12,10 @@ use overdraft_core::fragment::FragmentSettings;
 use overdraft_core::route::RetrySettings;
 use overdraft_scaler::ScaleSettings;
 
+use crate::admission::AdmissionSettings;
 use crate::care::{Care, RestartHook, WarmUpSettings};
 use crate::discovery::{Source, SourceError};
+use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
 
@@ -46,6 +48,10 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
+    /// The keys that clients present; without any, everybody is served.
+    pub keys: Vec<KeySettings>,
+    /// How requests wait where there is no room.
+    pub admission: AdmissionSettings,
     /// What pools are scaled by.
     pub scaling: ScaleSettings,
     /// When workers whose memory has fragmented are restarted.
@@ -71,6 +77,8 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             credentials: Credentials::default(),
+            keys: Vec::new(),
+            admission: AdmissionSettings::default(),
             scaling: ScaleSettings::default(),
             repair: FragmentSettings::default(),
             warm_up: WarmUpSettings::default(),
@@ -104,7 +112,7 @@ impl GatewaySettings {
         if self.scrape.interval.is_zero() || self.scrape.idle_interval.is_zero() {
             return Err(GatewayError::ScrapeInterval);
         }
-        Ok(())
+        Keyring::check(&self.keys)
     }
 }
 
@@ -121,6 +129,8 @@ pub struct WorkerSettings {
     pub model: Option<String>,
     /// Where it reports what its cache holds.
     pub kv_events: KvEvents,
+    /// Whether it schedules by the `priority` of requests, and is told it.
+    pub priority_scheduling: bool,
     /// What is done for it beyond sending it requests.
     pub care: Care,
 }
@@ -155,6 +165,7 @@ impl WorkerSettings {
             pool: Pool::Target,
             model: None,
             kv_events: KvEvents::Ask,
+            priority_scheduling: false,
             care: Care::default(),
         }
     }
@@ -376,6 +387,20 @@ pub enum GatewayError {
         "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"
     )]
     EmptyToken,
+    /// More keys than one gateway holds.
+    #[error("{count} keys are configured; at most {KEYS_MAX} fit one gateway")]
+    TooManyKeys {
+        /// How many there are.
+        count: usize,
+    },
+    /// Nobody could tell whose request it is.
+    #[error("one key is given twice, to `{one}` and to `{other}`; give each key once")]
+    DuplicateKey {
+        /// A tenant.
+        one: String,
+        /// The same, or another.
+        other: String,
+    },
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),

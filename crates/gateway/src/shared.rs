@@ -10,16 +10,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use overdraft_core::admit::AdmitSettings;
 use overdraft_core::fleet::{Change, Ending, Probe, Turn, WorkerId};
-use overdraft_core::route::{Choice, Outcome, Placed, Router, Tried, Verdict, retry};
+use overdraft_core::route::{
+    Choice, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
+};
 use overdraft_telemetry::Clock;
-use overdraft_telemetry::metrics::{CareMetrics, GatewayMetrics, RoutingMetrics};
+use overdraft_telemetry::metrics::{AdmissionMetrics, CareMetrics, GatewayMetrics, RoutingMetrics};
+use overdraft_units::Tokens;
 
+use crate::admission::Lobby;
 use crate::care::Repairs;
 use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
 use crate::intake::Intake;
+use crate::keys::{Budgets, Keyring, LocalBudgets};
 use crate::relay::Used;
 use crate::roster::{Roster, Sources};
 use crate::routes::Routes;
@@ -37,6 +43,12 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) routing: RoutingMetrics,
+    pub(crate) admission: AdmissionMetrics,
+    /// Who waits for a worker.
+    pub(crate) lobby: Lobby,
+    /// What keys have spent.
+    pub(crate) budgets: Arc<dyn Budgets>,
+    keyring: ArcSwap<Keyring>,
     pub(crate) care: CareMetrics,
     pub(crate) repairs: Repairs,
     pub(crate) holds: Holds,
@@ -62,6 +74,10 @@ impl Shared {
         Ok(Self {
             catalogue,
             routing: RoutingMetrics::new(metrics.registry_mut()),
+            admission: AdmissionMetrics::new(metrics.registry_mut()),
+            lobby: Lobby::new(settings.admission.queue),
+            budgets: Arc::new(LocalBudgets::default()),
+            keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
             care: CareMetrics::new(metrics.registry_mut()),
             repairs: Repairs::default(),
             holds: Holds::default(),
@@ -99,7 +115,17 @@ impl Shared {
         if others {
             self.tokenizers.forget();
         }
+        let keyring = Keyring::new(&settings.keys);
+        self.budgets.retain(&keyring.numbers());
+        self.keyring.store(Arc::new(keyring));
+        self.lobby.set(settings.admission.queue);
         self.settings.store(Arc::new(settings));
+        self.lobby.freed(self.clock.now());
+    }
+
+    /// Whose keys are known now.
+    pub(crate) fn keyring(&self) -> Arc<Keyring> {
+        self.keyring.load_full()
     }
 
     /// The state of the core; let go of it before the next await.
@@ -124,10 +150,16 @@ impl Shared {
         self: &Arc<Self>,
         print: &Fingerprint,
         (tried, turn): (&Tried, Turn),
+        strictness: Strictness,
         explained: &mut Option<Bytes>,
     ) -> Result<Lease, Choice> {
         let routes = self.routes();
-        let settings = routes.route(&print.model);
+        let unbounded;
+        let mut settings = routes.route(&print.model);
+        if strictness == Strictness::Waived || print.is_chore {
+            unbounded = RouteSettings { admission: AdmitSettings::off(), ..*settings };
+            settings = &unbounded;
+        }
         let mut router = self.router();
         let placed = router.place(print.request(), settings, (tried, turn), self.clock.now());
         let facts = explain::Facts::of(&router, settings, print);
@@ -148,7 +180,11 @@ impl Shared {
 
     /// Reports what a probe saw.
     pub(crate) fn probed(&self, worker: WorkerId, probe: Probe<'_>) {
-        let change = self.router().probed(worker, probe, self.clock.now());
+        let now = self.clock.now();
+        let change = self.router().probed(worker, probe, now);
+        if change.is_some() {
+            self.lobby.freed(now);
+        }
         self.tell(change);
     }
 
@@ -185,6 +221,15 @@ impl Shared {
             }
         }
     }
+}
+
+/// Whether a request may be kept back for others' sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// It may.
+    Judged,
+    /// It had its turn, and it was not for want of room that it failed.
+    Waived,
 }
 
 /// Counts one more unless that would be too many.
@@ -247,8 +292,17 @@ impl Lease {
         let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
         let waited = placed.age(now);
         let change = self.shared.router().first_token(placed, now);
+        self.shared.lobby.freed(now);
         self.shared.routing.first_token(placed.policy, placed.arm, waited);
         self.shared.tell(change);
+    }
+
+    /// So many tokens of the answer have come so far.
+    pub(crate) fn progress(&mut self, streamed: Tokens) {
+        let now = self.shared.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        self.shared.router().progress(placed, streamed, now);
+        self.shared.lobby.freed(now);
     }
 
     /// Reports how the attempt ended.
@@ -268,7 +322,9 @@ impl Lease {
             cached: used.and_then(|used| used.cached),
             completion: used.map(|used| used.completion),
         };
-        let change = self.shared.router().end(placed, outcome, self.shared.clock.now());
+        let now = self.shared.clock.now();
+        let change = self.shared.router().end(placed, outcome, now);
+        self.shared.lobby.freed(now);
         self.shared.tell(change);
     }
 }

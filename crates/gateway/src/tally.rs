@@ -9,9 +9,10 @@ use std::sync::Arc;
 use http::StatusCode;
 use overdraft_http::Access;
 use overdraft_telemetry::metrics::RequestOutcome;
-use overdraft_telemetry::{EndCode, Ender, Phase};
-use overdraft_units::Instant;
+use overdraft_telemetry::{AccessRecord, EndCode, Ender, Phase};
+use overdraft_units::{Instant, Tokens};
 
+use crate::keys::{Bill, Charge, NAMELESS};
 use crate::settings::Pool;
 use crate::shared::{Shared, Visit};
 
@@ -27,6 +28,10 @@ pub(crate) struct Tally {
     status: Option<StatusCode>,
     /// Its place among the requests in flight, once it has one.
     visit: Option<Visit>,
+    /// What its key was charged.
+    charge: Option<Charge>,
+    /// Tokens of the answer that have been seen.
+    streamed: u32,
 }
 
 impl Tally {
@@ -38,7 +43,17 @@ impl Tally {
     ) -> Self {
         shared.metrics.request_begun();
         let (shared, access) = (Arc::clone(shared), access.clone());
-        Self { shared, access, route, begun, pool: None, status: None, visit: None }
+        Self {
+            shared,
+            access,
+            route,
+            begun,
+            pool: None,
+            status: None,
+            visit: None,
+            charge: None,
+            streamed: 0,
+        }
     }
 
     /// Takes a place among the requests in flight; false when there is none.
@@ -50,6 +65,16 @@ impl Tally {
     /// Takes a place among the streams as well; false when there is none.
     pub(crate) fn stream(&mut self) -> bool {
         self.visit.as_mut().is_some_and(Visit::stream)
+    }
+
+    /// This was its key charged, to be settled when it is over.
+    pub(crate) fn charge(&mut self, charge: Option<Charge>) {
+        self.charge = charge;
+    }
+
+    /// So many tokens of the answer have been relayed.
+    pub(crate) const fn streamed(&mut self, tokens: u32) {
+        self.streamed = tokens;
     }
 
     /// A worker of this pool has answered.
@@ -88,10 +113,37 @@ fn by_status(status: StatusCode) -> EndCode {
     }
 }
 
+impl Tally {
+    /// What the request has needed.
+    fn bill(&self, record: &AccessRecord) -> Bill {
+        let tokens = |count: Option<Tokens>| count.map_or(0, |count| u64::from(count.get()));
+        let served = self.pool.is_some() && self.status.is_none_or(|status| status.is_success());
+        match (record.prompt, record.completion) {
+            (None, None) if !served => Bill::Nothing,
+            (None, None) if self.streamed > 0 => Bill::Streamed(self.streamed.into()),
+            (None, None) => Bill::AsExpected,
+            (prompt, completion) => {
+                Bill::Counted(tokens(prompt).saturating_add(tokens(completion)))
+            }
+        }
+    }
+}
+
 impl Drop for Tally {
     fn drop(&mut self) {
-        let total = self.shared.clock.now() - self.begun;
+        let now = self.shared.clock.now();
+        let total = now - self.begun;
+        let charge = self.charge.take();
         self.access.note(|record| {
+            if let Some(charge) = charge {
+                charge.settle(self.bill(record), now);
+            }
+            let tenant = record.tenant.as_deref().unwrap_or(NAMELESS);
+            for (kind, count) in [("prompt", record.prompt), ("completion", record.completion)] {
+                if let Some(count) = count {
+                    self.shared.admission.tenant_used(tenant, kind, count.get());
+                }
+            }
             self.shared.metrics.request_ended(&RequestOutcome {
                 route: self.route,
                 model: record.model.as_deref().unwrap_or_default(),

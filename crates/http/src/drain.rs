@@ -51,7 +51,7 @@ impl Drain {
     }
 
     /// Resolves when no further request will be taken.
-    pub(crate) async fn closing(&self) {
+    pub async fn closing(&self) {
         self.reached(Stage::Draining).await;
     }
 

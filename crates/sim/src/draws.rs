@@ -9,6 +9,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::numbers::float;
 
+/// Tries at one gamma draw: more than 95 of 100 are taken at once.
+const TRIES_MAX: u32 = 64;
+
 /// Draws of one stream.
 #[derive(Clone, Debug)]
 pub struct Draws(ChaCha8Rng);
@@ -73,8 +76,6 @@ impl Draws {
         };
         let d = whole - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
-        /// More than 95 of 100 draws are taken at once.
-        const TRIES_MAX: u32 = 64;
         let mut drawn = d;
         for _ in 0..TRIES_MAX {
             let normal = self.normal();

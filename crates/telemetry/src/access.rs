@@ -19,6 +19,7 @@
 //! | `I`   | a defect of ours                       |        |                                   |
 
 use std::fmt;
+use std::sync::Arc;
 
 use overdraft_units::{Micros, Tokens};
 
@@ -146,8 +147,14 @@ pub struct AccessRecord {
     pub first_token: Option<Micros>,
     /// From the request's head to the last byte handed over.
     pub total: Micros,
+    /// How long it waited for a worker, if it did.
+    pub queued: Option<Micros>,
     /// Which worker answered.
     pub worker: Option<String>,
+    /// Whose request it was, where tenants have names.
+    pub tenant: Option<Arc<str>>,
+    /// How urgent it was.
+    pub priority: Option<&'static str>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -185,7 +192,10 @@ impl AccessRecord {
                     tokens_out = self.completion.map(Tokens::get),
                     ttft_us = self.first_token.map(Micros::get),
                     total_us = self.total.get(),
+                    queued_us = self.queued.map(Micros::get),
                     worker = self.worker.as_deref(),
+                    tenant = self.tenant.as_deref(),
+                    priority = self.priority,
                     end = %self.end,
                 )
             };

@@ -82,7 +82,10 @@ fn record() -> AccessRecord {
         completion: Some(Tokens::new(3)),
         first_token: Some(Micros::new(1_500)),
         total: Micros::new(9_000),
+        queued: None,
         worker: None,
+        tenant: None,
+        priority: None,
         end: EndCode::WHOLE,
         audience: Audience::Operator,
     }
@@ -106,6 +109,20 @@ fn the_access_line_is_one_line_whatever_the_client_sends() {
         "request=req_1 method=POST path=\"/v1/chat/completions\" status=200 model=\"ta\\nrget\" \
          stream=true tokens_prompt=12 tokens_out=3 ttft_us=1500 total_us=9000 end=--"
     );
+}
+
+#[test]
+fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
+    let waited = AccessRecord {
+        queued: Some(Micros::new(700)),
+        worker: Some("gpu-a".to_owned()),
+        tenant: Some("ac me".into()),
+        priority: Some("flex"),
+        ..record()
+    };
+    let text = logged(LogFormat::Text, &waited);
+    let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" end=--";
+    assert!(text.trim_end().ends_with(told), "{text}");
 }
 
 #[test]

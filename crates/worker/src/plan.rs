@@ -146,6 +146,7 @@ pub(crate) fn sampling(
         ignore_eos: ending.ignore_eos,
         logprobs: None,
         skip_special_tokens: options.output.skip_special_tokens,
+        guessing: Guessing::Any,
     })
 }
 

@@ -11,7 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kernels", &[]),
     ("core", &["units"]),
     ("silicon", &["units", "core"]),
-    ("sim", &["units", "core", "config", "silicon"]),
+    ("sim", &["units", "core", "silicon"]),
     ("load", &["units", "wire", "telemetry", "sim"]),
     ("config", &["units", "core"]),
     ("wire", &["units"]),

@@ -3,13 +3,13 @@
 use std::hint::black_box;
 
 use overdraft_benches::{as_float, percentile};
-use overdraft_core::admit::{Priority, Tenant};
+use overdraft_core::admit::{AdmitSettings, Priority, Tenant};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, Event, PrefixChain, PrefixKey, PrefixLimits};
 use overdraft_core::route::{Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried};
 use overdraft_telemetry::Clock;
-use overdraft_units::{BlockSize, CacheSalt, Instant, TokenId, Tokens};
+use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 use serde::Serialize;
 
 /// Workers in the fleet.
@@ -167,6 +167,14 @@ fn request(keys: &[PrefixKey], dice: usize) -> Request<'_> {
     }
 }
 
+/// Admission as it is set by default, but for the backlog of prompts: the scene is about workers
+/// that are asked, and these have more prompts than a second's work.
+fn settings() -> RouteSettings {
+    let admission =
+        AdmitSettings { prefill_backlog: Micros::new(u64::MAX), ..AdmitSettings::default() };
+    RouteSettings { admission, ..RouteSettings::default() }
+}
+
 impl Scene {
     /// A fleet that holds a million blocks and is at work.
     pub(crate) fn new(feed: Feed) -> Self {
@@ -207,7 +215,7 @@ impl Scene {
 
     /// Gives every worker something to do; what does not report is sent all that it is to hold.
     fn load(&mut self, workers: &[WorkerId], feed: Feed) {
-        let settings = RouteSettings::default();
+        let settings = settings();
         let sent = match feed {
             Feed::Reports => WORKERS * RUNNING,
             Feed::Estimates => self.held.len(),
@@ -276,7 +284,7 @@ impl Scene {
     }
 
     fn round(&mut self, asked: &[Vec<PrefixKey>]) -> Taken {
-        let settings = RouteSettings::default();
+        let settings = settings();
         let tried = Tried::default();
         let mut taken = Taken::default();
         for (number, keys) in asked.iter().enumerate() {

@@ -4,7 +4,9 @@
 //! Invariant: every key has an effect; a setting that is silently ignored is worse than one that is
 //! refused.
 
+mod admission;
 mod care;
+mod keys;
 mod routing;
 mod sources;
 #[cfg(test)]
@@ -28,6 +30,14 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     scrape(&config.scrape, &mut settings.scrape);
     settings.retry = retry(config.retry);
     settings.routing = routing::routing(&config.routing, &config.models);
+    settings.routing.route.admission = admission::route(config);
+    for own in settings.routing.models.values_mut() {
+        if let Some(route) = &mut own.route {
+            route.admission = settings.routing.route.admission;
+        }
+    }
+    settings.admission = admission::waiting(&config.admission);
+    settings.keys = config.keys.iter().filter_map(keys::key).collect();
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.scaling = care::scaling(&config.scaling);
@@ -47,6 +57,7 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.pool = pool(configured.pool);
     worker.model.clone_from(&configured.model);
     worker.kv_events = kv_events(&configured.kv_events);
+    worker.priority_scheduling = configured.priority_scheduling;
     worker.care = care::care(configured);
     worker
 }

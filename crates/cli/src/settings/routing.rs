@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use http::HeaderName;
 use overdraft_config as config;
+use overdraft_core::admit::AdmitSettings;
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{Canary, FitScore, Policy, RouteSettings, Sticky};
 use overdraft_gateway::{
@@ -42,6 +43,8 @@ fn route(configured: &config::Routing) -> RouteSettings {
             kv_weight_long_permille: fit_score.kv_weight_long.permille(),
             long_prompt_tokens: fit_score.long_prompt_tokens,
         },
+        // What is said of admission stands in a section of its own.
+        admission: AdmitSettings::default(),
     }
 }
 

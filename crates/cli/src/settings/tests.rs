@@ -1,11 +1,14 @@
 //! The mapping: defaults agree on both sides, and every section arrives.
 
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use overdraft_config::Config;
+use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
-    GatewaySettings, KvEvents, Pool, RestartHook, TokenizerPlace, Tokenizing, WarmUp,
+    GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook, TokenizerPlace, Tokenizing, WarmUp,
 };
 
 use super::{gateway, workers};
@@ -81,6 +84,48 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!((&own.aliases[0][..], &own.tokenizer), ("gpt-4o", &TokenizerPlace::Off));
     assert_eq!(settings.discovery.len(), 2);
     assert_eq!(settings.termination.expect("it is set").workers, ["a"]);
+}
+
+#[test]
+fn keys_and_admission_arrive_and_no_key_is_shown() {
+    let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let config = config(&format!(
+        "workers: [{{url: 'http://a:1', priority_scheduling: true}}]\n\
+         keys:\n\
+         - {{tenant: acme, key: abc, name: web, priority: flex, priority_max: default, \
+            models: [m], requests_per_minute: 7, tokens_per_minute: 8}}\n\
+         - {{tenant: bolt, key_sha256: {}}}\n\
+         scrape: {{interval: 1s, idle_interval: 60s}}\n\
+         models: {{m: {{policy: least-load}}}}\n\
+         admission: {{mode: 'static:5', watermark: 3%, prefill_backlog: 2s, requests_max: 6, \
+            kv_threshold: {{flex: 10%, default: 20%, priority: 30%}}, \
+            queue: {{requests: 40, tokens: 50, per_tenant: 30}}, \
+            first_token: {{flex: 1s, default: 2s, priority: 3s}}}}\n",
+        digest.replace("ba", "bb").to_uppercase(),
+    ));
+    let settings = gateway(&config, workers(&config));
+    assert!(settings.workers[0].priority_scheduling);
+    let [acme, bolt] = &settings.keys[..] else { panic!("there are two keys") };
+    assert_eq!(Some(acme.digest), KeyDigest::from_hex(digest));
+    assert_eq!(Some(bolt.digest), KeyDigest::from_hex(&digest.replace("ba", "bb")));
+    assert_eq!((acme.tenant.as_str(), acme.name.as_deref()), ("acme", Some("web")));
+    assert_eq!((acme.priority, acme.priority_max), (Priority::Flex, Priority::Default));
+    assert_eq!((bolt.priority, bolt.priority_max), (Priority::Default, Priority::Priority));
+    assert_eq!(acme.models, Some(BTreeSet::from(["m".to_owned()])));
+    let budget = (acme.budget.requests_per_minute, acme.budget.tokens_per_minute);
+    assert_eq!(budget, (NonZeroU32::new(7), NonZeroU32::new(8)));
+    assert!(!format!("{settings:?}").contains("abc"));
+    let admission = settings.routing.route.admission;
+    assert_eq!(settings.routing.models["m"].route.expect("it differs").admission, admission);
+    assert_eq!((admission.mode, admission.requests_max), (Mode::Static(5), Some(6)));
+    assert_eq!((admission.watermark_permille, admission.prefill_backlog.get()), (30, 2_000_000));
+    assert_eq!(admission.stale_after.get(), 120_000_000);
+    let thresholds = Priority::ALL.map(|priority| admission.kv_threshold_permille.of(priority));
+    assert_eq!(thresholds, [100, 200, 300]);
+    let queue = settings.admission.queue;
+    assert_eq!((queue.requests, queue.tokens, queue.per_tenant), (40, 50, 30));
+    let waits = Priority::ALL.map(|priority| settings.admission.first_token.of(priority));
+    assert_eq!(waits, [1, 2, 3].map(Duration::from_secs));
 }
 
 #[test]

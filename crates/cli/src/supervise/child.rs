@@ -134,16 +134,11 @@ impl Engine {
                     let pause = Duration::from_micros(pause.get());
                     tell(status, pause);
                     if self.patience.deaths_max <= deaths.count() {
-                        let count = deaths.count();
-                        return Err(Fault::running(format!(
-                            "the command died {count} times in a row"
-                        ))
-                        .hint("its own last words are above; `--deaths-max` allows more"));
+                        return Err(too_often(deaths.count()));
                     }
-                    tokio::select! {
-                        () = sleep(pause) => {}
-                        Some(asked) = orders.recv() => order = Some(asked),
-                        () = signals.next() => return Ok(()),
+                    match rest(pause, &mut orders, &mut signals).await {
+                        Rested::Start(asked) => order = asked,
+                        Rested::Stop => return Ok(()),
                     }
                     self.state.died.fetch_add(1, Ordering::Relaxed);
                 }
@@ -198,6 +193,30 @@ impl Engine {
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
+}
+
+/// How the pause after a death ends.
+enum Rested {
+    /// Because it is over, or somebody asked for a start.
+    Start(Option<Order>),
+    Stop,
+}
+
+async fn rest(
+    pause: Duration,
+    orders: &mut mpsc::Receiver<Order>,
+    signals: &mut Signals,
+) -> Rested {
+    tokio::select! {
+        () = sleep(pause) => Rested::Start(None),
+        Some(asked) = orders.recv() => Rested::Start(Some(asked)),
+        () = signals.next() => Rested::Stop,
+    }
+}
+
+fn too_often(deaths: u32) -> Fault {
+    Fault::running(format!("the command died {deaths} times in a row"))
+        .hint("its own last words are above; `--deaths-max` allows more")
 }
 
 /// The child's process group, which bears its number.

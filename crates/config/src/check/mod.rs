@@ -3,6 +3,15 @@
 //! Each rule looks at the typed tree and names the way to the value at fault; the place in the file
 //! is found from that way. All rules run, so that one look tells everything.
 
+/// A path from words and indices.
+macro_rules! path {
+    ($($step:expr),+ $(,)?) => { [$(Step::from($step)),+] };
+}
+
+mod admission;
+mod care;
+mod keys;
+
 use std::collections::BTreeMap;
 
 use overdraft_core::fleet::WORKERS_MAX;
@@ -55,13 +64,6 @@ impl Findings<'_> {
     }
 }
 
-/// A path from words and indices.
-macro_rules! path {
-    ($($step:expr),+ $(,)?) => { [$(Step::from($step)),+] };
-}
-
-mod care;
-
 /// Everything that is wrong, in the order of the file.
 pub(crate) fn check(
     config: &Config,
@@ -80,6 +82,8 @@ pub(crate) fn check(
     patience(config, &mut findings);
     bounds(config, &mut findings);
     termination(config, needed, &mut findings);
+    keys::check(config, &mut findings);
+    admission::check(config, &mut findings);
     care::care(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults

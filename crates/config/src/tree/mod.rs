@@ -3,8 +3,10 @@
 //! The typed tree, one file per topic. Every key has a default that is the behaviour without a
 //! file; the comments here are the reference that users read (`docs/reference/config.md`).
 
+mod admission;
 mod care;
 mod discovery;
+mod keys;
 mod models;
 mod patience;
 mod routing;
@@ -17,8 +19,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
@@ -37,6 +41,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Who may use `/admin`.
     pub admin: Admin,
+    /// The keys that clients present; without any, everybody may ask.
+    pub keys: Vec<Key>,
     /// The model of requests that name none; without it they are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_default: Option<String>,
@@ -56,6 +62,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much is taken on at once; the next request is told to come back.
     pub limits: Limits,
+    /// Which requests are taken on, and which wait for how long.
+    pub admission: Admission,
     /// How freely failed attempts are made again.
     pub retry: Retry,
     /// Notice that the machine of local workers will be taken away.
@@ -73,6 +81,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
             admin: Admin::default(),
+            keys: Vec::new(),
             model_default: None,
             models: BTreeMap::new(),
             routing: Routing::default(),
@@ -82,6 +91,7 @@ impl Default for Config {
             probe: Probe::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            admission: Admission::default(),
             retry: Retry::default(),
             termination: Termination::default(),
             scaling: Scaling::default(),

@@ -30,6 +30,10 @@ pub struct Worker {
     /// Where it tells which blocks its cache holds: `auto` asks it, `off` never listens.
     #[serde(default)]
     pub kv_events: KvEvents,
+    /// Whether it was started to schedule by priority, as vLLM is with
+    /// `--scheduling-policy priority`; it is then told each request's.
+    #[serde(default)]
+    pub priority_scheduling: bool,
     /// Where its memory can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,

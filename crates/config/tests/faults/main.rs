@@ -1,5 +1,8 @@
 //! What is said about a file that cannot be used: every message, word for word.
 
+mod admission;
+mod care;
+mod keys;
 mod meaning;
 mod notation;
 mod types;

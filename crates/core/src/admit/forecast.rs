@@ -8,6 +8,9 @@
 //!
 //! Invariant: every world holds exactly the requests that were started and have not ended.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -242,7 +245,7 @@ impl Forecast {
         Peak::over(peaks)
     }
 
-    /// No world's peak can be more with this request: as if nobody ended before all have.
+    /// No world's peak is more with this request, buckets aside: as if nobody ended before all have.
     pub(crate) fn bound_with(&self, prospect: &Prospect, used: u32) -> u64 {
         let answers = u64::from(prospect.sequences());
         let remaining = |world: usize| self.worlds.as_ref().map_or(0, |all| all[world].remaining());

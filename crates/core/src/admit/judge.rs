@@ -116,7 +116,8 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
     let caution = base.saturating_add(worker.caution_milli()).saturating_add(stale);
     let caution = caution.min(CAUTION_MILLI_MAX);
     let used = asked.booking(worker).used();
-    let foreign = worker.correction().foreign();
+    // What others hold is only known from its word.
+    let foreign = if word == Freshness::Stale { 0 } else { worker.correction().foreign() };
     // No deviation is more than half of the greatest peak: far below the budget nobody has to look.
     let bound = worker.forecast().bound_with(&asked.prospect, used);
     let most = bound.saturating_mul(u64::from(2_000 + caution)) / 2_000;

@@ -73,7 +73,7 @@ impl Line {
         {
             return Some(aged);
         }
-        heads().last()
+        heads().next_back()
     }
 
     pub(super) fn call(&mut self, ticket: Ticket, waiter: Waiter) {

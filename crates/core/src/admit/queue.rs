@@ -168,9 +168,9 @@ impl Queue {
     /// call again.
     pub fn call(&mut self, now: Instant) -> Option<Ticket> {
         let after = self.lines.range(self.turn.saturating_add(1)..);
-        let around = after.chain(self.lines.range(..=self.turn));
         let aged = |ticket: Ticket| self.is_aged(ticket, now);
-        let found = around.filter_map(|(&model, line)| Some((model, line.next(&aged)?))).next();
+        let mut around = after.chain(self.lines.range(..=self.turn));
+        let found = around.find_map(|(&model, line)| Some((model, line.next(&aged)?)));
         let (model, ticket) = found?;
         let entry = self.entries.get_mut(&ticket).expect("who stands in a line has an entry");
         entry.standing = Standing::Called;

@@ -104,7 +104,7 @@ impl Default for AdmitSettings {
     fn default() -> Self {
         Self {
             mode: Mode::Peak,
-            kv_threshold_permille: ByPriority { flex: 850, default: 920, priority: 970 },
+            kv_threshold_permille: ByPriority { flex: 850, default: 970, priority: 990 },
             caution_milli: ByPriority { flex: 2_000, default: 1_000, priority: 0 },
             watermark_permille: 20,
             prefill_backlog: Micros::new(1_000_000),

@@ -60,6 +60,12 @@ impl World {
         self.remaining -= u64::from(remaining) * u64::from(sequences);
     }
 
+    /// Whether nothing is left in it.
+    #[cfg(test)]
+    pub(super) fn is_blank(&self) -> bool {
+        self.occupied == 0 && self.remaining == 0 && self.cells == Self::BLANK.cells
+    }
+
     /// The peak; `more` is a request besides: what remains of it, its sequences, and what it uses.
     pub(super) fn peak_with(&self, more: Option<(u32, u32, u32)>) -> u64 {
         let (extra, more_sequences, more_used) = match more {

@@ -1,13 +1,19 @@
 //! How long will an answer get, given how long it is already?
 //!
 //! Answers are counted by *class*: the model, the kind of request, and the power of two below the
-//! most that the answer may have. What was seen of a class is a histogram that fades; beside it
-//! stands a table of its quantiles, so that a draw is one look. A class that was hardly seen leans
+//! most that the answer may have. What was seen of a class is a life table that fades: of those that
+//! came to a bucket, how many ended there and how many went on. So answers under way count for
+//! what they have shown already (Kaplan and Meier 1958); counting only those that have ended would
+//! take short answers for all there are, since they are the first to end. Beside it stands a table
+//! of quantiles, so that a draw is one look. A class that was hardly seen leans
 //! on all answers of its model, and those, before there are any, on what answers are like in
 //! general.
 //!
 //! A draw that was refuted, because the answer is longer already, is made again among the lengths
 //! that are left: P(L | L > g).
+
+#[cfg(test)]
+mod tests;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -45,18 +51,22 @@ pub const CLASSES_MAX: usize = 1_024;
 /// Models of which all answers are remembered together, at most.
 const MODELS_MAX: usize = 1_024;
 
-/// What one answer weighs in a histogram; halving it six times leaves something.
+/// What one answer weighs in a life table; halving it six times leaves something.
 const WEIGHT: u32 = 64;
 
-/// Answers in a histogram after which everything in it is halved.
+/// Answers in a life table after which everything in it is halved.
 const FADE_AFTER: u32 = 1_024;
 
 /// Answers of its model that a class leans on, and answers in general that a model leans on.
 const LEAN_CLASS: u64 = 16;
 const LEAN_MODEL: u64 = 8;
 
+/// Buckets to a doubling.
+const OCTAVE: usize = 8;
+
 /// Steps between the quantiles that are kept.
 const STEPS: usize = 64;
+const STEPS_WIDE: u64 = 64;
 
 /// One step between two quantiles, in fixed point.
 const STEP: u64 = 1 << 16;
@@ -72,14 +82,20 @@ pub struct Lengths {
 /// The lengths of one class, fading.
 #[derive(Clone, Debug)]
 struct Histogram {
-    weights: [u32; BUCKETS],
-    total: u64,
+    /// Answers that ended in each bucket, and that went on beyond it.
+    ended: [u32; BUCKETS],
+    survived: [u32; BUCKETS],
+    /// Of all answers, those that should end in each bucket; they add up to [`WHOLE`].
+    shares: [u32; BUCKETS],
     /// The length below which so many 64ths of all answers are.
     quantiles: [u32; STEPS + 1],
-    /// Answers until the table is made anew.
+    /// Answers until the tables are made anew.
     stale_in: u32,
     noted_last: u64,
 }
+
+/// All answers, as a sum of shares.
+const WHOLE: u64 = 1 << 24;
 
 impl Lengths {
     /// Nothing seen yet.
@@ -87,32 +103,39 @@ impl Lengths {
         Self { classes: BTreeMap::new(), models: BTreeMap::new(), notes: 0 }
     }
 
-    /// An answer of that class came to `length` tokens and was not cut short by the client.
-    pub fn note(&mut self, class: Class, length: u32) {
+    /// An answer of that class went on from `before` tokens to `length`, and goes on.
+    pub fn note_growth(&mut self, class: Class, before: u32, length: u32) {
+        // What stays within a bucket shows nothing.
+        if bucket_of(before) < bucket_of(length) {
+            self.note(class, |own| own.grew(before, length));
+        }
+    }
+
+    /// An answer of that class went on from `before` tokens to `length`, and ended with it.
+    pub fn note_end(&mut self, class: Class, before: u32, length: u32) {
+        self.note(class, |own| {
+            own.grew(before, length);
+            own.end(length);
+        });
+    }
+
+    fn note(&mut self, class: Class, notes: impl Fn(&mut Histogram)) {
         self.notes += 1;
         if !self.models.contains_key(&class.model) {
             if self.models.len() == MODELS_MAX {
                 return;
             }
-            self.models.insert(class.model, Box::new(Histogram::new(self.notes)));
+            self.models.insert(class.model, Box::new(Histogram::new()));
         }
         let Some(model) = self.models.get_mut(&class.model) else { return };
-        model.note(length, self.notes);
-        if model.stale_in == 0 {
-            model.tabulate((&GENERAL, GENERAL_TOTAL), LEAN_MODEL);
-        }
+        model.noted(&notes, self.notes, (&GENERAL, LEAN_MODEL));
         if !self.classes.contains_key(&class) {
             self.forget_one_if_full();
-            self.classes.insert(class, Box::new(Histogram::new(self.notes)));
+            self.classes.insert(class, Box::new(Histogram::new()));
         }
-        let (Some(own), Some(model)) =
-            (self.classes.get_mut(&class), self.models.get(&class.model))
-        else {
-            return;
-        };
-        own.note(length, self.notes);
-        if own.stale_in == 0 {
-            own.tabulate((&model.weights, model.total), LEAN_CLASS);
+        let model = self.models.get(&class.model).map_or(&GENERAL, |model| &model.shares);
+        if let Some(own) = self.classes.get_mut(&class) {
+            own.noted(&notes, self.notes, (model, LEAN_CLASS));
         }
     }
 
@@ -122,13 +145,13 @@ impl Lengths {
         let quantiles = self.quantiles(class);
         let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
         // Which eighth a world gets, differs between requests: worlds must not agree.
-        let (first, stride) = (dice & 7, dice >> 3 & 6 | 1);
-        let mut noise = dice;
+        let mut noise = mixed(dice);
+        let (first, stride) = (noise & 7, ((noise >> 3) & 6) | 1);
         let mut eighth = first;
         [(); DRAWS].map(|()| {
             noise = mixed(noise);
-            let within = noise >> 48;
-            let place = (eighth << 16 | within) * STEP * (STEPS as u64 / DRAWS as u64) >> 16;
+            let within = noise % STEP;
+            let place = (eighth * STEP + within) * (STEPS_WIDE / 8);
             eighth = (eighth + stride) & 7;
             at(quantiles, place).clamp(1, most)
         })
@@ -138,14 +161,14 @@ impl Lengths {
     pub fn draw_beyond(&self, class: Class, limit: Option<u32>, length: u32, dice: u64) -> u32 {
         let most = limit.unwrap_or(LENGTH_MAX).clamp(1, LENGTH_MAX);
         let quantiles = self.quantiles(class);
-        let noise = mixed(dice ^ u64::from(length)) >> 48;
-        let whole = STEPS as u64 * STEP;
+        let noise = mixed(dice ^ u64::from(length)) % STEP;
+        let whole = STEPS_WIDE * STEP;
         let passed = place_of(quantiles, length);
         let drawn = if passed < whole {
-            at(quantiles, passed + ((whole - passed) * noise >> 16))
+            at(quantiles, passed + (whole - passed) * noise / STEP)
         } else {
             // Longer than any that was seen: up to as long again.
-            length.saturating_add(u32::try_from(u64::from(length) * noise >> 16).unwrap_or(0))
+            length.saturating_add(u32::try_from(u64::from(length) * noise / STEP).unwrap_or(0))
         };
         drawn.max(length.saturating_add(1)).min(most.max(length))
     }
@@ -153,7 +176,7 @@ impl Lengths {
     /// Mean and variance of the lengths of answers of that class, in tokens and their square.
     pub fn mean_and_variance(&self, class: Class) -> (u64, u64) {
         let quantiles = self.quantiles(class);
-        let count = STEPS as u64;
+        let count = STEPS_WIDE;
         let middles =
             quantiles.windows(2).map(|pair| u64::midpoint(pair[0].into(), pair[1].into()));
         let (sum, squares) = middles.fold((0, 0), |(sum, squares): (u64, u64), middle| {
@@ -165,7 +188,7 @@ impl Lengths {
 
     /// Answers of that class that count, fading.
     pub fn seen(&self, class: Class) -> u64 {
-        self.classes.get(&class).map_or(0, |own| own.total / u64::from(WEIGHT))
+        self.classes.get(&class).map_or(0, |own| own.answers())
     }
 
     fn quantiles(&self, class: Class) -> &[u32; STEPS + 1] {
@@ -185,54 +208,99 @@ impl Lengths {
 }
 
 impl Histogram {
-    const fn new(noted_last: u64) -> Self {
-        let quantiles = [0; STEPS + 1];
-        Self { weights: [0; BUCKETS], total: 0, quantiles, stale_in: 0, noted_last }
-    }
-
-    fn note(&mut self, length: u32, noted: u64) {
-        self.weights[bucket_of(length)] += WEIGHT;
-        self.total += u64::from(WEIGHT);
-        self.noted_last = noted;
-        self.stale_in = self.stale_in.saturating_sub(1);
-        if u64::from(FADE_AFTER * WEIGHT) <= self.total {
-            self.total = 0;
-            for weight in &mut self.weights {
-                *weight /= 2;
-                self.total += u64::from(*weight);
-            }
+    const fn new() -> Self {
+        Self {
+            ended: [0; BUCKETS],
+            survived: [0; BUCKETS],
+            shares: [0; BUCKETS],
+            quantiles: [0; STEPS + 1],
+            stale_in: 0,
+            noted_last: 0,
         }
     }
 
-    /// Makes the table of quantiles, counting `lean` answers of `others` as well.
-    fn tabulate(&mut self, (others, total): (&[u32; BUCKETS], u64), lean: u64) {
-        // Every so many answers that the table is never more than a sixteenth behind.
-        let answers = u32::try_from(self.total / u64::from(WEIGHT)).unwrap_or(u32::MAX);
-        self.stale_in = (answers / 16).max(1);
-        let lent = lean * u64::from(WEIGHT);
-        let weight = |bucket: usize| {
-            let other = u64::from(others[bucket]) * lent / total.max(1);
-            (u64::from(self.weights[bucket]) << 8) + (other << 8)
-        };
-        let whole: u64 = (0..BUCKETS).map(weight).sum();
-        let mut quantiles = [0; STEPS + 1];
+    fn noted(
+        &mut self,
+        notes: &impl Fn(&mut Self),
+        noted: u64,
+        (others, lean): (&[u32; BUCKETS], u64),
+    ) {
+        notes(self);
+        self.noted_last = noted;
+        if u64::from(FADE_AFTER) <= self.answers() {
+            for count in self.ended.iter_mut().chain(&mut self.survived) {
+                *count /= 2;
+            }
+        }
+        self.stale_in = self.stale_in.saturating_sub(1);
+        if self.stale_in == 0 {
+            // So often that the tables are never more than a sixteenth behind.
+            self.stale_in = u32::try_from(self.answers() / 16).unwrap_or(1).max(1);
+            self.share_out(others, lean);
+            self.tabulate();
+        }
+    }
+
+    fn grew(&mut self, before: u32, length: u32) {
+        for bucket in bucket_of(before)..bucket_of(length) {
+            self.survived[bucket] += WEIGHT;
+        }
+    }
+
+    fn end(&mut self, length: u32) {
+        self.ended[bucket_of(length)] += WEIGHT;
+    }
+
+    /// Answers that count: as many as have come to any bucket.
+    fn answers(&self) -> u64 {
+        let come = self.ended.iter().zip(&self.survived);
+        let most = come.map(|(ended, survived)| ended.saturating_add(*survived)).max();
+        u64::from(most.unwrap_or(0) / WEIGHT)
+    }
+
+    /// Makes the shares, counting `lean` answers of `others` as well.
+    fn share_out(&mut self, others: &[u32; BUCKETS], lean: u64) {
+        let own = self.answers();
+        let mut left = WHOLE;
+        let mut shares = [0; BUCKETS];
+        for (bucket, share) in shares.iter_mut().enumerate() {
+            let ended = u64::from(self.ended[bucket]);
+            let come = ended + u64::from(self.survived[bucket]);
+            *share = (left * ended).checked_div(come).unwrap_or(0);
+            left -= *share;
+        }
+        // Those that outlived all that ended will end within twice what any has come to.
+        let last = (0..BUCKETS).rev().find(|&bucket| self.survived[bucket] > 0).unwrap_or(0);
+        let beyond = last + 1..BUCKETS.min(last + 1 + OCTAVE);
+        let each = left / u64::try_from(beyond.len()).unwrap_or(1).max(1);
+        for share in &mut shares[beyond] {
+            *share += each;
+        }
+        for (bucket, share) in shares.into_iter().enumerate() {
+            let lent = u64::from(others[bucket]) * lean;
+            let mixed = (share * own + lent) / (own + lean);
+            self.shares[bucket] = u32::try_from(mixed).unwrap_or(0);
+        }
+    }
+
+    /// Makes the table of quantiles.
+    fn tabulate(&mut self) {
+        let share = |bucket: usize| u64::from(self.shares[bucket]);
+        let whole: u64 = (0..BUCKETS).map(share).sum();
+        let longest = last_with(share).map_or(0, |bucket| LONGEST[bucket]);
         let (mut bucket, mut below) = (0, 0);
-        for (step, quantile) in (0_u64..).zip(&mut quantiles) {
-            let wanted = whole * step / STEPS as u64;
-            while bucket + 1 < BUCKETS && below + weight(bucket) <= wanted {
-                below += weight(bucket);
+        for (step, quantile) in (0_u64..).zip(&mut self.quantiles) {
+            let wanted = whole * step / STEPS_WIDE;
+            while bucket + 1 < BUCKETS && below + u64::from(self.shares[bucket]) <= wanted {
+                below += u64::from(self.shares[bucket]);
                 bucket += 1;
             }
-            // The last one ends at the last bucket that has any.
-            if below == whole {
-                *quantile = last_with(weight).map_or(0, |bucket| LONGEST[bucket]);
-                continue;
-            }
             let width = u64::from(LONGEST[bucket] - shortest(bucket)) + 1;
-            let into = width * (wanted - below) / weight(bucket).max(1);
-            *quantile = shortest(bucket) + u32::try_from(into).unwrap_or(0);
+            let into = width * (wanted - below) / u64::from(self.shares[bucket]).max(1);
+            let length = shortest(bucket) + u32::try_from(into).unwrap_or(0);
+            // The last one ends at the last bucket that has any.
+            *quantile = length.min(longest);
         }
-        self.quantiles = quantiles;
     }
 }
 
@@ -242,9 +310,10 @@ fn last_with(weight: impl Fn(usize) -> u64) -> Option<usize> {
 
 /// The length at a place among the quantiles.
 fn at(quantiles: &[u32; STEPS + 1], place: u64) -> u32 {
-    let step = usize::try_from(place / STEP).unwrap_or(STEPS).min(STEPS - 1);
-    let (low, high) = (quantiles[step], quantiles[step + 1]);
-    let into = u64::from(high.saturating_sub(low)) * (place - step as u64 * STEP) / STEP;
+    let step = (place / STEP).min(STEPS_WIDE - 1);
+    let below = usize::try_from(step).unwrap_or(0);
+    let (low, high) = (quantiles[below], quantiles[below + 1]);
+    let into = u64::from(high.saturating_sub(low)) * (place - step * STEP) / STEP;
     low + u32::try_from(into).unwrap_or(0)
 }
 
@@ -253,27 +322,29 @@ fn place_of(quantiles: &[u32; STEPS + 1], length: u32) -> u64 {
     let above = quantiles.partition_point(|&quantile| quantile <= length);
     let Some(step) = above.checked_sub(1) else { return 0 };
     if step == STEPS {
-        return STEPS as u64 * STEP;
+        return STEPS_WIDE * STEP;
     }
     let (low, high) = (quantiles[step], quantiles[step + 1]);
     let into = u64::from(length - low) * STEP / u64::from((high - low).max(1));
-    step as u64 * STEP + into
+    u64::try_from(step).unwrap_or(0) * STEP + into
 }
 
 /// What answers are like before any was seen: as many between 16 and 32 tokens as between 512 and
 /// 1,024, and none beyond.
 const GENERAL: [u32; BUCKETS] = general();
-const GENERAL_TOTAL: u64 = 6 * 64;
 const GENERAL_QUANTILES: [u32; STEPS + 1] = general_quantiles();
+
+/// Six octaves of 64 units are the whole, all but.
+const GENERAL_UNIT: u32 = (1 << 24) / (6 * 64);
 
 const fn general() -> [u32; BUCKETS] {
     let mut weights = [0; BUCKETS];
     let mut bucket = 2;
     while bucket < 40 {
         weights[bucket] = match bucket {
-            2..4 => 32,
-            4..8 => 16,
-            _ => 8,
+            2..4 => 32 * GENERAL_UNIT,
+            4..8 => 16 * GENERAL_UNIT,
+            _ => 8 * GENERAL_UNIT,
         };
         bucket += 1;
     }

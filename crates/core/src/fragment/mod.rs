@@ -19,6 +19,8 @@ mod state;
 mod tests;
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros};
 
@@ -200,11 +202,11 @@ impl Watch {
         now: Instant,
     ) -> Option<(WorkerId, Step)> {
         self.states.retain(|&id, state| fleet.is_member(id) && fleet.worker(id).tag() == state.tag);
-        let ids: alloc::vec::Vec<WorkerId> = self.states.keys().copied().collect();
+        let ids: Vec<WorkerId> = self.states.keys().copied().collect();
         ids.into_iter().find_map(|id| {
             let worker = fleet.worker(id);
             let pool = place(id).pool;
-            let spare = self.is_spare((id, worker), fleet, |other| place(other).pool == pool);
+            let spare = is_spare((id, worker), fleet, |other| place(other).pool == pool);
             let busy = self.states.iter().any(|(&other, state)| {
                 other != id && state.phase != Phase::Watching && place(other).pool == pool
             });
@@ -219,25 +221,6 @@ impl Watch {
         })
     }
 
-    /// Whether others of its pool serve every model that it serves.
-    fn is_spare(
-        &self,
-        (id, worker): (WorkerId, &Worker),
-        fleet: &Fleet,
-        of_pool: impl Fn(WorkerId) -> bool,
-    ) -> bool {
-        let stands_in = |model: Option<&alloc::string::String>| {
-            fleet.workers().any(|(other, stand_in)| {
-                other != id
-                    && of_pool(other)
-                    && stand_in.health().is_up()
-                    && !stand_in.is_draining()
-                    && model.is_none_or(|model| stand_in.models().contains(model))
-            })
-        };
-        stands_in(None) && worker.models().iter().all(|model| stands_in(Some(model)))
-    }
-
     fn state(&mut self, id: WorkerId, worker: &Worker) -> &mut State {
         let state = self.states.entry(id).or_insert_with(|| State::new(worker.tag()));
         if state.tag != worker.tag() {
@@ -246,4 +229,22 @@ impl Watch {
         }
         state
     }
+}
+
+/// Whether others of its pool serve every model that it serves.
+fn is_spare(
+    (id, worker): (WorkerId, &Worker),
+    fleet: &Fleet,
+    of_pool: impl Fn(WorkerId) -> bool,
+) -> bool {
+    let stands_in = |model: Option<&String>| {
+        fleet.workers().any(|(other, stand_in)| {
+            other != id
+                && of_pool(other)
+                && stand_in.health().is_up()
+                && !stand_in.is_draining()
+                && model.is_none_or(|model| stand_in.models().contains(model))
+        })
+    };
+    stands_in(None) && worker.models().iter().all(|model| stands_in(Some(model)))
 }

@@ -1,7 +1,6 @@
 //! Repairs told as stories: what the memory looks like at a second, and what is done about it.
 
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros};
 

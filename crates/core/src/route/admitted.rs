@@ -55,9 +55,10 @@ fn following(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
         return decision.policy.choose(scene, decision);
     }
     let rank = |one: &Candidate| rank(scene.fleet, one.worker);
-    let next = match decision.policy.lower_is_better() {
-        true => decision.open().min_by_key(|one| (one.score, rank(one))),
-        false => decision.open().min_by_key(|one| (Reverse(one.score), rank(one))),
+    let next = if decision.policy.lower_is_better() {
+        decision.open().min_by_key(|one| (one.score, rank(one)))
+    } else {
+        decision.open().min_by_key(|one| (Reverse(one.score), rank(one)))
     };
     next.map(|one| one.worker)
 }

@@ -24,6 +24,7 @@ mod retry;
 mod round_robin;
 mod router;
 mod router_breakers;
+mod router_memory;
 mod standing;
 mod sticky;
 #[cfg(test)]

@@ -91,11 +91,11 @@ pub struct Placed {
     attempt: Attempt,
     model: String,
     bytes: Option<u64>,
-    chunk: Tokens,
+    pub(super) chunk: Tokens,
     /// Until it is remembered.
-    announced: Option<Announcement>,
+    pub(super) announced: Option<Announcement>,
     /// From then on.
-    receipt: Option<Receipt>,
+    pub(super) receipt: Option<Receipt>,
     first_token: Option<Instant>,
     /// When tokens of each answer were last counted, and how many.
     progress: (Instant, u32),
@@ -151,11 +151,11 @@ impl Outcome {
 #[derive(Debug)]
 pub struct Router {
     pub(super) fleet: Fleet,
-    prefixes: PrefixIndex,
+    pub(super) prefixes: PrefixIndex,
     texts: BTreeMap<String, Texts>,
     lengths: Lengths,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
-    chunks: Vec<Tokens>,
+    pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
     blocks: Vec<Option<BlockSize>>,
     matches: Matches,
@@ -358,23 +358,6 @@ impl Router {
         })
     }
 
-    /// Remembers the prompt of a placed request where it went. This takes time for each chunk of
-    /// it, which nobody has to wait for: until then a note of it is found (`docs/design/prefix.md`,
-    /// R8). Of what is remembered already, nothing changes.
-    pub fn remember(&mut self, placed: &mut Placed, prompt: Prompt<'_>, now: Instant) {
-        let Some(announced) = placed.announced.take() else { return };
-        self.prefixes.take_back(announced);
-        let worker = placed.worker();
-        if !self.fleet.is_member(worker) {
-            return;
-        }
-        let (Prompt::Counted { chain, .. } | Prompt::Text { chain, .. }) = prompt;
-        placed.receipt = Some(self.prefixes.record_routed(worker, chain, now));
-        if let Some(last) = self.chunks.get_mut(worker.index()) {
-            *last = placed.chunk;
-        }
-    }
-
     /// The first token of a placed request has come.
     pub fn first_token(&mut self, placed: &mut Placed, now: Instant) -> Option<Change> {
         placed.first_token = Some(now);
@@ -392,15 +375,15 @@ impl Router {
         let change = self.fleet.progress(&mut placed.attempt, streamed, &self.lengths, now);
         let each = streamed.get() / placed.demand().prospect.answers.max(1);
         self.learn_step(placed, each, now);
-        placed.progress = (now, each);
+        let class = placed.demand().prospect.class;
+        self.lengths.note_growth(class, placed.progress.1, each);
+        placed.progress = (now, each.max(placed.progress.1));
         change
     }
 
     /// A placed request has ended.
     pub fn end(&mut self, mut placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
-        if let Some(announced) = placed.announced.take() {
-            self.prefixes.take_back(announced);
-        }
+        self.forget_note(&mut placed);
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
         }
@@ -413,7 +396,7 @@ impl Router {
         if let Some(completion) = outcome.completion {
             let prospect = placed.demand().prospect;
             let each = completion.get() / prospect.answers.max(1);
-            self.lengths.note(prospect.class, each);
+            self.lengths.note_end(prospect.class, placed.progress.1, each);
             self.learn_step(placed, each, now);
         }
         if let (Some(receipt), Some(cached)) = (&placed.receipt, outcome.cached) {

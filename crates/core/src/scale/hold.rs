@@ -1,10 +1,13 @@
 //! Does the number change now, or is it a ripple?
 //!
-//! It rises at once, but not again within a cooldown, so that the workers just asked for can take
-//! their share first. It falls to the most that was wanted while it was too high, once it has been
+//! It rises at once, for as long as one step of the load takes to arrive, but then not again within a
+//! cooldown, so that the workers just asked for can take their share first. It falls to the most that was wanted while it was too high, once it has been
 //! too high without a break for its own, longer cooldown (D8: 60 s and 300 s).
 
 use overdraft_units::{Instant, Micros};
+
+/// A rise that has begun may go on for so long: requests that come together are not seen together.
+const RISE_LASTS: Micros = Micros::new(5_000_000);
 
 /// How long a change waits for the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +52,15 @@ impl Hold {
     }
 
     fn rise(&mut self, held: u64, wanted: u64, cooldown: Cooldown, now: Instant) -> u64 {
-        let cooling = self.rose.is_some_and(|rose| now.since(rose) < cooldown.up);
+        let since = self.rose.map(|rose| now.since(rose));
+        let still_rising = since.is_some_and(|since| since < RISE_LASTS);
+        let cooling = since.is_some_and(|since| since < cooldown.up) && !still_rising;
         if held == wanted || cooling {
             return held;
         }
-        self.rose = Some(now);
+        if !still_rising {
+            self.rose = Some(now);
+        }
         wanted
     }
 

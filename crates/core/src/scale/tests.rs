@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
+use crate::estimate::Lengths;
 use crate::fleet::{Demand, Fleet, Probe, Scraped, Turn, WorkerId};
 
 fn second(count: u64) -> Instant {
@@ -30,6 +31,7 @@ fn scraped(at: Instant, running: u32, waiting: u32, kv: u16) -> Scraped {
         kv_use_permille: Some(kv),
         kv_capacity: Some(Tokens::new(100_000)),
         block_size: None,
+        preemptions: None,
     }
 }
 
@@ -74,8 +76,8 @@ fn part_of_a_worker_is_a_worker() {
 #[test]
 fn a_load_is_what_workers_say_and_what_they_were_sent_since() {
     let (mut fleet, ids) = fleet(2);
-    fleet.scraped(ids[0], scraped(second(1), 4, 3, 500));
-    fleet.scraped(ids[1], scraped(second(1), 1, 0, 100));
+    fleet.scraped(ids[0], scraped(second(1), 4, 3, 500), &Lengths::new());
+    fleet.scraped(ids[1], scraped(second(1), 1, 0, 100), &Lengths::new());
     let before = load(&fleet, second(2));
     let expected =
         Load { members: 2, serving: 2, known: 2, kv_permille: 600, waiting: 3, running: 8 };
@@ -91,8 +93,8 @@ fn a_load_is_what_workers_say_and_what_they_were_sent_since() {
 #[test]
 fn what_drains_is_not_counted_and_neither_is_its_load() {
     let (mut fleet, ids) = fleet(2);
-    fleet.scraped(ids[0], scraped(second(1), 9, 9, 900));
-    fleet.scraped(ids[1], scraped(second(1), 1, 0, 350));
+    fleet.scraped(ids[0], scraped(second(1), 9, 9, 900), &Lengths::new());
+    fleet.scraped(ids[1], scraped(second(1), 1, 0, 350), &Lengths::new());
     fleet.drain(ids[0]);
     let left = load(&fleet, second(1));
     assert_eq!((left.members, left.running, left.kv_permille), (1, 1, 350));
@@ -104,10 +106,10 @@ fn what_is_not_known_holds_the_present_number_and_asks_for_no_more() {
     let (mut fleet, ids) = fleet(3);
     check(load(&fleet, second(1)), 3_000, Signal::Unknown);
     for &id in &ids[..2] {
-        fleet.scraped(id, scraped(second(1), 0, 0, 0));
+        fleet.scraped(id, scraped(second(1), 0, 0, 0), &Lengths::new());
     }
     check(load(&fleet, second(1)), 3_000, Signal::Unknown);
-    fleet.scraped(ids[2], scraped(second(1), 0, 0, 0));
+    fleet.scraped(ids[2], scraped(second(1), 0, 0, 0), &Lengths::new());
     check(load(&fleet, second(1)), 0, Signal::Kv);
     // Nobody has been heard of for long: the same as never.
     check(load(&fleet, second(60)), 3_000, Signal::Unknown);
@@ -134,7 +136,7 @@ fn a_worker_that_starts_asks_for_no_other() {
     let (mut fleet, ids) = fleet(2);
     fleet.join(9).unwrap();
     for &id in &ids {
-        fleet.scraped(id, scraped(second(1), 9, 0, 700));
+        fleet.scraped(id, scraped(second(1), 9, 0, 700), &Lengths::new());
     }
     check(load(&fleet, second(1)), 2_000, Signal::Kv);
 }
@@ -149,8 +151,8 @@ fn requests_that_wait_before_the_workers_count() {
 #[test]
 fn pools_do_not_see_each_other() {
     let (mut fleet, ids) = fleet(2);
-    fleet.scraped(ids[0], scraped(second(1), 9, 90, 999));
-    fleet.scraped(ids[1], scraped(second(1), 0, 0, 70));
+    fleet.scraped(ids[0], scraped(second(1), 9, 90, 999), &Lengths::new());
+    fleet.scraped(ids[1], scraped(second(1), 0, 0, 70), &Lengths::new());
     let (mut target, mut draft) = (Load::default(), Load::default());
     target.add(fleet.worker(ids[0]), second(1));
     draft.add(fleet.worker(ids[1]), second(1));
@@ -169,8 +171,9 @@ fn story(steps: &[(u64, u64, u64)]) {
 }
 
 #[test]
-fn a_rise_is_followed_at_once_and_the_next_one_waits() {
-    story(&[(0, 1, 1), (1, 4, 4), (2, 9, 4), (60, 9, 4), (61, 9, 9), (62, 10, 9), (121, 12, 12)]);
+fn a_rise_is_followed_at_once_to_its_end_and_the_next_one_waits() {
+    story(&[(0, 1, 1), (1, 4, 4), (2, 9, 9), (5, 10, 10), (6, 12, 10), (60, 12, 10)]);
+    story(&[(0, 1, 1), (1, 4, 4), (61, 12, 12), (65, 13, 13), (66, 14, 13), (121, 14, 14)]);
 }
 
 #[test]

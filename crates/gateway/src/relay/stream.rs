@@ -18,6 +18,7 @@ use http_body::{Body, Frame};
 use overdraft_core::fleet::Ending;
 use overdraft_http::{Access, Drain};
 use overdraft_telemetry::{EndCode, Phase};
+use overdraft_units::Tokens;
 use overdraft_wire::sse;
 use tokio::time::Instant;
 
@@ -27,9 +28,15 @@ use crate::shared::Lease;
 use crate::tally::Tally;
 use crate::upstream::AnswerBody;
 
+/// What the data of an event begins with.
+const EVENT: &[u8] = b"data:";
+
 /// How long the worker's connection may take to end after `[DONE]` before we give up on using it
 /// again. The client has its answer by then.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Events after which the core is told how far a stream has come.
+const PROGRESS_EVENTS: u32 = 32;
 
 /// A stream whose first events have come.
 #[derive(Debug)]
@@ -88,7 +95,11 @@ pub(crate) struct Stream {
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The task that `cut` wakes.
     cut_wakes: Option<Waker>,
-    _tally: Option<Tally>,
+    tally: Option<Tally>,
+    /// Events given out, each of which brings a token in most engines.
+    events: u32,
+    /// Of those, how many the core knows of.
+    reported: u32,
 }
 
 impl Stream {
@@ -97,6 +108,7 @@ impl Stream {
         let cut = Box::pin(async move { drain.cut().await });
         let mut deadline = Deadline::new(story.last);
         deadline.move_to(story.idle, story.last);
+        let events = count_events(&opened.first);
         Self {
             state: State::First(opened.first),
             answer: opened.answer,
@@ -109,7 +121,20 @@ impl Stream {
             drain: story.drain,
             cut,
             cut_wakes: None,
-            _tally: story.tally,
+            tally: story.tally,
+            events,
+            reported: 0,
+        }
+    }
+
+    /// Counts what goes out, and reports it now and then.
+    fn count(&mut self, events: &[u8]) {
+        self.events = self.events.saturating_add(count_events(events));
+        if PROGRESS_EVENTS <= self.events - self.reported
+            && let Some(lease) = &mut self.lease
+        {
+            self.reported = self.events;
+            lease.progress(Tokens::new(self.events));
         }
     }
 
@@ -128,6 +153,7 @@ impl Stream {
                         // A byte that completes no event is no progress: a worker that drips is
                         // as stuck as one that is silent.
                         self.deadline.move_to(self.idle, self.last);
+                        self.count(&seen.relay);
                         return Poll::Ready(Some(seen.relay));
                     }
                     if !matches!(self.state, State::Relaying) {
@@ -213,9 +239,21 @@ impl Stream {
     }
 }
 
+fn count_events(events: &[u8]) -> u32 {
+    u32::try_from(memchr::memmem::find_iter(events, EVENT).count()).unwrap_or(u32::MAX)
+}
+
 pub(crate) fn note_used(record: &mut overdraft_telemetry::AccessRecord, used: Option<Used>) {
     record.prompt = used.map(|used| used.prompt);
     record.completion = used.map(|used| used.completion);
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(tally) = &mut self.tally {
+            tally.streamed(self.events);
+        }
+    }
 }
 
 impl Body for Stream {

@@ -10,9 +10,12 @@ mod client;
 mod harness;
 mod mock;
 
+mod admission;
+mod care;
 mod draining;
 mod failing;
 mod health;
+mod keys;
 mod refusing;
 mod relaying;
 mod routing;

@@ -141,6 +141,17 @@ impl Call {
         self.serve_on();
     }
 
+    /// The same where nobody may be there any more to read it.
+    pub(crate) async fn answer_if_there(mut self, json: &str) {
+        let length = json.len();
+        let head = format!(
+            "HTTP/1.1 200 X\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{json}"
+        );
+        self.try_write(&head).await;
+        self.serve_on();
+    }
+
     /// Begins a stream of events.
     pub(crate) async fn stream(&mut self) {
         self.write(

@@ -1,5 +1,6 @@
 //! Which fleet, under which policy, seen how late?
 
+use overdraft_core::admit::Mode;
 use overdraft_core::fleet;
 use overdraft_core::route::RouteSettings;
 use overdraft_silicon::{Profile, ProfileError};
@@ -76,8 +77,10 @@ pub enum SimulateError {
 }
 
 impl Scenario {
-    /// A fleet with the delays of a data centre, at a gateway that sees no KV events.
-    pub fn new(profile: Profile, workers: u32, routing: RouteSettings) -> Self {
+    /// A fleet with the delays of a data centre, at a gateway that sees no KV events. Requests wait
+    /// at the workers and not before them: the gateway's queue is not simulated.
+    pub fn new(profile: Profile, workers: u32, mut routing: RouteSettings) -> Self {
+        routing.admission.mode = Mode::Off;
         Self {
             profile,
             workers,

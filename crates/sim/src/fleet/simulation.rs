@@ -1,6 +1,8 @@
 //! The loop: what happens next, and what follows from it.
 
+use overdraft_core::admit::{Priority, Tenant};
 use overdraft_core::batch::{Progress, Verdict};
+use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken, Probe, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, EventFeed, PrefixChain, PrefixKey, PrefixLimits};
 use overdraft_core::route::{Outcome, Prompt, Request, Router, Tried};
@@ -24,6 +26,9 @@ const VOCABULARY: u32 = 128_000;
 
 /// Keys that the gateway's index may hold, as the gateway's own default for a fleet of this size.
 const INDEX: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
+
+/// Events between two looks of whoever watches.
+const LOOK_EVERY: u64 = 1 << 14;
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -50,8 +55,6 @@ pub fn simulate(
 ) -> Result<Simulated, SimulateError> {
     let mut simulation = Simulation::new(scenario, sessions, seed)?;
     simulation.begin()?;
-    /// Events between two looks of whoever watches.
-    const LOOK_EVERY: u64 = 1 << 14;
     let mut events = 0_u64;
     while simulation.advance()? {
         events += 1;
@@ -202,6 +205,9 @@ impl<'a> Simulation<'a> {
             first_token: FirstToken::Seen,
             session: Some(name),
             dice: named(&[self.seed, self.asked]),
+            priority: Priority::default(),
+            tenant: Tenant::default(),
+            kind: Kind::default(),
         };
         let turn = (&Tried::default(), Turn::First);
         let placed = self.router.place(request, &self.scenario.routing, turn, self.now);
@@ -219,11 +225,12 @@ impl<'a> Simulation<'a> {
             cached: Tokens::ZERO,
             fate: Fate::Completed,
         };
-        let Ok(placed) = placed else {
+        let Ok(mut placed) = placed else {
             flight.fate = Fate::Refused;
             let flight = self.flights.add(flight);
             return self.end(flight);
         };
+        self.router.remember(&mut placed, request.prompt, self.now);
         flight.worker = placed.worker().index();
         flight.placed = Some(placed);
         let ingest = u64::from(prompt_tokens.get()) * self.scenario.ingest_ns_per_token / 1_000;

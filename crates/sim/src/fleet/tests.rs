@@ -38,11 +38,12 @@ fn the_same_seed_gives_the_same_history() {
 #[test]
 fn every_request_is_answered_in_full_and_books_balance() {
     for policy in Policy::ALL {
-        let simulated = run(&scenario(policy, 2), "chat:rate=15", 300, 3);
+        let workload = "chat:rate=15,turns=3,spread=0";
+        let simulated = run(&scenario(policy, 2), workload, 300, 3);
         let samples = simulated.recorder.samples();
         assert_eq!(samples.len(), 300, "{policy}");
         for sample in samples {
-            assert_eq!(sample.fate, Fate::Completed);
+            assert_eq!(sample.fate, Fate::Completed, "{policy}");
             let first = sample.first_token.expect("an answer has a first token");
             assert!(sample.intended < first && first <= sample.ended, "{sample:?}");
             assert!(sample.cached.unwrap() < sample.prompt, "the last token is always computed");

@@ -46,7 +46,7 @@ impl Watch {
             let mut number = 0_u32;
             self.points.retain(|_| {
                 number += 1;
-                number % 2 == 0
+                number.is_multiple_of(2)
             });
             self.stride = self.stride.max(1) * 2;
         }

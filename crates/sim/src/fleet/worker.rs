@@ -128,6 +128,7 @@ impl Worker {
             kv_use_permille: u16::try_from(held).ok(),
             kv_capacity: Some(self.capacity),
             block_size: Some(PAGE),
+            preemptions: Some(stats.preemptions),
         }
     }
 

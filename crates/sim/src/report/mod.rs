@@ -7,6 +7,7 @@
 //! **Invariant:** times count from when a request was meant to be sent, so a client that falls behind hides
 //! nothing; goodput counts over all requests that were offered, those that were refused included.
 
+mod histogram;
 mod objectives;
 mod page;
 mod plot;

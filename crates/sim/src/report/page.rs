@@ -163,7 +163,7 @@ fn density(report: &Report, title: &str, of: &dyn Fn(&Sample) -> Option<f64>) ->
         let count = float(crate::numbers::length(values.len())).max(1.0);
         let step = |value: f64| (value.max(1e-3).log10() * STEPS).floor();
         let mut points: Vec<(f64, f64)> = Vec::new();
-        for group in values.chunk_by(|one, other| step(*one) == step(*other)) {
+        for group in values.chunk_by(|one, other| step(*one).total_cmp(&step(*other)).is_eq()) {
             let middle = 10_f64.powf((step(group[0]) + 0.5) / STEPS);
             let share = float(crate::numbers::length(group.len())) / count;
             points.push((middle, share * 100.0));

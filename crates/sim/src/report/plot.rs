@@ -172,14 +172,15 @@ fn axes(svg: &mut String, x: Axis, y: Axis) {
     }
 }
 
+/// A line of at most so many points is also a row of marks.
+const MARKED_MAX: u64 = 12;
+
 fn line(svg: &mut String, points: &[(f64, f64)], colour: &str, (x, y): (Axis, Axis)) {
     let _written = write!(svg, "<polyline stroke=\"{colour}\" points=\"");
     for point in points {
         let _written = write!(svg, "{:.1},{:.1} ", x.place(point.0), y.place(point.1));
     }
     svg.push_str("\"/>");
-    // A line of a few points is also a row of marks.
-    const MARKED_MAX: u64 = 12;
     if length(points.len()) <= MARKED_MAX {
         for point in points {
             let (x, y) = (x.place(point.0), y.place(point.1));

@@ -1,15 +1,12 @@
 //! What happened to each request, and when tokens came.
 
-use hdrhistogram::Histogram;
 use overdraft_units::{Instant, Micros, Tokens};
 
+use super::histogram::Histogram;
 use super::timeline::Timeline;
 
 /// Requests of one run at most.
 pub const SAMPLES_MAX: u64 = 20_000_000;
-
-/// Gaps between tokens are told to three digits, up to an hour.
-const GAP_MAX: u64 = 3_600_000_000;
 
 /// One request that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +44,7 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     pub(crate) samples: Vec<Sample>,
-    pub(crate) gaps: Histogram<u64>,
+    pub(crate) gaps: Histogram,
     pub(crate) tokens: Timeline,
     /// Samples beyond [`SAMPLES_MAX`].
     pub(crate) dropped: u64,
@@ -62,8 +59,12 @@ impl Default for Recorder {
 impl Recorder {
     /// Nothing has happened yet.
     pub fn new() -> Self {
-        let gaps = Histogram::new_with_max(GAP_MAX, 3).expect("three digits up to an hour fit");
-        Self { samples: Vec::new(), gaps, tokens: Timeline::new(), dropped: 0 }
+        Self {
+            samples: Vec::new(),
+            gaps: Histogram::default(),
+            tokens: Timeline::new(),
+            dropped: 0,
+        }
     }
 
     /// Tokens of an answer came.
@@ -73,7 +74,7 @@ impl Recorder {
 
     /// So long a time passed between two tokens of an answer.
     pub fn gap(&mut self, gap: Micros) {
-        self.gaps.saturating_record(gap.get());
+        self.gaps.add(gap.get());
     }
 
     /// A request has ended.
@@ -88,16 +89,6 @@ impl Recorder {
     /// All requests that have ended.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
-    }
-
-    /// Takes in what another one took in.
-    pub fn merge(&mut self, other: &Self) {
-        for sample in &other.samples {
-            self.sample(*sample);
-        }
-        self.gaps.add(&other.gaps).expect("both have the same bounds");
-        self.tokens.merge(&other.tokens);
-        self.dropped += other.dropped;
     }
 
     /// A number that is equal only for equal histories.

@@ -140,7 +140,7 @@ impl Summary {
         let first = samples.iter().map(|sample| sample.intended).min().unwrap_or(Instant::ORIGIN);
         let last = samples.iter().map(|sample| sample.ended).max().unwrap_or(Instant::ORIGIN);
         let gaps = &recorder.gaps;
-        let gap = |share| ms(gaps.value_at_quantile(share));
+        let gap = |share| gaps.quantile(share) / 1e3;
         let cached =
             completed().filter_map(|sample| sample.cached).map(|found| u64::from(found.get()));
         let tells_cached = completed().any(|sample| sample.cached.is_some());
@@ -168,7 +168,7 @@ impl Summary {
                 Spread {
                     mean: gaps.mean() / 1e3,
                     median: gap(0.5),
-                    std: gaps.stdev() / 1e3,
+                    std: gaps.deviation() / 1e3,
                     p90: gap(0.9),
                     p95: gap(0.95),
                     p99: gap(0.99),

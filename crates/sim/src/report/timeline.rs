@@ -2,7 +2,7 @@
 //!
 //! When the spans run out they are made twice as long, so memory is bounded and the picture is whole.
 
-use overdraft_units::{Instant, Micros};
+use overdraft_units::Instant;
 
 use crate::numbers::{float, length};
 
@@ -45,12 +45,6 @@ impl Timeline {
                 return;
             }
             self.widen();
-        }
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (place, sum) in other.sums.iter().enumerate() {
-            self.add(Instant::ORIGIN + Micros::new(length(place) * other.span), *sum);
         }
     }
 

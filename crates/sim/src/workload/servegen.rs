@@ -1,4 +1,4 @@
-//! ServeGen's clients: how often each of them asks, how unevenly, and how long prompts and answers are.
+//! The clients of `ServeGen`: how often each of them asks, how unevenly, and how long prompts and answers are.
 //!
 //! A folder holds for each client `NAME-trace.csv` (start of a window in seconds, requests a second, their
 //! variation, the family of the gaps, its parameters) and `NAME-dataset.json` (from when on which lengths

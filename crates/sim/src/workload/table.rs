@@ -1,4 +1,4 @@
-//! Traces that only tell times and lengths: Azure's, BurstGPT's, and plain tables as CSV or JSON lines.
+//! Traces that only tell times and lengths: those of Azure and `BurstGPT`, and plain tables as CSV or JSON lines.
 //!
 //! All are rows with a time, the tokens of a prompt and of its answer; formats differ in what they call
 //! these. A plain table may also name a prefix that rows share, and its length. Where there is no column of
@@ -98,7 +98,7 @@ impl Table {
             return Err(WorkloadError::Empty { file, expected: EXPECTED });
         };
         let header = header?;
-        let names: Vec<String> = cells(&header).map(|name| name.to_lowercase()).collect();
+        let names: Vec<String> = cells(&header).map(str::to_lowercase).collect();
         for (place, known) in self.places.iter_mut().zip(NAMES) {
             *place = names.iter().position(|name| known.contains(&name.as_str()));
         }
@@ -119,7 +119,7 @@ impl Table {
                 Notation::Csv => Ok(self.pick(&line)),
                 Notation::JsonLines => object(&line),
             };
-            let session = cells.and_then(|cells| self.session(&line, cells));
+            let session = cells.and_then(|cells| self.session(&line, &cells));
             if let Some(session) = session.map_err(|fault| self.lines.fault(fault))? {
                 return Ok(Some(session));
             }
@@ -133,8 +133,8 @@ impl Table {
         self.places.map(cell)
     }
 
-    fn session(&mut self, line: &str, cells: Cells) -> Result<Option<Session>, Fault> {
-        let [time, prompt, output, prefix, prefix_tokens] = &cells;
+    fn session(&mut self, line: &str, cells: &Cells) -> Result<Option<Session>, Fault> {
+        let [time, prompt, output, prefix, prefix_tokens] = cells;
         let prompt = count(line, PROMPT, prompt.as_deref())?;
         let output = count(line, OUTPUT, output.as_deref())?;
         // A request that failed when it was recorded has no answer.

@@ -4,6 +4,7 @@
 //! vLLM read it as they are; the gateway under its own. Both are exposed in the two formats that
 //! scrapers ask for. **Invariant:** no label takes its values from clients without a cap.
 
+mod admission;
 mod buckets;
 mod care;
 mod exposition;
@@ -14,6 +15,7 @@ mod speculation;
 mod worker;
 mod worker_names;
 
+pub use self::admission::{AdmissionMetrics, WorkerPressure};
 pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};

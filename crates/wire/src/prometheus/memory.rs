@@ -32,10 +32,10 @@ impl MemoryNames {
 
     /// Whether the share follows from them.
     pub const fn is_enough(&self) -> bool {
-        match (&self.used, &self.free, &self.total) {
-            (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => true,
-            _ => false,
-        }
+        matches!(
+            (&self.used, &self.free, &self.total),
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_))
+        )
     }
 }
 

@@ -1,0 +1,104 @@
+//! Does a predicted peak overcommit better than a threshold on metrics that are a second old? (S2)
+//!
+//! Simulated, in virtual time: the gateway's own router and queue before workers that are the
+//! engine's own scheduler with a cost for each step, sized as a 70B model on two GPUs. Under each
+//! rule the same arrivals come, in bursts, somewhat more than the workers can serve; what differs
+//! is who is started when. Told are tokens of answers a second, and requests that lost their cache
+//! and were computed again.
+#![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+
+mod load;
+mod rule;
+mod simulation;
+mod worker;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use overdraft_benches::{Aim, Claim, save};
+use serde::Serialize;
+
+use self::load::Workload;
+use self::rule::Rule;
+use self::simulation::{Figures, simulate};
+
+/// Measures admission rules in simulated time.
+#[derive(Parser)]
+#[command(name = "admission")]
+struct Arguments {
+    /// Under a minute; figures are rougher
+    #[arg(long)]
+    quick: bool,
+    /// Writes the raw results under benches/runs/
+    #[arg(long)]
+    save: bool,
+}
+
+/// One rule before one workload, the mean over all seeds.
+#[derive(Serialize)]
+struct Row {
+    workload: &'static str,
+    rule: String,
+    figures: Figures,
+    seeds: Vec<Figures>,
+}
+
+/// Most preemptions that the predicted peak may have beside a threshold's.
+const PREEMPTIONS_SHARE_MAX: f64 = 0.1;
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let (seeds, seconds) = if arguments.quick { (3, 480) } else { (5, 1_200) };
+    println!("simulated: 2 workers of 217,600 tokens, metrics a second old, {seeds} seeds\n");
+    println!(
+        "{:<13}{:<16}{:>9}{:>11}{:>13}{:>11}{:>9}{:>9}",
+        "workload", "rule", "tokens/s", "preempted", "per 1,000", "recomputed", "TTFT p50", "p95"
+    );
+    let mut rows = Vec::new();
+    for workload in Workload::ALL {
+        for rule in Rule::ALL {
+            let seeds: Vec<Figures> =
+                (1..=seeds).map(|seed| simulate(workload, rule, seed, seconds)).collect();
+            let figures = Figures::mean(&seeds);
+            figures.print(workload.name(), &rule.name());
+            rows.push(Row { workload: workload.name(), rule: rule.name(), figures, seeds });
+        }
+    }
+    if arguments.save {
+        println!("raw results: {}", save("admission", &rows)?);
+    }
+    let claims = claims(&rows);
+    println!();
+    for claim in &claims {
+        println!("{claim}");
+    }
+    let short = claims.iter().any(Claim::falls_short);
+    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The predicted peak against the better of the two thresholds, in each figure.
+fn claims(rows: &[Row]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for workload in Workload::ALL {
+        let of = |rule: Rule| {
+            let named = |row: &&Row| row.workload == workload.name() && row.rule == rule.name();
+            rows.iter().find(named).map(|row| row.figures)
+        };
+        let thresholds: Vec<Figures> = Rule::THRESHOLDS.into_iter().filter_map(of).collect();
+        let Some(peak) = of(Rule::Peak) else { continue };
+        let most = thresholds.iter().map(|one| one.tokens_per_second).fold(0.0, f64::max);
+        let fewest =
+            thresholds.iter().map(|one| one.preempted_permille).fold(f64::INFINITY, f64::min);
+        let claim = |figure: &str, measured: f64, aim| Claim {
+            demonstration: "S2",
+            figure: format!("{}_{figure}", workload.name()),
+            measured: Ok(measured),
+            aim,
+        };
+        claims.push(claim("tokens", peak.tokens_per_second / most, Aim::AtLeast(1.0)));
+        let share = peak.preempted_permille / fewest;
+        claims.push(claim("preemptions", share, Aim::AtMost(PREEMPTIONS_SHARE_MAX)));
+    }
+    claims
+}

@@ -1,0 +1,32 @@
+//! What does the configuration say about who may ask, how urgently and how much?
+
+use std::num::NonZeroU32;
+
+use overdraft_config as config;
+use overdraft_core::admit::Priority;
+use overdraft_gateway::{Budget, KeyDigest, KeySettings};
+
+/// One of the keys; the key itself goes no further than this.
+pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
+    let plain = configured.key.as_ref().map(|key| KeyDigest::of(key.reveal()));
+    // The configuration was checked: there is one of them, and it is a digest.
+    let digest = plain.or_else(|| KeyDigest::from_hex(configured.key_sha256.as_deref()?))?;
+    let mut key = KeySettings::new(digest, configured.tenant.clone());
+    key.name.clone_from(&configured.name);
+    key.priority = priority(configured.priority);
+    key.priority_max = priority(configured.priority_max);
+    key.models = configured.models.as_ref().map(|models| models.iter().cloned().collect());
+    key.budget = Budget {
+        requests_per_minute: configured.requests_per_minute.and_then(NonZeroU32::new),
+        tokens_per_minute: configured.tokens_per_minute.and_then(NonZeroU32::new),
+    };
+    Some(key)
+}
+
+const fn priority(configured: config::Priority) -> Priority {
+    match configured {
+        config::Priority::Flex => Priority::Flex,
+        config::Priority::Default => Priority::Default,
+        config::Priority::Priority => Priority::Priority,
+    }
+}

@@ -1,0 +1,68 @@
+//! What can be configured about who may ask, how urgently and how much?
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+
+/// A key that clients present, and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    /// The key itself, best given as `${NAME}`; either this or `key_sha256`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Secret>,
+    /// Its SHA-256 in hexadecimal, so that the file holds no secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_sha256: Option<String>,
+    /// Whose it is. Tenants share the queue fairly, and metrics are told apart by them.
+    pub tenant: String,
+    /// What it is called where one key of a tenant is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How urgent its requests are that do not say.
+    #[serde(default)]
+    pub priority: Priority,
+    /// The most urgent that its requests may be; what asks for more gets this.
+    #[serde(default = "most_urgent")]
+    pub priority_max: Priority,
+    /// The models or aliases it may ask for; without it all. Others do not exist for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<Vec<String>>,
+    /// Requests a minute at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u32>,
+    /// Tokens a minute at most, of prompts and answers together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_minute: Option<u32>,
+}
+
+const fn most_urgent() -> Priority {
+    Priority::Priority
+}
+
+/// How urgent a request is, the least urgent first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// May wait, and is refused first.
+    Flex,
+    /// As most are.
+    #[default]
+    Default,
+    /// Goes first, and is refused last.
+    Priority,
+}
+
+impl Priority {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flex => "flex",
+            Self::Default => "default",
+            Self::Priority => "priority",
+        }
+    }
+}

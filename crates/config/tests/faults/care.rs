@@ -1,0 +1,85 @@
+//! Scaling, memory and restarts that can be read and cannot be meant.
+
+use crate::check;
+
+#[test]
+fn an_exporter_that_speaks_tls() {
+    check(
+        "bad.yaml",
+        "workers:
+  - url: http://10.0.0.5:8000
+    memory:
+      url: https://a/metrics
+",
+        &[],
+        "
+bad.yaml:4:12: `workers[0].memory.url` is not an address of plain HTTP
+  |
+4 |       url: https://a/metrics
+  |            ^^^^^^^^^^^^^^^^^
+  = expected one as in `http://10.0.0.5:9400/metrics`, without a user name
+",
+    );
+}
+
+#[test]
+fn one_name_of_which_no_share_follows() {
+    check(
+        "bad.yaml",
+        "workers:
+  - url: http://10.0.0.5:8000
+    memory:
+      url: http://a/m
+      used: x
+",
+        &[],
+        "
+bad.yaml:3:5: `workers[0].memory` names one metric; no share follows
+  |
+3 |     memory:
+  |     ^^^^^^
+  = expected two of `used`, `free` and `total`, or none for known exporters
+",
+    );
+}
+
+#[test]
+fn a_supervisor_with_a_path() {
+    check(
+        "bad.yaml",
+        "workers:
+  - url: http://10.0.0.5:8000
+    restart:
+      supervise:
+        url: http://a:7/x
+",
+        &[],
+        "
+bad.yaml:5:14: `workers[0].restart.supervise.url` has a path
+  |
+5 |         url: http://a:7/x
+  |              ^^^^^^^^^^^^
+  = expected `http://host:port`
+",
+    );
+}
+
+#[test]
+fn a_target_of_nothing() {
+    check(
+        "bad.yaml",
+        "workers:
+  - url: http://10.0.0.5:8000
+scaling:
+  queue_target: 0
+",
+        &[],
+        "
+bad.yaml:4:17: `scaling.queue_target` is `0`
+  |
+4 |   queue_target: 0
+  |                 ^
+  = expected at least 1
+",
+    );
+}

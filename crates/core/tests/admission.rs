@@ -1,0 +1,376 @@
+//! Whom does a worker take, who is refused and until when; and do the books come out even?
+
+use overdraft_core::admit::{
+    AdmitSettings, ByPriority, Mode, Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Tenant,
+};
+use overdraft_core::estimate::Kind;
+use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
+use overdraft_core::prefix::PrefixLimits;
+use overdraft_core::route::{
+    Choice, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Tried,
+};
+use overdraft_units::{BlockSize, Instant, Micros, Tokens};
+use proptest::prelude::*;
+
+const MODEL: &str = "m";
+const SECOND: u64 = 1_000_000;
+
+fn at(micros: u64) -> Instant {
+    Instant::ORIGIN + Micros::new(micros)
+}
+
+fn request(prompt: u32, limit: Option<u32>, priority: Priority) -> Request<'static> {
+    let block = BlockSize::new(16).expect("sixteen is not zero");
+    Request {
+        model: MODEL,
+        prompt: Prompt::Counted { tokens: Tokens::new(prompt), chain: &[], block },
+        limit,
+        choices: 1,
+        first_token: FirstToken::Seen,
+        session: None,
+        dice: 0,
+        priority,
+        tenant: Tenant(1),
+        kind: Kind(0),
+    }
+}
+
+fn scrape(use_permille: u16, capacity: u32, now: Instant) -> Scraped {
+    Scraped {
+        at: now,
+        running: 0,
+        waiting: 0,
+        kv_use_permille: Some(use_permille),
+        kv_capacity: Some(Tokens::new(capacity)),
+        block_size: BlockSize::new(16),
+        preemptions: Some(0),
+    }
+}
+
+/// A router over workers that are up, with room for so many tokens if they say.
+struct Story {
+    router: Router,
+    ids: Vec<WorkerId>,
+    settings: RouteSettings,
+    now: Instant,
+    placed: Vec<Placed>,
+    sent: u64,
+}
+
+impl Story {
+    fn new(workers: u64, capacity: Option<u32>, mode: Mode) -> Self {
+        let mut router = Router::new(PrefixLimits::default());
+        let ids: Vec<WorkerId> =
+            (0..workers).map(|tag| router.join(tag).expect("there is room for three")).collect();
+        for &id in &ids {
+            router.probed(id, Probe::Ready(&[MODEL.to_owned()]), Instant::ORIGIN);
+            if let Some(capacity) = capacity {
+                router.scraped(id, scrape(0, capacity, Instant::ORIGIN));
+            }
+        }
+        // Prompts are computed in no time here, unless a test is about that.
+        let prefill_backlog = Micros::new(u64::MAX);
+        let admission = AdmitSettings { mode, prefill_backlog, ..AdmitSettings::default() };
+        let settings =
+            RouteSettings { admission, slow_start: Micros::ZERO, ..RouteSettings::default() };
+        Self { router, ids, settings, now: Instant::ORIGIN, placed: Vec::new(), sent: 0 }
+    }
+
+    fn send(&mut self, request: Request<'_>) -> Result<WorkerId, Choice> {
+        let turn = (&Tried::default(), Turn::First);
+        // Equal dice would draw alike, and no two requests have them.
+        self.sent += 1;
+        let request = Request { dice: self.sent, ..request };
+        let placed = self.router.place(request, &self.settings, turn, self.now)?;
+        let worker = placed.worker();
+        self.placed.push(placed);
+        Ok(worker)
+    }
+
+    /// Sends the same again and again; how many were taken, and why no more.
+    fn fill(&mut self, request: Request<'_>) -> (usize, Choice) {
+        for taken in 0..2_000 {
+            if let Err(choice) = self.send(request) {
+                return (taken, choice);
+            }
+        }
+        panic!("nothing was ever refused");
+    }
+
+    fn end_one(&mut self) {
+        let mut placed = self.placed.pop().expect("something is in flight");
+        self.router.first_token(&mut placed, self.now);
+        self.router.end(placed, Outcome::of(Ending::Answered), self.now);
+    }
+}
+
+#[track_caller]
+fn saturated(choice: Choice) -> (u64, u64, Micros) {
+    let Choice::Saturated { asked, free, retry_after } = choice else { panic!("{choice:?}") };
+    assert!((RETRY_AFTER_MIN..=RETRY_AFTER_MAX).contains(&retry_after), "{retry_after}");
+    (asked, free, retry_after)
+}
+
+#[test]
+fn a_worker_takes_as_many_as_will_fit_at_their_peak() {
+    let mut story = Story::new(1, Some(100_000), Mode::Peak);
+    // Answers of exactly one token: what is held is known.
+    let (taken, choice) = story.fill(request(1_000, Some(1), Priority::Priority));
+    assert!((95..=98).contains(&taken), "{taken} of 98, and a bucket's seven tokens each");
+    let (asked, free, _) = saturated(choice);
+    assert_eq!(asked, 1_001);
+    assert!(free < 5_000, "{free}");
+    let decision = story.router.decision();
+    assert_eq!(decision.candidates[0].reason, Reason::Saturated);
+    assert!(decision.candidates[0].peak > Some(98_000));
+    story.end_one();
+    assert!(story.send(request(1_000, Some(1), Priority::Priority)).is_ok(), "one has ended");
+}
+
+#[test]
+fn those_that_matter_less_leave_more_room() {
+    let taken = |priority| {
+        let mut story = Story::new(1, Some(100_000), Mode::Peak);
+        story.fill(request(10, Some(4_000), priority)).0
+    };
+    let [flex, default, priority] = Priority::ALL.map(taken);
+    assert!(flex < default && default < priority, "{flex} {default} {priority}");
+    // Declared are 4,010 tokens each: 24 would fit if all were to be kept free for.
+    assert!(flex > 40, "{flex}");
+}
+
+#[test]
+fn a_worker_that_is_full_is_passed_over_for_one_that_is_not() {
+    let mut story = Story::new(2, Some(10_000), Mode::Peak);
+    let first = story.send(request(9_000, Some(1), Priority::Default)).unwrap();
+    let second = story.send(request(9_000, Some(1), Priority::Default)).unwrap();
+    assert_ne!(first, second);
+    saturated(story.send(request(2_000, Some(1), Priority::Default)).unwrap_err());
+    assert!(story.send(request(500, Some(1), Priority::Default)).is_ok());
+}
+
+#[test]
+fn an_idle_worker_takes_what_it_can_hold_and_what_never_fits_is_told_so() {
+    let mut story = Story::new(1, Some(10_000), Mode::Peak);
+    story.router.scraped(story.ids[0], scrape(990, 10_000, story.now));
+    let whole = request(9_999, None, Priority::Flex);
+    assert!(story.send(whole).is_ok(), "who else should use it");
+    saturated(story.send(whole).unwrap_err());
+    let never = request(10_001, None, Priority::Priority);
+    assert!(matches!(story.send(never), Err(Choice::NoRoom { most: 10_000, .. })));
+}
+
+#[test]
+fn a_worker_that_says_it_is_full_takes_nothing_that_matters_less() {
+    let takes = |permille: u16, mode, age: u64| {
+        let mut story = Story::new(1, Some(100_000), mode);
+        story.send(request(10, Some(1), Priority::Priority)).unwrap();
+        let id = story.ids[0];
+        story.router.scraped(id, Scraped { running: 1, ..scrape(permille, 100_000, at(SECOND)) });
+        story.now = at(SECOND + age * SECOND);
+        Priority::ALL.map(|priority| story.send(request(10, Some(1), priority)).is_ok())
+    };
+    assert_eq!(takes(840, Mode::Threshold, 1), [true, true, true]);
+    assert_eq!(takes(860, Mode::Threshold, 1), [false, true, true]);
+    assert_eq!(takes(980, Mode::Threshold, 1), [false, false, true]);
+    assert_eq!(takes(995, Mode::Threshold, 1), [false, false, false]);
+    assert_eq!(takes(860, Mode::Peak, 1), [false, true, true]);
+    assert_eq!(takes(980, Mode::Peak, 6), [true, true, true], "its word is too old");
+    assert_eq!(takes(1_000, Mode::Off, 1), [true, true, true]);
+}
+
+#[test]
+fn a_reservation_is_of_what_was_declared_and_a_static_limit_counts() {
+    let mut story = Story::new(1, Some(100_000), Mode::Reserve);
+    let (taken, choice) = story.fill(request(1_000, Some(4_000), Priority::Default));
+    assert_eq!(taken, 19, "98,000 in 5,000s");
+    saturated(choice);
+    let on = story.router.fleet().worker(story.ids[0]);
+    assert_eq!(on.overcommit_permille(), Some(950));
+    let mut story = Story::new(2, None, Mode::Static(7));
+    assert_eq!(story.fill(request(1_000, None, Priority::Default)).0, 14);
+}
+
+#[test]
+fn where_nobody_says_how_much_there_is_a_count_may_bound_it() {
+    let mut story = Story::new(1, None, Mode::Peak);
+    story.settings.admission.requests_max = Some(5);
+    assert_eq!(story.fill(request(100, None, Priority::Default)).0, 5);
+    let mut story = Story::new(1, None, Mode::Peak);
+    for _ in 0..100 {
+        story.send(request(100, None, Priority::Default)).unwrap();
+    }
+}
+
+#[test]
+fn prompts_wait_here_and_not_at_the_worker_once_it_has_a_second_of_them() {
+    let mut story = Story::new(1, None, Mode::Peak);
+    story.settings.admission.prefill_backlog = Micros::new(SECOND);
+    // 4,000 tokens a second before anything was seen.
+    let (taken, choice) = story.fill(request(1_000, None, Priority::Priority));
+    assert_eq!(taken, 5, "the fifth comes when four are a second's work, and makes it more");
+    saturated(choice);
+    let mut placed = story.placed.remove(0);
+    story.router.first_token(&mut placed, story.now);
+    assert!(story.send(request(1_000, None, Priority::Priority)).is_ok());
+    story.placed.push(placed);
+    let mut idle = Story::new(1, None, Mode::Peak);
+    idle.settings.admission.prefill_backlog = Micros::new(1);
+    assert!(idle.send(request(100_000, None, Priority::Flex)).is_ok(), "it has nothing else to do");
+}
+
+#[test]
+fn preemptions_make_a_worker_take_less() {
+    let taken = |preemptions: u64| {
+        let mut story = Story::new(1, Some(100_000), Mode::Peak);
+        let word = Scraped { preemptions: Some(preemptions), ..scrape(0, 100_000, story.now) };
+        story.router.scraped(story.ids[0], word);
+        story.fill(request(10, Some(4_000), Priority::Default)).0
+    };
+    let (calm, shaken) = (taken(0), taken(8));
+    assert!(shaken < calm, "{shaken} {calm}");
+    let worker = Story::new(1, Some(1_000), Mode::Peak);
+    assert_eq!(worker.router.fleet().worker(worker.ids[0]).caution_milli(), 0);
+}
+
+#[test]
+fn what_has_grown_longer_than_thought_counts_for_more() {
+    let mut story = Story::new(1, Some(50_000), Mode::Peak);
+    for _ in 0..10 {
+        story.send(request(100, None, Priority::Default)).unwrap();
+    }
+    let peak = |story: &Story| story.router.fleet().worker(story.ids[0]).predicted_peak().mean;
+    let before = peak(&story);
+    for placed in &mut story.placed {
+        story.router.progress(placed, Tokens::new(3_000), story.now);
+    }
+    assert!(peak(&story) > before + 20_000, "{before} {}", peak(&story));
+    assert_eq!(story.router.fleet().worker(story.ids[0]).expected_use(), 10 * 3_100);
+    while !story.placed.is_empty() {
+        story.end_one();
+    }
+    assert_eq!(peak(&story), 0);
+}
+
+#[test]
+fn what_answers_were_like_is_what_answers_are_taken_to_be_like() {
+    let taken = |length: u32| {
+        let mut story = Story::new(1, Some(100_000), Mode::Peak);
+        for _ in 0..200 {
+            story.send(request(100, Some(8_000), Priority::Default)).unwrap();
+            let placed = story.placed.pop().unwrap();
+            let completion = Some(Tokens::new(length));
+            let outcome = Outcome { completion, ..Outcome::of(Ending::Answered) };
+            story.router.end(placed, outcome, story.now);
+        }
+        story.fill(request(100, Some(8_000), Priority::Default)).0
+    };
+    let (short, long) = (taken(50), taken(4_000));
+    assert!(short > 400 && long < 30, "{short} {long}");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send { prompt: u32, limit: Option<u32>, choices: u32, priority: usize, whole: bool },
+    FirstToken(usize),
+    Progress(usize, u32),
+    End(usize, Ending, Option<u32>),
+    Scrape { worker: usize, permille: u16, waiting: u32, preemptions: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ending = prop_oneof![
+        3 => Just(Ending::Answered),
+        1 => Just(Ending::Abandoned),
+    ];
+    let limit = prop::option::of(1..5_000_u32);
+    prop_oneof![
+        5 => (0..9_000_u32, limit, 1..4_u32, 0..3_usize, any::<bool>()).prop_map(
+            |(prompt, limit, choices, priority, whole)| {
+                Step::Send { prompt, limit, choices, priority, whole }
+            }
+        ),
+        2 => any::<usize>().prop_map(Step::FirstToken),
+        4 => (any::<usize>(), 0..6_000_u32).prop_map(|(which, tokens)| Step::Progress(which, tokens)),
+        3 => (any::<usize>(), ending, prop::option::of(0..9_000_u32))
+            .prop_map(|(which, ending, tokens)| Step::End(which, ending, tokens)),
+        2 => (0..3_usize, 0..=1_000_u16, 0..5_u32, 0..50_u64).prop_map(
+            |(worker, permille, waiting, preemptions)| {
+                Step::Scrape { worker, permille, waiting, preemptions }
+            }
+        ),
+    ]
+}
+
+impl Story {
+    fn take(&mut self, step: &Step) {
+        self.now = self.now + Micros::new(130_000);
+        let count = self.placed.len();
+        match *step {
+            Step::Send { prompt, limit, choices, priority, whole } => {
+                let first_token = if whole { FirstToken::Unseen } else { FirstToken::Seen };
+                let ordinary = request(prompt, limit, Priority::ALL[priority]);
+                match self.send(Request { choices, first_token, ..ordinary }) {
+                    Ok(_) | Err(Choice::NoRoom { .. }) => {}
+                    Err(choice) => {
+                        saturated(choice);
+                    }
+                }
+            }
+            Step::FirstToken(which) if count > 0 => {
+                self.router.first_token(&mut self.placed[which % count], self.now);
+            }
+            Step::Progress(which, tokens) if count > 0 => {
+                let placed = &mut self.placed[which % count];
+                self.router.progress(placed, Tokens::new(tokens), self.now);
+            }
+            Step::End(which, ending, tokens) if count > 0 => {
+                let placed = self.placed.swap_remove(which % count);
+                let completion = tokens.map(Tokens::new);
+                let outcome = Outcome { completion, ..Outcome::of(ending) };
+                self.router.end(placed, outcome, self.now);
+            }
+            Step::Scrape { worker, permille, waiting, preemptions } => {
+                let word = scrape(permille, 40_000, self.now);
+                let preemptions = Some(preemptions);
+                let word = Scraped { waiting, preemptions, ..word };
+                self.router.scraped(self.ids[worker], word);
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_ends_give_back_all(
+        steps in prop::collection::vec(step(), 1..250),
+        mode in prop::sample::select(
+            &[Mode::Peak, Mode::Threshold, Mode::Reserve, Mode::Static(9), Mode::Off][..],
+        ),
+    ) {
+        let mut story = Story::new(3, Some(40_000), mode);
+        story.settings.admission.prefill_backlog = Micros::new(3 * SECOND);
+        for step in &steps {
+            story.take(step);
+        }
+        while !story.placed.is_empty() {
+            story.end_one();
+        }
+        for &id in &story.ids {
+            // What nobody of ours holds is nobody's, as soon as the worker says so often enough.
+            for _ in 0..60 {
+                story.router.scraped(id, scrape(0, 40_000, story.now));
+            }
+            let worker = story.router.fleet().worker(id);
+            prop_assert!(worker.expected_use() < 4);
+            prop_assert_eq!(worker.predicted_peak().deviation, 0);
+            prop_assert_eq!(worker.overcommit_permille(), Some(0));
+            prop_assert_eq!(worker.requests_all(), 0);
+        }
+        story.settings.admission.mode = Mode::Peak;
+        story.settings.admission.kv_threshold_permille =
+            ByPriority { flex: 0, default: 0, priority: 0 };
+        prop_assert!(story.send(request(39_000, Some(1), Priority::Flex)).is_ok());
+    }
+}

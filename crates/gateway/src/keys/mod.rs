@@ -1,0 +1,252 @@
+//! Who asks, and what may they do?
+//!
+//! A key is known by its SHA-256 alone: keys are long and random, so nothing slower is needed, and
+//! the time that a look-up of the hash takes tells nothing about the key. With keys configured,
+//! only who presents one of them is served; without any, everybody is, and requests that present
+//! the same bearer token are taken for the same tenant's.
+//!
+//! Invariant: no key is kept, shown or logged.
+
+mod budget;
+mod urgency;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use overdraft_core::admit::{Priority, Tenant};
+use overdraft_wire::ApiError;
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_64;
+
+pub(crate) use self::budget::{Bill, Charge, LocalBudgets};
+pub use self::budget::{Budget, Budgets, Level, RetryAfter, Standing};
+pub(crate) use self::urgency::{URGENCY, urgency};
+use crate::routes::Routes;
+use crate::settings::GatewayError;
+
+/// Keys at most: each has budgets in memory.
+pub const KEYS_MAX: usize = 10_000;
+
+/// What metrics call tenants that the configuration does not name.
+pub(crate) const NAMELESS: &str = "other";
+
+const BEARER: &str = "bearer ";
+
+/// Where clients present a key besides `authorization`.
+const PRESENTED: [&str; 2] = ["x-api-key", "api-key"];
+
+/// A key as it is kept: its SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// Of the key itself, which is then forgotten.
+    pub fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// From 64 hexadecimal digits; `None` where they are not.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() || !text.is_ascii() {
+            return None;
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// A number that stands for it, equal in every gateway.
+    fn number(&self) -> u64 {
+        let (head, _) = self.0.split_first_chunk().expect("there are 32 bytes");
+        u64::from_le_bytes(*head)
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest(…)")
+    }
+}
+
+/// One key and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySettings {
+    /// The key.
+    pub digest: KeyDigest,
+    /// Whose it is; tenants share the queue fairly.
+    pub tenant: String,
+    /// What it is called among the tenant's keys.
+    pub name: Option<String>,
+    /// The priority of requests that do not say.
+    pub priority: Priority,
+    /// The highest that its requests may have; what asks for more gets this.
+    pub priority_max: Priority,
+    /// The models and aliases it may ask for; others do not exist for it. `None`: all.
+    pub models: Option<BTreeSet<String>>,
+    /// What it may spend.
+    pub budget: Budget,
+}
+
+impl KeySettings {
+    /// A key of `tenant` that may do everything.
+    pub fn new(digest: KeyDigest, tenant: impl Into<String>) -> Self {
+        Self {
+            digest,
+            tenant: tenant.into(),
+            name: None,
+            priority: Priority::Default,
+            priority_max: Priority::Priority,
+            models: None,
+            budget: Budget::default(),
+        }
+    }
+}
+
+/// A key, ready to be asked about.
+#[derive(Debug)]
+struct Key {
+    settings: KeySettings,
+    /// Stands for it where budgets are kept.
+    number: u64,
+    tenant: Tenant,
+    /// The tenant's name, for whoever keeps it.
+    label: Arc<str>,
+}
+
+/// All keys.
+#[derive(Debug, Default)]
+pub(crate) struct Keyring {
+    keys: BTreeMap<KeyDigest, Arc<Key>>,
+}
+
+impl Keyring {
+    /// Puts the keys in a table.
+    pub(crate) fn new(keys: &[KeySettings]) -> Self {
+        let key = |settings: &KeySettings| {
+            let key = Key {
+                number: settings.digest.number(),
+                tenant: Tenant(xxh3_64(settings.tenant.as_bytes())),
+                label: settings.tenant.as_str().into(),
+                settings: settings.clone(),
+            };
+            (settings.digest, Arc::new(key))
+        };
+        Self { keys: keys.iter().map(key).collect() }
+    }
+
+    /// Refuses keys that cannot be told apart, and too many.
+    pub(crate) fn check(keys: &[KeySettings]) -> Result<(), GatewayError> {
+        if KEYS_MAX < keys.len() {
+            return Err(GatewayError::TooManyKeys { count: keys.len() });
+        }
+        let mut seen = BTreeMap::new();
+        for key in keys {
+            if let Some(tenant) = seen.insert(key.digest, &key.tenant) {
+                let (one, other) = (tenant.clone(), key.tenant.clone());
+                return Err(GatewayError::DuplicateKey { one, other });
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the keys, under which budgets are kept.
+    pub(crate) fn numbers(&self) -> BTreeSet<u64> {
+        self.keys.values().map(|key| key.number).collect()
+    }
+
+    /// Who sent a request with this head.
+    ///
+    /// # Errors
+    /// 401 where keys are configured and none of them is presented.
+    pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
+        if self.keys.is_empty() {
+            let tenant = bearer(head).map_or(Tenant::default(), |token| Tenant(xxh3_64(token)));
+            return Ok(Caller { key: None, tenant });
+        }
+        let known = presented(head).find_map(|key| {
+            let digest = KeyDigest(Sha256::digest(key).into());
+            self.keys.get(&digest)
+        });
+        let key = known.ok_or_else(ApiError::invalid_api_key)?;
+        Ok(Caller { tenant: key.tenant, key: Some(Arc::clone(key)) })
+    }
+}
+
+/// Every key that a head presents.
+fn presented(head: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    bearer(head).into_iter().chain(PRESENTED.iter().filter_map(|name| only(head, name)))
+}
+
+fn bearer(head: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = only(head, AUTHORIZATION.as_str())?.split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER.as_bytes()).then(|| token.trim_ascii())
+}
+
+/// The value of a header that came once.
+fn only<'a>(head: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let mut values = head.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value.as_bytes()),
+        _ => None,
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// None where none is needed.
+    key: Option<Arc<Key>>,
+    /// As a number.
+    pub(crate) tenant: Tenant,
+}
+
+impl Caller {
+    /// Whoever runs the gateway: may see everything.
+    pub(crate) const fn operator() -> Self {
+        Self { key: None, tenant: Tenant(0) }
+    }
+
+    /// The tenant's name, where the configuration has it.
+    pub(crate) fn name(&self) -> Option<Arc<str>> {
+        self.key.as_ref().map(|key| Arc::clone(&key.label))
+    }
+
+    /// The tenant as metrics call it, which is bounded by the configuration.
+    pub(crate) fn label(&self) -> &str {
+        self.key.as_ref().map_or(NAMELESS, |key| &key.label)
+    }
+
+    /// Whether it may ask for the model that it calls `named`.
+    pub(crate) fn may_ask(&self, routes: &Routes, named: &str) -> bool {
+        let models = self.key.as_ref().and_then(|key| key.settings.models.as_ref());
+        models.is_none_or(|models| {
+            let behind = routes.model_behind(named);
+            models.contains(named) || behind.is_some_and(|model| models.contains(model))
+        })
+    }
+
+    /// Whether there are models it may not ask for.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.settings.models.is_some())
+    }
+
+    /// The priority of requests that do not say, and the highest they may have.
+    pub(crate) fn priorities(&self) -> (Priority, Priority) {
+        let of = |key: &Arc<Key>| (key.settings.priority, key.settings.priority_max);
+        self.key.as_ref().map_or((Priority::Default, Priority::Priority), of)
+    }
+
+    /// What it may spend, and the number under which that is kept; `None` where there is no limit.
+    pub(crate) fn budget(&self) -> Option<(u64, Budget)> {
+        let key = self.key.as_ref()?;
+        (!key.settings.budget.is_unlimited()).then_some((key.number, key.settings.budget))
+    }
+}

@@ -1,0 +1,179 @@
+//! What is counted of admission: who was refused and why, who waits, and what tenants use.
+//!
+//! One name is the write-up's own: `router_rejections_total`. Reasons and priorities are closed
+//! sets; tenants are those that the configuration names, and `other`.
+
+use std::sync::atomic::AtomicU64;
+
+use overdraft_units::Micros;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::buckets::{FIRST_TOKEN, seconds};
+use super::label_cap::LabelCap;
+
+/// Tenants that get a label value of their own.
+const TENANTS_MAX: usize = 1_000;
+
+type Words<const N: usize> = [(&'static str, &'static str); N];
+type Float = Gauge<f64, AtomicU64>;
+/// A tenant and a word.
+type Owned = [(&'static str, String); 2];
+
+/// One worker as admission sees it.
+#[derive(Clone, Debug)]
+pub struct WorkerPressure {
+    /// Its name.
+    pub worker: String,
+    /// All that its requests may come to, over what its cache holds, in thousandths.
+    pub overcommit_permille: Option<u64>,
+    /// The most that they are predicted to need at once, over what its cache holds.
+    pub peak_permille: Option<u64>,
+}
+
+/// The catalogue of admission.
+#[derive(Debug)]
+pub struct AdmissionMetrics {
+    tenants: LabelCap,
+    rejections: Family<Words<2>, Counter>,
+    queue: Family<Words<1>, Gauge>,
+    queue_tokens: Gauge,
+    waits: Family<Words<1>, Histogram>,
+    budget_refusals: Family<Owned, Counter>,
+    tenant_requests: Family<Owned, Counter>,
+    tenant_tokens: Family<Owned, Counter>,
+    overcommit: Family<[(&'static str, String); 1], Float>,
+    peak: Family<[(&'static str, String); 1], Float>,
+}
+
+impl AdmissionMetrics {
+    /// The catalogue, entered into `registry`.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            tenants: LabelCap::new(TENANTS_MAX),
+            rejections: Family::default(),
+            queue: Family::default(),
+            queue_tokens: Gauge::default(),
+            waits: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN)),
+            budget_refusals: Family::default(),
+            tenant_requests: Family::default(),
+            tenant_tokens: Family::default(),
+            overcommit: Family::default(),
+            peak: Family::default(),
+        };
+        metrics.register(registry);
+        metrics
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "router_rejections",
+            "Requests refused for want of room or budget, by reason and priority",
+            self.rejections.clone(),
+        );
+        registry.register(
+            "overdraft_queue_requests",
+            "Requests that wait for a worker, by priority",
+            self.queue.clone(),
+        );
+        registry.register(
+            "overdraft_queue_tokens",
+            "Tokens of the requests that wait, prompts and expected answers",
+            self.queue_tokens.clone(),
+        );
+        registry.register(
+            "overdraft_queue_wait_seconds",
+            "How long requests waited that were then sent to a worker",
+            self.waits.clone(),
+        );
+        registry.register(
+            "overdraft_budget_refusals",
+            "Requests refused because their key had spent its budget",
+            self.budget_refusals.clone(),
+        );
+        registry.register(
+            "overdraft_tenant_requests",
+            "Requests by tenant and priority",
+            self.tenant_requests.clone(),
+        );
+        registry.register(
+            "overdraft_tenant_tokens",
+            "Tokens by tenant and kind, as workers reported them",
+            self.tenant_tokens.clone(),
+        );
+        registry.register(
+            "overdraft_worker_overcommit_ratio",
+            "What a worker's requests may come to, prompts and max_tokens, over its cache",
+            self.overcommit.clone(),
+        );
+        registry.register(
+            "overdraft_worker_peak_ratio",
+            "What a worker's requests are predicted to need at once, over its cache",
+            self.peak.clone(),
+        );
+    }
+
+    /// A request was refused.
+    pub fn rejected(&self, reason: &'static str, priority: &'static str) {
+        self.rejections.get_or_create(&[("reason", reason), ("priority", priority)]).inc();
+    }
+
+    /// A request was sent to a worker after it had waited.
+    pub fn waited(&self, priority: &'static str, wait: Micros) {
+        self.waits.get_or_create(&[("priority", priority)]).observe(seconds(wait));
+    }
+
+    /// A key of `tenant` had spent its budget.
+    pub fn budget_spent(&self, tenant: &str, budget: &'static str) {
+        let labels =
+            [("tenant", self.tenants.admit(tenant).to_owned()), ("budget", budget.to_owned())];
+        self.budget_refusals.get_or_create(&labels).inc();
+    }
+
+    /// A request of `tenant` has come.
+    pub fn tenant_asked(&self, tenant: &str, priority: &'static str) {
+        let labels =
+            [("tenant", self.tenants.admit(tenant).to_owned()), ("priority", priority.to_owned())];
+        self.tenant_requests.get_or_create(&labels).inc();
+    }
+
+    /// A request of `tenant` has used so many tokens.
+    pub fn tenant_used(&self, tenant: &str, kind: &'static str, tokens: u32) {
+        let labels = [("tenant", self.tenants.admit(tenant).to_owned()), ("kind", kind.to_owned())];
+        self.tenant_tokens.get_or_create(&labels).inc_by(u64::from(tokens));
+    }
+
+    /// Sets what is read off when somebody asks.
+    pub fn set(
+        &self,
+        queue: impl IntoIterator<Item = (&'static str, usize)>,
+        queue_tokens: u64,
+        workers: &[WorkerPressure],
+    ) {
+        for (priority, length) in queue {
+            let length = i64::try_from(length).unwrap_or(i64::MAX);
+            self.queue.get_or_create(&[("priority", priority)]).set(length);
+        }
+        self.queue_tokens.set(i64::try_from(queue_tokens).unwrap_or(i64::MAX));
+        self.overcommit.clear();
+        self.peak.clear();
+        for one in workers {
+            for (family, permille) in
+                [(&self.overcommit, one.overcommit_permille), (&self.peak, one.peak_permille)]
+            {
+                if let Some(permille) = permille {
+                    let labels = [("worker", one.worker.clone())];
+                    family.get_or_create(&labels).set(ratio(permille));
+                }
+            }
+        }
+    }
+}
+
+/// Thousandths as a number; more than a million times as much is no ratio any more.
+fn ratio(permille: u64) -> f64 {
+    f64::from(u32::try_from(permille).unwrap_or(u32::MAX)) / 1_000.0
+}

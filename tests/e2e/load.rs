@@ -1,0 +1,139 @@
+//! The load tool on the real gateway, and the simulator: what they print, and how they refuse.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::harness::{Server, binary, until};
+
+/// Runs `overdraft` to its end.
+fn overdraft(arguments: &[&str]) -> Output {
+    Command::new(binary()).args(arguments).output().expect("the binary starts")
+}
+
+/// What it writes when it ends well.
+#[track_caller]
+fn said(arguments: &[&str]) -> String {
+    let out = overdraft(arguments);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(out.stdout).expect("UTF-8")
+}
+
+/// It ends with this code and says all of these things.
+#[track_caller]
+fn refuses(code: i32, arguments: &[&str], says: &[&str]) {
+    let out = overdraft(arguments);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{arguments:?}: {errors}");
+    for part in says {
+        assert!(errors.contains(part), "`{part}` is not in: {errors}");
+    }
+}
+
+/// A gateway before an echo, and the echo.
+fn gateway() -> (Server, Server) {
+    let worker = Server::worker(&["--backend", "echo"]);
+    let gateway = Server::serve(&["--worker", &format!("http://{}", worker.address)]);
+    until("the worker is up", || gateway.ask("GET", "/v1/models", "").body.contains("echo"));
+    (gateway, worker)
+}
+
+#[test]
+fn a_load_on_the_gateway_is_answered_and_told() {
+    let (gateway, worker) = gateway();
+    let url = format!("http://{}", gateway.address);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("report.html");
+    let text = said(&[
+        "bench",
+        &url,
+        "--workload",
+        "chat:turns=2,spread=0,think=0,common=40,question=20,output=12,rate=20",
+        "--num-prompts",
+        "20",
+        "--output",
+        "json",
+        "--goodput",
+        "e2el:60000",
+        "--html",
+        page.to_str().expect("a path in UTF-8"),
+    ]);
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let run = &report["runs"][0];
+    assert_eq!(run["completed"], 20, "{text} {}", worker.log());
+    assert_eq!(run["failed"], 0);
+    assert!(run["request_goodput"].is_number());
+    assert!(run["total_output_tokens"].as_u64() > Some(20), "{text}");
+    // The echo makes a token of a byte: lengths were kept in tokens, by fewer words.
+    let prompts = run["total_input_tokens"].as_u64().expect("a count");
+    assert!((20 * 60..20 * 200).contains(&prompts), "{prompts}");
+    assert_eq!(report["simulated"], false);
+    let html = std::fs::read_to_string(page).expect("the page is written");
+    assert!(html.starts_with("<!doctype html>") && html.contains("Successful requests"));
+}
+
+#[test]
+fn a_trace_is_replayed_with_what_its_prompts_share() {
+    let (gateway, _worker) = gateway();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let trace = folder.path().join("trace.jsonl");
+    let line = |at: u32, last: u32| {
+        format!(
+            "{{\"timestamp\": {at}, \"input_length\": 700, \"output_length\": 4, \
+             \"hash_ids\": [1, {last}]}}\n"
+        )
+    };
+    let lines: String = (0..6).map(|number| line(number * 500, number + 2)).collect();
+    std::fs::write(&trace, lines).expect("it is writable");
+    let workload = format!("mooncake:{}", trace.display());
+    let url = format!("http://{}", gateway.address);
+    let text = said(&["bench", &url, "--workload", &workload, "--output", "json"]);
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let run = &report["runs"][0];
+    assert_eq!(run["completed"], 6, "{text}");
+    // All but the first find the block that they share.
+    assert!(run["total_cached_tokens"].as_u64() > Some(5 * 300), "{text}");
+}
+
+#[test]
+fn a_load_that_cannot_be_sent_is_refused_with_what_to_do() {
+    let nowhere = "http://127.0.0.1:1";
+    refuses(1, &["bench", nowhere], &["the endpoint does not answer", "hint: "]);
+    let typo = ["bench", nowhere, "--workload", "monncake:x"];
+    refuses(2, &typo, &["`monncake` is no workload", "did you mean `mooncake`?"]);
+    refuses(2, &["bench", "https://a", "--model", "m"], &["TLS", "expected `http://host:port`"]);
+    refuses(2, &["bench", nowhere, "--goodput", "ttlt:5"], &["`ttlt:5` is no objective"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let trace = folder.path().join("trace.jsonl");
+    std::fs::write(&trace, "{\"timestamp\": 0}\n").expect("it is writable");
+    let workload = format!("mooncake:{}", trace.display());
+    let simulate = ["simulate", "--workload", &workload];
+    refuses(2, &simulate, &["trace.jsonl` line 1", "missing field", "expected JSON lines"]);
+}
+
+#[test]
+fn a_simulation_says_that_it_is_one_and_repeats() {
+    let simulate =
+        ["simulate", "--workload", "tenants:groups=4,prefix=500,output=20", "--seeds", "2"];
+    let arguments = [&simulate[..], &["--num-prompts", "80", "--digest"]].concat();
+    let first = said(&arguments);
+    assert!(first.starts_with("SIMULATED"), "{first}");
+    assert!(first.contains("cost") && first.contains("round-robin") && first.contains('±'));
+    assert_eq!(first.matches("digest ").count(), 4);
+    assert_eq!(first, said(&arguments), "the same seeds, the same history");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    refuses(2, &["simulate", "--policy", "costt"], &["`costt` is no policy", "mean `cost`?"]);
+    let profile = ["simulate", "--profile", "h100-tp1/llama-3-70b-bf16"];
+    refuses(2, &profile, &["is impossible", "more than the", "hint: take more GPUs"]);
+    let unknown = ["simulate", "--profile", "h100-tp1/llama-3-9b-bf16"];
+    refuses(2, &unknown, &["is not a known profile", "hint: `--list` shows all profiles"]);
+    refuses(2, &["simulate", "--workers", "0"], &["`0` workers", "expected 1 to"]);
+    let list = said(&["simulate", "--list"]);
+    for name in ["h100-tp1/llama-3-8b-bf16", "fit-score", "mooncake", "tenants"] {
+        assert!(list.contains(name), "`{name}` is not listed");
+    }
+}
