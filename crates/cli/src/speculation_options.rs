@@ -31,8 +31,8 @@ pub(crate) struct DrafterOptions {
     /// Guess by looking up what followed the last time the same was said; needs no other model
     #[arg(long)]
     speculative_ngram: bool,
-    /// The same as vLLM takes it: {"method":"ngram","num_speculative_tokens":4} or
-    /// {"method":"draft_model","model":"FILE"}
+    /// The same as vLLM takes it: `{"method":"ngram","num_speculative_tokens":4}` or
+    /// `{"method":"draft_model","model":"FILE"}`
     #[arg(long, value_name = "JSON", conflicts_with_all = ["draft", "speculative_ngram"])]
     speculative_config: Option<String>,
 }

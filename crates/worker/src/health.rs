@@ -60,6 +60,6 @@ pub(crate) fn kv_event_sources(worker: &Worker) -> Response<Body> {
 pub(crate) fn metrics(worker: &Worker, headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let exposition = Exposition::for_accept(accept);
-    let text = worker.metrics.expose(worker.engine.stats(), exposition);
+    let text = worker.metrics.expose(&worker.engine.stats(), exposition);
     reply::document(HeaderValue::from_static(exposition.content_type()), text)
 }

@@ -51,8 +51,8 @@ impl EngineMetrics {
     }
 
     /// From here on everything counts.
-    pub(crate) fn begin(&self, before: EngineStats) {
-        *self.0.before.lock().unwrap_or_else(PoisonError::into_inner) = before;
+    pub(crate) fn begin(&self, before: &EngineStats) {
+        *self.0.before.lock().unwrap_or_else(PoisonError::into_inner) = *before;
         self.0.counting.store(true, Ordering::Release);
     }
 
@@ -61,7 +61,7 @@ impl EngineMetrics {
     }
 
     /// Everything, as a scraper reads it.
-    pub(crate) fn expose(&self, now: EngineStats, exposition: Exposition) -> String {
+    pub(crate) fn expose(&self, now: &EngineStats, exposition: Exposition) -> String {
         let before = *self.0.before.lock().unwrap_or_else(PoisonError::into_inner);
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let (batch, earlier) = (now.batch, before.batch);
