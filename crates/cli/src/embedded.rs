@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_engine::backend::Backend;
 use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
 use overdraft_engine::gguf::OpenError;
-use overdraft_engine::model::{Model, ModelInfo};
+use overdraft_engine::model::{KvBudget, Model, ModelInfo, ModelSettings};
 use overdraft_engine::simulated::{self, SimulatedBackend};
-use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer, tokenizer};
+use overdraft_engine::{ChatTemplate, Engine, Speculation, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
 use overdraft_worker::{
@@ -25,6 +25,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options;
 use crate::simulated::{Mortal, Simulated};
+use crate::speculation_options::Guessing;
 
 /// The larger demo model, 8-bit.
 static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");
@@ -63,6 +64,19 @@ pub(crate) struct Face {
     pub(crate) kv_events: Option<KvEventsSettings>,
     /// Whether the process dies where a running request finds no page.
     pub(crate) crash_on_oom: bool,
+    /// How deep to guess, and by lookups.
+    pub(crate) guessing: Guessing,
+    /// The model that guesses.
+    pub(crate) drafter: Option<Drafter>,
+}
+
+/// A model that guesses for another.
+#[derive(Clone, Debug)]
+pub(crate) enum Drafter {
+    /// It was asked for: if it cannot, that is an error.
+    Wanted(Source),
+    /// It is there: if it cannot, it does not.
+    Possible(Source),
 }
 
 /// An engine that computes, and all it takes to serve it.
@@ -85,6 +99,8 @@ struct Opened {
     document: TokenizerDocument,
     about: String,
     root: Option<String>,
+    /// The texts of the tokens, by id.
+    tokens: Vec<String>,
 }
 
 /// Opens a source and starts its engine.
@@ -104,17 +120,23 @@ pub(crate) async fn open(
     let (asked, model) = (options.clone(), options.model()?);
     let settings = options.engine(clock, &source);
     let spinner = spinner(&source);
-    let opening = tokio::task::spawn_blocking(move || match &source {
-        Source::Target => demo(TARGET, &model),
-        Source::Draft => demo(DRAFT, &model),
-        Source::File(path) => file(path, &model),
-        Source::Echo => echo_of(&asked),
-        Source::Simulated(simulated) => simulation(simulated, &asked, clock),
+    let drafter = face.drafter.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let opened = open_source(&source, &asked, &model, clock)?;
+        let draft = drafter.map(|drafter| open_drafter(drafter, &opened, &asked, &model, clock));
+        Ok::<_, Fault>((opened, draft.transpose()?.flatten()))
     });
     let opened = opening.await.map_err(|error| Fault::running(error.to_string()))?;
     spinner.finish_and_clear();
-    let Opened { backend, tokenizer, template, document, about, root } = opened?;
-    let metrics = EngineMetrics::new(&names[0], backend.shape(), face.metrics);
+    let (opened, draft) = opened?;
+    let Opened { backend, tokenizer, template, document, about, root, tokens: _ } = opened;
+    let Guessing { policy, depth_max, lookup } = face.guessing;
+    let speculation = Speculation { policy, depth_max, lookup, draft };
+    let metrics = if speculation.guesses() {
+        EngineMetrics::speculating(&names[0], backend.shape(), face.metrics)
+    } else {
+        EngineMetrics::new(&names[0], backend.shape(), face.metrics)
+    };
     let codec: Arc<dyn TextCodec> = tokenizer.clone();
     let (mut observer, mut kv_events, mut publisher) = (metrics.observer(), None, None);
     if let Some(settings) = &face.kv_events {
@@ -126,7 +148,7 @@ pub(crate) async fn open(
     if face.crash_on_oom {
         observer = Box::new(Mortal(observer));
     }
-    let engine = Engine::start(backend, codec, settings, observer)
+    let engine = Engine::start_guessing(backend, codec, settings, observer, speculation)
         .map_err(|error| Fault::input(error.to_string()))?;
     let summary = format!("{}  ({about})", names.join(", "));
     let served = Served {
@@ -142,6 +164,51 @@ pub(crate) async fn open(
     let mut settings = Settings::new(clock);
     settings.limits.drain = face.drain;
     Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })
+}
+
+fn open_source(
+    source: &Source,
+    options: &EngineOptions,
+    model: &ModelSettings,
+    clock: Clock,
+) -> Result<Opened, Fault> {
+    match source {
+        Source::Target => demo(TARGET, model),
+        Source::Draft => demo(DRAFT, model),
+        Source::File(path) => file(path, model),
+        Source::Echo => echo_of(options),
+        Source::Simulated(simulated) => simulation(simulated, options, clock),
+    }
+}
+
+/// Opens the model that guesses, with pages as large and as many as the target's.
+fn open_drafter(
+    drafter: Drafter,
+    target: &Opened,
+    options: &EngineOptions,
+    model: &ModelSettings,
+    clock: Clock,
+) -> Result<Option<Box<dyn Backend>>, Fault> {
+    let shape = target.backend.shape();
+    let same_pages = ModelSettings {
+        kv: KvBudget::Blocks(shape.blocks),
+        block_size: shape.block_size,
+        ..model.clone()
+    };
+    let (Drafter::Wanted(source) | Drafter::Possible(source)) = &drafter;
+    let draft = open_source(source, options, &same_pages, clock)?;
+    let fits = tokenizer::check_same(&target.tokens, &draft.tokens);
+    let words = draft.backend.shape().vocabulary;
+    match (fits, drafter) {
+        (Ok(()), Drafter::Possible(_)) if words != shape.vocabulary => Ok(None),
+        (Ok(()), _) => Ok(Some(draft.backend)),
+        (Err(error), Drafter::Wanted(_)) => Err(Fault::input(format!("`--draft`: {error}"))
+            .hint("take a smaller model of the same family, or `--speculative-ngram`")),
+        (Err(error), Drafter::Possible(_)) => {
+            tracing::info!(%error, "the draft does not guess for the target");
+            Ok(None)
+        }
+    }
 }
 
 impl Source {
@@ -177,15 +244,12 @@ impl Embedded {
     }
 }
 
-fn demo(
-    bytes: &'static [u8],
-    settings: &overdraft_engine::model::ModelSettings,
-) -> Result<Opened, Fault> {
+fn demo(bytes: &'static [u8], settings: &ModelSettings) -> Result<Opened, Fault> {
     let model = Model::open(bytes, settings).map_err(|error| refused("the demo model", &error))?;
     dress("the demo model", model)
 }
 
-fn file(path: &Path, settings: &overdraft_engine::model::ModelSettings) -> Result<Opened, Fault> {
+fn file(path: &Path, settings: &ModelSettings) -> Result<Opened, Fault> {
     let shown = format!("`{}`", path.display());
     let model = Model::open(path, settings).map_err(|error| refused(&shown, &error))?;
     let opened = dress(&shown, model)?;
@@ -196,6 +260,7 @@ fn dress(shown: &str, model: Model) -> Result<Opened, Fault> {
     let source = tokenizer::source_from_metadata(&model.metadata)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
     let document = TokenizerDocument::new(&source, tokenizer::template_text(&model.metadata));
+    let tokens = source.tokens.clone();
     let tokenizer = Tokenizer::new(source)
         .map_err(|error| Fault::input(format!("{shown}: {error}")).hint(error.hint()))?;
     let template = tokenizer::template_from_metadata(&model.metadata, &tokenizer)
@@ -207,6 +272,7 @@ fn dress(shown: &str, model: Model) -> Result<Opened, Fault> {
         about: about(&model.info),
         backend: model.backend,
         root: None,
+        tokens,
     })
 }
 
@@ -232,6 +298,7 @@ fn echo_of(options: &EngineOptions) -> Result<Opened, Fault> {
         document,
         about: "no model: it repeats what it is told".to_owned(),
         root: None,
+        tokens: echo::tokenizer_source().tokens,
     })
 }
 
@@ -253,6 +320,7 @@ fn simulation(
         template: Arc::new(template),
         document: TokenizerDocument::new(&source, Some(echo::ECHO_TEMPLATE)),
         root: None,
+        tokens: source.tokens,
     })
 }
 

@@ -22,6 +22,7 @@ mod settings;
 mod signals;
 mod simulate;
 mod simulated;
+mod speculation_options;
 mod supervise;
 mod worker;
 mod workload_options;

@@ -13,10 +13,11 @@ use overdraft_worker::{KvEventsSettings, MetricNames};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::embedded::{self, Embedded, Face, Source};
+use crate::embedded::{self, Drafter, Embedded, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::log_options::LogOptions;
+use crate::speculation_options::SpeculationOptions;
 use crate::{ready, reload, settings, signals};
 
 #[derive(clap::Args, Debug)]
@@ -53,6 +54,8 @@ pub(crate) struct Arguments {
     shutdown_timeout: u64,
     #[command(flatten)]
     engine: EngineOptions,
+    #[command(flatten)]
+    speculation: SpeculationOptions,
     #[command(flatten)]
     log: LogOptions,
 }
@@ -238,6 +241,8 @@ async fn fleet(
         None => {}
     }
     let (mut models, mut example) = (Vec::new(), None);
+    let drafter = sources.iter().find(|(_, pool)| *pool == Pool::Draft);
+    let drafter = drafter.map(|(source, _)| source.clone());
     for (source, pool) in sources {
         let face = Face {
             names: Vec::new(),
@@ -246,6 +251,9 @@ async fn fleet(
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
             crash_on_oom: false,
+            guessing: arguments.speculation.with_lookups()?,
+            // What is served as a draft guesses for the target as well, where it can.
+            drafter: drafter.clone().filter(|_| pool == Pool::Target).map(Drafter::Possible),
         };
         let opened = embedded::open(source, &arguments.engine, face, clock).await?;
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;

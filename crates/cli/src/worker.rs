@@ -8,12 +8,13 @@ use overdraft_telemetry::Clock;
 use overdraft_worker::MetricNames;
 use tokio::task::JoinSet;
 
-use crate::embedded::{self, Face, Source};
+use crate::embedded::{self, Drafter, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options::KvEventOptions;
 use crate::log_options::LogOptions;
 use crate::simulated::{self, Asked, SimulateOptions};
+use crate::speculation_options::{DrafterOptions, SpeculationOptions};
 use crate::{serve, signals};
 
 #[derive(clap::Args, Debug)]
@@ -40,6 +41,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
+    speculation: SpeculationOptions,
+    #[command(flatten)]
+    drafters: DrafterOptions,
+    #[command(flatten)]
     simulate: SimulateOptions,
     #[command(flatten)]
     kv_events: KvEventOptions,
@@ -53,6 +58,8 @@ Examples:
   overdraft worker --model qwen2.5-1.5b.gguf --served-model-name qwen --max-model-len 8192
   overdraft worker --model FILE --kv-cache-memory-bytes 4294967296 --threads 8
   overdraft worker --model FILE --kv-events-endpoint 'tcp://*:5557'
+  overdraft worker --model llama-3-8b-q4_k_m.gguf --draft llama-3.2-1b-q4_k_m.gguf
+  overdraft worker --model FILE --speculative-ngram --speculation-policy fixed:4
   overdraft worker --backend echo --listen 127.0.0.1:8001
   overdraft worker --simulate list
   overdraft worker --simulate h100-tp2/llama-3-70b-fp8 --speed 10
@@ -92,6 +99,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         (_, None, Some(StandIn::Echo)) => Source::Echo,
         (_, None, None) => return Err(Fault::input("no `--model` was given")),
     };
+    let (guessing, draft) = arguments.speculation.with(&arguments.drafters)?;
     let face = Face {
         names: arguments.served_model_name,
         metrics: match arguments.metrics_names {
@@ -101,6 +109,8 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         },
         drain: Duration::from_secs(arguments.shutdown_timeout),
         kv_events: arguments.kv_events.settings()?,
+        guessing,
+        drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
         crash_on_oom: arguments.simulate.crash_on_oom,
     };
     let worker = embedded::open(source, &arguments.engine, face, clock).await?;

@@ -30,6 +30,32 @@ impl FileTokenizerError {
     }
 }
 
+/// Two models whose tokens are not the same: one cannot guess for the other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the draft model has another tokenizer: `{draft}` tokens, where the target has {target}; the first \
+     that differs is token {place}, `{found}`, where the target has `{expected}`"
+)]
+pub struct TokenizerMismatch {
+    target: usize,
+    draft: usize,
+    place: usize,
+    found: String,
+    expected: String,
+}
+
+/// Whether the same numbers stand for the same texts, given both vocabularies by id.
+///
+/// # Errors
+/// [`TokenizerMismatch`] with the first that differs.
+pub fn check_same(target: &[String], draft: &[String]) -> Result<(), TokenizerMismatch> {
+    let place = (0..target.len().max(draft.len())).find(|&id| target.get(id) != draft.get(id));
+    let Some(place) = place else { return Ok(()) };
+    let shown = |tokens: &[String]| tokens.get(place).map_or("nothing", String::as_str).to_owned();
+    let (found, expected) = (shown(draft), shown(target));
+    Err(TokenizerMismatch { target: target.len(), draft: draft.len(), place, found, expected })
+}
+
 /// The tokenizer in a model's file.
 ///
 /// # Errors
@@ -95,6 +121,33 @@ pub fn source_from_metadata(metadata: &Metadata) -> Result<TokenizerSource, Open
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[track_caller]
+    fn check_sameness(target: &[&str], draft: &[&str], expected: &str) {
+        let own = |tokens: &[&str]| tokens.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let said = match check_same(&own(target), &own(draft)) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_draft_with_other_tokens_is_told_how_many_and_which() {
+        check_sameness(&["a", "b"], &["a", "b"], "");
+        check_sameness(
+            &["a", "b", "c"],
+            &["a", "x", "c"],
+            "the draft model has another tokenizer: `3` tokens, where the target has 3; the first \
+             that differs is token 1, `x`, where the target has `b`",
+        );
+        check_sameness(
+            &["a", "b"],
+            &["a", "b", "c"],
+            "the draft model has another tokenizer: `3` tokens, where the target has 2; the first \
+             that differs is token 2, `c`, where the target has `nothing`",
+        );
+    }
 
     #[test]
     fn a_file_without_a_tokenizer_is_named() {

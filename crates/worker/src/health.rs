@@ -10,11 +10,17 @@ use overdraft_wire::response::{VersionResponse, to_json};
 use serde_json::json;
 
 use crate::kv_events::KvEvents;
+use crate::speculation;
 use crate::worker::Worker;
 
-/// 200 with nothing, as vLLM; 503 with the reason.
+/// 200 with nothing, as vLLM, or with how guessing ahead fares; 503 with the reason.
 pub(crate) fn health(worker: &Worker, exchange: &Exchange) -> Response<Body> {
     match fault(worker, exchange) {
+        None if worker.engine.stats().speculation.enabled => {
+            let told =
+                json!({ "speculation": speculation::told(&worker.engine.stats().speculation) });
+            reply::json(StatusCode::OK, told.to_string())
+        }
         None => Response::new(Body::empty()),
         Some(reason) => reply::error(&ApiError::overloaded(reason)),
     }
@@ -54,6 +60,6 @@ pub(crate) fn kv_event_sources(worker: &Worker) -> Response<Body> {
 pub(crate) fn metrics(worker: &Worker, headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let exposition = Exposition::for_accept(accept);
-    let text = worker.metrics.expose(worker.engine.stats(), exposition);
+    let text = worker.metrics.expose(&worker.engine.stats(), exposition);
     reply::document(HeaderValue::from_static(exposition.content_type()), text)
 }

@@ -21,6 +21,7 @@ mod refusal;
 mod render;
 mod routes;
 mod serve;
+mod speculation;
 mod stream;
 mod tokenize;
 mod worker;

@@ -6,10 +6,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use overdraft_engine::{EngineStats, ModelShape, Observation, Observer};
+use overdraft_engine::{EngineStats, ModelShape, Observation, Observer, SpeculationStats};
 use overdraft_telemetry::metrics::{
-    CacheFacts, Exposition, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,
+    CacheFacts, Exposition, MetricNames, RequestFacts, SpeculationFacts, WorkerIdentity,
+    WorkerMetrics, WorkerState,
 };
+use overdraft_units::Micros;
 
 /// The metrics of one engine; clones are the same ones.
 #[derive(Clone, Debug)]
@@ -25,13 +27,19 @@ struct Inner {
 impl EngineMetrics {
     /// Metrics of a model served as `model`.
     pub fn new(model: &str, shape: ModelShape, names: MetricNames) -> Self {
-        let identity = WorkerIdentity {
-            model: model.to_owned(),
-            context: shape.context,
-            cache: CacheFacts { block_size: shape.block_size.get(), blocks: shape.blocks },
-        };
+        let identity = identity(model, shape);
+        Self::of(WorkerMetrics::new(&identity, names))
+    }
+
+    /// The same of an engine that can guess ahead.
+    pub fn speculating(model: &str, shape: ModelShape, names: MetricNames) -> Self {
+        let identity = identity(model, shape);
+        Self::of(WorkerMetrics::new(&identity, names).speculating(&identity))
+    }
+
+    fn of(catalogue: WorkerMetrics) -> Self {
         Self(Arc::new(Inner {
-            catalogue: WorkerMetrics::new(&identity, names),
+            catalogue,
             counting: AtomicBool::new(false),
             before: Mutex::new(EngineStats::default()),
         }))
@@ -43,8 +51,8 @@ impl EngineMetrics {
     }
 
     /// From here on everything counts.
-    pub(crate) fn begin(&self, before: EngineStats) {
-        *self.0.before.lock().unwrap_or_else(PoisonError::into_inner) = before;
+    pub(crate) fn begin(&self, before: &EngineStats) {
+        *self.0.before.lock().unwrap_or_else(PoisonError::into_inner) = *before;
         self.0.counting.store(true, Ordering::Release);
     }
 
@@ -53,7 +61,7 @@ impl EngineMetrics {
     }
 
     /// Everything, as a scraper reads it.
-    pub(crate) fn expose(&self, now: EngineStats, exposition: Exposition) -> String {
+    pub(crate) fn expose(&self, now: &EngineStats, exposition: Exposition) -> String {
         let before = *self.0.before.lock().unwrap_or_else(PoisonError::into_inner);
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let (batch, earlier) = (now.batch, before.batch);
@@ -67,8 +75,44 @@ impl EngineMetrics {
             prompt_tokens: since(now.prompt_tokens, before.prompt_tokens),
             generation_tokens: since(now.generation_tokens, before.generation_tokens),
         });
+        if now.speculation.enabled {
+            let facts = speculation_facts(&now.speculation, &before.speculation);
+            self.0.catalogue.update_speculation(&facts);
+        }
         self.0.catalogue.encode(exposition)
     }
+}
+
+fn identity(model: &str, shape: ModelShape) -> WorkerIdentity {
+    WorkerIdentity {
+        model: model.to_owned(),
+        context: shape.context,
+        cache: CacheFacts { block_size: shape.block_size.get(), blocks: shape.blocks },
+    }
+}
+
+/// What guessing brought since the warm-up was over.
+fn speculation_facts(now: &SpeculationStats, before: &SpeculationStats) -> SpeculationFacts {
+    let since = now.since(before);
+    SpeculationFacts {
+        drafts: since.drafts,
+        draft_tokens: since.draft_tokens,
+        accepted_tokens: since.accepted_tokens,
+        accepted_per_position: since.accepted_per_position.to_vec(),
+        acceptance_rate: since.acceptance_rate(),
+        tokens_per_step: since.tokens_per_step(),
+        depth: now.depth,
+        draft_seconds: seconds(since.draft_time),
+        verify_seconds: seconds(since.verify_time),
+        policy: now.policy,
+        reason: now.reason.name(),
+        changes: since.changes,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time for a metric")]
+fn seconds(time: Micros) -> f64 {
+    time.get() as f64 / 1e6
 }
 
 impl Observer for EngineMetrics {

@@ -9,7 +9,7 @@ use overdraft_wire::ApiError;
 
 use crate::plan::Dialect;
 use crate::worker::Worker;
-use crate::{generate, health, models, tokenize};
+use crate::{generate, health, models, speculation, tokenize};
 
 /// What stands behind a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ enum Endpoint<'a> {
     Load,
     Metrics,
     KvEventSources,
+    Speculation,
 }
 
 impl<'a> Endpoint<'a> {
@@ -44,6 +45,7 @@ impl<'a> Endpoint<'a> {
             "/load" => Self::Load,
             "/metrics" => Self::Metrics,
             "/kv_event_sources" => Self::KvEventSources,
+            "/admin/speculation" => Self::Speculation,
             _ => Self::Model(path.strip_prefix("/v1/models/").filter(|name| !name.is_empty())?),
         })
     }
@@ -51,7 +53,7 @@ impl<'a> Endpoint<'a> {
     fn methods(self) -> &'static [Method] {
         match self {
             Self::Chat | Self::Completions | Self::Tokenize | Self::Detokenize => &[Method::POST],
-            Self::Ping => &[Method::GET, Method::HEAD, Method::POST],
+            Self::Ping | Self::Speculation => &[Method::GET, Method::HEAD, Method::POST],
             _ => &[Method::GET, Method::HEAD],
         }
     }
@@ -101,6 +103,10 @@ impl Service for Routes {
             Endpoint::Version => Ok(health::version()),
             Endpoint::Load => Ok(health::load(&self.0)),
             Endpoint::KvEventSources => Ok(health::kv_event_sources(&self.0)),
+            Endpoint::Speculation if head.method == Method::POST => {
+                self.prepared(body, speculation::set).await
+            }
+            Endpoint::Speculation => Ok(speculation::state(&self.0)),
             Endpoint::Metrics => Ok(health::metrics(&self.0, &head.headers)),
         };
         answer.unwrap_or_else(|error| reply::error(&error))

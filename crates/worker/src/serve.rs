@@ -101,7 +101,7 @@ async fn warm_up(worker: &Worker) {
     if let Err(reason) = &result {
         tracing::error!(%reason, "the model failed its warm-up");
     }
-    worker.metrics.begin(worker.engine.stats());
+    worker.metrics.begin(&worker.engine.stats());
     worker.warm.get_or_init(|| result);
 }
 

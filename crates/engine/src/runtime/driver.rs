@@ -117,7 +117,7 @@ impl Driver {
         self.speculator = Speculator::new(speculation, backend, self.limits, self.clock);
         self.stats.speculation =
             self.speculator.as_mut().map(Speculator::stats).unwrap_or_default();
-        self.shared.publish(self.stats);
+        self.shared.publish(&self.stats);
     }
 
     /// Hands the scheduler guesses, where anybody guesses.
@@ -420,7 +420,7 @@ impl Driver {
         if let Some(speculator) = &mut self.speculator {
             self.stats.speculation = speculator.stats();
         }
-        self.shared.publish(self.stats);
+        self.shared.publish(&self.stats);
         // Before anyone hears of an end: what follows it at once may ask where its prefix lies.
         let changes = self.scheduler.take_changes();
         if !changes.is_empty() {

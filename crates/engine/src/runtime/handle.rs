@@ -58,9 +58,9 @@ pub(super) enum Letter {
     /// Another rule for guessing.
     Guess {
         /// The rule.
-        policy: Policy,
+        policy: Option<Policy>,
         /// Tokens of a draft at most.
-        depth_max: usize,
+        depth_max: Option<usize>,
     },
 }
 
@@ -199,16 +199,21 @@ impl EngineHandle {
         self.stats().health
     }
 
-    /// Has the next step and all after it guess by another rule.
+    /// Has the next step and all after it guess by another rule, to another depth, or both; what is
+    /// `None` stays.
     ///
     /// # Errors
     /// [`GuessError`]; nothing was changed.
-    pub fn set_speculation(&self, policy: Policy, depth_max: usize) -> Result<(), GuessError> {
+    pub fn set_speculation(
+        &self,
+        policy: Option<Policy>,
+        depth_max: Option<usize>,
+    ) -> Result<(), GuessError> {
         if !self.guesses {
             return Err(GuessError::NoDrafter);
         }
-        if depth_max == 0 || DEPTH_MAX < depth_max {
-            return Err(GuessError::Depth { asked: depth_max });
+        if let Some(asked) = depth_max.filter(|depth| *depth == 0 || DEPTH_MAX < *depth) {
+            return Err(GuessError::Depth { asked });
         }
         let letter = Letter::Guess { policy, depth_max };
         self.inbox.try_send(letter).map_err(|_| GuessError::Busy)

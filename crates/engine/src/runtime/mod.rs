@@ -148,7 +148,7 @@ impl Engine {
         let guesses = speculation.guesses();
         let limits = settings.limits(shape)?;
         let batch = BatchStats { blocks: shape.blocks, ..BatchStats::default() };
-        let shared = Arc::new(Shared::new(EngineStats { batch, ..EngineStats::default() }));
+        let shared = Arc::new(Shared::new(&EngineStats { batch, ..EngineStats::default() }));
         let (inbox, letters) = sync_channel(INBOX_MAX);
         let times = (settings.clock, limits);
         let driver =

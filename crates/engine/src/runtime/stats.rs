@@ -96,9 +96,9 @@ impl EngineStats {
 }
 
 impl Shared {
-    pub(super) fn new(stats: EngineStats) -> Self {
+    pub(super) fn new(stats: &EngineStats) -> Self {
         Self {
-            stats: Mutex::new(stats),
+            stats: Mutex::new(*stats),
             phase: AtomicU8::new(Phase::Serving as u8),
             empty: watch::Sender::new(false),
         }
@@ -109,8 +109,8 @@ impl Shared {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn publish(&self, stats: EngineStats) {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    pub(super) fn publish(&self, stats: &EngineStats) {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = *stats;
     }
 
     pub(super) fn phase(&self) -> Phase {

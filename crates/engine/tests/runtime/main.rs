@@ -3,6 +3,7 @@
 mod cache;
 mod completions;
 mod failures;
+mod guessing;
 mod life;
 mod stop;
 mod support;

@@ -13,7 +13,8 @@ use overdraft_engine::{ControlTokens, Tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, CacheSalt, Priority, TokenId, Tokens};
 
-static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| Arc::new(echo::tokenizer()));
+pub(crate) static TOKENIZER: LazyLock<Arc<Tokenizer>> =
+    LazyLock::new(|| Arc::new(echo::tokenizer()));
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,5 +3,6 @@
 mod draws;
 mod edits;
 mod filters;
+mod guess;
 mod logprobs;
 mod oracle;

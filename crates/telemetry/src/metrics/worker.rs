@@ -18,6 +18,7 @@ use super::buckets::{
     CHOICES, FIRST_TOKEN, NEXT_TOKEN, PREEMPTIONS, REQUEST, STEP, one_two_five, seconds,
 };
 use super::exposition::Exposition;
+use super::speculation::{SpeculationFacts, SpeculationMetrics};
 
 type Labels = [(&'static str, &'static str); 1];
 pub(super) type Ratio = Gauge<f64, AtomicU64>;
@@ -122,6 +123,8 @@ pub struct WorkerMetrics {
     pub(super) first_token: Histogram,
     pub(super) next_token: Histogram,
     pub(super) requests: RequestHistograms,
+    /// Where somebody can guess ahead.
+    speculation: Option<SpeculationMetrics>,
 }
 
 /// One observation per request each.
@@ -185,6 +188,7 @@ impl WorkerMetrics {
             first_token: Histogram::new(FIRST_TOKEN),
             next_token: Histogram::new(NEXT_TOKEN),
             requests: RequestHistograms::new(identity.context),
+            speculation: None,
         };
         metrics.expose(identity, names);
         // A scraper should see every series from the start, as zero.
@@ -193,6 +197,22 @@ impl WorkerMetrics {
         }
         metrics.update(&WorkerState::default());
         metrics
+    }
+
+    /// The same of a worker that can guess ahead.
+    #[must_use]
+    pub fn speculating(mut self, identity: &WorkerIdentity) -> Self {
+        let metrics = SpeculationMetrics::new(&mut self.registry, &identity.model);
+        metrics.update(&SpeculationFacts::default());
+        self.speculation = Some(metrics);
+        self
+    }
+
+    /// Takes over what guessing brought; call it before [`encode`](Self::encode).
+    pub fn update_speculation(&self, facts: &SpeculationFacts) {
+        if let Some(metrics) = &self.speculation {
+            metrics.update(facts);
+        }
     }
 
     /// A step computed that many positions.

@@ -5,4 +5,5 @@ mod chat;
 mod completions;
 mod kv_events;
 mod serving;
+mod speculation;
 mod support;

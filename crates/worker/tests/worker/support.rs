@@ -7,7 +7,8 @@ use std::time::Duration;
 use overdraft_engine::Backend as _;
 use overdraft_engine::echo::{self, ECHO_TEMPLATE};
 use overdraft_engine::{
-    ChatTemplate, EchoBackend, EchoSettings, Engine, EngineSettings, EngineStats, TextCodec,
+    ChatTemplate, EchoBackend, EchoSettings, Engine, EngineSettings, EngineStats, Lookup,
+    Speculation, TextCodec,
 };
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
@@ -67,11 +68,36 @@ impl Running {
         serving: fn(&mut Settings),
         publishing: Option<KvEventsSettings>,
     ) -> Self {
+        let nobody = Speculation::default();
+        Self::start_all(settings_of_echo, adjust, serving, (publishing, nobody)).await
+    }
+
+    /// With an echo that guesses for the echo, by this rule.
+    pub(crate) async fn guessing(policy: &str) -> Self {
+        let speculation = Speculation {
+            policy: policy.parse().unwrap(),
+            depth_max: 4,
+            lookup: Some(Lookup::default()),
+            draft: Some(Box::new(EchoBackend::new(small_echo()))),
+        };
+        Self::start_all(small_echo(), |_| {}, |_| {}, (None, speculation)).await
+    }
+
+    async fn start_all(
+        settings_of_echo: EchoSettings,
+        adjust: fn(&mut EngineSettings),
+        serving: fn(&mut Settings),
+        (publishing, speculation): (Option<KvEventsSettings>, Speculation),
+    ) -> Self {
         let clock = Clock::start();
         let tokenizer = Arc::new(echo::tokenizer());
         let template = Arc::new(ChatTemplate::new(Some(ECHO_TEMPLATE), &tokenizer).unwrap());
         let backend = EchoBackend::new(settings_of_echo);
-        let metrics = EngineMetrics::new("echo", backend.shape(), MetricNames::Both);
+        let metrics = if speculation.guesses() {
+            EngineMetrics::speculating("echo", backend.shape(), MetricNames::Both)
+        } else {
+            EngineMetrics::new("echo", backend.shape(), MetricNames::Both)
+        };
         let mut settings = EngineSettings::new(clock);
         settings.entropy = 7;
         adjust(&mut settings);
@@ -83,7 +109,9 @@ impl Running {
             observer = events.observer(observer);
             (kv_events, publisher) = (Some(events), Some(runs));
         }
-        let engine = Engine::start(Box::new(backend), codec, settings, observer).unwrap();
+        let backend = Box::new(backend);
+        let engine =
+            Engine::start_guessing(backend, codec, settings, observer, speculation).unwrap();
         let served = Served {
             engine: engine.handle(),
             tokenizer,

@@ -69,7 +69,7 @@ impl core::fmt::Debug for Speculation {
 
 impl Speculation {
     /// Whether anybody could guess.
-    pub(super) fn guesses(&self) -> bool {
+    pub fn guesses(&self) -> bool {
         0 < self.depth_max && (self.lookup.is_some() || self.draft.is_some())
     }
 
@@ -154,7 +154,9 @@ impl Speculator {
     }
 
     /// Another rule from the next step on.
-    pub(super) fn set_policy(&mut self, policy: Policy, depth_max: usize) {
+    pub(super) fn set_policy(&mut self, policy: Option<Policy>, depth_max: Option<usize>) {
+        let policy = policy.unwrap_or_else(|| self.controller.policy().clone());
+        let depth_max = depth_max.unwrap_or_else(|| self.controller.depth_max());
         self.controller.set_policy(policy, depth_max);
     }
 

@@ -92,7 +92,9 @@ impl DraftModel {
     ) -> Result<Drafted, BackendError> {
         let drafted = self.try_draft(asked, view);
         if drafted.is_err() {
-            asked.iter().for_each(|asked| self.forget(asked.sequence));
+            for asked in asked {
+                self.forget(asked.sequence);
+            }
         }
         drafted
     }
@@ -115,7 +117,7 @@ impl DraftModel {
             asked.iter().map(|asked| (asked.sequence, asked.depth)).collect();
         let deepest = depths.values().copied().max().unwrap_or(0);
         for ahead in 1..deepest {
-            let rows = self.next_rows(&drafted, &depths, ahead, view.scheduler);
+            let rows = Self::next_rows(&drafted, &depths, ahead, view.scheduler);
             if rows.is_empty() {
                 break;
             }
@@ -161,7 +163,6 @@ impl DraftModel {
 
     /// The newest guess of each sequence that wants another.
     fn next_rows(
-        &self,
         drafted: &Drafted,
         depths: &BTreeMap<SequenceId, usize>,
         ahead: usize,

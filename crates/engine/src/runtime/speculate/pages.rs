@@ -57,14 +57,12 @@ impl DraftPages {
             if now == Some(block) {
                 continue;
             }
-            match now.filter(|now| held[index(*now)] == Some(content)) {
-                Some(other) => reader.full[number].0 = other,
-                None => {
-                    reader.full.truncate(number);
-                    reader.computed = reader.computed.min(number * *page);
-                    break;
-                }
-            }
+            let Some(other) = now.filter(|now| held[index(*now)] == Some(content)) else {
+                reader.full.truncate(number);
+                reader.computed = reader.computed.min(number * *page);
+                break;
+            };
+            reader.full[number].0 = other;
         }
         for (number, block) in table.iter().enumerate().skip(reader.full.len()) {
             let end = (number + 1) * *page;

@@ -11,7 +11,7 @@ use overdraft_units::{BlockId, Micros, TokenId, Tokens};
 use crate::backend::{Backend, BatchSlot};
 
 /// Time for the profile of one model; the step that exceeds it is the last.
-pub const PROFILE_MAX: Micros = Micros::new(400_000);
+pub const PROFILE_MAX: Micros = Micros::new(250_000);
 /// Rows at most.
 const ROWS_MAX: u32 = 256;
 /// Each number of rows is measured so often, and the median counts.

@@ -54,6 +54,33 @@ impl SpeculationStats {
         ratio(self.tokens, self.sequence_steps)
     }
 
+    /// The counts since an earlier moment; how things stand is as it is now.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |now: u64, before: u64| now.saturating_sub(before);
+        let pairs =
+            |now: [u64; 2], before: [u64; 2]| [less(now[0], before[0]), less(now[1], before[1])];
+        let mut positions = self.accepted_per_position;
+        for (now, before) in positions.iter_mut().zip(before.accepted_per_position) {
+            *now = less(*now, before);
+        }
+        let time = |now: Micros, before: Micros| now.checked_sub(before).unwrap_or(Micros::ZERO);
+        Self {
+            changes: less(self.changes, before.changes),
+            drafts: less(self.drafts, before.drafts),
+            draft_tokens: less(self.draft_tokens, before.draft_tokens),
+            accepted_tokens: less(self.accepted_tokens, before.accepted_tokens),
+            accepted_per_position: positions,
+            draft_tokens_by: pairs(self.draft_tokens_by, before.draft_tokens_by),
+            accepted_tokens_by: pairs(self.accepted_tokens_by, before.accepted_tokens_by),
+            sequence_steps: less(self.sequence_steps, before.sequence_steps),
+            tokens: less(self.tokens, before.tokens),
+            draft_time: time(self.draft_time, before.draft_time),
+            verify_time: time(self.verify_time, before.verify_time),
+            ..*self
+        }
+    }
+
     pub(super) fn count(&mut self, drafter: Drafter, drafted: usize, right: usize) {
         let (drafted, place) = (drafted as u64, drafter.place());
         self.drafts += 1;

@@ -1,0 +1,367 @@
+//! Guessing ahead changes how many steps an answer takes, and nothing else of it.
+
+use std::sync::Arc;
+
+use overdraft_engine::echo::{ECHO_TURN_END, Noise};
+use overdraft_engine::{
+    Backend, BackendError, BatchSlot, Drafter, EchoBackend, Engine, EngineSettings, FinishReason,
+    GuessError, Guessing, Lookup, ModelShape, Policy, Request, Speculation, StartError, Unobserved,
+};
+use overdraft_units::{Blocks, CacheSalt, Tokens};
+use proptest::prelude::*;
+
+use crate::support::{
+    Answer, TOKENIZER, ask, chat, drawing, echo, read, request, settings, submit, wait,
+};
+
+/// An echo that is wrong at every third or so position: its best token changes places with another.
+struct Crooked {
+    inner: EchoBackend,
+    wrong_one_in: u32,
+}
+
+impl Backend for Crooked {
+    fn shape(&self) -> ModelShape {
+        self.inner.shape()
+    }
+
+    fn forward(
+        &mut self,
+        batch: &[BatchSlot<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        self.inner.forward(batch, logits)?;
+        for row in logits.chunks_exact_mut(self.inner.shape().vocabulary) {
+            // The noise is a function of the tokens so far, and so is what is made of it.
+            let dice = row[17].to_bits() / 64 % self.wrong_one_in;
+            if dice == 0 {
+                row.rotate_right(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn crooked(blocks: u32, wrong_one_in: u32) -> Option<Box<dyn Backend>> {
+    Some(Box::new(Crooked { inner: echo(blocks, Noise::Lively), wrong_one_in }))
+}
+
+fn guessing(target: EchoBackend, settings: EngineSettings, speculation: Speculation) -> Engine {
+    let codec = TOKENIZER.clone();
+    Engine::start_guessing(Box::new(target), codec, settings, Box::new(Unobserved), speculation)
+        .expect("the settings are sound")
+}
+
+fn policy(text: &str) -> Policy {
+    text.parse().expect("the name of a policy")
+}
+
+const POLICIES: [&str; 6] =
+    ["off", "fixed:1", "fixed:5", "threshold", "batch-table:1-3=8,4-99=2", "goodput"];
+
+/// Requests of every kind, some alike, some with ends inside of what is guessed.
+fn requests(count: u16) -> Vec<Request> {
+    let numbered = |number: u16| {
+        let prompt = format!("{} sheep and {} sheep and ", number % 5, number % 5);
+        let mut asked = match number % 4 {
+            0 => request(&prompt),
+            1 => chat(&format!("say it again, say it again: {number}")),
+            _ => drawing(&prompt, number),
+        };
+        asked.salt = CacheSalt(u64::from(number % 2));
+        asked.sampling.max_tokens = Tokens::new(20 + u32::from(number % 7));
+        if number % 6 == 5 {
+            asked.sampling.stop = vec!["p an".to_owned()];
+        }
+        if number % 6 == 3 {
+            asked.sampling.stop_tokens = vec![overdraft_units::TokenId(u32::from(b'd'))];
+            asked.sampling.min_tokens = Tokens::new(9);
+        }
+        asked
+    };
+    (0..count).map(numbered).collect()
+}
+
+fn all(engine: &Engine, requests: &[Request]) -> Vec<Answer> {
+    let submit_one = |request: &Request| submit(&engine.handle(), request.clone()).unwrap();
+    let streams: Vec<_> = requests.iter().map(submit_one).collect();
+    let answers = streams.into_iter().map(read);
+    // What was cached depends on who ran when.
+    answers
+        .map(|answer| Answer {
+            usage: overdraft_engine::Usage { cached: Tokens::ZERO, ..answer.usage },
+            ..answer
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check_same(blocks: u32, lookup: Option<Lookup>, wrong_one_in: Option<u32>) {
+    let asked = requests(24);
+    let plain = guessing(echo(blocks, Noise::Lively), settings(), Speculation::default());
+    let expected = all(&plain, &asked);
+    for name in POLICIES {
+        let speculation = Speculation {
+            policy: policy(name),
+            depth_max: 8,
+            lookup,
+            draft: wrong_one_in.and_then(|wrong| crooked(blocks, wrong)),
+        };
+        let engine = guessing(echo(blocks, Noise::Lively), settings(), speculation);
+        assert_eq!(all(&engine, &asked), expected, "{name}");
+        let stats = engine.handle().stats();
+        let guessed = stats.speculation.accepted_tokens;
+        assert_eq!(stats.batch.blocks_held, Blocks::ZERO, "{name}");
+        let steps = stats.speculation.sequence_steps;
+        assert_eq!(stats.generation_tokens, plain.handle().stats().generation_tokens);
+        // First tokens come with prompts, not with decoding; and where a right guess is the last token
+        // of all, none is drawn after it.
+        let ends = u64::try_from(asked.len()).expect("few");
+        let (tokens, again) = (stats.generation_tokens, stats.batch.preemptions);
+        let counted = tokens - ends - again..=tokens;
+        assert!(counted.contains(&(steps + guessed)), "{name}: {steps} {guessed} {tokens}");
+        assert!(name != "off" || guessed == 0, "{name}: {guessed} guesses were right");
+        assert!(!name.starts_with("fixed") || 0 < guessed, "{name}: no guess was right");
+    }
+}
+
+#[test]
+fn answers_are_the_same_with_lookups_under_every_policy() {
+    check_same(512, Some(Lookup::default()), None);
+}
+
+#[test]
+fn answers_are_the_same_with_a_draft_model_under_every_policy() {
+    check_same(512, None, Some(3));
+}
+
+#[test]
+fn answers_are_the_same_with_both_and_a_cache_that_is_too_small() {
+    check_same(40, Some(Lookup::default()), Some(5));
+}
+
+#[test]
+fn a_good_draft_model_saves_steps() {
+    let speculation = Speculation {
+        policy: policy("fixed:4"),
+        depth_max: 8,
+        lookup: None,
+        draft: Some(Box::new(echo(64, Noise::Quiet))),
+    };
+    let engine = guessing(echo(64, Noise::Quiet), settings(), speculation);
+    let answer = ask(&engine, request("one two. "));
+    assert_eq!(answer.text, "one two. one two. one two. one t");
+    let stats = engine.handle().stats();
+    // The first token comes with the prompt; then 31 in steps of five.
+    assert_eq!((stats.steps, stats.generation_tokens), (1 + 7, 32));
+    // The last of those has room for one token, which is drawn.
+    assert_eq!(stats.speculation.accepted_per_position[..5], [6, 6, 6, 6, 0]);
+    assert_eq!((stats.speculation.drafts, stats.speculation.accepted_tokens), (6, 24));
+    assert_eq!(
+        stats.speculation.draft_tokens_by[Drafter::Model.place()],
+        stats.speculation.draft_tokens
+    );
+}
+
+#[test]
+fn the_draft_models_cache_keeps_in_step_through_prefixes_and_turns() {
+    let speculation = Speculation {
+        policy: policy("fixed:4"),
+        depth_max: 8,
+        lookup: None,
+        draft: Some(Box::new(echo(512, Noise::Quiet))),
+    };
+    let engine = guessing(echo(512, Noise::Quiet), settings(), speculation);
+    for round in 0..20 {
+        // Equal beginnings, so pages are shared; a wrong page would make the draft model stutter.
+        let prompt = format!("a common beginning of some length, and then {}. ", round % 4);
+        let answer = ask(&engine, request(&prompt));
+        assert!(answer.text.starts_with("a common"), "{}", answer.text);
+    }
+    let stats = engine.handle().stats().speculation;
+    // All but what the ends cut off.
+    assert_eq!(stats.accepted_tokens, stats.draft_tokens);
+}
+
+#[test]
+fn an_end_inside_of_a_draft_ends_the_answer_there() {
+    let speculation = || Speculation {
+        policy: policy("fixed:8"),
+        depth_max: 8,
+        lookup: None,
+        draft: Some(Box::new(echo(64, Noise::Quiet))),
+    };
+    let engine = guessing(echo(64, Noise::Quiet), settings(), speculation());
+    let answer = ask(&engine, chat("hi"));
+    assert_eq!((answer.text.as_str(), answer.reason), ("hi", FinishReason::Stop(None)));
+    assert_eq!(answer.tokens.last(), Some(&ECHO_TURN_END));
+    let mut short = request("one two. ");
+    short.sampling.max_tokens = Tokens::new(3);
+    let answer = ask(&engine, short);
+    assert_eq!((answer.text.as_str(), answer.reason), ("one", FinishReason::Length));
+    let mut stopped = request("one two. ");
+    stopped.sampling.stop = vec!["e t".to_owned()];
+    let answer = ask(&engine, stopped);
+    assert_eq!((answer.text.as_str(), answer.tokens.len()), ("on", 5));
+}
+
+#[test]
+fn who_asks_that_nobody_guesses_is_not_guessed_for() {
+    let speculation = Speculation {
+        policy: policy("fixed:4"),
+        depth_max: 8,
+        lookup: Some(Lookup::default()),
+        draft: Some(Box::new(echo(64, Noise::Quiet))),
+    };
+    let engine = guessing(echo(64, Noise::Quiet), settings(), speculation);
+    let mut never = request("one two. one two. ");
+    never.sampling.guessing = Guessing::Never;
+    ask(&engine, never);
+    assert_eq!(engine.handle().stats().speculation.drafts, 0);
+    let mut lookups = request("one two. one two. ");
+    lookups.sampling.guessing = Guessing::Only(Drafter::Lookup);
+    ask(&engine, lookups);
+    let stats = engine.handle().stats().speculation;
+    assert!(0 < stats.draft_tokens_by[0] && stats.draft_tokens_by[1] == 0, "{stats:?}");
+}
+
+#[test]
+fn another_rule_counts_from_the_next_step_on() {
+    let speculation = Speculation {
+        policy: Policy::Off,
+        depth_max: 8,
+        lookup: None,
+        draft: Some(Box::new(echo(64, Noise::Quiet))),
+    };
+    let engine = guessing(echo(64, Noise::Quiet), settings(), speculation);
+    ask(&engine, request("one two. "));
+    assert_eq!(engine.handle().stats().speculation.drafts, 0);
+    engine.handle().set_speculation(Some(policy("fixed:2")), None).unwrap();
+    ask(&engine, request("three four. "));
+    let stats = engine.handle().stats().speculation;
+    assert!(0 < stats.drafts && stats.draft_tokens <= 2 * stats.drafts, "{stats:?}");
+    assert_eq!((stats.policy, stats.depth_max), ("fixed", 8));
+    let refused = engine.handle().set_speculation(None, Some(9)).unwrap_err();
+    assert_eq!(refused, GuessError::Depth { asked: 9 });
+    let plain = guessing(echo(64, Noise::Quiet), settings(), Speculation::default());
+    let refused = plain.handle().set_speculation(None, Some(4)).unwrap_err();
+    assert_eq!(refused, GuessError::NoDrafter);
+}
+
+/// Fails from the step of this number on.
+struct Failing {
+    inner: EchoBackend,
+    left: u32,
+}
+
+impl Backend for Failing {
+    fn shape(&self) -> ModelShape {
+        self.inner.shape()
+    }
+
+    fn forward(
+        &mut self,
+        batch: &[BatchSlot<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return Err(BackendError { reason: "out of luck".to_owned() });
+        }
+        self.inner.forward(batch, logits)
+    }
+}
+
+#[test]
+fn a_draft_model_that_fails_is_done_without() {
+    // The profile takes some forty steps.
+    for left in [1, 60, 62, 64] {
+        let draft = Failing { inner: echo(64, Noise::Quiet), left };
+        let speculation = Speculation {
+            policy: policy("fixed:4"),
+            depth_max: 8,
+            lookup: None,
+            draft: Some(Box::new(draft)),
+        };
+        let engine = guessing(echo(64, Noise::Quiet), settings(), speculation);
+        for _ in 0..4 {
+            assert_eq!(ask(&engine, request("one two. ")).text, "one two. one two. one two. one t");
+        }
+        assert!(engine.handle().health().is_serving());
+        assert_eq!(engine.handle().stats().steps_failed, 0);
+    }
+}
+
+#[test]
+fn a_draft_model_with_other_pages_is_refused() {
+    let speculation = Speculation {
+        policy: Policy::Goodput,
+        depth_max: 4,
+        lookup: None,
+        draft: Some(Box::new(echo(63, Noise::Quiet))),
+    };
+    let target = Box::new(echo(64, Noise::Quiet));
+    let codec = Arc::clone(&TOKENIZER);
+    let started =
+        Engine::start_guessing(target, codec, settings(), Box::new(Unobserved), speculation);
+    let error = started.err().expect("too few pages");
+    assert!(matches!(error, StartError::Draft(_)));
+    let sentence =
+        "the draft model's number of blocks is `63`; expected at least 64, as the target's";
+    assert_eq!(error.to_string(), sentence);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever the drafter, the cache, the budget of a step, and whoever leaves in the middle: what
+    /// is emitted is what the target alone says with the same seeds, no token twice, and every page
+    /// comes back.
+    #[test]
+    fn the_emitted_stream_is_the_targets_own(
+        blocks in 20..120_u32,
+        step_tokens in 4..64_u32,
+        wrong_one_in in 1..12_u32,
+        both in any::<bool>(),
+        name in prop::sample::select(POLICIES.to_vec()),
+        count in 2..14_u16,
+        leavers in prop::collection::vec((0..14_usize, 0..12_usize), 0..4),
+    ) {
+        let asked = requests(count);
+        let plain = guessing(echo(512, Noise::Lively), settings(), Speculation::default());
+        let expected = all(&plain, &asked);
+        let speculation = Speculation {
+            policy: policy(name),
+            depth_max: 6,
+            lookup: both.then(Lookup::default),
+            draft: crooked(blocks, wrong_one_in),
+        };
+        let small = EngineSettings { step_tokens: Tokens::new(step_tokens), ..settings() };
+        let engine = guessing(echo(blocks, Noise::Lively), small, speculation);
+        let mut streams: Vec<_> = asked
+            .iter()
+            .map(|request| Some(submit(&engine.handle(), request.clone()).expect("it fits")))
+            .collect();
+        for (leaver, events) in leavers {
+            if let Some(Some(mut stream)) = streams.get_mut(leaver).map(Option::take) {
+                for _ in 0..events {
+                    if stream.blocking_recv().is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        for (stream, expected) in streams.into_iter().zip(expected) {
+            let Some(stream) = stream else { continue };
+            let answer = read(stream);
+            prop_assert_eq!(answer.tokens, expected.tokens);
+            prop_assert_eq!(answer.logprobs, expected.logprobs);
+            prop_assert_eq!((answer.text, answer.reason), (expected.text, expected.reason));
+        }
+        engine.handle().drain();
+        wait(engine.handle().drained());
+        let stats = engine.handle().stats();
+        prop_assert_eq!((stats.batch.running, stats.batch.blocks_held), (0, Blocks::ZERO));
+        prop_assert_eq!(stats.steps_failed, 0);
+    }
+}

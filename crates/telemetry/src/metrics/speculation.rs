@@ -1,0 +1,146 @@
+//! What a worker that guesses ahead counts, under vLLM's names where it has them.
+//!
+//! Registered only where somebody can guess, as vLLM does. Counts are the engine's own, copied at each
+//! scrape.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Metric, Registry};
+
+use super::worker::Ratio;
+
+type Position = [(&'static str, String); 1];
+type Word = [(&'static str, &'static str); 1];
+
+/// The engine's counts at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpeculationFacts {
+    /// Drafts verified.
+    pub drafts: u64,
+    /// Tokens of those.
+    pub draft_tokens: u64,
+    /// Of those, right ones.
+    pub accepted_tokens: u64,
+    /// Right ones by their place in the draft.
+    pub accepted_per_position: Vec<u64>,
+    /// Share of drafted tokens that were right.
+    pub acceptance_rate: f64,
+    /// Tokens a sequence yields in a step, on average.
+    pub tokens_per_step: f64,
+    /// The deepest guess of the last step.
+    pub depth: u32,
+    /// Seconds spent on guessing.
+    pub draft_seconds: f64,
+    /// Seconds the target spent in steps that only decode.
+    pub verify_seconds: f64,
+    /// The rule in force.
+    pub policy: &'static str,
+    /// Why the depth last changed.
+    pub reason: &'static str,
+    /// How often it did.
+    pub changes: u64,
+}
+
+/// The catalogue of a worker that guesses ahead.
+#[derive(Debug, Default)]
+pub(super) struct SpeculationMetrics {
+    drafts: Counter,
+    draft_tokens: Counter,
+    accepted_tokens: Counter,
+    per_position: Family<Position, Counter>,
+    acceptance_rate: Ratio,
+    tokens_per_step: Ratio,
+    depth: Gauge,
+    draft_seconds: Counter<f64, AtomicU64>,
+    verify_seconds: Counter<f64, AtomicU64>,
+    policy: Family<Word, Gauge>,
+    reason: Family<Word, Gauge>,
+    changes: Counter,
+}
+
+impl SpeculationMetrics {
+    /// Registers everything for the model of this name.
+    pub(super) fn new(registry: &mut Registry, model: &str) -> Self {
+        let metrics = Self::default();
+        // Its name and its label are this project's own.
+        let own = registry.sub_registry_with_label(("model".into(), model.to_owned().into()));
+        let help = "Share of drafted tokens that were accepted, since the start";
+        put(own, "vllm_spec_acceptance_rate", help, &metrics.acceptance_rate);
+        let labels =
+            [("model_name".into(), model.to_owned().into()), ("engine".into(), "0".into())];
+        let to = registry.sub_registry_with_labels(labels.into_iter());
+        metrics.expose_counts(to);
+        metrics.expose_state(to);
+        metrics
+    }
+
+    fn expose_counts(&self, to: &mut Registry) {
+        put(to, "vllm:spec_decode_num_drafts", "Number of spec decoding drafts", &self.drafts);
+        let help = "Number of draft tokens";
+        put(to, "vllm:spec_decode_num_draft_tokens", help, &self.draft_tokens);
+        let help = "Number of accepted tokens";
+        put(to, "vllm:spec_decode_num_accepted_tokens", help, &self.accepted_tokens);
+        let help = "Accepted tokens per draft position";
+        put(to, "vllm:spec_decode_num_accepted_tokens_per_pos", help, &self.per_position);
+    }
+
+    fn expose_state(&self, to: &mut Registry) {
+        let help = "Deepest draft of the last step, in tokens";
+        put(to, "overdraft_speculation_depth", help, &self.depth);
+        let help = "Tokens a decoding sequence yields in a step, on average since the start";
+        put(to, "overdraft_speculation_tokens_per_step", help, &self.tokens_per_step);
+        let help = "Time spent on drafts";
+        put(to, "overdraft_speculation_draft_seconds", help, &self.draft_seconds);
+        let help = "Time the target spent in steps that only decode";
+        put(to, "overdraft_speculation_verify_seconds", help, &self.verify_seconds);
+        let help = "The rule in force is one, the others are zero";
+        put(to, "overdraft_speculation_policy", help, &self.policy);
+        let help = "The reason of the last change of depth is one, the others are zero";
+        put(to, "overdraft_speculation_last_change", help, &self.reason);
+        let help = "Changes of the depth that the policy allows";
+        put(to, "overdraft_speculation_depth_changes", help, &self.changes);
+    }
+
+    /// Takes over the engine's counts.
+    pub(super) fn update(&self, facts: &SpeculationFacts) {
+        set(&self.drafts, facts.drafts);
+        set(&self.draft_tokens, facts.draft_tokens);
+        set(&self.accepted_tokens, facts.accepted_tokens);
+        for (position, count) in facts.accepted_per_position.iter().enumerate() {
+            let label = [("position", position.to_string())];
+            set(&self.per_position.get_or_create_owned(&label), *count);
+        }
+        self.acceptance_rate.set(facts.acceptance_rate);
+        self.tokens_per_step.set(facts.tokens_per_step);
+        self.depth.set(i64::from(facts.depth));
+        self.draft_seconds.inner().store(facts.draft_seconds.to_bits(), Ordering::Relaxed);
+        self.verify_seconds.inner().store(facts.verify_seconds.to_bits(), Ordering::Relaxed);
+        only(&self.policy, "policy", &POLICIES, facts.policy);
+        only(&self.reason, "reason", &REASONS, facts.reason);
+        set(&self.changes, facts.changes);
+    }
+}
+
+/// Rules, as the engine names them.
+const POLICIES: [&str; 5] = ["off", "fixed", "threshold", "batch-table", "goodput"];
+/// Reasons of a change, as the engine names them.
+const REASONS: [&str; 6] = ["start", "policy", "pays-more", "pays-less", "cache-full", "queue"];
+
+/// One for this word, zero for the others.
+fn only(family: &Family<Word, Gauge>, label: &'static str, words: &[&'static str], word: &str) {
+    for known in words {
+        let gauge = family.get_or_create_owned(&[(label, *known)]);
+        gauge.set(i64::from(*known == word));
+    }
+}
+
+fn set(counter: &Counter, count: u64) {
+    counter.inner().store(count, Ordering::Relaxed);
+}
+
+fn put<M: Metric + Clone>(to: &mut Registry, name: &'static str, help: &'static str, metric: &M) {
+    to.register(name, help, metric.clone());
+}
