@@ -243,6 +243,7 @@ async fn fleet(
     let (mut models, mut example) = (Vec::new(), None);
     let drafter = sources.iter().find(|(_, pool)| *pool == Pool::Draft);
     let drafter = drafter.map(|(source, _)| source.clone());
+    let guesses = arguments.speculation.is_wanted();
     for (source, pool) in sources {
         let face = Face {
             names: Vec::new(),
@@ -252,8 +253,11 @@ async fn fleet(
             kv_events: Some(KvEventsSettings::loopback()),
             crash_on_oom: false,
             guessing: arguments.speculation.with_lookups()?,
-            // What is served as a draft guesses for the target as well, where it can.
-            drafter: drafter.clone().filter(|_| pool == Pool::Target).map(Drafter::Possible),
+            // What is served as a draft guesses for the target as well, where that is wanted and can be.
+            drafter: drafter
+                .clone()
+                .filter(|_| guesses && pool == Pool::Target)
+                .map(Drafter::Possible),
         };
         let opened = embedded::open(source, &arguments.engine, face, clock).await?;
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;

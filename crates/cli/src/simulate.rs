@@ -22,6 +22,7 @@ const SEEDS_MAX: u64 = 100;
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
     /// Each worker's GPUs and model, as HARDWARE-tpN/MODEL-WEIGHTS; `--list` shows all
     #[arg(long, default_value = "h100-tp1/llama-3-8b-bf16", value_name = "PROFILE")]

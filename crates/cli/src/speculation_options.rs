@@ -14,8 +14,9 @@ const DEPTH_DEFAULT: usize = 8;
 #[command(next_help_heading = "Speculation")]
 pub(crate) struct SpeculationOptions {
     /// How deep to guess: off, fixed:N, threshold, batch-table, batch-table:1-8=4,9-64=0, goodput
-    #[arg(long, value_name = "POLICY", default_value = "goodput")]
-    speculation_policy: Policy,
+    /// [default: goodput where a drafter is named, else off]
+    #[arg(long, value_name = "POLICY")]
+    speculation_policy: Option<Policy>,
     /// Tokens of a draft at most
     #[arg(long, value_name = "COUNT", default_value_t = DEPTH_DEFAULT)]
     num_speculative_tokens: usize,
@@ -46,13 +47,26 @@ pub(crate) struct Guessing {
 }
 
 impl SpeculationOptions {
-    /// The rule, with lookups.
+    /// Whether a rule was named.
+    pub(crate) const fn is_wanted(&self) -> bool {
+        self.speculation_policy.is_some()
+    }
+
+    /// The rule where nobody named a drafter: off unless one was named, and then with lookups.
     ///
     /// # Errors
     /// A depth out of its range.
     pub(crate) fn with_lookups(&self) -> Result<Guessing, Fault> {
+        let mut guessing = self.guessing(Policy::Off)?;
+        if !self.is_wanted() {
+            guessing.lookup = None;
+        }
+        Ok(guessing)
+    }
+
+    fn guessing(&self, default: Policy) -> Result<Guessing, Fault> {
         let depth_max = within(self.num_speculative_tokens)?;
-        let policy = self.speculation_policy.clone();
+        let policy = self.speculation_policy.clone().unwrap_or(default);
         Ok(Guessing { policy, depth_max, lookup: Some(Lookup::default()) })
     }
 
@@ -64,7 +78,7 @@ impl SpeculationOptions {
         &self,
         drafters: &DrafterOptions,
     ) -> Result<(Guessing, Option<PathBuf>), Fault> {
-        let mut guessing = self.with_lookups()?;
+        let mut guessing = self.guessing(Policy::Goodput)?;
         if let Some(text) = &drafters.speculative_config {
             return read(text, guessing);
         }

@@ -40,13 +40,15 @@ fn open(name: &str) -> (Model, Arc<Tokenizer>) {
     (model, tokenizer)
 }
 
-fn start(policy: &str, lookup: bool, draft: bool) -> Engine {
+fn start(policy: &str, drafters: &[Drafter]) -> Engine {
     let (target, codec) = open("overdraft-target.q8_0.gguf");
     let speculation = Speculation {
         policy: policy.parse().unwrap(),
         depth_max: 6,
-        lookup: lookup.then(Lookup::default),
-        draft: draft.then(|| open("overdraft-draft.q8_0.gguf").0.backend),
+        lookup: drafters.contains(&Drafter::Lookup).then(Lookup::default),
+        draft: drafters
+            .contains(&Drafter::Model)
+            .then(|| open("overdraft-draft.q8_0.gguf").0.backend),
     };
     let settings = EngineSettings { entropy: 3, ..EngineSettings::new(Clock::start()) };
     let observer = Box::new(Unobserved);
@@ -89,31 +91,31 @@ fn seeded(number: u64) -> Sampling {
     Sampling { temperature: 0.8, top_p: 0.95, seed: Some(number), ..greedy(number) }
 }
 
-const SETUPS: [(&str, bool, bool); 7] = [
-    ("fixed:4", false, true),
-    ("fixed:6", true, false),
-    ("fixed:3", true, true),
-    ("threshold", false, true),
-    ("batch-table:1-8=5,9-64=2", true, true),
-    ("goodput", true, true),
-    ("off", true, true),
+const SETUPS: [(&str, &[Drafter]); 7] = [
+    ("fixed:4", &[Drafter::Model]),
+    ("fixed:6", &[Drafter::Lookup]),
+    ("fixed:3", &[Drafter::Lookup, Drafter::Model]),
+    ("threshold", &[Drafter::Model]),
+    ("batch-table:1-8=5,9-64=2", &[Drafter::Lookup, Drafter::Model]),
+    ("goodput", &[Drafter::Lookup, Drafter::Model]),
+    ("off", &[Drafter::Lookup, Drafter::Model]),
 ];
 
 #[test]
 fn answers_are_token_for_token_the_targets() {
-    let plain = start("off", false, false);
+    let plain = start("off", &[]);
     let (best, drawn) = (answers(&plain.handle(), greedy), answers(&plain.handle(), seeded));
     assert_ne!(best, drawn, "what is drawn is not always the likeliest");
-    for (policy, lookup, draft) in SETUPS {
-        let engine = start(policy, lookup, draft);
-        assert_eq!(answers(&engine.handle(), greedy), best, "{policy} {lookup} {draft}");
-        assert_eq!(answers(&engine.handle(), seeded), drawn, "{policy} {lookup} {draft}, seeded");
+    for (policy, drafters) in SETUPS {
+        let engine = start(policy, drafters);
+        assert_eq!(answers(&engine.handle(), greedy), best, "{policy} {drafters:?}");
+        assert_eq!(answers(&engine.handle(), seeded), drawn, "{policy} {drafters:?}, seeded");
     }
 }
 
 #[test]
 fn the_draft_is_right_as_often_as_the_model_card_says() {
-    let engine = start("fixed:4", false, true);
+    let engine = start("fixed:4", &[Drafter::Model]);
     answers(&engine.handle(), greedy);
     let SpeculationStats { draft_tokens_by, acceptance, .. } = engine.handle().stats().speculation;
     assert!(100 < draft_tokens_by[Drafter::Model.place()]);

@@ -22,7 +22,7 @@ pub(crate) const WORKERS: usize = 2;
 /// Between two scrapes of a worker.
 const SCRAPE_EVERY: Duration = Duration::from_millis(500);
 /// How long a fleet may take to come up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A fleet under one rule of admission.

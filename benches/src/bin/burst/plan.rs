@@ -43,8 +43,8 @@ impl Plan {
         limits: &[10, 14, 18, 22, 26, 30, 36],
         capacity: Duration::from_secs(30),
         warm_up: Duration::from_secs(20),
-        burst: Duration::from_secs(60),
-        fairness: Duration::from_secs(60),
+        burst: Duration::from_mins(1),
+        fairness: Duration::from_mins(1),
     };
     pub(crate) const QUICK: Self = Self {
         limits: &[14, 22],

@@ -42,8 +42,8 @@ impl Backend for Crooked {
     }
 }
 
-fn crooked(blocks: u32, wrong_one_in: u32) -> Option<Box<dyn Backend>> {
-    Some(Box::new(Crooked { inner: echo(blocks, Noise::Lively), wrong_one_in }))
+fn crooked(blocks: u32, wrong_one_in: u32) -> Box<dyn Backend> {
+    Box::new(Crooked { inner: echo(blocks, Noise::Lively), wrong_one_in })
 }
 
 fn guessing(target: EchoBackend, settings: EngineSettings, speculation: Speculation) -> Engine {
@@ -83,7 +83,8 @@ fn requests(count: u16) -> Vec<Request> {
 }
 
 fn all(engine: &Engine, requests: &[Request]) -> Vec<Answer> {
-    let submit_one = |request: &Request| submit(&engine.handle(), request.clone()).unwrap();
+    let submit_one =
+        |request: &Request| submit(&engine.handle(), request.clone()).expect("a place");
     let streams: Vec<_> = requests.iter().map(submit_one).collect();
     let answers = streams.into_iter().map(read);
     // What was cached depends on who ran when.
@@ -105,7 +106,7 @@ fn check_same(blocks: u32, lookup: Option<Lookup>, wrong_one_in: Option<u32>) {
             policy: policy(name),
             depth_max: 8,
             lookup,
-            draft: wrong_one_in.and_then(|wrong| crooked(blocks, wrong)),
+            draft: wrong_one_in.map(|wrong| crooked(blocks, wrong)),
         };
         let engine = guessing(echo(blocks, Noise::Lively), settings(), speculation);
         assert_eq!(all(&engine, &asked), expected, "{name}");
@@ -304,7 +305,7 @@ fn a_draft_model_with_other_pages_is_refused() {
     let codec = Arc::clone(&TOKENIZER);
     let started =
         Engine::start_guessing(target, codec, settings(), Box::new(Unobserved), speculation);
-    let error = started.err().expect("too few pages");
+    let Err(error) = started else { panic!("too few pages") };
     assert!(matches!(error, StartError::Draft(_)));
     let sentence =
         "the draft model's number of blocks is `63`; expected at least 64, as the target's";
@@ -334,7 +335,7 @@ proptest! {
             policy: policy(name),
             depth_max: 6,
             lookup: both.then(Lookup::default),
-            draft: crooked(blocks, wrong_one_in),
+            draft: Some(crooked(blocks, wrong_one_in)),
         };
         let small = EngineSettings { step_tokens: Tokens::new(step_tokens), ..settings() };
         let engine = guessing(echo(blocks, Noise::Lively), small, speculation);

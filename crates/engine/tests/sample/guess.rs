@@ -23,12 +23,12 @@ fn check(sampling: &Sampling) {
     for seed in 0..DRAWS {
         let mut sampler = Sampler::new(sampling, &prompt, &[], u64::from(seed));
         sampler.accept(TokenId(7));
-        let guess = sampler.guess(&mut draft, 0).unwrap();
-        let choice = sampler.verify(&mut target, Some(&guess)).unwrap();
-        counts[usize::try_from(choice.token.0).unwrap()] += 1;
+        let guess = sampler.guess(&mut draft, 0).expect("a draw");
+        let choice = sampler.verify(&mut target, Some(&guess)).expect("a choice");
+        counts[usize::try_from(choice.token.0).expect("a small number")] += 1;
         kept += u32::from(choice.token == guess.token);
         if expected.is_none() {
-            expected = Some(sampler.distribution(&mut target).unwrap());
+            expected = Some(sampler.distribution(&mut target).expect("a distribution"));
         }
     }
     let expected = expected.expect("it was drawn");
@@ -83,9 +83,9 @@ fn a_seed_draws_the_same_with_and_without_guesses() {
     for seed in 0..2_000 {
         let mut sampler = Sampler::new(&sampling, &[TokenId(0)], &[], seed);
         let alone = sampler.choose(&mut target).unwrap();
-        let guess = sampler.guess(&mut draft, 0).unwrap();
+        let guess = sampler.guess(&mut draft, 0).expect("a draw");
         assert_eq!(guess.from, None);
-        assert_eq!(sampler.verify(&mut target, Some(&guess)).unwrap(), alone);
+        assert_eq!(sampler.verify(&mut target, Some(&guess)).expect("a choice"), alone);
         let other = Guess::certain(TokenId(3));
         assert_eq!(sampler.verify(&mut target, Some(&other)).unwrap(), alone);
         kept += u32::from(alone.token == guess.token);
@@ -100,7 +100,7 @@ fn a_greedy_guess_is_the_drafts_best_and_the_answer_the_targets() {
     let mut sampler = Sampler::new(&sampling, &[TokenId(0)], &[], 1);
     let guess = sampler.guess(&mut draft, 3).unwrap();
     assert_eq!(guess, Guess::certain(TokenId(7)));
-    assert_eq!(sampler.verify(&mut target, Some(&guess)).unwrap().token, TokenId(6));
+    assert_eq!(sampler.verify(&mut target, Some(&guess)).expect("a choice").token, TokenId(6));
 }
 
 /// The guess has its own numbers: those of the place it stands at.
