@@ -3,16 +3,28 @@
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use crate::harness::{Server, binary, until};
 
 /// A supervisor that is asked to end, so that its child ends with it.
-pub(crate) struct Supervised(Server);
+pub(crate) struct Supervised {
+    server: Server,
+    ended: Option<ExitStatus>,
+}
 
 impl Supervised {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self(Server::supervise(arguments))
+        Self { server: Server::supervise(arguments), ended: None }
+    }
+
+    /// Asks it to end and waits until it has.
+    fn end(&mut self) -> ExitStatus {
+        if let Some(status) = self.ended {
+            return status;
+        }
+        self.server.signal("TERM");
+        *self.ended.insert(self.server.ended())
     }
 
     /// The number of the process that runs.
@@ -33,14 +45,13 @@ impl Deref for Supervised {
     type Target = Server;
 
     fn deref(&self) -> &Server {
-        &self.0
+        &self.server
     }
 }
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        self.0.signal("TERM");
-        let _ = self.0.ended();
+        self.end();
     }
 }
 
@@ -74,8 +85,7 @@ fn a_child_that_dies_or_is_told_to_is_started_again_and_ends_with_its_supervisor
     until("that is counted", || supervised.restarts("death") == Some(1));
     assert_eq!(supervised.restarts("order"), Some(1));
     let third = supervised.pid().expect("it runs");
-    supervised.0.signal("TERM");
-    assert!(supervised.0.ended().success());
+    assert!(supervised.end().success());
     assert!(!lives(third), "the child ended with its supervisor");
 }
 
@@ -107,8 +117,7 @@ fn a_child_that_does_not_listen_is_killed_with_what_it_started() {
     let text = std::fs::read_to_string(&file).expect("it is there");
     let grandchild: u32 = text.trim().parse().expect("a number");
     let child = supervised.pid().expect("it runs");
-    supervised.0.signal("TERM");
-    assert!(supervised.0.ended().success());
+    assert!(supervised.end().success());
     assert!(!lives(child), "the child was killed");
     // Whoever adopts the other one has yet to bury it.
     let is_dead = || {
