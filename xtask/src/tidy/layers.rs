@@ -17,7 +17,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("http", &["units", "wire", "telemetry"]),
     ("engine", &["units", "core", "kernels", "wire", "telemetry", "tokenizer"]),
     ("worker", &["units", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
-    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http"]),
+    ("store", &["units", "core"]),
+    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http", "store"]),
     (
         "cli",
         &[
@@ -31,6 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kernels",
             "engine",
             "worker",
+            "store",
             "gateway",
         ],
     ),
