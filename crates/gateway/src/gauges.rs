@@ -5,7 +5,7 @@
 //! entered.
 
 use overdraft_core::fleet::{Worker, WorkerId};
-use overdraft_telemetry::metrics::{PrefixGauges, WorkerGauges};
+use overdraft_telemetry::metrics::{PrefixGauges, StoreGauges, WorkerGauges};
 
 use crate::explain;
 use crate::shared::Shared;
@@ -29,17 +29,20 @@ pub(crate) fn set(shared: &Shared) {
             prefill_rate: worker.prefill_rate().tokens_per_second(),
             knowledge: explain::knowledge(router.prefixes().knowledge(id)),
         };
-        (up, gauges)
+        (up, worker.breaker().state().name(), gauges)
     };
-    let (ups, gauges): (Vec<bool>, Vec<WorkerGauges>) =
-        router.fleet().workers().map(gauges).unzip();
+    let workers: Vec<(bool, &'static str, WorkerGauges)> =
+        router.fleet().workers().map(gauges).collect();
     let memory = router.prefixes().memory();
     drop(router);
     shared.metrics.forget_workers();
-    for (up, one) in ups.into_iter().zip(&gauges) {
+    for (up, _, one) in &workers {
         shared.metrics.worker_inflight(&one.worker, one.requests);
-        shared.metrics.worker_up(&one.worker, up);
+        shared.metrics.worker_up(&one.worker, *up);
     }
+    let breakers = workers.iter().map(|(_, state, one)| (one.worker.as_str(), *state));
+    shared.sharing.set(breakers, &store(shared));
+    let gauges: Vec<WorkerGauges> = workers.into_iter().map(|(_, _, one)| one).collect();
     let pieces = shared.tokenizers.pieces().counts();
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let index = PrefixGauges {
@@ -49,4 +52,13 @@ pub(crate) fn set(shared: &Shared) {
         pieces: [pieces.hits, pieces.misses],
     };
     shared.routing.set(&gauges, index);
+}
+
+fn store(shared: &Shared) -> StoreGauges {
+    StoreGauges {
+        degraded: shared.store.is_degraded(),
+        gateways: shared.store.gateways(),
+        faults: shared.store.faults().map(|(fault, count)| (fault.name(), count)).collect(),
+        mended: shared.store.mended(),
+    }
 }

@@ -15,7 +15,7 @@ use crate::notice::{self, Notice};
 use crate::roster::Registrar;
 use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
-use crate::{probe, reports, scrape, tokenizing};
+use crate::{board, probe, reports, scrape, tokenizing};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
@@ -47,6 +47,7 @@ pub(crate) fn start(shared: &Arc<Shared>, settings: watch::Receiver<GatewaySetti
     tasks.spawn(keep(Arc::clone(shared), settings));
     tasks.spawn(tick(Arc::clone(shared)));
     tasks.spawn(tokenizing::study(Arc::clone(shared)));
+    tasks.spawn(board::keep(Arc::clone(shared)));
     if let Some(termination) = shared.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
     }

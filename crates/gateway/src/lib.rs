@@ -13,6 +13,7 @@
 
 mod admin;
 mod attempt;
+mod board;
 mod catalogue;
 mod deadline;
 mod discovery;

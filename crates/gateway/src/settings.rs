@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
+use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::route::RetrySettings;
+use overdraft_store::{Store, StoreSettings};
 
 use crate::discovery::{Source, SourceError};
 use crate::notice::{Cloud, NoticeSettings};
@@ -31,6 +33,10 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// How freely failed attempts are made again.
     pub retry: RetrySettings,
+    /// When a worker that fails its requests is taken out.
+    pub breaker: BreakerSettings,
+    /// What is shared with other gateways, and where.
+    pub store: StoreSettings,
     /// How workers are watched.
     pub probe: ProbeSettings,
     /// How their load is learnt.
@@ -56,6 +62,8 @@ impl GatewaySettings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
+            breaker: BreakerSettings::default(),
+            store: StoreSettings::default(),
             probe: ProbeSettings::default(),
             scrape: ScrapeSettings::default(),
             routing: RoutingSettings::default(),
@@ -86,6 +94,10 @@ impl GatewaySettings {
         if self.admin.token.as_deref() == Some("") {
             return Err(GatewayError::EmptyToken);
         }
+        if self.store.board_interval.is_zero() || self.store.share_interval.is_zero() {
+            return Err(GatewayError::StoreInterval);
+        }
+        Store::open(&self.store)?;
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);
         }
@@ -353,6 +365,12 @@ pub enum GatewayError {
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// Certificates of the store that cannot be used.
+    #[error(transparent)]
+    Store(#[from] overdraft_store::OpenError),
+    /// Asking the store without a pause.
+    #[error("an interval of the store is zero; expected some time between exchanges, as in 30 ms")]
+    StoreInterval,
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

@@ -9,6 +9,9 @@
 mod client;
 mod harness;
 mod mock;
+#[path = "../../../../tests/redis/server.rs"]
+#[expect(dead_code, reason = "the store's own tests use the rest")]
+mod redis;
 
 mod draining;
 mod failing;
@@ -16,3 +19,4 @@ mod health;
 mod refusing;
 mod relaying;
 mod routing;
+mod sharing;

@@ -9,6 +9,7 @@ mod exposition;
 mod gateway;
 mod label_cap;
 mod routing;
+mod sharing;
 mod worker;
 mod worker_names;
 
@@ -16,6 +17,7 @@ pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
 pub use self::routing::{Decided, PrefixGauges, RoutingMetrics, WorkerGauges};
+pub use self::sharing::{SharingMetrics, StoreGauges};
 pub use self::worker::{
     CacheFacts, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,
 };
