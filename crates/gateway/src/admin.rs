@@ -161,6 +161,9 @@ struct Listed {
     url: String,
     pool: &'static str,
     health: &'static str,
+    /// Whether it is out for failing its requests.
+    breaker: &'static str,
+    breaker_streak: u8,
     draining: bool,
     models: Vec<String>,
     requests: u32,
@@ -180,6 +183,13 @@ fn workers(shared: &Shared) -> Vec<u8> {
     struct List {
         workers: Vec<Listed>,
         sources: Vec<Source>,
+        store: Shares,
+    }
+    #[derive(Serialize)]
+    struct Shares {
+        place: String,
+        degraded: bool,
+        gateways: u64,
     }
     #[derive(Serialize)]
     struct Source {
@@ -193,7 +203,12 @@ fn workers(shared: &Shared) -> Vec<u8> {
         error,
     };
     let sources = shared.sources.standings().into_iter().map(told).collect();
-    let list = List { workers: listed(shared), sources };
+    let store = Shares {
+        place: shared.settings().store.place.to_string(),
+        degraded: shared.store.is_degraded(),
+        gateways: shared.store.gateways(),
+    };
+    let list = List { workers: listed(shared), sources, store };
     serde_json::to_vec(&list).expect("a list has string keys")
 }
 
@@ -209,6 +224,8 @@ fn listed(shared: &Shared) -> Vec<Listed> {
             url: member.settings.url.clone(),
             pool: member.settings.pool.name(),
             health: health(worker.health()),
+            breaker: worker.breaker().state().name(),
+            breaker_streak: worker.breaker().streak(),
             draining: worker.is_draining(),
             models: worker.models().to_vec(),
             requests: worker.requests(),

@@ -6,7 +6,7 @@
 
 use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Worker, WorkerId};
-use overdraft_telemetry::metrics::{PrefixGauges, WorkerGauges, WorkerPressure};
+use overdraft_telemetry::metrics::{PrefixGauges, StoreGauges, WorkerGauges, WorkerPressure};
 
 use crate::shared::Shared;
 use crate::{care, explain, scaling};
@@ -35,21 +35,23 @@ pub(crate) fn set(shared: &Shared) {
             overcommit_permille: worker.overcommit_permille(),
             peak_permille: peak_permille(worker),
         };
-        (up, (gauges, pressure))
+        (up, (worker.breaker().state().name(), gauges, pressure))
     };
-    let (ups, both): (Vec<bool>, Vec<(WorkerGauges, WorkerPressure)>) =
-        router.fleet().workers().map(gauges).unzip();
-    let (gauges, pressures): (Vec<WorkerGauges>, Vec<WorkerPressure>) = both.into_iter().unzip();
+    let (ups, told): (Vec<bool>, Vec<_>) = router.fleet().workers().map(gauges).unzip();
     let memory = router.prefixes().memory();
     drop(router);
     shared.metrics.forget_workers();
-    for (up, one) in ups.into_iter().zip(&gauges) {
+    for (up, (_, one, _)) in ups.into_iter().zip(&told) {
         shared.metrics.worker_inflight(&one.worker, one.requests);
         shared.metrics.worker_up(&one.worker, up);
     }
     let names = Priority::ALL.map(Priority::name);
     let queue = names.into_iter().zip(shared.lobby.lengths());
+    let pressures: Vec<WorkerPressure> = told.iter().map(|(_, _, one)| one.clone()).collect();
     shared.admission.set(queue, shared.lobby.tokens(), &pressures);
+    let breakers = told.iter().map(|(state, one, _)| (one.worker.as_str(), *state));
+    shared.sharing.set(breakers, &store(shared));
+    let gauges: Vec<WorkerGauges> = told.into_iter().map(|(_, one, _)| one).collect();
     let pieces = shared.tokenizers.pieces().counts();
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let index = PrefixGauges {
@@ -66,4 +68,13 @@ pub(crate) fn set(shared: &Shared) {
 fn peak_permille(worker: &Worker) -> Option<u64> {
     let capacity = u64::from(worker.kv_capacity()?.get());
     worker.predicted_peak().mean.saturating_mul(1_000).checked_div(capacity)
+}
+
+fn store(shared: &Shared) -> StoreGauges {
+    StoreGauges {
+        degraded: shared.store.is_degraded(),
+        gateways: shared.store.gateways(),
+        faults: shared.store.faults().map(|(fault, count)| (fault.name(), count)).collect(),
+        mended: shared.store.mended(),
+    }
 }

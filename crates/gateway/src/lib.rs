@@ -14,6 +14,7 @@
 mod admin;
 mod admission;
 mod attempt;
+mod board;
 mod care;
 mod catalogue;
 mod deadline;

@@ -163,7 +163,13 @@ impl Gateway {
             let why = format!("none of {all} workers is up");
             return reply::error(&ApiError::overloaded(why));
         }
-        let text = format!(r#"{{"status":"ok","workers_up":{up},"workers":{all}}}"#);
+        let store = match self.shared.settings().store.place {
+            overdraft_store::Place::Memory | overdraft_store::Place::Wrong(_) => "memory",
+            overdraft_store::Place::Redis(_) if self.shared.store.is_degraded() => "degraded",
+            overdraft_store::Place::Redis(_) => "ok",
+        };
+        let text =
+            format!(r#"{{"status":"ok","workers_up":{up},"workers":{all},"store":"{store}"}}"#);
         reply::json(StatusCode::OK, text)
     }
 

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
+use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::fragment::FragmentSettings;
 use overdraft_core::route::RetrySettings;
 use overdraft_scaler::ScaleSettings;
+use overdraft_store::{Store, StoreSettings};
 
 use crate::admission::AdmissionSettings;
 use crate::care::{Care, RestartHook, WarmUpSettings};
@@ -36,6 +38,10 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// How freely failed attempts are made again.
     pub retry: RetrySettings,
+    /// When a worker that fails its requests is taken out.
+    pub breaker: BreakerSettings,
+    /// What is shared with other gateways, and where.
+    pub store: StoreSettings,
     /// How workers are watched.
     pub probe: ProbeSettings,
     /// How their load is learnt.
@@ -71,6 +77,8 @@ impl GatewaySettings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
+            breaker: BreakerSettings::default(),
+            store: StoreSettings::default(),
             probe: ProbeSettings::default(),
             scrape: ScrapeSettings::default(),
             routing: RoutingSettings::default(),
@@ -106,6 +114,10 @@ impl GatewaySettings {
         if self.admin.token.as_deref() == Some("") {
             return Err(GatewayError::EmptyToken);
         }
+        if self.store.board_interval.is_zero() || self.store.share_interval.is_zero() {
+            return Err(GatewayError::StoreInterval);
+        }
+        Store::open(&self.store)?;
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);
         }
@@ -412,6 +424,12 @@ pub enum GatewayError {
         /// The worker.
         name: String,
     },
+    /// Certificates of the store that cannot be used.
+    #[error(transparent)]
+    Store(#[from] overdraft_store::OpenError),
+    /// Asking the store without a pause.
+    #[error("an interval of the store is zero; expected some time between exchanges, as in 30 ms")]
+    StoreInterval,
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

@@ -5,18 +5,23 @@
 //! is a value that gives itself back when dropped, so a client that leaves at any moment leaks
 //! nothing.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use overdraft_core::admit::AdmitSettings;
+use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::{Change, Ending, Probe, Turn, WorkerId};
 use overdraft_core::route::{
-    Choice, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
+    Choice, Ejections, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
 };
+use overdraft_store::Status;
 use overdraft_telemetry::Clock;
-use overdraft_telemetry::metrics::{AdmissionMetrics, CareMetrics, GatewayMetrics, RoutingMetrics};
+use overdraft_telemetry::metrics::{
+    AdmissionMetrics, CareMetrics, GatewayMetrics, RoutingMetrics, SharingMetrics,
+};
 use overdraft_units::Tokens;
 
 use crate::admission::Lobby;
@@ -25,7 +30,7 @@ use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
 use crate::intake::Intake;
-use crate::keys::{Budgets, Keyring, LocalBudgets};
+use crate::keys::{Budgets, Keyring};
 use crate::relay::Used;
 use crate::roster::{Roster, Sources};
 use crate::routes::Routes;
@@ -46,12 +51,17 @@ pub(crate) struct Shared {
     pub(crate) admission: AdmissionMetrics,
     /// Who waits for a worker.
     pub(crate) lobby: Lobby,
-    /// What keys have spent.
-    pub(crate) budgets: Arc<dyn Budgets>,
     keyring: ArcSwap<Keyring>,
     pub(crate) care: CareMetrics,
     pub(crate) repairs: Repairs,
     pub(crate) holds: Holds,
+    pub(crate) sharing: SharingMetrics,
+    /// How what gateways share is.
+    pub(crate) store: Arc<Status>,
+    /// What keys have spent, over all gateways that share.
+    pub(crate) budgets: Arc<Budgets>,
+    /// A number that no other gateway has, for draws.
+    dice: u64,
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
     /// would leave series out.
     pub(crate) reading: Mutex<()>,
@@ -71,16 +81,22 @@ impl Shared {
         let catalogue = Catalogue::default();
         catalogue.rename(&routes);
         let mut metrics = GatewayMetrics::new();
+        let dice = RandomState::new().hash_one(0_u64);
+        let mut router = Router::new(settings.routing.prefix);
+        router.set_breakers(BreakerSettings { dice, ..settings.breaker });
         Ok(Self {
             catalogue,
             routing: RoutingMetrics::new(metrics.registry_mut()),
             admission: AdmissionMetrics::new(metrics.registry_mut()),
             lobby: Lobby::new(settings.admission.queue),
-            budgets: Arc::new(LocalBudgets::default()),
             keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
             care: CareMetrics::new(metrics.registry_mut()),
             repairs: Repairs::default(),
             holds: Holds::default(),
+            sharing: SharingMetrics::new(metrics.registry_mut()),
+            store: Arc::default(),
+            budgets: Arc::default(),
+            dice,
             metrics,
             reading: Mutex::new(()),
             intake: Intake::default(),
@@ -88,7 +104,7 @@ impl Shared {
             sources: Sources::default(),
             tokenizers: Tokenizers::default(),
             clock,
-            router: Mutex::new(Router::new(settings.routing.prefix)),
+            router: Mutex::new(router),
             routes: ArcSwap::from_pointee(routes),
             settings: ArcSwap::from_pointee(settings),
             requests: AtomicUsize::new(0),
@@ -112,6 +128,7 @@ impl Shared {
         self.catalogue.rename(&routes);
         let others = !self.routes().has_same_tokenizers(&routes);
         self.routes.store(Arc::new(routes));
+        self.router().set_breakers(BreakerSettings { dice: self.dice, ..settings.breaker });
         if others {
             self.tokenizers.forget();
         }
@@ -162,6 +179,7 @@ impl Shared {
         }
         let mut router = self.router();
         let placed = router.place(print.request(), settings, (tried, turn), self.clock.now());
+        let waived = router.decision().ejections == Ejections::Waived;
         let facts = explain::Facts::of(&router, settings, print);
         let words = explained.is_some().then(|| explain::text(&router, &self.roster, print));
         drop(router);
@@ -169,7 +187,13 @@ impl Shared {
             *explained = Some(words);
         }
         self.routing.decided(&facts.outcome());
+        if waived {
+            self.sharing.panicked();
+        }
         let placed = placed?;
+        if placed.is_trial() {
+            self.sharing.tried();
+        }
         Ok(Lease { shared: Arc::clone(self), placed: Some(placed) })
     }
 
@@ -194,7 +218,8 @@ impl Shared {
             .then(|| Visit { shared: Arc::clone(self), streaming: false })
     }
 
-    fn tell(&self, change: Option<Change>) {
+    /// Tells the log what changed, and counts it.
+    pub(crate) fn tell(&self, change: Option<Change>) {
         let Some(change) = change else { return };
         match change {
             Change::CameUp(worker) => {
@@ -211,13 +236,16 @@ impl Shared {
             Change::Opened(worker) => {
                 let upstream = self.upstream(worker);
                 tracing::warn!(worker = upstream.name(), "worker is out: it fails its requests");
+                self.sharing.turned("open");
                 upstream.sweep();
             }
             Change::HalfOpened(worker) => {
                 tracing::info!(worker = self.upstream(worker).name(), "worker is tried again");
+                self.sharing.turned("half_open");
             }
             Change::Closed(worker) => {
                 tracing::info!(worker = self.upstream(worker).name(), "worker is back");
+                self.sharing.turned("closed");
             }
         }
     }

@@ -21,7 +21,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["units", "core", "silicon", "kernels", "wire", "telemetry", "tokenizer"]),
     ("worker", &["units", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
     ("scaler", &["units", "core"]),
-    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http", "scaler"]),
+    ("store", &["units", "core"]),
+    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http", "scaler", "store"]),
     (
         "cli",
         &[
@@ -38,6 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kernels",
             "engine",
             "worker",
+            "store",
             "gateway",
             "scaler",
         ],

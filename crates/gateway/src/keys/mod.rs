@@ -24,7 +24,7 @@ use overdraft_wire::ApiError;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use self::budget::{Bill, Charge, LocalBudgets};
+pub(crate) use self::budget::{Bill, Charge};
 pub use self::budget::{Budget, Budgets, Level, RetryAfter, Standing};
 pub(crate) use self::urgency::{URGENCY, urgency};
 use crate::routes::Routes;

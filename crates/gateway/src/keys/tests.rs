@@ -146,7 +146,7 @@ fn at(seconds: u64) -> Instant {
 
 #[test]
 fn requests_beyond_a_minute_s_worth_wait_for_the_next() {
-    let (budgets, budget) = (LocalBudgets::default(), budget(3, 0));
+    let (budgets, budget) = (Budgets::default(), budget(3, 0));
     for _ in 0..3 {
         assert_eq!(budgets.try_spend(1, budget, 9, at(100)), Ok(()));
     }
@@ -162,7 +162,7 @@ fn requests_beyond_a_minute_s_worth_wait_for_the_next() {
 
 #[test]
 fn tokens_are_settled_by_what_was_needed() {
-    let (budgets, budget) = (LocalBudgets::default(), budget(0, 600));
+    let (budgets, budget) = (Budgets::default(), budget(0, 600));
     assert_eq!(budgets.try_spend(1, budget, 600, at(100)), Ok(()));
     let wait = RetryAfter::Tokens(Micros::new(1_000_000));
     assert_eq!(budgets.try_spend(1, budget, 10, at(100)), Err(wait));
@@ -177,7 +177,7 @@ fn tokens_are_settled_by_what_was_needed() {
 
 #[test]
 fn a_charge_takes_back_what_was_not_used() {
-    let local: Arc<dyn Budgets> = Arc::new(LocalBudgets::default());
+    let local: Arc<Budgets> = Arc::default();
     let key = (7, budget(9, 1_000));
     let left = |bill: Bill| {
         let charge = Charge::new(&local, key, (100, 400), at(0)).unwrap();
@@ -198,7 +198,7 @@ proptest! {
         limit in 1_u32..1_000,
         asks in proptest::collection::vec((0_u32..500, 0_u64..3_000_000), 1..200),
     ) {
-        let (budgets, budget) = (LocalBudgets::default(), budget(0, limit));
+        let (budgets, budget) = (Budgets::default(), budget(0, limit));
         let (mut spent, mut now) = (0_u64, Instant::default());
         let begun = now;
         for (tokens, pause) in asks {

@@ -9,6 +9,9 @@
 mod client;
 mod harness;
 mod mock;
+#[path = "../../../../tests/redis/server.rs"]
+#[expect(dead_code, reason = "the store's own tests use the rest")]
+mod redis;
 
 mod admission;
 mod care;
@@ -19,3 +22,4 @@ mod keys;
 mod refusing;
 mod relaying;
 mod routing;
+mod sharing;

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::harness::in_time;
+use crate::harness::{ANSWER, in_time};
 
 /// Requests that may wait for the test to take them.
 const CALLS_MAX: usize = 64;
@@ -81,6 +82,23 @@ impl Mock {
         self.calls.try_recv().ok()
     }
 
+    /// Answers every request by itself from now on, as `manner` says at that time.
+    pub(crate) fn answer_alone(self) -> Arc<Alone> {
+        let alone = Arc::new(Alone { status: AtomicU16::new(200), asked: AtomicUsize::new(0) });
+        let own = Arc::clone(&alone);
+        let Self { mut calls, tasks, .. } = self;
+        // The mock's own runtime ends with the test; nothing outlives it.
+        tokio::spawn(async move {
+            // Its port is open for as long as it answers.
+            let _accepting = tasks;
+            while let Some(call) = calls.recv().await {
+                own.asked.fetch_add(1, Ordering::SeqCst);
+                call.answer(own.status.load(Ordering::SeqCst), ANSWER).await;
+            }
+        });
+        alone
+    }
+
     /// Whether a request is waiting.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.calls.try_recv().is_err()
@@ -89,6 +107,24 @@ impl Mock {
     /// Closes the port and every connection.
     pub(crate) async fn stop(mut self) {
         self.tasks.shutdown().await;
+    }
+}
+
+/// A worker that answers by itself.
+pub(crate) struct Alone {
+    status: AtomicU16,
+    asked: AtomicUsize,
+}
+
+impl Alone {
+    /// Answers with this status from now on.
+    pub(crate) fn turn_to(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    /// How often it was asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 }
 

@@ -11,6 +11,7 @@ mod exposition;
 mod gateway;
 mod label_cap;
 mod routing;
+mod sharing;
 mod speculation;
 mod worker;
 mod worker_names;
@@ -21,6 +22,7 @@ pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
 pub use self::routing::{Decided, PrefixGauges, RoutingMetrics, WorkerGauges};
+pub use self::sharing::{SharingMetrics, StoreGauges};
 pub use self::speculation::SpeculationFacts;
 pub use self::worker::{
     CacheFacts, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,

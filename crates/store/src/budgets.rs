@@ -1,0 +1,396 @@
+//! What may a key still spend, over all gateways?
+//!
+//! Each key has two buckets, of requests and of tokens, that hold a minute's worth and fill up evenly.
+//! A gateway spends here, at once; what it spent goes to the shared bucket with the next exchange, and
+//! what is missing there comes back. Between two exchanges each gateway lets in its part of what flows
+//! in. So gateways together may admit more than there is for the length of one exchange, and that is
+//! paid back: over time the limit holds exactly. Away from Redis each gateway has a bucket of its own
+//! that holds the limit divided by the gateways there last were.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use overdraft_units::{Instant, Micros};
+
+/// The length of a minute, and how many parts a unit has in a bucket.
+const MINUTE_MICROS: i128 = 60_000_000;
+
+/// Parts to a thousandth of a unit, which is what goes over the wire.
+const THOUSANDTH: i128 = MINUTE_MICROS / 1_000;
+
+/// For how long the last exchange counts; after that a gateway takes itself for cut off.
+const EXCHANGE_LIFE: Micros = Micros::new(2_000_000);
+
+/// Keys that are kept account of, at most; the one that has spent nothing for longest goes first.
+const KEYS_MAX: usize = 65_536;
+
+/// Buckets in one exchange, at most; the others have their turn in the next.
+pub(crate) const EXCHANGED_MAX: usize = 512;
+
+/// What a key may spend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests a minute.
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Tokens a minute, of prompts and answers together.
+    pub tokens_per_minute: Option<NonZeroU32>,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    pub const fn is_unlimited(self) -> bool {
+        self.requests_per_minute.is_none() && self.tokens_per_minute.is_none()
+    }
+}
+
+/// Why a request cannot be paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryAfter {
+    /// There will be enough requests after this time.
+    Requests(Micros),
+    /// There will be enough tokens after this time.
+    Tokens(Micros),
+    /// It needs more tokens than a minute brings.
+    Never,
+}
+
+/// How a key stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Of requests, where they are limited.
+    pub requests: Option<Level>,
+    /// Of tokens, where they are limited.
+    pub tokens: Option<Level>,
+}
+
+/// How full a bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// What it holds at most.
+    pub limit: u32,
+    /// What it holds.
+    pub remaining: u32,
+    /// When it will be full.
+    pub reset: Micros,
+}
+
+/// What keys have spent. Answers at once.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    purses: BTreeMap<u64, Purse>,
+    gateways: i128,
+    exchanged: Option<Instant>,
+    /// Where the next exchange begins.
+    turn: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Purse {
+    limits: Limits,
+    requests: Bucket,
+    tokens: Bucket,
+    touched: Instant,
+}
+
+/// What is missing from a full bucket, in parts of a unit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    missing: i128,
+    at: Instant,
+    /// Spent here and not yet told.
+    untold: i128,
+}
+
+/// What a gateway has of a bucket.
+#[derive(Clone, Copy, Debug)]
+struct Portion {
+    /// Gateways that what flows in is divided by.
+    inflow: i128,
+    /// Gateways that what fits is divided by: one where all go by the same bucket.
+    room: i128,
+}
+
+impl Bucket {
+    fn fill(&mut self, limit: NonZeroU32, portion: Portion, now: Instant) {
+        let flown = i128::from(limit.get()) * i128::from(now.since(self.at).get());
+        self.missing = (self.missing - flown / portion.inflow).clamp(0, 2 * full(limit));
+        self.at = now;
+    }
+
+    /// When it will hold `amount`, if it does not. Whatever is asked fits at least a full bucket.
+    fn wait(&self, limit: NonZeroU32, portion: Portion, amount: u32) -> Option<Micros> {
+        let room = full(limit) / portion.room;
+        let asked = (i128::from(amount) * MINUTE_MICROS).min(room);
+        let over = self.missing + asked - room;
+        (0 < over).then(|| time(over.saturating_mul(portion.inflow), limit))
+    }
+
+    fn take(&mut self, limit: NonZeroU32, amount: i64) {
+        let parts = i128::from(amount) * MINUTE_MICROS;
+        self.missing = (self.missing + parts).clamp(0, 2 * full(limit));
+        self.untold = (self.untold + parts).clamp(-2 * full(limit), 2 * full(limit));
+    }
+
+    fn level(&self, limit: NonZeroU32, portion: Portion) -> Level {
+        let room = full(limit) / portion.room;
+        let remaining = (room - self.missing).max(0) / MINUTE_MICROS;
+        Level {
+            limit: limit.get(),
+            remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+            reset: time(self.missing.saturating_mul(portion.inflow), limit),
+        }
+    }
+}
+
+fn full(limit: NonZeroU32) -> i128 {
+    i128::from(limit.get()) * MINUTE_MICROS
+}
+
+fn time(parts: i128, limit: NonZeroU32) -> Micros {
+    let limit = i128::from(limit.get());
+    Micros::new(u64::try_from((parts + limit - 1) / limit).unwrap_or(u64::MAX))
+}
+
+/// One bucket in an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) key: u64,
+    pub(crate) kind: Kind,
+    pub(crate) limit: NonZeroU32,
+    /// Thousandths of a unit.
+    pub(crate) spent: i128,
+}
+
+/// Which of a key's buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Requests,
+    Tokens,
+}
+
+impl Kind {
+    pub(crate) const fn letter(self) -> char {
+        match self {
+            Self::Requests => 'r',
+            Self::Tokens => 't',
+        }
+    }
+}
+
+impl Budgets {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one request and so many tokens from the budget of the key of that number.
+    ///
+    /// # Errors
+    /// When it can be tried again; nothing has been taken then.
+    pub fn try_spend(
+        &self,
+        key: u64,
+        limits: Limits,
+        tokens: u32,
+        now: Instant,
+    ) -> Result<(), RetryAfter> {
+        let mut book = self.book();
+        let portion = book.portion(now);
+        let purse = book.purse(key, limits, now);
+        if let Some(limit) = limits.requests_per_minute {
+            purse.requests.fill(limit, portion, now);
+            if let Some(wait) = purse.requests.wait(limit, portion, 1) {
+                return Err(RetryAfter::Requests(wait));
+            }
+        }
+        if let Some(limit) = limits.tokens_per_minute {
+            purse.tokens.fill(limit, portion, now);
+            if limit.get() < tokens {
+                return Err(RetryAfter::Never);
+            }
+            if let Some(wait) = purse.tokens.wait(limit, portion, tokens) {
+                return Err(RetryAfter::Tokens(wait));
+            }
+            purse.tokens.take(limit, i64::from(tokens));
+        }
+        if let Some(limit) = limits.requests_per_minute {
+            purse.requests.take(limit, 1);
+        }
+        Ok(())
+    }
+
+    /// Takes so many tokens more, or gives them back where it is negative.
+    pub fn settle(&self, key: u64, limits: Limits, tokens_delta: i64, now: Instant) {
+        let Some(limit) = limits.tokens_per_minute else { return };
+        let mut book = self.book();
+        let portion = book.portion(now);
+        if let Some(purse) = book.purses.get_mut(&key) {
+            purse.tokens.fill(limit, portion, now);
+            purse.tokens.take(limit, tokens_delta);
+        }
+    }
+
+    /// What is left.
+    pub fn standing(&self, key: u64, limits: Limits, now: Instant) -> Standing {
+        let book = self.book();
+        let portion = book.portion(now);
+        let purse = book.purses.get(&key).copied().unwrap_or_default();
+        let level = |mut bucket: Bucket, limit: Option<NonZeroU32>| {
+            let limit = limit?;
+            bucket.fill(limit, portion, now);
+            Some(bucket.level(limit, portion))
+        };
+        Standing {
+            requests: level(purse.requests, limits.requests_per_minute),
+            tokens: level(purse.tokens, limits.tokens_per_minute),
+        }
+    }
+
+    /// Forgets all keys but these.
+    pub fn retain(&self, keys: &BTreeSet<u64>) {
+        self.book().purses.retain(|key, _| keys.contains(key));
+    }
+
+    /// The buckets whose turn it is to be exchanged, with what was spent from them since.
+    pub(crate) fn due(&self, now: Instant) -> Vec<Due> {
+        let mut book = self.book();
+        let turn = book.turn;
+        let recent = |purse: &Purse| {
+            let busy = purse.requests.untold != 0 || purse.tokens.untold != 0;
+            busy || now.since(purse.touched) < EXCHANGE_LIFE
+        };
+        let mut due = Vec::new();
+        let mut next = 0;
+        for (&key, purse) in book.purses.range(turn..).filter(|(_, purse)| recent(purse)) {
+            if EXCHANGED_MAX - 1 <= due.len() {
+                next = key;
+                break;
+            }
+            let sides = [
+                (Kind::Requests, purse.limits.requests_per_minute, purse.requests),
+                (Kind::Tokens, purse.limits.tokens_per_minute, purse.tokens),
+            ];
+            for (kind, limit, bucket) in sides {
+                let spent = bucket.untold / THOUSANDTH;
+                due.extend(limit.map(|limit| Due { key, kind, limit, spent }));
+            }
+        }
+        book.turn = next;
+        due
+    }
+
+    /// What was told is in the shared buckets now, and so much is missing there, in thousandths.
+    pub(crate) fn exchanged(&self, told: &[Due], missing: &[i128], now: Instant) {
+        let mut book = self.book();
+        book.exchanged = Some(now);
+        for (due, missing) in told.iter().zip(missing) {
+            let Some(purse) = book.purses.get_mut(&due.key) else { continue };
+            let bucket = match due.kind {
+                Kind::Requests => &mut purse.requests,
+                Kind::Tokens => &mut purse.tokens,
+            };
+            bucket.untold -= due.spent * THOUSANDTH;
+            bucket.missing = (missing * THOUSANDTH + bucket.untold).max(0);
+            bucket.at = now;
+        }
+    }
+
+    /// So many gateways share.
+    pub(crate) fn note_gateways(&self, gateways: usize) {
+        self.book().gateways = i128::try_from(gateways).unwrap_or(1);
+    }
+}
+
+impl Book {
+    fn portion(&self, now: Instant) -> Portion {
+        let gateways = self.gateways.max(1);
+        let connected = self.exchanged.is_some_and(|at| now.since(at) < EXCHANGE_LIFE);
+        Portion { inflow: gateways, room: if connected { 1 } else { gateways } }
+    }
+
+    fn purse(&mut self, key: u64, limits: Limits, now: Instant) -> &mut Purse {
+        if KEYS_MAX <= self.purses.len() && !self.purses.contains_key(&key) {
+            let idlest = self.purses.iter().min_by_key(|(_, purse)| purse.touched);
+            if let Some(idlest) = idlest.map(|(&key, _)| key) {
+                self.purses.remove(&idlest);
+            }
+        }
+        let purse = self.purses.entry(key).or_default();
+        purse.limits = limits;
+        purse.touched = now;
+        purse
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Micros = Micros::new(1_000_000);
+
+    fn limits(requests: u32, tokens: u32) -> Limits {
+        Limits {
+            requests_per_minute: NonZeroU32::new(requests),
+            tokens_per_minute: NonZeroU32::new(tokens),
+        }
+    }
+
+    #[test]
+    fn a_minutes_worth_may_go_at_once_and_flows_in_evenly() {
+        let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+        let limits = limits(60, 0);
+        for _ in 0..60 {
+            assert_eq!(budgets.try_spend(1, limits, 5, now), Ok(()));
+        }
+        assert_eq!(budgets.try_spend(1, limits, 5, now), Err(RetryAfter::Requests(SECOND)));
+        assert_eq!(budgets.try_spend(2, limits, 5, now), Ok(()), "others have their own");
+        now = now + SECOND;
+        assert_eq!(budgets.try_spend(1, limits, 5, now), Ok(()));
+        assert!(budgets.try_spend(1, limits, 5, now).is_err());
+    }
+
+    #[test]
+    fn tokens_that_were_not_needed_are_given_back() {
+        let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+        let limits = limits(0, 100);
+        assert_eq!(budgets.try_spend(1, limits, 101, now), Err(RetryAfter::Never));
+        assert_eq!(budgets.try_spend(1, limits, 80, now), Ok(()));
+        assert!(matches!(budgets.try_spend(1, limits, 80, now), Err(RetryAfter::Tokens(_))));
+        budgets.settle(1, limits, -60, now);
+        assert_eq!(budgets.try_spend(1, limits, 80, now), Ok(()));
+        assert_eq!(budgets.standing(1, limits, now).tokens.unwrap().remaining, 0);
+    }
+
+    #[test]
+    fn what_others_spent_counts_and_what_is_spent_meanwhile_is_not_lost() {
+        let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+        let limits = limits(100, 0);
+        budgets.try_spend(1, limits, 0, now).unwrap();
+        let due = budgets.due(now);
+        assert_eq!(due.len(), 1);
+        assert_eq!(due[0].spent, 1_000);
+        budgets.try_spend(1, limits, 0, now).unwrap();
+        budgets.note_gateways(2);
+        // Another gateway has spent 89 of them.
+        budgets.exchanged(&due, &[90_000], now);
+        assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 9);
+        assert_eq!(budgets.due(now)[0].spent, 1_000);
+    }
+
+    #[test]
+    fn cut_off_each_gateway_has_its_part() {
+        let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+        let limits = limits(100, 0);
+        budgets.note_gateways(4);
+        budgets.exchanged(&[], &[], now);
+        assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 100);
+        now = now + EXCHANGE_LIFE;
+        let admitted = (0..200).filter(|_| budgets.try_spend(1, limits, 0, now).is_ok()).count();
+        assert_eq!(admitted, 25);
+    }
+}

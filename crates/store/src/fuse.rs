@@ -1,0 +1,72 @@
+//! Is Redis asked at all?
+//!
+//! After a few failures in a row nothing is sent for a while, and then one command finds out. What a
+//! frozen Redis costs is bounded by that.
+
+use tokio::time::{Duration, Instant};
+
+/// Failures in a row that open it.
+pub const FUSE_FAILURES: u32 = 5;
+
+/// How long it is open the first time; twice as long each time after.
+pub const FUSE_FIRST: Duration = Duration::from_secs(1);
+
+/// How long at most: so late a Redis that is back is noticed.
+pub const FUSE_MAX: Duration = Duration::from_secs(4);
+
+/// Keeps a broken Redis from being asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fuse {
+    failures: u32,
+    until: Option<Instant>,
+    next: Duration,
+}
+
+impl Fuse {
+    pub(crate) const fn new() -> Self {
+        Self { failures: 0, until: None, next: FUSE_FIRST }
+    }
+
+    /// Whether something may be sent.
+    pub(crate) fn lets_through(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
+
+    /// It was answered.
+    pub(crate) const fn held(&mut self) {
+        *self = Self::new();
+    }
+
+    /// It was not.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        // A trial that fails opens it at once.
+        if FUSE_FAILURES <= self.failures || self.until.is_some() {
+            self.until = Some(now + self.next);
+            self.next = (self.next * 2).min(FUSE_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_opens_after_five_failures_in_a_row_and_lets_one_command_find_out() {
+        let (mut fuse, mut now) = (Fuse::new(), Instant::now());
+        for _ in 1..FUSE_FAILURES {
+            fuse.failed(now);
+            assert!(fuse.lets_through(now));
+        }
+        for open in [1, 2, 4, 4, 4] {
+            fuse.failed(now);
+            now += Duration::from_secs(open);
+            assert!(!fuse.lets_through(now - Duration::from_millis(1)));
+            assert!(fuse.lets_through(now));
+        }
+        fuse.held();
+        fuse.failed(now);
+        assert!(fuse.lets_through(now));
+    }
+}

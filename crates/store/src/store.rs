@@ -1,0 +1,260 @@
+//! Who speaks with Redis?
+//!
+//! A [`Store`] belongs to one task, which asks and tells in its own time and never keeps a request
+//! waiting. Without Redis every question is answered as for a gateway that is alone.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use overdraft_core::breaker::TRIAL_PATIENCE;
+use overdraft_core::fleet::Share;
+use overdraft_units::Instant;
+
+use crate::board::{self, Record, Verdict};
+use crate::budgets::{Budgets, Due};
+use crate::fault::{Fault, OpenError};
+use crate::link::Link;
+use crate::place::Place;
+use crate::scripts::{BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, SHARES_EXCHANGE};
+use crate::settings::StoreSettings;
+use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};
+use crate::status::{Side, Status};
+use crate::transport::Dialer;
+
+/// The form of what lies in Redis; another form lies under other keys.
+const SCHEMA: u32 = 1;
+
+/// Workers asked about in one command, at most.
+pub const WORKERS_AT_ONCE: usize = 256;
+
+/// What gateways share, for the one task that keeps it.
+#[derive(Debug)]
+pub struct Store {
+    link: Option<Link>,
+    /// Of all keys. What stands in braces decides on the slot of a cluster: all of it is in one.
+    prefix: String,
+    /// Who we are among the gateways.
+    owner: String,
+    status: Arc<Status>,
+    budgets: Arc<Budgets>,
+}
+
+impl Store {
+    /// Opens a store. Whether Redis is there is found out when it is first asked.
+    ///
+    /// # Errors
+    /// [`OpenError`] where no Redis could be spoken to with these certificates.
+    pub fn open(settings: &StoreSettings) -> Result<Self, OpenError> {
+        Self::open_with(settings, Arc::default(), Arc::default())
+    }
+
+    /// Opens a store that goes on with what another knew: after a reload.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_with(
+        settings: &StoreSettings,
+        status: Arc<Status>,
+        budgets: Arc<Budgets>,
+    ) -> Result<Self, OpenError> {
+        let link = match &settings.place {
+            Place::Memory => {
+                status.clear();
+                None
+            }
+            Place::Wrong(error) => return Err(error.clone().into()),
+            Place::Redis(place) => {
+                let dialer = Dialer::new(place.clone(), settings)?;
+                let told = settings.place.to_string();
+                Some(Link::new(dialer, Arc::clone(&status), settings.timeout, told))
+            }
+        };
+        let drawn = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
+        Ok(Self {
+            link,
+            prefix: format!("overdraft:{{{}}}:{SCHEMA}:", settings.namespace),
+            owner: format!("{:016x}{:016x}", drawn[0], drawn[1]),
+            status,
+            budgets,
+        })
+    }
+
+    /// Whether other gateways may share it.
+    pub const fn is_shared(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// How it is, for whoever asks without waiting.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.status)
+    }
+
+    /// What keys have spent, for whoever asks without waiting.
+    pub fn budgets(&self) -> Arc<Budgets> {
+        Arc::clone(&self.budgets)
+    }
+
+    /// Finds out whether it answers, takes scripts and writes.
+    ///
+    /// # Errors
+    /// The [`Fault`] that stands in the way.
+    pub async fn ping(&mut self) -> Result<(), Fault> {
+        let keys = [format!("{}ping", self.prefix)];
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let life = SHARE_LIFE.as_millis().to_string();
+        let arguments = [self.owner.clone(), String::new(), life, "1".to_owned()];
+        let _: Vec<String> =
+            link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+        Ok(())
+    }
+
+    /// A number that changes whenever the board does; cheap enough to be asked all the time.
+    ///
+    /// # Errors
+    /// [`Fault`]; the board as it was last seen stands then.
+    pub async fn board_version(&mut self) -> Result<u64, Fault> {
+        let Some(link) = &mut self.link else { return Ok(0) };
+        let key = board::version_key(&self.prefix);
+        let mut command = redis::cmd("GET");
+        command.arg(&key);
+        let text = match link.run::<Option<String>>(Side::Reads, &command).await {
+            Ok(None) => return Ok(0),
+            Ok(Some(text)) => text,
+            Err(Fault::WrongType) => String::new(),
+            Err(fault) => return Err(fault),
+        };
+        if let Ok(version) = text.parse() {
+            return Ok(version);
+        }
+        self.status.note_mended();
+        let mut command = redis::cmd("DEL");
+        command.arg(&key);
+        link.run::<i64>(Side::Writes, &command).await?;
+        Ok(0)
+    }
+
+    /// What stands on the board of `workers`, in their order; at most [`WORKERS_AT_ONCE`] are looked
+    /// up with one command.
+    ///
+    /// # Errors
+    /// [`Fault`]; the board as it was last seen stands then.
+    pub async fn board_read(&mut self, workers: &[u64]) -> Result<Vec<Option<Record>>, Fault> {
+        let Some(link) = &mut self.link else { return Ok(vec![None; workers.len()]) };
+        let mut records = Vec::with_capacity(workers.len());
+        for some in workers.chunks(WORKERS_AT_ONCE) {
+            let keys: Vec<String> =
+                some.iter().map(|worker| board::key(&self.prefix, *worker)).collect();
+            let answer: Vec<String> = link.script(Side::Reads, &BOARD_READ, (&keys, &[])).await?;
+            let figures = mended(&self.status, answer)?;
+            if figures.len() != some.len() * 3 {
+                return Err(Fault::Garbage);
+            }
+            for three in figures.chunks(3) {
+                records.push(board::record(three)?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// Tells the board what this gateway decided on `worker`; what stands there then.
+    ///
+    /// # Errors
+    /// [`Fault`]; it is to be told again then.
+    pub async fn board_report(
+        &mut self,
+        worker: u64,
+        verdict: Verdict,
+    ) -> Result<Option<Record>, Fault> {
+        let Some(link) = &mut self.link else {
+            let Verdict { open_for, streak } = verdict;
+            return Ok(Some(Record { version: 0, open_for, streak }));
+        };
+        let keys = [board::key(&self.prefix, worker), board::version_key(&self.prefix)];
+        let open_for = verdict.open_for.map_or_else(|| "-1".to_owned(), board::millis);
+        let life = board::millis(board::RECORD_LIFE);
+        let arguments = [self.owner.clone(), open_for, verdict.streak.to_string(), life];
+        let answer: Vec<String> =
+            link.script(Side::Writes, &BOARD_REPORT, (&keys, &arguments)).await?;
+        board::record(&mended(&self.status, answer)?)
+    }
+
+    /// Asks to be the one that tries `worker`.
+    ///
+    /// # Errors
+    /// [`Fault`]; nobody said yes.
+    pub async fn board_claim(&mut self, worker: u64) -> Result<bool, Fault> {
+        let Some(link) = &mut self.link else { return Ok(true) };
+        let keys = [board::key(&self.prefix, worker)];
+        // A trial may begin late in the time that it was granted, and then has as long again.
+        let patience = Duration::from_micros(2 * TRIAL_PATIENCE.get());
+        let life = board::millis(board::RECORD_LIFE);
+        let arguments = [self.owner.clone(), board::millis(patience), life];
+        let answer: Vec<String> =
+            link.script(Side::Writes, &BOARD_CLAIM, (&keys, &arguments)).await?;
+        let answer = mended(&self.status, answer)?;
+        Ok(answer.first().is_some_and(|granted| granted == "1"))
+    }
+
+    /// Tells the others what this gateway has in flight, by worker, and hears what they have.
+    ///
+    /// # Errors
+    /// [`Fault`]; what was heard before grows old then and is to be let go of after [`SHARE_LIFE`].
+    pub async fn exchange_shares(&mut self, ours: &[(u64, Share)]) -> Result<Shared, Fault> {
+        let Some(link) = &mut self.link else {
+            return Ok(Shared { gateways: 1, ..Shared::default() });
+        };
+        let keys = [format!("{}shares", self.prefix)];
+        let arguments = [
+            self.owner.clone(),
+            shares::text(ours),
+            board::millis(SHARE_LIFE),
+            GATEWAYS_MAX.to_string(),
+        ];
+        let answer: Vec<String> =
+            link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+        let (shared, unread) = shares::sum(&mended(&self.status, answer)?);
+        for _ in 0..unread {
+            self.status.note_mended();
+        }
+        self.status.note_gateways(shared.gateways);
+        self.budgets.note_gateways(shared.gateways);
+        Ok(shared)
+    }
+
+    /// Tells what was spent here, and learns what is left over all.
+    ///
+    /// # Errors
+    /// [`Fault`]; what was spent is told the next time.
+    pub async fn exchange_budgets(&mut self, now: Instant) -> Result<(), Fault> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let due = self.budgets.due(now);
+        if due.is_empty() {
+            self.budgets.exchanged(&[], &[], now);
+            return Ok(());
+        }
+        let key =
+            |due: &Due| format!("{}budget:{:016x}:{}", self.prefix, due.key, due.kind.letter());
+        let keys: Vec<String> = due.iter().map(key).collect();
+        let arguments: Vec<String> =
+            due.iter().flat_map(|due| [due.limit.to_string(), due.spent.to_string()]).collect();
+        let answer: Vec<String> =
+            link.script(Side::Writes, &BUDGETS_DEBIT, (&keys, &arguments)).await?;
+        let answer = mended(&self.status, answer)?;
+        let missing: Vec<i128> = answer
+            .iter()
+            .map(|text| text.parse().map_err(|_| Fault::Garbage))
+            .collect::<Result<_, _>>()?;
+        self.budgets.exchanged(&due, &missing, now);
+        Ok(())
+    }
+}
+
+/// Takes the last figure off an answer: how much the script had to throw away.
+fn mended(status: &Status, mut answer: Vec<String>) -> Result<Vec<String>, Fault> {
+    let count: u32 = answer.pop().and_then(|last| last.parse().ok()).ok_or(Fault::Garbage)?;
+    for _ in 0..count {
+        status.note_mended();
+    }
+    Ok(answer)
+}

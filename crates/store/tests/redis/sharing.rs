@@ -1,0 +1,62 @@
+//! What gateways have in flight, and what keys have spent.
+
+use std::num::NonZeroU32;
+
+use overdraft_core::fleet::Share;
+use overdraft_store::{Limits, Store};
+use overdraft_units::{Instant, Micros};
+
+use crate::server::Redis;
+use crate::{WORKER, in_time, open};
+
+fn share(requests: u32) -> Share {
+    Share { requests, prompt_tokens: 100, tokens: 200 }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_gateway_hears_what_the_others_have_in_flight_until_they_are_gone() {
+    let redis = Redis::start(&[]);
+    let (mut one, mut two, mut three) =
+        (open(&redis.url()), open(&redis.url()), open(&redis.url()));
+    one.exchange_shares(&[(WORKER, share(1))]).await.unwrap();
+    two.exchange_shares(&[(WORKER, share(2)), (7, share(4))]).await.unwrap();
+    let heard = three.exchange_shares(&[(WORKER, share(50))]).await.unwrap();
+    assert_eq!(heard.gateways, 3);
+    assert_eq!((heard.by_worker[&WORKER].requests, heard.by_worker[&WORKER].tokens), (3, 400));
+    assert_eq!(heard.by_worker[&7].requests, 4);
+    assert_eq!(three.status().gateways(), 3);
+    drop((one, two));
+    let gone = async {
+        while !three.exchange_shares(&[]).await.unwrap().by_worker.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(gone).await;
+    assert_eq!(three.status().gateways(), 1);
+}
+
+/// Spends as long as it may.
+fn spend(store: &Store, limits: Limits, now: Instant) -> u32 {
+    let budgets = store.budgets();
+    (0..1_000).map(|_| u32::from(budgets.try_spend(9, limits, 1, now).is_ok())).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_gateway_spent_another_cannot_spend_again() {
+    let redis = Redis::start(&[]);
+    let (mut one, mut other) = (open(&redis.url()), open(&redis.url()));
+    let limits = Limits { requests_per_minute: NonZeroU32::new(100), tokens_per_minute: None };
+    let now = Instant::ORIGIN + Micros::new(1);
+    for store in [&mut one, &mut other] {
+        store.exchange_shares(&[]).await.unwrap();
+        store.exchange_budgets(now).await.unwrap();
+    }
+    one.exchange_shares(&[]).await.unwrap();
+    assert_eq!(spend(&one, limits, now), 100);
+    one.exchange_budgets(now).await.unwrap();
+    // It has not heard of the key yet: one request makes it ask.
+    assert!(other.budgets().try_spend(9, limits, 1, now).is_ok());
+    other.exchange_budgets(now).await.unwrap();
+    let more = spend(&other, limits, now);
+    assert!(more <= 1, "{more} were spent twice");
+}
