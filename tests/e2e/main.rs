@@ -10,4 +10,5 @@ mod leaving;
 mod limits;
 mod routing;
 mod scaling;
+mod simulated;
 mod supervising;

@@ -12,6 +12,7 @@ use overdraft_engine::backend::Backend;
 use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{Model, ModelInfo};
+use overdraft_engine::simulated::{self, SimulatedBackend};
 use overdraft_engine::{ChatTemplate, Engine, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
@@ -23,6 +24,7 @@ use tokio::net::TcpListener;
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options;
+use crate::simulated::{Mortal, Simulated};
 
 /// The larger demo model, 8-bit.
 static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");
@@ -44,6 +46,8 @@ pub(crate) enum Source {
     File(PathBuf),
     /// No model: it repeats what it is told.
     Echo,
+    /// No GPU: it takes the time that one would.
+    Simulated(Box<Simulated>),
 }
 
 /// How a worker shows itself.
@@ -57,6 +61,8 @@ pub(crate) struct Face {
     pub(crate) drain: Duration,
     /// Where it tells what its cache holds; `None` is nowhere.
     pub(crate) kv_events: Option<KvEventsSettings>,
+    /// Whether the process dies where a running request finds no page.
+    pub(crate) crash_on_oom: bool,
 }
 
 /// An engine that computes, and all it takes to serve it.
@@ -96,12 +102,14 @@ pub(crate) async fn open(
         names.push(source.name());
     }
     let (asked, model) = (options.clone(), options.model()?);
+    let settings = options.engine(clock, &source);
     let spinner = spinner(&source);
     let opening = tokio::task::spawn_blocking(move || match &source {
         Source::Target => demo(TARGET, &model),
         Source::Draft => demo(DRAFT, &model),
         Source::File(path) => file(path, &model),
         Source::Echo => echo_of(&asked),
+        Source::Simulated(simulated) => simulation(simulated, &asked, clock),
     });
     let opened = opening.await.map_err(|error| Fault::running(error.to_string()))?;
     spinner.finish_and_clear();
@@ -115,7 +123,10 @@ pub(crate) async fn open(
         observer = events.observer(observer);
         (kv_events, publisher) = (Some(events), Some(runs));
     }
-    let engine = Engine::start(backend, codec, options.engine(clock), observer)
+    if face.crash_on_oom {
+        observer = Box::new(Mortal(observer));
+    }
+    let engine = Engine::start(backend, codec, settings, observer)
         .map_err(|error| Fault::input(error.to_string()))?;
     let summary = format!("{}  ({about})", names.join(", "));
     let served = Served {
@@ -140,6 +151,7 @@ impl Source {
             Self::Target => "overdraft-target".to_owned(),
             Self::Draft => "overdraft-draft".to_owned(),
             Self::Echo => "echo".to_owned(),
+            Self::Simulated(simulated) => simulated.name().to_owned(),
             Self::File(path) => {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
                 name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
@@ -219,6 +231,27 @@ fn echo_of(options: &EngineOptions) -> Result<Opened, Fault> {
         template: Arc::new(template),
         document,
         about: "no model: it repeats what it is told".to_owned(),
+        root: None,
+    })
+}
+
+fn simulation(
+    simulated: &Simulated,
+    options: &EngineOptions,
+    clock: Clock,
+) -> Result<Opened, Fault> {
+    let (block_size, blocks, context) = options.cache(&simulated.profile)?;
+    let settings = simulated.settings(block_size, blocks, context, clock)?;
+    let source = simulated::tokenizer_source();
+    let tokenizer = simulated::tokenizer();
+    let template = ChatTemplate::new(Some(echo::ECHO_TEMPLATE), &tokenizer)
+        .map_err(|error| Fault::running(error.to_string()))?;
+    Ok(Opened {
+        about: simulated.about(&settings),
+        backend: Box::new(SimulatedBackend::new(settings)),
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        document: TokenizerDocument::new(&source, Some(echo::ECHO_TEMPLATE)),
         root: None,
     })
 }

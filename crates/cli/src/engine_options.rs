@@ -5,10 +5,17 @@ use std::num::NonZeroUsize;
 use overdraft_engine::EngineSettings;
 use overdraft_engine::echo::EchoSettings;
 use overdraft_engine::model::{DeviceChoice, KvBudget, ModelSettings};
+use overdraft_silicon::Profile;
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, Tokens};
 
+use crate::embedded::Source;
 use crate::fault::Fault;
+
+/// Sequences computed together, where neither the user nor a profile says.
+const RUNNING_MAX: u32 = 64;
+/// Tokens of a step, where neither the user nor a profile says.
+const STEP_TOKENS: u32 = 256;
 
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Embedded engine")]
@@ -22,12 +29,13 @@ pub(crate) struct EngineOptions {
     /// Positions a sequence may use; the model's own context by default
     #[arg(long, value_name = "TOKENS")]
     max_model_len: Option<u32>,
-    /// Sequences computed together
-    #[arg(long, default_value_t = 64, value_name = "COUNT")]
-    max_num_seqs: u32,
-    /// Tokens computed in one step: longer prompts are prefilled in chunks of this
-    #[arg(long, default_value_t = 256, value_name = "TOKENS")]
-    max_num_batched_tokens: u32,
+    /// Sequences computed together; 64 by default, or what vLLM takes on a simulated GPU
+    #[arg(long, value_name = "COUNT")]
+    max_num_seqs: Option<u32>,
+    /// Tokens computed in one step, longer prompts being prefilled in chunks of this; 256 by
+    /// default, or what vLLM takes on a simulated GPU
+    #[arg(long, value_name = "TOKENS")]
+    max_num_batched_tokens: Option<u32>,
     /// Sequences that may wait before new ones are refused with 503
     #[arg(long, default_value_t = 1_024, value_name = "COUNT")]
     max_num_queued_reqs: u32,
@@ -78,16 +86,36 @@ impl EngineOptions {
         Ok(())
     }
 
+    /// Tokens per page, pages and context of a simulated cache, as far as the user says.
+    ///
+    /// # Errors
+    /// A block size of zero.
+    pub(crate) fn cache(
+        &self,
+        profile: &Profile,
+    ) -> Result<(BlockSize, Option<Blocks>, Option<Tokens>), Fault> {
+        let size = self.page()?;
+        let of_bytes = self.kv_cache_memory_bytes.map(|bytes| profile.blocks_in(bytes, size));
+        let blocks = self.num_gpu_blocks_override.map(Blocks::new).or(of_bytes);
+        Ok((size, blocks, self.max_model_len.map(Tokens::new)))
+    }
+
     fn page(&self) -> Result<BlockSize, Fault> {
         BlockSize::new(self.block_size)
             .ok_or_else(|| Fault::input("`--block-size 0` holds nothing; expected 8, 16 or 32"))
     }
 
     /// The scheduler's half of the settings.
-    pub(crate) fn engine(&self, clock: Clock) -> EngineSettings {
+    pub(crate) fn engine(&self, clock: Clock, source: &Source) -> EngineSettings {
+        let (step_tokens, running_max) = match source {
+            Source::Simulated(simulated) => {
+                (simulated.profile.step_tokens.get(), simulated.profile.running_max)
+            }
+            _ => (STEP_TOKENS, RUNNING_MAX),
+        };
         let mut settings = EngineSettings::new(clock);
-        settings.step_tokens = Tokens::new(self.max_num_batched_tokens);
-        settings.running_max = self.max_num_seqs;
+        settings.step_tokens = Tokens::new(self.max_num_batched_tokens.unwrap_or(step_tokens));
+        settings.running_max = self.max_num_seqs.unwrap_or(running_max);
         settings.waiting_max = self.max_num_queued_reqs;
         settings.context = self.max_model_len.map(Tokens::new);
         settings

@@ -21,6 +21,7 @@ mod serve;
 mod settings;
 mod signals;
 mod simulate;
+mod simulated;
 mod supervise;
 mod worker;
 mod workload_options;

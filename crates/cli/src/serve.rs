@@ -245,6 +245,7 @@ async fn fleet(
             drain: Duration::from_secs(arguments.shutdown_timeout),
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
+            crash_on_oom: false,
         };
         let opened = embedded::open(source, &arguments.engine, face, clock).await?;
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;

@@ -13,13 +13,14 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options::KvEventOptions;
 use crate::log_options::LogOptions;
+use crate::simulated::{self, Asked, SimulateOptions};
 use crate::{serve, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A GGUF file: Llama, Mistral, Qwen 2 or Qwen 3
-    #[arg(long, value_name = "FILE", required_unless_present = "backend")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["backend", "simulate"])]
     model: Option<PathBuf>,
     /// What stands in for a model: `echo` repeats what it is told, for tests of everything around it
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
@@ -39,6 +40,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
+    simulate: SimulateOptions,
+    #[command(flatten)]
     kv_events: KvEventOptions,
     #[command(flatten)]
     log: LogOptions,
@@ -50,7 +53,10 @@ Examples:
   overdraft worker --model qwen2.5-1.5b.gguf --served-model-name qwen --max-model-len 8192
   overdraft worker --model FILE --kv-cache-memory-bytes 4294967296 --threads 8
   overdraft worker --model FILE --kv-events-endpoint 'tcp://*:5557'
-  overdraft worker --backend echo --listen 127.0.0.1:8001";
+  overdraft worker --backend echo --listen 127.0.0.1:8001
+  overdraft worker --simulate list
+  overdraft worker --simulate h100-tp2/llama-3-70b-fp8 --speed 10
+  overdraft worker --simulate a10g/llama-3-8b-int4 --kv-tokens 30000 --crash-on-oom";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum StandIn {
@@ -72,13 +78,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 
 async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
+    let asked = arguments.simulate.asked()?;
+    if let Some(Asked::List(catalogue)) = &asked {
+        simulated::show(catalogue);
+        return Ok(());
+    }
     let listener = serve::bind(arguments.listen).await?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
-    let source = match (arguments.model, arguments.backend) {
-        (Some(file), _) => Source::File(file),
-        (None, Some(StandIn::Echo)) => Source::Echo,
-        (None, None) => return Err(Fault::input("no `--model` was given")),
+    let source = match (asked, arguments.model, arguments.backend) {
+        (Some(Asked::Worker(simulated)), _, _) => Source::Simulated(simulated),
+        (_, Some(file), _) => Source::File(file),
+        (_, None, Some(StandIn::Echo)) => Source::Echo,
+        (_, None, None) => return Err(Fault::input("no `--model` was given")),
     };
     let face = Face {
         names: arguments.served_model_name,
@@ -89,6 +101,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         },
         drain: Duration::from_secs(arguments.shutdown_timeout),
         kv_events: arguments.kv_events.settings()?,
+        crash_on_oom: arguments.simulate.crash_on_oom,
     };
     let worker = embedded::open(source, &arguments.engine, face, clock).await?;
     greet(&listener, &worker.summary);

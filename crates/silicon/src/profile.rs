@@ -191,6 +191,13 @@ impl Profile {
         Ok(Blocks::new(blocks))
     }
 
+    /// Pages that so many bytes hold, over all GPUs.
+    pub fn blocks_in(&self, bytes: u64, size: BlockSize) -> Blocks {
+        #[expect(clippy::cast_precision_loss, reason = "a cache is far below 2^52 bytes")]
+        let tokens = bytes as f64 / self.model.kv_bytes_per_token();
+        Blocks::new(whole(tokens) / size.get())
+    }
+
     /// Dollars an hour for all its GPUs.
     pub fn price_per_hour(&self) -> f64 {
         self.hardware.price_per_hour * self.gpus()

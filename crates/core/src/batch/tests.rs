@@ -470,6 +470,16 @@ fn full_house(priorities: [i32; 3]) -> Scheduler {
 }
 
 #[test]
+fn an_overdrawn_plan_says_so() {
+    let mut s = full_house([0, 0, 0]);
+    let plan = s.plan(at(0));
+    assert_eq!(plan.overdraft(), Some(Overdraft { preempted: 1, first: SequenceId(3) }));
+    let outcomes = sampled(&s, &plan);
+    s.handle_step(at(0), &outcomes);
+    assert_eq!(s.plan(at(1)).overdraft(), None);
+}
+
+#[test]
 fn the_newest_of_the_least_important_is_preempted() {
     let mut s = full_house([0, 0, 0]);
     check(&mut s, "seq1[12..13] last, seq2[12..13] last, -seq3");
