@@ -15,7 +15,14 @@ const BENCHES: &[(&str, &str)] = &[
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
+    (
+        "burst",
+        "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",
+    ),
 ];
+
+/// Benches that run the real binary, which is then built first.
+const WITH_BINARY: &[&str] = &["burst"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -43,6 +50,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !BENCHES.iter().any(|(known, _)| known == name) {
         let known: Vec<&str> = BENCHES.iter().map(|(known, _)| *known).collect();
         anyhow::bail!("`{name}` is not a bench; expected one of {}", known.join(", "));
+    }
+    if WITH_BINARY.contains(&name.as_str()) {
+        shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
     }
     let mut command = vec![
         "run",

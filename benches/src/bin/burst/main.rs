@@ -1,0 +1,66 @@
+//! Does admission keep a fleet alive, and what does it cost? (S1, S6)
+//!
+//! The workers are the real binary in processes of their own, simulated at a GPU's pace, and they die
+//! where a running request finds no room in the cache. The gateway is the real one, in this process.
+//! Three times what the fleet can do is offered to it, unguarded, guarded, and under a sweep of static
+//! limits. Then one tenant floods another.
+#![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+
+mod client;
+mod fleet;
+mod load;
+mod plan;
+mod report;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use overdraft_benches::Claim;
+
+use self::plan::Plan;
+use self::report::Report;
+
+/// Measures admission before workers that die when they are overdrawn.
+#[derive(Parser)]
+#[command(name = "burst")]
+struct Arguments {
+    /// A minute or two; figures are rougher
+    #[arg(long)]
+    quick: bool,
+    /// Writes the raw results under benches/runs/
+    #[arg(long)]
+    save: bool,
+    /// The binary whose workers are simulated; by default the one beside this one
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measure(arguments))
+}
+
+async fn measure(arguments: Arguments) -> Result<ExitCode> {
+    let plan = if arguments.quick { Plan::QUICK } else { Plan::FULL };
+    let binary = match arguments.binary {
+        Some(binary) => binary,
+        None => worker::beside()?,
+    };
+    let runs = plan.measure(&binary).await?;
+    let report = Report { runs, machine_load: overdraft_benches::machine_load() };
+    report.print();
+    if arguments.save {
+        println!("raw results: {}", report.save()?);
+    }
+    let claims = report.claims();
+    for claim in &claims {
+        println!("{claim}");
+    }
+    let short = claims.iter().any(Claim::falls_short);
+    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
