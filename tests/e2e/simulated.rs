@@ -13,7 +13,12 @@ const CLIENTS: usize = 12;
 const SMALL: &str = "768";
 
 fn ask(answer: u32, max_tokens: u32) -> Value {
-    let said = format!("Tell me of number {answer}. [answer:{answer}]");
+    ask_as(0, answer, max_tokens)
+}
+
+/// Each client's prompt begins differently: equal ones would share every page, answers and all.
+fn ask_as(client: usize, answer: u32, max_tokens: u32) -> Value {
+    let said = format!("{client} asks to be told. [answer:{answer}]");
     json!({
         "model": "llama-3-8b", "max_tokens": max_tokens,
         "messages": [{"role": "user", "content": said}],
@@ -62,9 +67,10 @@ fn answers_without_a_wish_have_lengths_of_their_own() {
 #[test]
 fn a_cache_that_is_overdrawn_preempts_and_all_answers_are_whole() {
     let server = worker(&["--kv-tokens", SMALL]);
+    let chat = |client| server.chat(&ask_as(client, 300, 600));
+    let chat = &chat;
     std::thread::scope(|scope| {
-        let asking: Vec<_> =
-            (0..CLIENTS).map(|_| scope.spawn(|| server.chat(&ask(300, 600)))).collect();
+        let asking: Vec<_> = (0..CLIENTS).map(|n| scope.spawn(move || chat(n))).collect();
         for one in asking {
             let answer = one.join().expect("it is answered");
             assert_eq!(answer["usage"]["completion_tokens"], 300, "{answer}");
@@ -76,9 +82,9 @@ fn a_cache_that_is_overdrawn_preempts_and_all_answers_are_whole() {
 #[test]
 fn a_worker_that_crashes_on_oom_dies_as_if_it_were_killed() {
     let mut server = worker(&["--kv-tokens", SMALL, "--crash-on-oom"]);
-    let body = ask(300, 600).to_string();
+    let body = |client| ask_as(client, 300, 600).to_string();
     let path = "/v1/chat/completions";
-    let open: Vec<_> = (0..CLIENTS).map(|_| server.open("POST", path, &body)).collect();
+    let open: Vec<_> = (0..CLIENTS).map(|n| server.open("POST", path, &body(n))).collect();
     let status = server.ended();
     drop(open);
     assert_eq!(status.code(), Some(137), "{}", server.log());
