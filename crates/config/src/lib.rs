@@ -28,9 +28,9 @@ pub use self::error::{ConfigError, ConfigErrors, FAULTS_MAX};
 pub use self::load::{FILE_BYTES_MAX, Loaded, Loader, WorkerSource};
 pub use self::quantity::{ByteSize, Factor, QuantityError, Share, TimeSpan};
 pub use self::tree::{
-    Admin, Canary, Cloud, Config, Discovery, Dns, FitScore, Kubernetes, KvEventSource, KvEvents,
-    Limits, Model, Policy, Pool, Port, Prefix, Probe, Retry, Routing, Scheme, Scrape, Secret,
-    Sticky, StickyKey, Termination, Timeouts, Tokenize, Tokenizer, WatchedFile, Worker,
-    WorkerUrlError, host_and_port,
+    Admin, Breaker, Canary, Cloud, Config, Discovery, Dns, FitScore, Kubernetes, KvEventSource,
+    KvEvents, Limits, Model, Policy, Pool, Port, Prefix, Probe, Retry, Routing, Scheme, Scrape,
+    Secret, Sticky, StickyKey, Store, StoreUrl, Termination, Timeouts, Tokenize, Tokenizer,
+    WatchedFile, Worker, WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};

@@ -7,6 +7,7 @@ mod discovery;
 mod models;
 mod patience;
 mod routing;
+mod store;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile}
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
+pub use self::store::{Breaker, Store, StoreUrl};
 pub use self::workers::{
     Cloud, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
 };
@@ -56,6 +58,10 @@ pub struct Config {
     pub limits: Limits,
     /// How freely failed attempts are made again.
     pub retry: Retry,
+    /// When a worker that fails its requests is taken out.
+    pub breaker: Breaker,
+    /// What gateways before the same workers share.
+    pub store: Store,
     /// Notice that the machine of local workers will be taken away.
     pub termination: Termination,
 }
@@ -75,6 +81,8 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             retry: Retry::default(),
+            breaker: Breaker::default(),
+            store: Store::default(),
             termination: Termination::default(),
         }
     }

@@ -34,7 +34,7 @@ bad.yaml:1:1: unknown key `worker`; did you mean `workers`?
   |
 1 | worker:
   | ^^^^^^
-  = expected one of `listen`, `admin`, `model_default`, `models`, `routing`, `workers`, `discovery`, `scrape`, `probe`, `timeouts`, `limits`, `retry`, `termination`
+  = expected one of `listen`, `admin`, `model_default`, `models`, `routing`, `workers`, `discovery`, `scrape`, `probe`, `timeouts`, `limits`, `retry`, `breaker`, `store`, `termination`
 ",
     );
 }
