@@ -1,9 +1,10 @@
 //! `overdraft check`: is the file good, and are its workers what it says?
 //!
-//! Exit codes: 0 good (perhaps with warnings), 1 a worker cannot be used, 2 the file cannot.
+//! Exit codes: 0 good (perhaps with warnings), 1 a worker or the store cannot be used, 2 the file cannot.
 
 mod preflight;
 mod show;
+mod store;
 
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ Examples:
   overdraft check --show                            # with every default filled in
   overdraft check --output json | jq .workers
 
-Exit codes: 0 good, 1 a worker cannot be used, 2 the file cannot be used.";
+Exit codes: 0 good, 1 a worker or the store cannot be used, 2 the file cannot be used.";
 
 /// Checks, prints, and turns what was found into an exit code.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
@@ -55,7 +56,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let reports = if arguments.offline {
         Vec::new()
     } else {
-        crate::runtime()?.block_on(preflight::fleet(&loaded.config))
+        crate::runtime()?.block_on(async {
+            let mut reports = preflight::fleet(&loaded.config).await;
+            reports.extend(store::report(&loaded.config).await);
+            reports
+        })
     };
     tell(arguments, &loaded, &reports)?;
     if reports.iter().any(|report| report.verdict() == preflight::Verdict::Fail) {

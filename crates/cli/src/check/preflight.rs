@@ -50,11 +50,11 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(subject: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
+    pub(super) fn new(subject: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
         Self { subject, verdict, message: message.into(), hint: None }
     }
 
-    fn hint(self, hint: &'static str) -> Self {
+    pub(super) fn hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
     }
 }

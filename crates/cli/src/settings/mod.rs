@@ -8,10 +8,12 @@ mod admission;
 mod care;
 mod keys;
 mod routing;
+mod sharing;
 mod sources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::sharing::store;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
@@ -29,6 +31,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     probe(&config.probe, &mut settings.probe);
     scrape(&config.scrape, &mut settings.scrape);
     settings.retry = retry(config.retry);
+    settings.breaker = sharing::breaker(config.breaker);
+    settings.store = store(&config.store);
     settings.routing = routing::routing(&config.routing, &config.models);
     settings.routing.route.admission = admission::route(config);
     for own in settings.routing.models.values_mut() {

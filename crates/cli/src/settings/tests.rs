@@ -55,6 +55,32 @@ fn every_section_that_is_followed_arrives() {
 }
 
 #[test]
+fn breakers_and_the_store_arrive_and_passwords_are_not_shown() {
+    let config = config(
+        "workers: [{url: 'http://a:1'}]\n\
+         breaker: {failures: 100, failure_share: 60%, volume_min: 9, open_first: 1s, open_max: 2s, \
+                   jitter: 1%, ejected_max: 10%, panic: 20%}\n\
+         store: {url: 'redis+sentinel://me:s3cret@a:1,b:2/main/3', namespace: prod, timeout: 50ms, \
+                 connect_timeout: 2s, board_interval: 25ms, share_interval: 100ms, ca_file: ca.pem, \
+                 certificate_file: c.pem, key_file: k.pem}\n",
+    );
+    let settings = gateway(&config, Vec::new());
+    let breaker = settings.breaker;
+    assert_eq!((breaker.failures_in_a_row, breaker.failures_permille), (100, 600));
+    assert_eq!((breaker.volume_min, breaker.jitter_permille), (9, 10));
+    assert_eq!((breaker.open_first.get(), breaker.open_max.get()), (1_000_000, 2_000_000));
+    assert_eq!((breaker.ejected_permille, breaker.panic_permille), (100, 200));
+    let store = settings.store;
+    assert_eq!(store.place.to_string(), "redis+sentinel://a:1,b:2/main/3");
+    assert_eq!(store.namespace.to_string(), "prod");
+    let spans = [store.timeout, store.board_interval, store.share_interval];
+    assert_eq!(spans, [50, 25, 100].map(Duration::from_millis));
+    assert!(store.tls.ca.is_some() && store.tls.certificate.is_some() && store.tls.key.is_some());
+    let shown = format!("{:?} {}", config, config.effective_yaml());
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
 fn routing_arrives_with_what_models_say_differently() {
     let config = config(
         "workers: [{url: 'http://a:1', model: m, kv_events: off}]\n\

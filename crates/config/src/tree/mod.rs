@@ -10,6 +10,7 @@ mod keys;
 mod models;
 mod patience;
 mod routing;
+mod store;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
+pub use self::store::{Breaker, Store, StoreUrl};
 pub use self::workers::{
     Cloud, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
 };
@@ -66,6 +68,10 @@ pub struct Config {
     pub admission: Admission,
     /// How freely failed attempts are made again.
     pub retry: Retry,
+    /// When a worker that fails its requests is taken out.
+    pub breaker: Breaker,
+    /// What gateways before the same workers share.
+    pub store: Store,
     /// Notice that the machine of local workers will be taken away.
     pub termination: Termination,
     /// What autoscalers are told.
@@ -93,6 +99,8 @@ impl Default for Config {
             limits: Limits::default(),
             admission: Admission::default(),
             retry: Retry::default(),
+            breaker: Breaker::default(),
+            store: Store::default(),
             termination: Termination::default(),
             scaling: Scaling::default(),
             fragmentation: Fragmentation::default(),

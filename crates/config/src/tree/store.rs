@@ -1,0 +1,164 @@
+//! What can be configured about breakers, and about what gateways share?
+
+use std::fmt;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::{Share, TimeSpan};
+
+/// Longest namespace, in bytes.
+const NAMESPACE_MAX: usize = 64;
+
+/// What gateways before the same workers share, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// `memory` for a gateway that is alone; or Redis: `redis://user:password@host:port/db`,
+    /// `redis+sentinel://host:port,host:port/service/db`, `redis+cluster://host:port,host:port`;
+    /// `rediss` for TLS. Best given as `${NAME}`; it is shown without user and password.
+    pub url: StoreUrl,
+    /// Gateways of one namespace share: letters, digits, `-`, `_` and `.`.
+    #[serde(deserialize_with = "namespace")]
+    pub namespace: String,
+    /// How long a command may take; no request ever waits for one.
+    pub timeout: TimeSpan,
+    /// How long a connection may take to be made.
+    pub connect_timeout: TimeSpan,
+    /// From one look at the board of breakers to the next.
+    pub board_interval: TimeSpan,
+    /// From one exchange of loads and budgets to the next.
+    pub share_interval: TimeSpan,
+    /// PEM file of who signs the server's certificate; the machine's own authorities unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of this gateway's certificate, for servers that ask for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
+    /// PEM file of its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            url: StoreUrl("memory".to_owned()),
+            namespace: "default".to_owned(),
+            timeout: TimeSpan::from_millis(75),
+            connect_timeout: TimeSpan::from_secs(1),
+            board_interval: TimeSpan::from_millis(30),
+            share_interval: TimeSpan::from_millis(150),
+            ca_file: None,
+            certificate_file: None,
+            key_file: None,
+        }
+    }
+}
+
+/// An address that may hold a password, which is never shown.
+#[derive(Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(transparent)]
+pub struct StoreUrl(String);
+
+impl StoreUrl {
+    /// The address itself, for connecting; never for a log.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    fn redacted(&self) -> String {
+        let scheme = self.0.split_once("://").map_or("", |(scheme, _)| scheme);
+        match self.0.rsplit_once('@') {
+            Some((_, rest)) => format!("{scheme}://{}@{rest}", crate::place::REDACTED),
+            None => self.0.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.redacted())
+    }
+}
+
+impl Serialize for StoreUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.redacted())
+    }
+}
+
+impl<'de> Deserialize<'de> for StoreUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const SCHEMES: [&str; 6] = [
+            "redis",
+            "rediss",
+            "redis+sentinel",
+            "rediss+sentinel",
+            "redis+cluster",
+            "rediss+cluster",
+        ];
+        let url = Self(String::deserialize(deserializer)?);
+        let scheme = url.0.split_once("://").map(|(scheme, _)| scheme);
+        if url.0 == "memory" || scheme.is_some_and(|scheme| SCHEMES.contains(&scheme)) {
+            return Ok(url);
+        }
+        Err(serde::de::Error::custom(format!(
+            "`{}` is not a store's address; expected `memory`, `redis://host:port`, \
+             `redis+sentinel://host:port,host:port/service` or \
+             `redis+cluster://host:port,host:port` (`rediss` for TLS)",
+            url.redacted()
+        )))
+    }
+}
+
+/// A namespace, refused with a sentence that says so.
+fn namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if (1..=NAMESPACE_MAX).contains(&name.len()) && name.bytes().all(fits) {
+        return Ok(name);
+    }
+    Err(serde::de::Error::custom(format!(
+        "`{name}` is not a namespace; expected 1 to {NAMESPACE_MAX} letters, digits, `-`, `_` or `.`"
+    )))
+}
+
+/// When a worker that fails its requests is taken out, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Breaker {
+    /// Failures in a row that take it out.
+    pub failures: u32,
+    /// Share of failures among the requests of the last ten seconds that takes it out.
+    pub failure_share: Share,
+    /// Requests in those ten seconds below which that share is not looked at.
+    pub volume_min: u32,
+    /// How long it is out the first time; twice as long each time after.
+    pub open_first: TimeSpan,
+    /// How long at most.
+    pub open_max: TimeSpan,
+    /// How far those times are spread, to both sides.
+    pub jitter: Share,
+    /// Share of a model's workers that may be out at once; one always may.
+    pub ejected_max: Share,
+    /// When fewer than this share of a model's workers can be asked, those that are out are asked too.
+    pub panic: Share,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        let share = |permille| Share::from_permille(permille).unwrap_or_default();
+        Self {
+            failures: 5,
+            failure_share: share(500),
+            volume_min: 20,
+            open_first: TimeSpan::from_secs(10),
+            open_max: TimeSpan::from_secs(300),
+            jitter: share(200),
+            ejected_max: share(333),
+            panic: share(500),
+        }
+    }
+}
