@@ -15,12 +15,13 @@ pub(crate) struct Arguments {
 
 /// Runs the workspace's tests, documentation examples included.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    // Features that are off by default are tested too, in the same build: a second one would compile
-    // half of all dependencies again.
-    let mut command =
-        vec!["test", "--workspace", "--features", "kubernetes", "--locked", "--quiet"];
-    if let Some(filter) = &arguments.filter {
-        command.push(filter);
-    }
-    shell::cargo(&command)
+    let filter: Vec<&str> = arguments.filter.iter().map(String::as_str).collect();
+    shell::cargo(&command(&filter))
+}
+
+/// What builds the tests and, with `more` arguments or none, runs them. Features that are off by
+/// default are tested too, in the same build: a second one would compile half of all dependencies again.
+pub(crate) fn command<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let all = ["test", "--workspace", "--features", "kubernetes", "--locked", "--quiet"];
+    [&all[..], more].concat()
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use crate::{shell, test};
 
 /// The pages of the command-line reference, in order.
 const PAGES: &[&[&str]] = &[
@@ -36,7 +36,9 @@ pub(crate) struct Arguments {
 
 /// Writes or compares the generated pages.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    shell::cargo(&["build", "--locked", "--quiet", "--package", "overdraft"])?;
+    // With the tests, whose build makes the binary too: one with other features would compile half of
+    // all dependencies again.
+    shell::cargo(&test::command(&["--no-run"]))?;
     let schema = said(&["config", "schema"])?;
     let defaults = said(&["config", "show", "--output", "json"])?;
     let reference = config::page(&schema, &defaults)?;
