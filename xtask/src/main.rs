@@ -73,7 +73,7 @@ fn check() -> anyhow::Result<()> {
     ])?;
     test::run(&test::Arguments::default())?;
     shell::cargo_with(
-        &["doc", "--workspace", "--no-deps", "--locked", "--quiet"],
+        &["doc", "--workspace", "--features", "kubernetes", "--no-deps", "--locked", "--quiet"],
         &[("RUSTDOCFLAGS", "-D warnings")],
     )?;
     docs::run(&docs::Arguments { check: true })
