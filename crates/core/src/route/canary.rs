@@ -1,7 +1,7 @@
 //! Which side of a comparison is this request on?
 
 use super::Policy;
-use super::sticky::mix;
+use crate::mix::mix;
 
 /// A policy on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use super::candidate::Decision;
 use super::least_load::rank;
 use super::policy::Scene;
-use super::sticky::mix;
 use crate::fleet::WorkerId;
+use crate::mix::mix;
 
 /// Keeps the two draws apart.
 const DRAWS: [u64; 2] = [0x7477_6f00, 0x6368_6f69];

@@ -1,0 +1,99 @@
+//! Which requests are judged by each other's record?
+//!
+//! Those of a tenant on a route whose prompts are alike in length and script and whose answers are
+//! bound alike. Classes are made of what is known before the draft speaks, so that a class can be
+//! sent to the target at once.
+
+use overdraft_units::Tokens;
+
+use crate::mix::mix;
+
+/// Classes that are kept apart; requests of others are judged by what is known of all.
+pub const CLASSES_MAX: usize = 64;
+
+/// Bytes of a prompt that are read to tell its script.
+const SCRIPT_BYTES_MAX: usize = 1_024;
+
+/// Which alphabet most of a prompt is written in: as near to its language as can be had for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Script {
+    /// Plain letters.
+    #[default]
+    Latin,
+    /// A tenth and more of its characters are brackets, operators and the like.
+    Code,
+    /// A tenth and more of its characters are beyond ASCII.
+    Other,
+}
+
+impl Script {
+    /// The script of the first 1,024 bytes of `text`.
+    pub fn of(text: &str) -> Self {
+        let (mut all, mut signs, mut beyond) = (0_usize, 0_usize, 0_usize);
+        for letter in text.chars().take(SCRIPT_BYTES_MAX) {
+            all += 1;
+            beyond += usize::from(!letter.is_ascii());
+            signs += usize::from("{}[]();=<>_+*/\\|&#\"".contains(letter));
+        }
+        if all <= beyond * 10 && 0 < beyond {
+            Self::Other
+        } else if all <= signs * 10 && 0 < signs {
+            Self::Code
+        } else {
+            Self::Latin
+        }
+    }
+}
+
+/// What an answer is bound to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bound {
+    /// Free text.
+    #[default]
+    Free,
+    /// JSON, or JSON that keeps to a schema.
+    Schema,
+    /// Tools are offered.
+    Tools,
+}
+
+/// What is known of a request before it is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// The tenant, hashed.
+    pub tenant: u64,
+    /// The route: the served model's name, hashed.
+    pub route: u64,
+    /// How long the prompt is.
+    pub prompt: Tokens,
+    /// What it is written in.
+    pub script: Script,
+    /// What the answer is bound to be.
+    pub bound: Bound,
+}
+
+/// Requests that are judged together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(u64);
+
+impl Class {
+    /// The class that a number names; equal numbers are equal classes.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl Traits {
+    /// Prompts of 0 to 127, to 511, to 2,047, to 8,191 tokens and longer ones are told apart.
+    pub fn class(&self) -> Class {
+        let octaves = self.prompt.get().max(1).ilog2().saturating_sub(5) / 2;
+        let (script, bound) = (self.script as u64, self.bound as u64);
+        let kind = (u64::from(octaves.min(4)) << 8) | (script << 4) | bound;
+        Class(mix(mix(self.tenant, self.route), kind))
+    }
+}

@@ -1,0 +1,156 @@
+//! Is what is on trial better than what is in force?
+//!
+//! Two sides, each a count, a sum and a sum of squares of latency, cost and quality; between them the
+//! difference of the means with its interval at 95 % (Welch). Whole numbers, no past kept: a comparison of a
+//! million requests takes as much room as one of ten.
+
+use super::chance::{Chance, WHOLE};
+use crate::cost::Money;
+use crate::route::Arm;
+use overdraft_units::Micros;
+
+/// Values above this are cut: a clock that jumped must not decide.
+const VALUE_MAX: u64 = 1 << 40;
+/// A side counts no further: sums of squares stay within sixteen bytes.
+const COUNT_MAX: u64 = 1 << 40;
+/// Nothing is said of a side of fewer.
+pub const COMPARED_MIN: u64 = 30;
+
+/// Mean and spread of one quantity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    count: u64,
+    sum: u128,
+    squares: u128,
+}
+
+impl Spread {
+    /// Takes note of a value.
+    pub fn note(&mut self, value: u64) {
+        if self.count < COUNT_MAX {
+            let value = u128::from(value.min(VALUE_MAX));
+            self.count += 1;
+            self.sum += value;
+            self.squares = self.squares.saturating_add(value * value);
+        }
+    }
+
+    /// How many values were noted.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean; nothing before the first value.
+    pub fn mean(&self) -> Option<u64> {
+        let mean = self.sum.checked_div(u128::from(self.count))?;
+        Some(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
+    /// The variance of the mean, of one value at least.
+    fn variance_of_mean(&self) -> u128 {
+        let count = u128::from(self.count);
+        let mean = self.sum / count.max(1);
+        let variance = (self.squares / count.max(1)).saturating_sub(mean * mean);
+        variance / count.saturating_sub(1).max(1)
+    }
+}
+
+/// By how much the side on trial is above the one in force, in the quantity's own unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The mean of what is in force.
+    pub baseline: u64,
+    /// The difference of the means.
+    pub difference: i64,
+    /// It is at least this, and at most [`Self::high`], with 95 %.
+    pub low: i64,
+    /// See [`Self::low`].
+    pub high: i64,
+}
+
+impl Change {
+    /// What the two sides say; nothing while one has fewer than [`COMPARED_MIN`].
+    pub fn between(baseline: &Spread, canary: &Spread) -> Option<Self> {
+        if baseline.count.min(canary.count) < COMPARED_MIN {
+            return None;
+        }
+        let (before, after) = (baseline.mean()?, canary.mean()?);
+        let difference = signed(after) - signed(before);
+        let variance = baseline.variance_of_mean() + canary.variance_of_mean();
+        let half = variance.isqrt() * 196 / 100 + 1;
+        let half = i64::try_from(half).unwrap_or(i64::MAX / 2);
+        let (low, high) = (difference.saturating_sub(half), difference.saturating_add(half));
+        Some(Self { baseline: before, difference, low, high })
+    }
+
+    /// Whether the interval leaves no doubt about the sign.
+    pub const fn is_certain(&self) -> bool {
+        0 < self.low || self.high < 0
+    }
+}
+
+/// What one request on one side came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// From the request to the end of the answer.
+    pub latency: Micros,
+    /// What it cost.
+    pub cost: Money,
+    /// The chance that the answer is right, or is as good as the reference; nothing where nobody judged.
+    pub quality: Option<Chance>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Side {
+    latency: Spread,
+    cost: Spread,
+    quality: Spread,
+}
+
+/// Both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    baseline: Side,
+    canary: Side,
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Findings {
+    /// In microseconds.
+    pub latency: Option<Change>,
+    /// In millionths of a millionth of a dollar.
+    pub cost: Option<Change>,
+    /// In millionths of an answer.
+    pub quality: Option<Change>,
+}
+
+impl Comparison {
+    /// Takes note of a request.
+    pub fn note(&mut self, arm: Arm, result: &Measured) {
+        let side = match arm {
+            Arm::Baseline => &mut self.baseline,
+            Arm::Canary => &mut self.canary,
+        };
+        side.latency.note(result.latency.get());
+        side.cost.note(result.cost.get());
+        if let Some(quality) = result.quality {
+            side.quality.note(quality.get().min(WHOLE).into());
+        }
+    }
+
+    /// What it says so far.
+    pub fn findings(&self) -> Findings {
+        let (before, after) = (&self.baseline, &self.canary);
+        Findings {
+            latency: Change::between(&before.latency, &after.latency),
+            cost: Change::between(&before.cost, &after.cost),
+            quality: Change::between(&before.quality, &after.quality),
+        }
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

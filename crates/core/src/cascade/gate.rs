@@ -1,0 +1,401 @@
+//! The cascade of one route: who is asked, whose answer is given, what is learnt.
+//!
+//! The shell asks [`Cascade::ask`] whether the draft is asked at all, feeds what the draft says into an
+//! [`Evidence`], and asks [`Cascade::judge`] whose answer the client gets: at the first window of a stream, or when
+//! the draft has ended. Where the judgement says so, the target is asked besides, its answer compared, and the
+//! label given to [`Cascade::learn`].
+//!
+//! Both moments learn from every label; the loss is charged to the one that decided.
+
+use alloc::vec::Vec;
+
+use overdraft_units::Tokens;
+
+use super::chance::{Chance, Propensity};
+use super::class::{Class, Traits};
+use super::evidence::{Evidence, Finish};
+use super::features::Features;
+use super::parts::{PartsError, Reader};
+use super::prospect::{Prospects, Stand, Stands};
+use super::quality::Estimate;
+use super::scorer::{Label, Scorer};
+use super::shadow::Shadow;
+use super::switch::{KillSwitch, Sample, Standing};
+use super::threshold::{Bar, Choice, Lesson, Threshold};
+
+/// The version of what [`Cascade::to_parts`] writes.
+pub const PARTS_VERSION: i64 = 1;
+
+/// What a route does with drafts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// The target answers.
+    #[default]
+    Off,
+    /// The draft's answer is given where its score reaches the bar.
+    Gate,
+    /// The target scores the draft and goes on behind what it accepts.
+    Verify,
+    /// The target answers; some requests are drafted besides, to learn what a gate would do.
+    Shadow,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Gate, Self::Verify, Self::Shadow];
+
+    /// As the configuration and metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Gate => "gate",
+            Self::Verify => "verify",
+            Self::Shadow => "shadow",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// How a route's cascade is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What is done with drafts.
+    pub mode: Mode,
+    /// The share of answers that may be worse than the target's.
+    pub loss: Chance,
+    /// The share of accepted drafts from which the cascade pays; see [`crate::cost`].
+    pub break_even: Chance,
+    /// How often answers are checked.
+    pub shadow: Shadow,
+    /// The first window of a streamed answer: where the early judgement is made.
+    pub first: Tokens,
+    /// A draft that passes with less than this chance is ended early.
+    pub abort_below: Chance,
+}
+
+impl Default for Settings {
+    /// Off; one in a hundred, a tenth, 32 tokens, one in twenty.
+    fn default() -> Self {
+        Self {
+            mode: Mode::Off,
+            loss: Chance::percent(1),
+            break_even: Chance::percent(10),
+            shadow: Shadow::default(),
+            first: Tokens::new(32),
+            abort_below: Chance::percent(5),
+        }
+    }
+}
+
+/// When a draft is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Moment {
+    /// At its first window, for a stream.
+    First,
+    /// When it has ended.
+    Whole,
+}
+
+/// Whether the draft is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// It is, and its answer may be given.
+    Draft,
+    /// The target answers; the draft is asked besides, with this chance, and judged, but never given.
+    Beside(Propensity),
+    /// Only the target is asked.
+    Target,
+}
+
+/// What was decided about a draft; keep it until the label is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// Whose answer the client gets.
+    pub serve: Choice,
+    /// Whose answer the bar alone chose: the same, or the draft's where the route is off or only shadows.
+    pub would: Choice,
+    /// The draft's score.
+    pub score: Chance,
+    /// What it had to reach.
+    pub bar: Bar,
+    /// Whether the label is to be found out. Where the target answered anyway, that costs a comparison.
+    pub checked: bool,
+    /// With which chance.
+    pub propensity: Propensity,
+    least: Propensity,
+    moment: Moment,
+    class: Class,
+    asked: Ask,
+}
+
+/// What is known of a route, for people and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whether drafts may be served.
+    pub standing: Standing,
+    /// What a whole answer must score, of no class in particular.
+    pub bar: Bar,
+    /// Labels seen.
+    pub labels: u64,
+    /// The loss with its interval.
+    pub loss: Estimate,
+    /// Drafts judged, and those that were served.
+    pub judged: u64,
+    /// See [`Self::judged`].
+    pub served: u64,
+    /// The least chance of an answer to be checked now.
+    pub shadow: Chance,
+}
+
+/// A scorer and the threshold that its scores are held against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Gate {
+    scorer: Scorer,
+    threshold: Threshold,
+}
+
+/// The cascade of one route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cascade {
+    settings: Settings,
+    first: Gate,
+    whole: Gate,
+    switch: KillSwitch,
+    prospects: Prospects,
+    judged: u64,
+    served: u64,
+}
+
+impl Gate {
+    fn new(loss: Chance) -> Self {
+        Self { scorer: Scorer::new(), threshold: Threshold::new(loss) }
+    }
+}
+
+impl Cascade {
+    /// One that has learnt nothing: the target answers until enough labels are known.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            first: Gate::new(settings.loss),
+            whole: Gate::new(settings.loss),
+            switch: KillSwitch::new(settings.loss, settings.break_even),
+            prospects: Prospects::new(settings.abort_below),
+            settings,
+            judged: 0,
+            served: 0,
+        }
+    }
+
+    /// How it is meant.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the draft is asked for a request that nothing excludes, with a number drawn evenly from all 64-bit
+    /// numbers.
+    pub fn ask(&self, traits: &Traits, drawn: u64) -> Ask {
+        let beside = match (self.settings.mode, self.switch.standing()) {
+            (Mode::Off, _) => return Ask::Target,
+            // The target vouches for every token, so no threshold has to be learnt.
+            (Mode::Verify, Standing::On) => return Ask::Draft,
+            (Mode::Gate, Standing::On) => match self.bar(Moment::Whole, traits) {
+                Bar::Learning { .. } => self.settings.shadow.learning,
+                Bar::At(_) => return Ask::Draft,
+                Bar::Closed => self.least(),
+            },
+            (Mode::Shadow, _) | (_, Standing::Off { .. }) => self.least(),
+        };
+        let propensity = Propensity::new(beside);
+        if propensity.chance().happens(drawn) { Ask::Beside(propensity) } else { Ask::Target }
+    }
+
+    /// An empty record for a draft of such a request.
+    pub fn evidence(&self, traits: Traits) -> Evidence {
+        Evidence::new(traits, self.settings.first)
+    }
+
+    /// What a draft of such a request must score at that moment.
+    pub fn bar(&self, moment: Moment, traits: &Traits) -> Bar {
+        self.gate(moment).threshold.bar(traits.class())
+    }
+
+    /// The score of what a draft has said so far.
+    pub fn score(&self, moment: Moment, evidence: &Evidence) -> Chance {
+        let class = evidence.traits().class();
+        self.gate(moment).scorer.score(&at(moment, evidence), class)
+    }
+
+    /// Whose answer is given, and whether the label is to be found out. `asked` is what [`Self::ask`] said, `drawn`
+    /// another number drawn evenly from all 64-bit numbers.
+    pub fn judge(
+        &mut self,
+        moment: Moment,
+        evidence: &Evidence,
+        asked: Ask,
+        drawn: u64,
+    ) -> Judgement {
+        let traits = evidence.traits();
+        let score = self.score(moment, evidence);
+        let bar = self.bar(moment, traits);
+        let would = bar.choose(score);
+        let (serve, draw) = match asked {
+            Ask::Draft => {
+                let labels = self.gate(moment).threshold.seen();
+                let draw = self.settings.shadow.draw(labels, score, bar, drawn);
+                (would, (draw.checked, draw.propensity, draw.least))
+            }
+            Ask::Beside(propensity) => (Choice::Target, (true, propensity, propensity)),
+            Ask::Target => (Choice::Target, (false, Propensity::CERTAIN, Propensity::CERTAIN)),
+        };
+        self.judged += 1;
+        self.served += u64::from(serve == Choice::Draft);
+        let (checked, propensity, least) = draw;
+        let class = traits.class();
+        Judgement { serve, would, score, bar, checked, propensity, least, moment, class, asked }
+    }
+
+    /// Where a running draft stands, and whether it should be ended because it will hardly pass. `drawn` is one number for
+    /// the whole draft. Not for a draft whose beginning was shown.
+    pub fn prospect(&self, evidence: &Evidence, drawn: u64) -> (Stand, bool) {
+        let running = self.score(Moment::Whole, evidence);
+        let stand = Prospects::stand(evidence.tokens().get(), running);
+        let hopeless = evidence.finished() == Finish::Running
+            && matches!(self.bar(Moment::Whole, evidence.traits()), Bar::At(_))
+            && self.prospects.hopeless(stand, drawn);
+        (stand, hopeless)
+    }
+
+    /// Learns how a draft came out that was not ended early, from where it stood on its way.
+    pub fn came_out(&mut self, stands: Stands, judgement: &Judgement) {
+        if let Bar::At(_) = judgement.bar {
+            self.prospects.learn(stands, judgement.would);
+        }
+    }
+
+    /// Learns what a checked draft was worth, from the evidence of all of it. Call it only where
+    /// [`Judgement::checked`] says so, or the weights are wrong.
+    pub fn learn(&mut self, judgement: &Judgement, evidence: &Evidence, label: Label) -> Standing {
+        let class = judgement.class;
+        for moment in [Moment::First, Moment::Whole] {
+            let features = at(moment, evidence);
+            let decided = moment == judgement.moment;
+            let gate = self.gate_mut(moment);
+            let score = if decided { judgement.score } else { gate.scorer.score(&features, class) };
+            let served = self.charged(moment, judgement, score);
+            let lesson = Lesson { class, score, served, label, propensity: judgement.propensity };
+            let gate = self.gate_mut(moment);
+            if decided {
+                gate.threshold.learn(&lesson);
+            } else {
+                gate.threshold.overhear(&lesson);
+            }
+            gate.scorer.learn(&features, class, label);
+        }
+        let Judgement { would, propensity, least, .. } = *judgement;
+        self.switch.learn(&Sample { label, would, propensity, least })
+    }
+
+    /// Learns how much of a draft the target accepted, in mode `verify`.
+    pub fn verified(&mut self, accepted: Tokens, drafted: Tokens) -> Standing {
+        self.judged += 1;
+        self.served += u64::from(accepted == drafted);
+        self.switch.learn_part(Chance::of(accepted.get().into(), drafted.get().into()))
+    }
+
+    /// Whether drafts may be served.
+    pub const fn standing(&self) -> Standing {
+        self.switch.standing()
+    }
+
+    /// How things stand, of whole answers and no class in particular.
+    pub fn report(&self) -> Report {
+        Report {
+            standing: self.switch.standing(),
+            bar: self.whole.threshold.bar(Class::new(0)),
+            labels: self.switch_labels(),
+            loss: self.whole.threshold.estimate(),
+            judged: self.judged,
+            served: self.served,
+            shadow: self.least(),
+        }
+    }
+
+    /// All that was learnt, as whole numbers.
+    pub fn to_parts(&self) -> Vec<i64> {
+        let mut row = Vec::new();
+        row.push(PARTS_VERSION);
+        for gate in [&self.first, &self.whole] {
+            gate.scorer.write(&mut row);
+            gate.threshold.write(&mut row);
+        }
+        self.switch.write(&mut row);
+        self.prospects.write(&mut row);
+        row
+    }
+
+    /// One that goes on from what was learnt.
+    ///
+    /// # Errors
+    /// Where the numbers are not such a state.
+    pub fn from_parts(settings: Settings, parts: &[i64]) -> Result<Self, PartsError> {
+        let mut row = Reader::new(parts);
+        row.version(PARTS_VERSION)?;
+        let mut read = Self::new(settings);
+        for gate in [&mut read.first, &mut read.whole] {
+            gate.scorer = Scorer::read(&mut row)?;
+            gate.threshold = Threshold::read(settings.loss, &mut row)?;
+        }
+        read.switch = KillSwitch::read(settings.loss, settings.break_even, &mut row)?;
+        read.prospects = Prospects::read(settings.abort_below, &mut row)?;
+        row.end()?;
+        Ok(read)
+    }
+
+    const fn gate(&self, moment: Moment) -> &Gate {
+        match moment {
+            Moment::First => &self.first,
+            Moment::Whole => &self.whole,
+        }
+    }
+
+    const fn gate_mut(&mut self, moment: Moment) -> &mut Gate {
+        match moment {
+            Moment::First => &mut self.first,
+            Moment::Whole => &mut self.whole,
+        }
+    }
+
+    /// Whose answer counts as given at that moment: of the moment that decided what was served, or would have been
+    /// where the route only shadows; of the other what it would have chosen.
+    fn charged(&self, moment: Moment, judgement: &Judgement, score: Chance) -> Choice {
+        if moment != judgement.moment {
+            self.gate(moment).threshold.bar(judgement.class).choose(score)
+        } else if self.settings.mode == Mode::Shadow {
+            judgement.would
+        } else {
+            judgement.serve
+        }
+    }
+
+    fn switch_labels(&self) -> u64 {
+        self.whole.threshold.seen()
+    }
+
+    fn least(&self) -> Chance {
+        let labels = self.whole.threshold.seen();
+        let bar = Bar::At(Chance::CERTAIN);
+        self.settings.shadow.least(labels, bar).chance()
+    }
+}
+
+/// The features that are judged at that moment: an answer that ended within the first window is judged whole.
+fn at(moment: Moment, evidence: &Evidence) -> Features {
+    match moment {
+        Moment::First => evidence.first_window().unwrap_or_else(|| evidence.features()),
+        Moment::Whole => evidence.features(),
+    }
+}

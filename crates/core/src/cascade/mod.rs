@@ -1,0 +1,70 @@
+//! May the cheap model's answer stand for the dear one's?
+//!
+//! A draft is asked first; what it said about its own certainty is weighed into the chance that its answer is not
+//! worse than the target's, and held against a threshold that keeps the loss within what is allowed. Labels come from
+//! shadow requests with known chances. Everything here is whole numbers and a function of what it is told; the
+//! rules, numbered, are in `docs/design/cascade.md`.
+//!
+//! | question                                              | file             |
+//! |-------------------------------------------------------|------------------|
+//! | How likely, how surprising, how much does it weigh?   | `chance.rs`      |
+//! | Who is judged by whose record?                        | `class.rs`       |
+//! | What did the draft say about its own certainty?       | `evidence.rs`    |
+//! | What of that is weighed?                              | `features.rs`    |
+//! | How likely is the answer not worse?                   | `scorer.rs`      |
+//! | How sure must it be?                                  | `threshold.rs`   |
+//! | Which answers are checked?                            | `shadow.rs`      |
+//! | When must it stop altogether?                         | `switch.rs`      |
+//! | How much is lost?                                     | `quality.rs`     |
+//! | Is a running draft worth waiting for?                 | `prospect.rs`    |
+//! | How much may the client see now?                      | `release.rs`     |
+//! | How much would the target have said itself?           | `verify.rs`      |
+//! | Who never meets a draft?                              | `exclusion.rs`   |
+//! | Do two pools speak in the same tokens?                | `parity.rs`      |
+//! | Is what is on trial better?                           | `compare.rs`     |
+//! | All of it for one route                               | `gate.rs`        |
+
+mod chance;
+mod class;
+mod compare;
+mod evidence;
+mod exclusion;
+mod features;
+mod fixed;
+mod gate;
+mod isotonic;
+mod logistic;
+mod parity;
+mod parts;
+mod prospect;
+mod quality;
+mod release;
+mod scorer;
+mod shadow;
+mod switch;
+#[cfg(test)]
+mod tests;
+mod threshold;
+mod verify;
+
+pub use self::chance::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
+pub use self::class::{Bound, CLASSES_MAX, Class, Script, Traits};
+pub use self::compare::{COMPARED_MIN, Change, Comparison, Findings, Measured, Spread};
+pub use self::evidence::{Evidence, Finish, Observation};
+pub use self::exclusion::{ANSWER_MIN, Exclusion, Exclusions};
+pub use self::features::{FEATURES, Features};
+pub use self::gate::{Ask, Cascade, Judgement, Mode, Moment, PARTS_VERSION, Report, Settings};
+pub use self::parity::{Difference, Parity, Tokenizer};
+pub use self::parts::PartsError;
+pub use self::prospect::{Prospects, Stand, Stands};
+pub use self::quality::{Estimate, Interval};
+pub use self::release::{FIRST_MAX, FIRST_MIN, Release, Running, Step, Windows};
+pub use self::scorer::{EXAMPLES_MAX, Label, Scorer};
+pub use self::shadow::{Draw, Shadow};
+pub use self::switch::{
+    CLEAN_LABELS, FALSE_ALARM, HORIZON_LABELS, KillSwitch, OffReason, Sample, Standing,
+};
+pub use self::threshold::{Bar, Choice, LOSS_MAX, LOSS_MIN, Lesson, Threshold};
+pub use self::verify::{
+    Resume, Rule, TIE, TargetRow, Verified, VerifyError, accepts, keeps_rest, verify,
+};

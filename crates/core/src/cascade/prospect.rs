@@ -1,0 +1,106 @@
+//! Is a draft that is still speaking worth waiting for?
+//!
+//! A draft that will be refused costs its whole time before the target begins. So for every stretch of an
+//! answer and every height of the running score it is counted how often such a draft passed in the end; where
+//! that has become unlikely the draft is ended early. One in sixteen is let go on, or an error here would
+//! never be noticed.
+
+use alloc::vec::Vec;
+
+use super::chance::{Chance, WHOLE};
+use super::parts::{PartsError, Reader, signed};
+use super::threshold::Choice;
+
+/// Stretches of an answer that are told apart: to 7 tokens, to 15, to 31 and so on.
+const STRETCHES: usize = 8;
+/// Heights of the running score that are told apart.
+const HEIGHTS: usize = 16;
+/// A cell is believed after so many.
+const SEEN_MIN: u32 = 24;
+/// A cell halves what it holds when it holds so much, so that old drafts fade.
+const SEEN_MAX: u32 = 512;
+/// One of so many that should end goes on.
+const SPARED: u64 = 16;
+
+/// Where a running draft stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stand(u8);
+
+/// The stands of one draft, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stands(u128);
+
+/// How often drafts that stood there passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospects {
+    cells: [(u32, u32); STRETCHES * HEIGHTS],
+    bound: Chance,
+}
+
+impl Stands {
+    /// With another stand of the same draft.
+    #[must_use]
+    pub const fn with(self, stand: Stand) -> Self {
+        Self(self.0 | 1 << stand.0)
+    }
+}
+
+impl Prospects {
+    /// Nothing known; a draft is ended where it passes with less than `bound`.
+    pub const fn new(bound: Chance) -> Self {
+        Self { cells: [(0, 0); STRETCHES * HEIGHTS], bound }
+    }
+
+    /// Where a draft of so many tokens and that running score stands.
+    pub fn stand(tokens: u32, running: Chance) -> Stand {
+        let stretch = (tokens.max(4).ilog2() - 2).min(7);
+        // Finer towards certainty: a 64th, a 32nd, a 16th and so on away from it.
+        let away = (WHOLE - running.get()).max(WHOLE >> 8);
+        let octaves = (WHOLE / away).max(1).ilog2();
+        let half = u32::from(away < (WHOLE >> octaves) / 4 * 3);
+        let height = (octaves * 2 + half).min(15);
+        Stand(u8::try_from(stretch * 16 + height).unwrap_or(0))
+    }
+
+    /// The chance that a draft that stands there passes; nothing where too little is known.
+    pub fn passes(&self, stand: Stand) -> Option<Chance> {
+        let (seen, passed) = *self.cells.get(usize::from(stand.0))?;
+        (SEEN_MIN <= seen).then(|| Chance::of(u64::from(passed) + 1, u64::from(seen) + 2))
+    }
+
+    /// Whether a draft that stands there should end, with a number drawn once for the draft.
+    pub fn hopeless(&self, stand: Stand, drawn: u64) -> bool {
+        let unlikely = self.passes(stand).is_some_and(|chance| chance < self.bound);
+        unlikely && !(drawn >> 32).is_multiple_of(SPARED)
+    }
+
+    /// Learns how a draft that was not ended early came out.
+    pub fn learn(&mut self, stands: Stands, choice: Choice) {
+        for (place, cell) in self.cells.iter_mut().enumerate() {
+            if stands.0 >> place & 1 == 0 {
+                continue;
+            }
+            if SEEN_MAX <= cell.0 {
+                *cell = (cell.0 / 2, cell.1 / 2);
+            }
+            cell.0 += 1;
+            cell.1 += u32::from(choice == Choice::Draft);
+        }
+    }
+
+    pub(super) fn write(&self, row: &mut Vec<i64>) {
+        row.extend(
+            self.cells.iter().map(|cell| signed(u64::from(cell.0) << 16 | u64::from(cell.1))),
+        );
+    }
+
+    pub(super) fn read(bound: Chance, row: &mut Reader<'_>) -> Result<Self, PartsError> {
+        let mut read = Self::new(bound);
+        for cell in &mut read.cells {
+            let packed = row.within(0, i64::from(SEEN_MAX) << 16 | i64::from(u16::MAX))?;
+            let part = |bits: i64| u32::try_from(bits & i64::from(u16::MAX)).unwrap_or(0);
+            *cell = (part(packed >> 16), part(packed).min(part(packed >> 16)));
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,67 @@
+//! How much quality is lost, and how sure is that?
+//!
+//! A share of weighted labels with Wilson's interval at 95 %. Weights make labels worth fewer of
+//! them: the interval is that of `(sum of w)² / sum of w²` labels. Nothing lost in few labels is not
+//! nothing lost, which is what Wilson's interval says and the usual one does not.
+
+use super::chance::{Chance, WHOLE};
+
+/// The square of 1.96, in millionths.
+const Z_SQUARED: u128 = 3_841_459;
+
+/// A share of weighted labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    labels: u64,
+    sum: u64,
+    hits: u64,
+    squares: u128,
+}
+
+/// Where a share lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The likeliest.
+    pub share: Chance,
+    /// 2.5 % to be lower.
+    pub low: Chance,
+    /// 2.5 % to be higher.
+    pub high: Chance,
+}
+
+impl Estimate {
+    /// Takes note of a label of that weight.
+    pub fn note(&mut self, weight: u64, hit: bool) {
+        self.labels += 1;
+        self.sum = self.sum.saturating_add(weight);
+        self.hits = self.hits.saturating_add(if hit { weight } else { 0 });
+        self.squares = self.squares.saturating_add(u128::from(weight) * u128::from(weight));
+    }
+
+    /// How many labels there are.
+    pub const fn labels(&self) -> u64 {
+        self.labels
+    }
+
+    /// The share with its interval; from nothing to everything before the first label.
+    pub fn interval(&self) -> Interval {
+        let share = Chance::of(self.hits, self.sum);
+        let sum = u128::from(self.sum);
+        let Some(labels) = (sum * sum).checked_div(self.squares).filter(|&labels| 0 < labels)
+        else {
+            return Interval { share, low: Chance::NONE, high: Chance::CERTAIN };
+        };
+        let whole = u128::from(WHOLE);
+        let hits = u128::from(share.get());
+        let below = labels * whole + Z_SQUARED;
+        let centre = (hits * labels * whole + whole * Z_SQUARED / 2) / below;
+        let spread = hits * (whole - hits) / whole * labels + Z_SQUARED / 4;
+        let half = (Z_SQUARED * spread).isqrt() * whole / below;
+        let chance = |parts: u128| Chance::millionths(u32::try_from(parts).unwrap_or(WHOLE));
+        Interval {
+            share,
+            low: chance(centre.saturating_sub(half)).min(share),
+            high: chance(centre + half).max(share),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How much of the draft may the client see now?
+//!
+//! Tokens are held back until the first window passes its bar, and then shown window by window while the
+//! running evidence holds. The first window is as long as the added time to the first token allows at the
+//! draft's measured pace. What was shown is never taken back: the count of shown tokens only grows.
+//! `docs/design/cascade.md#r7`.
+
+use overdraft_units::{Micros, Tokens};
+
+use super::chance::Chance;
+use super::evidence::Finish;
+use super::threshold::{Bar, Choice};
+
+/// The first window is never shorter: fewer tokens say too little.
+pub const FIRST_MIN: Tokens = Tokens::new(8);
+/// Nor longer.
+pub const FIRST_MAX: Tokens = Tokens::new(256);
+/// Windows after the first that may be held in a row before the answer is handed over.
+const HELD_MAX: u32 = 2;
+/// A running score may be so far below the bar, for evidence of a part wavers more than of the whole.
+const SLACK: Chance = Chance::percent(5);
+
+/// How long the windows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Tokens before anything is shown.
+    pub first: Tokens,
+    /// Tokens in each window after that.
+    pub next: Tokens,
+}
+
+impl Windows {
+    /// The longest first window that a draft of that pace fills within `budget`.
+    pub fn within(budget: Micros, per_token: Micros, next: Tokens) -> Self {
+        let tokens = budget.get().checked_div(per_token.get());
+        let tokens = u32::try_from(tokens.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
+        let first = Tokens::new(tokens).clamp(FIRST_MIN, FIRST_MAX);
+        Self { first, next: next.max(Tokens::new(1)) }
+    }
+}
+
+/// What is to be done with a draft that is speaking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing yet.
+    Hold,
+    /// Show all tokens up to this count.
+    Show(Tokens),
+    /// End the draft; nothing was shown, and the target answers alone.
+    Refuse,
+    /// End the draft; the target continues behind this many tokens, which were shown.
+    HandOver(Tokens),
+}
+
+/// How far a streamed draft has been shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    windows: Windows,
+    shown: Tokens,
+    /// The end of the window that is looked at next.
+    next: Tokens,
+    held: u32,
+    over: bool,
+}
+
+/// What is known of the draft when it is asked how far it may be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Tokens that it has said.
+    pub tokens: Tokens,
+    /// Whether it has ended.
+    pub finish: Finish,
+    /// The score of what it has said.
+    pub score: Chance,
+    /// What that must reach.
+    pub bar: Bar,
+}
+
+impl Release {
+    /// Nothing shown yet.
+    pub const fn new(windows: Windows) -> Self {
+        Self { windows, shown: Tokens::ZERO, next: windows.first, held: 0, over: false }
+    }
+
+    /// Tokens shown so far.
+    pub const fn shown(&self) -> Tokens {
+        self.shown
+    }
+
+    /// Whether the draft must be judged now: a window is full, or the draft has ended.
+    pub fn due(&self, tokens: Tokens, finish: Finish) -> bool {
+        !self.over && (self.next <= tokens || finish != Finish::Running)
+    }
+
+    /// What the first window's judgement means. Call it once, when [`Self::due`] first says so.
+    pub fn open(&mut self, running: &Running, choice: Choice) -> Step {
+        if self.over || Tokens::ZERO < self.shown {
+            return Step::Hold;
+        }
+        match choice {
+            Choice::Draft => self.show(running),
+            Choice::Target => {
+                self.over = true;
+                Step::Refuse
+            }
+        }
+    }
+
+    /// What a later window's score means.
+    pub fn proceed(&mut self, running: &Running) -> Step {
+        if self.over || !self.due(running.tokens, running.finish) {
+            return Step::Hold;
+        }
+        let bar = match running.bar {
+            Bar::At(bar) => Bar::At(Chance::millionths(bar.get().saturating_sub(SLACK.get()))),
+            other => other,
+        };
+        if bar.choose(running.score) == Choice::Draft {
+            return self.show(running);
+        }
+        self.held += 1;
+        self.next = running.tokens + self.windows.next;
+        if self.held <= HELD_MAX && running.finish == Finish::Running {
+            return Step::Hold;
+        }
+        self.over = true;
+        Step::HandOver(self.shown)
+    }
+
+    fn show(&mut self, running: &Running) -> Step {
+        self.held = 0;
+        self.shown = self.shown.max(running.tokens);
+        self.next = running.tokens + self.windows.next;
+        self.over = running.finish != Finish::Running;
+        Step::Show(self.shown)
+    }
+}

@@ -1,0 +1,195 @@
+//! How likely is the draft's answer not worse than the target's?
+//!
+//! A logistic model points from the features to log odds, and an isotonic curve over the last
+//! thousand labels says what those odds have come to. Asked before it learnt anything it says even odds.
+//! See `docs/design/cascade.md#r3`.
+
+use alloc::vec::Vec;
+
+use super::chance::Chance;
+use super::class::Class;
+use super::features::{FEATURES, Features};
+use super::fixed::{BITS, ONE, chance, logistic};
+use super::isotonic::{Pool, pool};
+use super::logistic::Logistic;
+use super::parts::{PartsError, Reader, number, write};
+
+/// What the target's own answer was worth beside the draft's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Label {
+    /// The draft's answer is not worse.
+    AsGood,
+    /// It is worse.
+    Worse,
+}
+
+/// Labels remembered, the latest.
+pub const EXAMPLES_MAX: usize = 1_024;
+/// With each label so many remembered ones are learnt from again.
+const REPLAYED: usize = 16;
+/// The curve is drawn anew after so many labels.
+const REDRAWN_EVERY: u64 = 16;
+/// Labels that share one point of the curve at least: fewer say nothing about one in a hundred.
+const POINT_MIN: usize = 16;
+/// The curve's share in a score is this much less than all; the rest is the model's, so that no two
+/// drafts of different odds score alike.
+const MODEL_SHARE_LOG2: u32 = 6;
+
+/// A draft that was judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Example {
+    features: Features,
+    class: Class,
+    good: bool,
+}
+
+/// A point of the curve: log odds, and what they come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    odds: i64,
+    value: i64,
+}
+
+/// From features to a chance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scorer {
+    model: Logistic,
+    /// A ring, once it is full.
+    examples: Vec<Example>,
+    curve: Vec<Point>,
+    learnt: u64,
+}
+
+impl Scorer {
+    /// One that knows nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The chance that a draft like that is not worse than the target.
+    pub fn score(&self, features: &Features, class: Class) -> Chance {
+        let odds = self.model.odds(features, class);
+        let model = logistic(odds);
+        let Some(curve) = along(&self.curve, odds) else { return chance(model) };
+        chance(curve + ((model - curve) >> MODEL_SHARE_LOG2))
+    }
+
+    /// Learns what a draft was worth.
+    pub fn learn(&mut self, features: &Features, class: Class, label: Label) {
+        let good = label == Label::AsGood;
+        self.model.learn(features, class, good);
+        let seen = self.examples.len();
+        for turn in 0..REPLAYED.min(seen) {
+            // A stride that shares no factor with the ring visits all of it in turn.
+            let drawn = usize::try_from(self.learnt % (1 << 20)).unwrap_or(0) * REPLAYED + turn;
+            let old = self.examples[drawn * 37 % seen];
+            self.model.learn(&old.features, old.class, old.good);
+        }
+        self.remember(Example { features: *features, class, good });
+        self.learnt += 1;
+        if self.learnt.is_multiple_of(REDRAWN_EVERY) {
+            self.redraw();
+        }
+    }
+
+    /// How many labels it has learnt from.
+    pub const fn learnt(&self) -> u64 {
+        self.learnt
+    }
+
+    fn remember(&mut self, example: Example) {
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(example);
+        } else {
+            let place = self.learnt % u64::try_from(EXAMPLES_MAX).unwrap_or(1);
+            self.examples[usize::try_from(place).unwrap_or(0)] = example;
+        }
+    }
+
+    /// Draws the curve through all that is remembered, by the model of now.
+    fn redraw(&mut self) {
+        let mut placed: Vec<(i64, bool)> = self
+            .examples
+            .iter()
+            .map(|one| (self.model.odds(&one.features, one.class), one.good))
+            .collect();
+        placed.sort_unstable();
+        let points = placed.chunks(POINT_MIN).map(|chunk| {
+            let each = chunk.iter().map(|&(odds, good)| Pool::new(odds, u64::from(good), 1));
+            each.reduce(Pool::with).unwrap_or_default()
+        });
+        let pools = pool(points);
+        // Nothing is certain after so few: each pool counts as if it had seen one more of each kind. That
+        // may break the order again, so it is pooled once more.
+        let doubted =
+            pools.into_iter().map(|one| Pool { sum: one.sum + 1, weight: one.weight + 2, ..one });
+        self.curve = pool(doubted).iter().map(point).collect();
+    }
+
+    /// Writes its state behind what is there.
+    pub(super) fn write(&self, row: &mut Vec<i64>) {
+        write(row, &[i64::try_from(self.learnt).unwrap_or(i64::MAX), number(self.examples.len())]);
+        self.model.write(row);
+        for example in &self.examples {
+            row.push(example.class.get().cast_signed());
+            row.push(i64::from(example.good));
+            for four in example.features.0.chunks_exact(4) {
+                row.push(
+                    four.iter().fold(0, |all, one| (all << 16) | i64::from(one.cast_unsigned())),
+                );
+            }
+        }
+        row.push(number(self.curve.len()));
+        for point in &self.curve {
+            write(row, &[point.odds, point.value]);
+        }
+    }
+
+    pub(super) fn read(row: &mut Reader<'_>) -> Result<Self, PartsError> {
+        let learnt = row.natural()?;
+        let examples = row.count(EXAMPLES_MAX)?;
+        let model = Logistic::read(row)?;
+        let examples = (0..examples).map(|_| example(row)).collect::<Result<_, _>>()?;
+        let points = row.count(EXAMPLES_MAX)?;
+        let curve = (0..points)
+            .map(|_| Ok(Point { odds: row.next()?, value: row.within(0, ONE)? }))
+            .collect::<Result<_, PartsError>>()?;
+        Ok(Self { model, examples, curve, learnt })
+    }
+}
+
+fn example(row: &mut Reader<'_>) -> Result<Example, PartsError> {
+    let class = Class::new(row.next()?.cast_unsigned());
+    let good = row.within(0, 1)? == 1;
+    let mut features = [0_i16; FEATURES];
+    for four in features.chunks_exact_mut(4) {
+        let packed = row.next()?.cast_unsigned();
+        for (place, one) in four.iter_mut().rev().enumerate() {
+            let bits = (packed >> (16 * place)) & u64::from(u16::MAX);
+            *one = u16::try_from(bits).unwrap_or(0).cast_signed();
+        }
+    }
+    Ok(Example { features: Features(features), class, good })
+}
+
+fn point(pool: &Pool) -> Point {
+    let value = (i128::from(pool.sum) << BITS) / i128::from(pool.weight.max(1));
+    Point { odds: pool.middle(), value: i64::try_from(value).unwrap_or(ONE).clamp(0, ONE) }
+}
+
+/// Straight between points, level beyond them; nothing where there is none.
+fn along(curve: &[Point], odds: i64) -> Option<i64> {
+    let behind = curve.partition_point(|point| point.odds < odds);
+    let after = curve.get(behind);
+    let before = behind.checked_sub(1).and_then(|place| curve.get(place));
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            let (width, way) = (after.odds - before.odds, odds - before.odds);
+            let rise = i128::from(after.value - before.value) * i128::from(way);
+            let rise = rise.checked_div(i128::from(width)).unwrap_or(0);
+            Some(before.value + i64::try_from(rise).unwrap_or(0))
+        }
+        (Some(one), None) | (None, Some(one)) => Some(one.value),
+        (None, None) => None,
+    }
+}

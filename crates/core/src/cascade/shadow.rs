@@ -1,0 +1,81 @@
+//! Which answers are checked against the target's?
+//!
+//! Each with a chance that is known, or nothing could be concluded from them: at first one in twenty, later
+//! as little as one in a hundred, and more where the score is near the bar, because that is where a label
+//! decides something. `docs/design/cascade.md#r5`.
+
+use super::chance::{Chance, PROPENSITY_MIN, Propensity};
+use super::threshold::Bar;
+
+/// After so many labels the chance is down to 0.7 of what it was at first.
+const LABELS_SETTLED: u64 = 1_000;
+/// More than half is never checked once a route serves drafts.
+const CHANCE_MAX: Chance = Chance::percent(50);
+
+/// How often answers are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shadow {
+    /// At first.
+    pub start: Chance,
+    /// At least; never below one in a hundred.
+    pub floor: Chance,
+    /// As much more where the score is near the bar.
+    pub near: Chance,
+    /// So near.
+    pub band: Chance,
+    /// While too few labels are known to accept anything: the target answers anyway.
+    pub learning: Chance,
+}
+
+impl Default for Shadow {
+    /// One in twenty, at least one in a hundred, 15 % more within 2 % of the bar, all while learning.
+    fn default() -> Self {
+        Self {
+            start: Chance::percent(5),
+            floor: Chance::percent(1),
+            near: Chance::percent(15),
+            band: Chance::percent(2),
+            learning: Chance::CERTAIN,
+        }
+    }
+}
+
+/// Whether an answer is checked, and how likely that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// Whether it is.
+    pub checked: bool,
+    /// How likely that was.
+    pub propensity: Propensity,
+    /// The least that chance could have been for any answer at this time.
+    pub least: Propensity,
+}
+
+impl Shadow {
+    /// Draws for an answer of that score before that bar, after so many labels, with `drawn`, a number
+    /// drawn evenly from all 64-bit numbers.
+    pub fn draw(&self, labels: u64, score: Chance, bar: Bar, drawn: u64) -> Draw {
+        let least = self.least(labels, bar);
+        let near = match bar {
+            Bar::At(at) if score.apart(at) <= self.band => self.near,
+            _ => Chance::NONE,
+        };
+        let chance = least.chance().plus(near).min(CHANCE_MAX.max(least.chance()));
+        let propensity = Propensity::new(chance);
+        Draw { checked: propensity.chance().happens(drawn), propensity, least }
+    }
+
+    /// The chance of an answer that is not near the bar.
+    pub fn least(&self, labels: u64, bar: Bar) -> Propensity {
+        if let Bar::Learning { .. } = bar {
+            return Propensity::new(self.learning);
+        }
+        // The square root: the spread of what is learnt falls no faster than that.
+        let start = u128::from(self.start.get()) * u128::from(self.start.get());
+        let settled = u128::from(LABELS_SETTLED);
+        let square = start * settled / (settled + u128::from(labels));
+        let chance = u32::try_from(square.isqrt()).unwrap_or(u32::MAX);
+        let floor = self.floor.max(PROPENSITY_MIN);
+        Propensity::new(Chance::millionths(chance).max(floor))
+    }
+}

@@ -1,0 +1,1 @@
+//! What must hold of the cascade, rule by rule.

@@ -1,0 +1,1 @@
+//! What must hold of prices and of what follows from them.
