@@ -26,6 +26,9 @@ use super::threshold::{Bar, Choice, Lesson, Threshold};
 /// The version of what [`Cascade::to_parts`] writes.
 pub const PARTS_VERSION: i64 = 1;
 
+/// A route that accepts nothing, or whose draft may be useless, goes on as while learning up to so many labels.
+const SETTLED_LABELS: u64 = 500;
+
 /// What a route does with drafts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
@@ -204,8 +207,13 @@ impl Cascade {
             (Mode::Verify, Standing::On) => return Ask::Draft,
             (Mode::Gate, Standing::On) => match self.bar(Moment::Whole, traits) {
                 Bar::Learning { .. } => self.settings.shadow.learning,
-                Bar::At(_) => return Ask::Draft,
+                // Young and perhaps useless: that is to be found out soon, and nothing served until then.
+                Bar::Closed if self.is_young() => self.settings.shadow.learning,
+                Bar::At(_) if self.is_young() && self.switch.doubts() => {
+                    self.settings.shadow.learning
+                }
                 Bar::Closed => self.least(),
+                Bar::At(_) => return Ask::Draft,
             },
             (Mode::Shadow, _) | (_, Standing::Off { .. }) => self.least(),
         };
@@ -316,7 +324,7 @@ impl Cascade {
         Report {
             standing: self.switch.standing(),
             bar: self.whole.threshold.bar(Class::new(0)),
-            labels: self.switch_labels(),
+            labels: self.whole.threshold.seen(),
             loss: self.whole.threshold.estimate(),
             judged: self.judged,
             served: self.served,
@@ -381,8 +389,8 @@ impl Cascade {
         }
     }
 
-    fn switch_labels(&self) -> u64 {
-        self.whole.threshold.seen()
+    fn is_young(&self) -> bool {
+        self.whole.threshold.seen() < SETTLED_LABELS
     }
 
     fn least(&self) -> Chance {

@@ -21,6 +21,9 @@ pub const FALSE_ALARM: Chance = Chance::percent(1);
 /// What the bets must come to: the horizon divided by the chance.
 const ALARM: i64 = 1_000_000 * ONE;
 
+/// What a bet must come to for a young route to go on learning before it serves.
+const DOUBTFUL: i64 = 100 * ONE;
+
 /// After so many labels while off it is asked whether to switch on again.
 pub const CLEAN_LABELS: u32 = 100;
 
@@ -109,6 +112,11 @@ impl KillSwitch {
     /// Whether drafts may be served.
     pub const fn standing(&self) -> Standing {
         self.standing
+    }
+
+    /// Whether the bet on a useless draft has won a hundredfold: too little to switch off, too much to serve.
+    pub(super) const fn doubts(&self) -> bool {
+        DOUBTFUL <= self.useless
     }
 
     /// Learns from a label, and says how things stand then.

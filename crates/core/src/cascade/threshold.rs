@@ -6,7 +6,7 @@
 //! the promise for any sequence at all: a level that is used up accepts nothing.
 //!
 //! **Invariant:** the weighted loss of all labels exceeds the allowed share of their weight by at most
-//! `(2 · loss + step · heaviest) / step`, whatever the scores and labels were.
+//! `loss / step + heaviest`, whatever the scores and labels were.
 //! `docs/design/cascade.md#r4`.
 
 use alloc::collections::BTreeMap;
@@ -139,7 +139,7 @@ impl Threshold {
             return Bar::Closed;
         }
         let pooled = u64::from(self.all.cut);
-        let cut = own.map_or(pooled, |own| {
+        let cut = own.filter(|own| own.cut <= WHOLE).map_or(pooled, |own| {
             let labels = u64::try_from(own.entries.len()).unwrap_or(0);
             let sum = labels * u64::from(own.cut) + POOL_LABELS * pooled;
             sum.div_ceil(labels + POOL_LABELS)
@@ -181,13 +181,13 @@ impl Threshold {
     fn heed(&mut self, lesson: &Lesson, how: fn(&mut Ledger, &Lesson, Chance)) {
         how(&mut self.all, lesson, self.loss);
         self.all.remember(lesson, LABELS_MAX);
-        self.all.cut = self.all.place(Doubt::OneMore);
+        self.all.cut = self.all.place();
         let room = self.classes.len() < CLASSES_MAX;
         if room || self.classes.contains_key(&lesson.class) {
             let own = self.classes.entry(lesson.class).or_insert_with(|| Ledger::new(self.loss));
             how(own, lesson, self.loss);
             own.remember(lesson, CLASS_LABELS_MAX);
-            own.cut = own.place(Doubt::None);
+            own.cut = own.place();
         }
     }
 
@@ -214,23 +214,14 @@ impl Threshold {
     /// What was written, for the loss that is allowed now.
     pub(super) fn read(loss: Chance, row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let mut read = Self::new(loss);
-        read.all = Ledger::read(row, LABELS_MAX, Doubt::OneMore, read.loss)?;
+        read.all = Ledger::read(row, LABELS_MAX, read.loss)?;
         for _ in 0..row.count(CLASSES_MAX)? {
             let class = Class::new(row.next()?.cast_unsigned());
-            let ledger = Ledger::read(row, CLASS_LABELS_MAX, Doubt::None, read.loss)?;
+            let ledger = Ledger::read(row, CLASS_LABELS_MAX, read.loss)?;
             read.classes.insert(class, ledger);
         }
         Ok(read)
     }
-}
-
-/// Whether a cut allows for the next answer being lost.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Doubt {
-    /// As conformal risk control must.
-    OneMore,
-    /// As the mean over what was seen.
-    None,
 }
 
 impl Ledger {
@@ -256,13 +247,10 @@ impl Ledger {
 
     /// The lowest score from which on the loss is within the level:
     /// `inf { s : (sum of w·lost(s) + w) / (sum of w + w) <= level }`, `w` being the mean weight.
-    fn place(&self, doubt: Doubt) -> u32 {
+    fn place(&self) -> u32 {
         let count = u64::try_from(self.entries.len()).unwrap_or(0);
         let sum: u64 = self.entries.iter().map(|entry| u64::from(entry.weight)).sum();
-        let one = match doubt {
-            Doubt::OneMore => sum.checked_div(count).unwrap_or(WEIGHT_ONE),
-            Doubt::None => 0,
-        };
+        let one = sum.checked_div(count).unwrap_or(WEIGHT_ONE);
         let level = i128::from(self.level.max(0));
         let billion = i128::from(FINE) * i128::from(WHOLE);
         let mut left = i128::from(sum + one) * level - i128::from(one) * billion;
@@ -289,12 +277,7 @@ impl Ledger {
         }));
     }
 
-    fn read(
-        row: &mut Reader<'_>,
-        most: usize,
-        doubt: Doubt,
-        loss: Chance,
-    ) -> Result<Self, PartsError> {
+    fn read(row: &mut Reader<'_>, most: usize, loss: Chance) -> Result<Self, PartsError> {
         let mut read = Self::new(loss);
         read.seen = row.natural()?;
         let highest = LEVEL_MAX * i64::from(loss.get()) * FINE;
@@ -309,7 +292,7 @@ impl Ledger {
                 served: low & 1 != 0,
             });
         }
-        read.cut = read.place(doubt);
+        read.cut = read.place();
         Ok(read)
     }
 }
