@@ -11,6 +11,17 @@ use super::evidence::{Evidence, FIRST_TOKENS, Finish};
 /// How many numbers are weighed.
 pub const FEATURES: usize = 16;
 
+/// Places of those whose products are weighed too.
+pub(super) const MEDIAN: usize = 3;
+/// See [`MEDIAN`].
+pub(super) const MEAN: usize = 4;
+/// See [`MEDIAN`].
+pub(super) const WORST: usize = 5;
+/// See [`MEDIAN`].
+pub(super) const ENTROPY: usize = 9;
+/// See [`MEDIAN`].
+pub(super) const LENGTH: usize = 10;
+
 /// One in the unit of features.
 pub(super) const UNIT: i32 = 1 << 12;
 const UNIT_LOG2: u32 = 12;

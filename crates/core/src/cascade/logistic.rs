@@ -1,111 +1,217 @@
 //! In which direction does each feature point?
 //!
-//! Logistic regression, one label at a time: `AdaGrad` steps with a little decay, so that no weight grows
-//! without end and a feature that stopped telling anything is forgotten. Each class has an intercept of its
-//! own. Labels are not weighted: which labels are known depends on the score, and what a score means
-//! does not depend on which labels are known.
+//! Logistic regression with a ridge, fitted anew by Newton's method to all labels that are remembered; it begins
+//! where the last fit ended, so two steps are enough. Squares and products of the features that say most stand
+//! beside them: a draft that knows nothing at all is often no worse than a target that does not know either. Each
+//! class has an intercept of its own. Labels are not weighted: which labels are known depends on the score, and what
+//! a score means does not depend on which labels are known.
+//!
+//! Rejected: one gradient step a label. With some hundred labels it stays so far from the best fit that a plain
+//! threshold on the mean log probability does better.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::class::{CLASSES_MAX, Class};
-use super::features::{FEATURES, Features};
+use super::features::{ENTROPY, FEATURES, Features, LENGTH, MEAN, MEDIAN, WORST};
 use super::fixed::{BITS, ONE, logistic, times};
 use super::parts::{PartsError, Reader, number, write};
+use super::scorer::Example;
+
+/// Pairs whose products are weighed besides.
+const PAIRS: [(usize, usize); 8] = [
+    (MEAN, MEAN),
+    (WORST, WORST),
+    (ENTROPY, ENTROPY),
+    (LENGTH, LENGTH),
+    (MEAN, LENGTH),
+    (WORST, LENGTH),
+    (MEAN, WORST),
+    (MEDIAN, WORST),
+];
+/// All that is weighed.
+const TERMS: usize = FEATURES + PAIRS.len();
 
 /// Log odds beyond these are cut.
 const ODDS_MAX: i64 = 16 * ONE;
 /// No weight is larger.
 const WEIGHT_MAX: i64 = 16 * ONE;
-/// The length of a step before it is divided by the slopes seen so far.
-const STEP: i64 = ONE / 4;
-/// Each step takes a 2,048th of a weight away, and a 1,024th of the slopes that slow it.
-const DECAY_LOG2: u32 = 11;
-const FADE_LOG2: u32 = 10;
-/// An intercept of a class moves so much slower than the rest: it must be worth it.
-const CLASS_STEP_LOG2: u32 = 1;
-/// Bits that are put away before a slope is squared, to keep the sum within eight bytes.
-const SQUARE_BITS: u32 = BITS - 16;
+/// No step moves a weight further: Newton's overshoots where the labels leave no doubt.
+const STEP_MAX: i64 = ONE;
+/// Steps of a fit.
+const STEPS: usize = 2;
+/// A weight is held to zero as by so many labels.
+const RIDGE: i64 = 10;
 /// Features have twelve bits of fraction.
 const FEATURE_BITS: u32 = 12;
+/// Sums of a label's slopes have so many.
+const SUM_BITS: u32 = BITS + FEATURE_BITS;
+/// Factors of the elimination have so many.
+const FACTOR_BITS: u32 = 32;
+/// A label never counts less than a thousandth of one: what is certain must not leave the sums without a bottom.
+const DOUBT_MIN: i64 = ONE >> 10;
 
-/// One weight and the slopes that it has seen, squared and summed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Weight {
-    value: i64,
-    slopes: i64,
-}
-
-impl Weight {
-    /// Goes down the slope.
-    fn descend(&mut self, slope: i64, step: i64) {
-        let coarse = slope >> SQUARE_BITS;
-        self.slopes -= self.slopes >> FADE_LOG2;
-        self.slopes = self.slopes.saturating_add(coarse * coarse).min(1 << 60);
-        // The root of the slopes is a slope again, with sixteen bits of fraction.
-        let root = self.slopes.isqrt().max(1 << 12);
-        self.value -= self.value >> DECAY_LOG2;
-        let move_by = (i128::from(step) * i128::from(coarse)) / i128::from(root);
-        let moved = self.value - i64::try_from(move_by).unwrap_or(0);
-        self.value = moved.clamp(-WEIGHT_MAX, WEIGHT_MAX);
-    }
-}
+type Terms = [i64; TERMS];
+type Matrix = [[i128; TERMS]; TERMS];
 
 /// The weights.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Logistic {
-    weights: [Weight; FEATURES],
-    classes: BTreeMap<Class, Weight>,
+    weights: Terms,
+    classes: BTreeMap<Class, i64>,
+}
+
+/// What the labels of one class say about its intercept.
+#[derive(Clone, Copy, Default)]
+struct Pull {
+    slope: i64,
+    bend: i64,
+}
+
+impl Default for Logistic {
+    fn default() -> Self {
+        Self { weights: [0; TERMS], classes: BTreeMap::new() }
+    }
 }
 
 impl Logistic {
     /// The log odds that the draft is as good.
     pub(super) fn odds(&self, features: &Features, class: Class) -> i64 {
-        let own = self.classes.get(&class).map_or(0, |own| own.value);
-        let each = self.weights.iter().zip(features.0);
-        let sum: i64 = each.map(|(weight, x)| (weight.value * i64::from(x)) >> FEATURE_BITS).sum();
+        self.odds_of(&terms(features), class)
+    }
+
+    fn odds_of(&self, terms: &Terms, class: Class) -> i64 {
+        let own = self.classes.get(&class).copied().unwrap_or(0);
+        let each = self.weights.iter().zip(terms);
+        let sum: i64 = each.map(|(weight, x)| (weight * x) >> FEATURE_BITS).sum();
         (sum + own).clamp(-ODDS_MAX, ODDS_MAX)
     }
 
-    /// Learns that a draft like that was as good (`good` is one) or worse (zero).
-    pub(super) fn learn(&mut self, features: &Features, class: Class, good: bool) {
-        let wanted = if good { ONE } else { 0 };
-        let error = logistic(self.odds(features, class)) - wanted;
-        for (weight, x) in self.weights.iter_mut().zip(features.0) {
-            let x = i64::from(x) << (BITS - FEATURE_BITS);
-            if x != 0 {
-                weight.descend(times(error, x), STEP);
-            }
-        }
-        let room = self.classes.len() < CLASSES_MAX;
-        if room || self.classes.contains_key(&class) {
-            self.classes.entry(class).or_default().descend(error, STEP >> CLASS_STEP_LOG2);
+    /// Fits the weights to what is remembered.
+    pub(super) fn fit(&mut self, examples: &[Example]) {
+        let rows: Vec<(Terms, &Example)> =
+            examples.iter().map(|one| (terms(&one.features), one)).collect();
+        for _ in 0..STEPS {
+            self.step(&rows);
+            self.step_classes(&rows);
         }
     }
 
-    pub(super) fn write(&self, row: &mut Vec<i64>) {
-        for weight in &self.weights {
-            write(row, &[weight.value, weight.slopes]);
+    fn step(&mut self, rows: &[(Terms, &Example)]) {
+        let mut slope: Terms = self.weights.map(|weight| RIDGE * (weight << FEATURE_BITS));
+        let mut bends = [[0_i64; TERMS]; TERMS];
+        for (terms, example) in rows {
+            let (error, doubt) = self.error(terms, example);
+            for (place, x) in terms.iter().enumerate() {
+                slope[place] += error * x;
+                let part = (doubt * x) >> FEATURE_BITS;
+                for (bend, other) in bends[place].iter_mut().zip(terms).take(place + 1) {
+                    *bend += part * other;
+                }
+            }
         }
+        let mut matrix: Matrix = [[0; TERMS]; TERMS];
+        for place in 0..TERMS {
+            for other in 0..=place {
+                matrix[place][other] = bends[place][other].into();
+                matrix[other][place] = bends[place][other].into();
+            }
+            matrix[place][place] += i128::from(RIDGE) << SUM_BITS;
+        }
+        let moves = solved(matrix, slope.map(i128::from));
+        for (weight, by) in self.weights.iter_mut().zip(moves) {
+            let by = by.clamp(-STEP_MAX, STEP_MAX);
+            *weight = (*weight - by).clamp(-WEIGHT_MAX, WEIGHT_MAX);
+        }
+    }
+
+    /// Moves each class by what its own labels say.
+    fn step_classes(&mut self, rows: &[(Terms, &Example)]) {
+        let mut pulls: BTreeMap<Class, Pull> = BTreeMap::new();
+        for (terms, example) in rows {
+            let (error, doubt) = self.error(terms, example);
+            let known = pulls.len() < CLASSES_MAX || pulls.contains_key(&example.class);
+            if known {
+                let pull = pulls.entry(example.class).or_default();
+                pull.slope += error;
+                pull.bend += doubt;
+            }
+        }
+        self.classes.retain(|class, _| pulls.contains_key(class));
+        for (class, pull) in pulls {
+            let own = self.classes.entry(class).or_default();
+            let slope = pull.slope + RIDGE * *own;
+            let by = (i128::from(slope) << BITS) / i128::from(pull.bend + RIDGE * ONE);
+            let by = i64::try_from(by).unwrap_or(0).clamp(-STEP_MAX, STEP_MAX);
+            *own = (*own - by).clamp(-WEIGHT_MAX, WEIGHT_MAX);
+        }
+    }
+
+    /// By how much the chance is off, and how much in doubt it is.
+    fn error(&self, terms: &Terms, example: &Example) -> (i64, i64) {
+        let chance = logistic(self.odds_of(terms, example.class));
+        let wanted = if example.good { ONE } else { 0 };
+        (chance - wanted, times(chance, ONE - chance).max(DOUBT_MIN))
+    }
+
+    pub(super) fn write(&self, row: &mut Vec<i64>) {
+        row.extend(self.weights);
         row.push(number(self.classes.len()));
-        for (class, weight) in &self.classes {
-            write(row, &[class.get().cast_signed(), weight.value, weight.slopes]);
+        for (class, own) in &self.classes {
+            write(row, &[class.get().cast_signed(), *own]);
         }
     }
 
     pub(super) fn read(row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let mut read = Self::default();
         for weight in &mut read.weights {
-            *weight = weight_of(row)?;
+            *weight = row.within(-WEIGHT_MAX, WEIGHT_MAX)?;
         }
         for _ in 0..row.count(CLASSES_MAX)? {
             let class = Class::new(row.next()?.cast_unsigned());
-            read.classes.insert(class, weight_of(row)?);
+            read.classes.insert(class, row.within(-WEIGHT_MAX, WEIGHT_MAX)?);
         }
         Ok(read)
     }
 }
 
-fn weight_of(row: &mut Reader<'_>) -> Result<Weight, PartsError> {
-    Ok(Weight { value: row.within(-WEIGHT_MAX, WEIGHT_MAX)?, slopes: row.within(0, 1 << 60)? })
+/// The features and the products of some.
+fn terms(features: &Features) -> Terms {
+    let mut terms = [0; TERMS];
+    let (plain, products) = terms.split_at_mut(FEATURES);
+    for (term, x) in plain.iter_mut().zip(features.0) {
+        *term = x.into();
+    }
+    for (term, (one, other)) in products.iter_mut().zip(PAIRS) {
+        let product = (plain[one] * plain[other]) >> FEATURE_BITS;
+        *term = product.clamp(i16::MIN.into(), i16::MAX.into());
+    }
+    terms
+}
+
+/// What `matrix` makes `right` of, by Gauss's elimination; `matrix` is symmetric and its diagonal outweighs rounding,
+/// for the ridge is in it.
+fn solved(mut matrix: Matrix, mut right: [i128; TERMS]) -> Terms {
+    for pivot in 0..TERMS {
+        let (above, below) = matrix.split_at_mut(pivot + 1);
+        let head = &above[pivot];
+        for (row, line) in below.iter_mut().enumerate() {
+            let factor = (line[pivot] << FACTOR_BITS) / head[pivot].max(1);
+            for (cell, top) in line.iter_mut().zip(head).skip(pivot) {
+                *cell -= (factor * top) >> FACTOR_BITS;
+            }
+            let top = right[pivot];
+            right[pivot + 1 + row] -= (factor * top) >> FACTOR_BITS;
+        }
+    }
+    let mut found = [0_i64; TERMS];
+    for pivot in (0..TERMS).rev() {
+        let known = matrix[pivot].iter().zip(found).skip(pivot + 1);
+        let sum: i128 = known.map(|(cell, value)| cell * i128::from(value)).sum();
+        let left = (right[pivot] << BITS) - sum;
+        let value = left / matrix[pivot][pivot].max(1);
+        let most = i128::from(ODDS_MAX);
+        found[pivot] = i64::try_from(value.clamp(-most, most)).unwrap_or(0);
+    }
+    found
 }

@@ -1,7 +1,7 @@
 //! How likely is the draft's answer not worse than the target's?
 //!
-//! A logistic model points from the features to log odds, and an isotonic curve over the last
-//! thousand labels says what those odds have come to. Asked before it learnt anything it says even odds.
+//! A logistic model points from the features to log odds, and an isotonic curve says what those odds have come to; both
+//! are fitted to the last thousand labels. Asked before it learnt anything it says even odds.
 //! See `docs/design/cascade.md#r3`.
 
 use alloc::vec::Vec;
@@ -25,9 +25,7 @@ pub enum Label {
 
 /// Labels remembered, the latest.
 pub const EXAMPLES_MAX: usize = 1_024;
-/// With each label so many remembered ones are learnt from again.
-const REPLAYED: usize = 16;
-/// The curve is drawn anew after so many labels.
+/// Model and curve are fitted anew after so many labels.
 const REDRAWN_EVERY: u64 = 16;
 /// Labels that share one point of the curve at least: fewer say nothing about one in a hundred.
 const POINT_MIN: usize = 16;
@@ -37,10 +35,10 @@ const MODEL_SHARE_LOG2: u32 = 6;
 
 /// A draft that was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Example {
-    features: Features,
-    class: Class,
-    good: bool,
+pub(super) struct Example {
+    pub(super) features: Features,
+    pub(super) class: Class,
+    pub(super) good: bool,
 }
 
 /// A point of the curve: log odds, and what they come to.
@@ -77,17 +75,10 @@ impl Scorer {
     /// Learns what a draft was worth.
     pub fn learn(&mut self, features: &Features, class: Class, label: Label) {
         let good = label == Label::AsGood;
-        self.model.learn(features, class, good);
-        let seen = self.examples.len();
-        for turn in 0..REPLAYED.min(seen) {
-            // A stride that shares no factor with the ring visits all of it in turn.
-            let drawn = usize::try_from(self.learnt % (1 << 20)).unwrap_or(0) * REPLAYED + turn;
-            let old = self.examples[drawn * 37 % seen];
-            self.model.learn(&old.features, old.class, old.good);
-        }
         self.remember(Example { features: *features, class, good });
         self.learnt += 1;
         if self.learnt.is_multiple_of(REDRAWN_EVERY) {
+            self.model.fit(&self.examples);
             self.redraw();
         }
     }

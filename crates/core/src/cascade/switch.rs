@@ -18,8 +18,8 @@ use super::threshold::Choice;
 pub const HORIZON_LABELS: u64 = 10_000;
 /// ... has at most this chance.
 pub const FALSE_ALARM: Chance = Chance::percent(1);
-/// What the bets must come to: the horizon divided by the chance.
-const ALARM: i64 = 1_000_000 * ONE;
+/// What a bet must come to: the horizon divided by the chance, for each of the two.
+const ALARM: i64 = 2 * 1_000_000 * ONE;
 
 /// What a bet must come to for a young route to go on learning before it serves.
 const DOUBTFUL: i64 = 100 * ONE;

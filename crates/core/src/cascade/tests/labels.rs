@@ -61,7 +61,7 @@ fn an_interval_holds_the_truth_as_often_as_it_says() {
         let interval = estimate.interval();
         held += u32::from((interval.low..=interval.high).contains(&truth));
     }
-    assert!(370 <= held && held < 398, "{held} of {seeds}");
+    assert!((370..398).contains(&held), "{held} of {seeds}");
 }
 
 #[test]
