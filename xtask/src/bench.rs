@@ -14,6 +14,10 @@ const BENCHES: &[(&str, &str)] = &[
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
+    (
+        "cascade",
+        "a small model asked first: quality against cost, shifts, a useless draft (S1, S2, S5)",
+    ),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
     (
         "burst",

@@ -1,0 +1,68 @@
+//! Does asking the small model first keep the quality that it promises, and what does it spare? (S1, S2, S5)
+//!
+//! The deciding half of the cascade, without a gateway. S1 is measured: both demo models answer held-out questions
+//! through the engine, and the gate's curve of accuracy over the share that never touches the target stands beside
+//! the draft alone, the target alone, mixing at random, and a threshold on the mean log probability. S2 and S5 are
+//! simulated requests, told apart as such: a route whose draft gets worse in the middle, and one whose draft is
+//! useless.
+#![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+
+mod answers;
+mod curve;
+mod plot;
+mod shift;
+mod useless;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use overdraft_benches::{Claim, save};
+use serde_json::json;
+
+/// Measures the cascade's decisions.
+#[derive(Parser)]
+#[command(name = "cascade")]
+struct Arguments {
+    /// Under a minute; figures are rougher
+    #[arg(long)]
+    quick: bool,
+    /// Writes the raw results and the plot under benches/runs/
+    #[arg(long)]
+    save: bool,
+}
+
+/// Every so many questions are asked when time is short.
+const QUICK_STEP: usize = 3;
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let step = if arguments.quick { QUICK_STEP } else { 1 };
+    let asked = answers::ask(step)?;
+    let curve = curve::measure(&asked);
+    curve.print();
+    let shift = shift::simulate(if arguments.quick { 3 } else { 8 });
+    shift.print();
+    let useless = useless::simulate(if arguments.quick { 100 } else { 400 });
+    useless.print();
+    if arguments.save {
+        let results = json!({
+            "questions": asked.iter().map(answers::Asked::told).collect::<Vec<_>>(),
+            "curve": &curve, "shift": &shift, "useless": &useless,
+        });
+        let path = save("cascade", &results)?;
+        let plot = Path::new(&path).with_extension("svg");
+        std::fs::write(&plot, plot::svg(&curve))
+            .with_context(|| format!("`{}` cannot be written", plot.display()))?;
+        println!("\nraw results: {path}\nplot: {}", plot.display());
+    }
+    let claims: Vec<Claim> =
+        [curve.claims(), shift.claims(), useless.claims()].into_iter().flatten().collect();
+    println!();
+    for claim in &claims {
+        println!("{claim}");
+    }
+    let short = claims.iter().any(Claim::falls_short);
+    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
