@@ -129,7 +129,6 @@ pub const FIELDS: &[Field] = &[
     keyed("top_logprobs"),
     keyed("top_p"),
     keyed("truncate_prompt_tokens"),
-    keyed("typical_p"),
     keyed("use_beam_search"),
     field("user", Effect::Ignored(NOT_READ)),
     keyed("verbosity"),

@@ -17,7 +17,8 @@ fn the_table_is_sorted_and_says_each_field_once() {
 #[test]
 fn whatever_is_ignored_says_why() {
     for field in FIELDS {
-        if let Effect::Ignored(why) | Effect::Never(why) | Effect::NeverWhereOn(why) = field.effect {
+        if let Effect::Ignored(why) | Effect::Never(why) | Effect::NeverWhereOn(why) = field.effect
+        {
             assert!(why.len() > 10, "{}", field.name);
         }
     }
@@ -51,8 +52,7 @@ fn only_what_is_deterministic_is_reused_unless_somebody_says_so() {
 
 #[test]
 fn only_whole_answers_that_ended_by_themselves_are_kept() {
-    let good =
-        Answered { finish: Finish::Complete, is_whole: true, is_success: true, bytes: 10 };
+    let good = Answered { finish: Finish::Complete, is_whole: true, is_success: true, bytes: 10 };
     assert_eq!(unkept(good, 10), None);
     for (answered, why) in [
         (Answered { bytes: 11, ..good }, Unkept::TooLarge),

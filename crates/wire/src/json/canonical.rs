@@ -127,7 +127,8 @@ impl<'a> Walk<'a, '_> {
                 Ok(())
             }
             _ => {
-                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+                let ends =
+                    |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
                 let end = self.rest.bytes().position(|byte| ends(&byte)).unwrap_or(self.rest.len());
                 let (word, rest) = self.rest.split_at(end);
                 self.out.extend_from_slice(word.as_bytes());
@@ -237,7 +238,10 @@ mod tests {
 
     #[test]
     fn what_nobody_sees_is_unified_and_the_rest_is_kept() {
-        check(" { \"b\" : [ 1 , 2.0 ] , \"a\" : \"\\u0041\\/\\n\" } ", r#"{"b":[1,2.0],"a":"A/\n"}"#);
+        check(
+            " { \"b\" : [ 1 , 2.0 ] , \"a\" : \"\\u0041\\/\\n\" } ",
+            r#"{"b":[1,2.0],"a":"A/\n"}"#,
+        );
         check("[]", "[]");
         check("{ }", "{}");
         check(r#"[[],{},null,true , -1e5]"#, "[[],{},null,true,-1e5]");
@@ -266,7 +270,9 @@ mod tests {
 
     #[test]
     fn what_can_be_read_in_two_ways_has_no_form() {
-        for text in [r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#, r#"[{"x":{"a":1,"a":1}}]"#, r#""\ud800""#] {
+        for text in
+            [r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#, r#"[{"x":{"a":1,"a":1}}]"#, r#""\ud800""#]
+        {
             assert_eq!(canonical(text), Err(Uncanonical::Ambiguous), "{text}");
         }
         let twice = Object::parse(br#"{"a":1,"b":2,"a":1}"#).unwrap();

@@ -23,7 +23,8 @@ pub fn whole_of(events: &[u8]) -> Option<Vec<u8>> {
             None => top = Some(chunk),
             // What only later chunks say would be lost.
             Some(top) => {
-                let known = |(name, value): (&String, &Value)| value.is_null() || top.contains_key(name);
+                let known =
+                    |(name, value): (&String, &Value)| value.is_null() || top.contains_key(name);
                 if !chunk.iter().all(known) {
                     return None;
                 }

@@ -104,7 +104,8 @@ impl Ends {
             Some(_) => self.otherwise = true,
             None => {}
         }
-        let says = |name| said.and_then(|said| said.get(name)).is_some_and(|value| !is_empty(value));
+        let says =
+            |name| said.and_then(|said| said.get(name)).is_some_and(|value| !is_empty(value));
         self.calls |= says("tool_calls") || says("function_call");
     }
 

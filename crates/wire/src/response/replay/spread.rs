@@ -32,7 +32,11 @@ pub fn events_of(answer: &[u8], usage_told: StreamUsage) -> Option<Vec<u8>> {
     let mut out = Out { top, prompt, events: Vec::with_capacity(1_024) };
     for choice in &choices {
         let choice = choice.as_object()?;
-        if choice.contains_key("message") { chat(choice, &mut out)? } else { text(choice, &mut out)? }
+        if choice.contains_key("message") {
+            chat(choice, &mut out)?
+        } else {
+            text(choice, &mut out)?
+        }
     }
     if usage_told != StreamUsage::Never {
         out.top.insert("usage".to_owned(), usage?);
