@@ -72,6 +72,11 @@ impl Tally {
         self.charge = charge;
     }
 
+    /// Whether its key has been charged.
+    pub(crate) const fn is_charged(&self) -> bool {
+        self.charge.is_some()
+    }
+
     /// So many tokens of the answer have been relayed.
     pub(crate) const fn streamed(&mut self, tokens: u32) {
         self.streamed = tokens;
@@ -143,6 +148,11 @@ impl Drop for Tally {
                 if let Some(count) = count {
                     self.shared.admission.tenant_used(tenant, kind, count.get());
                 }
+            }
+            if let Some(result) = record.cache {
+                let model = record.model.as_deref().unwrap_or_default();
+                let model = self.shared.metrics.model_label(model);
+                self.shared.cache.metrics.ended(result, model, total);
             }
             self.shared.metrics.request_ended(&RequestOutcome {
                 route: self.route,
