@@ -114,9 +114,7 @@ async fn ask(
         Served::Ask(mark) => mark,
     };
     tokenizing::count(shared, &mut print, &body, path).await;
-    if let Some(tally) = tally
-        && !tally.is_charged()
-    {
+    if let Some(tally) = tally {
         tally.charge(charge(shared, &print)?);
     }
     let question = Question {

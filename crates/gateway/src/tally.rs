@@ -72,11 +72,6 @@ impl Tally {
         self.charge = charge;
     }
 
-    /// Whether its key has been charged.
-    pub(crate) const fn is_charged(&self) -> bool {
-        self.charge.is_some()
-    }
-
     /// So many tokens of the answer have been relayed.
     pub(crate) const fn streamed(&mut self, tokens: u32) {
         self.streamed = tokens;

@@ -80,6 +80,12 @@ impl Entry {
         Duration::from_millis(now_ms.saturating_sub(self.born_ms))
     }
 
+    /// Bytes that an answer of so many comes to at most, as it goes to a depot: what cannot be packed
+    /// grows a little.
+    pub(crate) const fn encoded_max(answer: usize) -> usize {
+        HEAD_BYTES.saturating_add(answer).saturating_add(answer / 128).saturating_add(64)
+    }
+
     /// As it goes to a depot, whose envelope says whose it is.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.packed.len());
@@ -155,6 +161,15 @@ mod tests {
         assert_eq!(back, entry);
         assert_eq!(back.answer().unwrap(), text.as_bytes());
         assert_eq!(back.age(4_000), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn what_cannot_be_packed_has_its_bound_too() {
+        let noise: String = (0..2_000_u32)
+            .map(|at| char::from(33 + u8::try_from(at.wrapping_mul(2_654_435_761) >> 26).unwrap()))
+            .collect();
+        assert!(entry(&noise).encode().len() <= Entry::encoded_max(noise.len()));
+        assert!(entry("").encode().len() <= Entry::encoded_max(0));
     }
 
     #[test]

@@ -187,7 +187,8 @@ fn open(cache: &CacheSettings, store: &StoreSettings) -> Result<Option<Depot>, O
     if !is_shared(cache) {
         return Ok(None);
     }
-    Depot::open(store, cache.encryption_key.clone(), cache.entry_bytes)
+    let entry_max = Entry::encoded_max(cache.entry_bytes);
+    Depot::open(store, cache.encryption_key.clone(), entry_max)
 }
 
 /// Lets go of what another gateway has purged, and of all else with it, for purges are rare and what

@@ -83,7 +83,7 @@ pub(crate) async fn serve(
             return Ok(Served::Ask(Mark::Nothing));
         }
         if let Some(told) = again::told(&entry, sought.form) {
-            pay(shared, tally, print)?;
+            pay(shared, print)?;
             note(shared, exchange, "hit");
             shared.cache.metrics.saved(entry.took, entry.usage.total_tokens);
             let response = again::response(told, sought.form, &entry, now_ms());
@@ -100,7 +100,7 @@ pub(crate) async fn serve(
     };
     let form = sought.form;
     match role {
-        Role::Follower => pay(shared, tally, print)?,
+        Role::Follower => pay(shared, print)?,
         Role::Leader => {
             let charged = charge(shared, print);
             if charged.is_err() {
@@ -125,13 +125,9 @@ fn errand(
     Errand { sought, print, head, path, exchange, charge }
 }
 
-/// Pays for having come, and no tokens.
-fn pay(shared: &Shared, tally: &mut Option<Tally>, print: &Fingerprint) -> Result<(), Refused> {
-    let charged = charge_request(shared, print)?;
-    if let Some(tally) = tally {
-        tally.charge(charged);
-    }
-    Ok(())
+/// Pays for having come. There is nothing to settle later: whoever asked the worker pays the tokens.
+fn pay(shared: &Shared, print: &Fingerprint) -> Result<(), Refused> {
+    charge_request(shared, print).map(drop)
 }
 
 /// Waits for the answer of a flight.

@@ -347,6 +347,39 @@ async fn a_hit_costs_its_request_and_no_tokens() {
 }
 
 #[tokio::test]
+async fn those_who_share_a_question_pay_its_tokens_once() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        on(settings);
+        let mut key = KeySettings::new(KeyDigest::of("sk-a"), "acme");
+        key.budget.tokens_per_minute = std::num::NonZeroU32::new(1_000_000);
+        settings.keys.push(key);
+    })
+    .await;
+    let a = "x-api-key: sk-a\r\n";
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let mut client = gateway.client().await;
+        client.post_with(CHAT, a, &chat(GREEDY)).await;
+        clients.push(client);
+    }
+    let call = mock.call().await;
+    until_waiting(&gateway, 5).await;
+    let costly = PLAIN.replace("\"completion_tokens\":1", "\"completion_tokens\":100000");
+    call.answer(200, &costly).await;
+    for client in &mut clients {
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+    let (head, _) = ask(&gateway, a, GREEDY).await;
+    let left: u32 = head.header("x-ratelimit-remaining-tokens").unwrap().parse().unwrap();
+    // Some flow in meanwhile; twice the price would show.
+    assert!((880_000..=999_000).contains(&left), "{left}");
+    let page = gateway.client().await.get("/metrics").await.1;
+    let told = r#"overdraft_tenant_tokens_total{tenant="acme",kind="completion"} 100000"#;
+    assert!(page.contains(told), "{page}");
+}
+
+#[tokio::test]
 async fn observed_nothing_is_given_again_but_counted() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway =

@@ -6,6 +6,7 @@ use overdraft_store::{
     Depot, Fault, LOOKUP_MAX, Looked, Name, Place, Scope, Secret, StoreSettings, Ticket, Unusable,
 };
 use redis::Value;
+use tokio::io::AsyncWriteExt;
 
 use crate::server::{Redis, free_port};
 use crate::{in_time, say, settings};
@@ -211,6 +212,21 @@ async fn a_frozen_store_is_waited_for_five_times_and_goes_on_where_it_was() {
     };
     in_time(back).await;
     assert_eq!(found(&depot, &NAME).await.as_deref(), Some("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_who_speaks_no_redis_is_let_be() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let talking = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // Whoever asked may have hung up already.
+            let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    until_fused(&depot(&url)).await;
+    talking.abort();
 }
 
 #[tokio::test(start_paused = true)]
