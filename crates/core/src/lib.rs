@@ -18,6 +18,7 @@ pub mod fleet;
 pub mod fragment;
 pub mod prefix;
 pub mod restart;
+pub mod reuse;
 pub mod route;
 pub mod scale;
 pub mod speculate;

@@ -43,6 +43,8 @@ pub(crate) struct Fingerprint {
     pub(crate) kind: Kind,
     /// Whether it generates nothing, and so never waits for room.
     pub(crate) is_chore: bool,
+    /// The salt that workers are told; none where they are told what the client sent.
+    pub(crate) salt: Option<String>,
     prompt: Known,
 }
 
@@ -61,14 +63,15 @@ impl Fingerprint {
     pub(crate) fn of_text(
         routes: &Routes,
         model: String,
-        peek: &RequestPeek<'_>,
+        (peek, tenant_salt): (&RequestPeek<'_>, Option<String>),
         (session, dice): (Option<u64>, u64),
     ) -> Self {
         let chunk = routes.settings.text_chunk;
         let prompt = peek.messages.or(peek.prompt).unwrap_or_default();
         // Templates put the tools before the conversation.
         let tools = peek.object.raw("tools").unwrap_or_default();
-        let salt = peek.cache_salt.as_deref().unwrap_or_default();
+        let sent = peek.cache_salt.as_deref();
+        let salt = tenant_salt.as_deref().or(sent).unwrap_or_default();
         let salt = xxh3_64_with_seed(salt.as_bytes(), xxh3_64_with_seed(model.as_bytes(), TEXT));
         let mut chain = PrefixChain::new(CacheSalt(salt), Chunking::Text(chunk));
         if routes.asks_for_prefixes(&model) {
@@ -89,6 +92,7 @@ impl Fingerprint {
             priority: Priority::default(),
             kind: Kind::default(),
             is_chore: false,
+            salt: tenant_salt,
             prompt: Known::Text { bytes, chain, chunk },
         }
     }
@@ -113,6 +117,7 @@ impl Fingerprint {
             priority: Priority::default(),
             kind: Kind::default(),
             is_chore: true,
+            salt: None,
             prompt: Known::Text { bytes: 0, chain, chunk },
         }
     }
@@ -173,4 +178,32 @@ pub(crate) fn model_number(model: &str) -> u64 {
 fn bounded(chain: &PrefixChain) -> &[PrefixKey] {
     let keys = chain.keys();
     &keys[..keys.len().min(CHUNKS_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::RoutingSettings;
+
+    #[test]
+    fn a_prompt_is_looked_up_under_the_salt_that_its_worker_is_told() {
+        let routes = Routes::new(RoutingSettings::default());
+        let print = |member: &str, tenant: Option<&str>| {
+            let text = "word ".repeat(400);
+            let body = format!(r#"{{"messages":"{text}"{member}}}"#);
+            let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+            let salt = tenant.map(str::to_owned);
+            let print = Fingerprint::of_text(&routes, "m".into(), (&peek, salt), (None, 0));
+            match print.request().prompt {
+                Prompt::Text { chain, .. } => chain.to_vec(),
+                Prompt::Counted { .. } => panic!("nobody has counted"),
+            }
+        };
+        let told = print(r#","cache_salt":"told""#, None);
+        assert!(!told.is_empty());
+        assert_eq!(print("", Some("told")), told);
+        assert_eq!(print(r#","cache_salt":"sent""#, Some("told")), told);
+        assert_ne!(print("", Some("another")), told);
+        assert_ne!(print("", None), told);
+    }
 }

@@ -25,7 +25,7 @@ async fn a_request_reaches_the_worker_byte_for_byte() {
     // Odd spacing, a float that does not round-trip, a big integer, escapes, unknown and nested
     // members: whoever parses and writes again changes one of them.
     let odd = "{ \"temperature\" : 0.30000000000000004,\t\"model\":\"m\" , \"cache_salt\":\"\\u0041\",\
-               \"vllm_xargs\":{\"a\":[ 1e2,  123456789012345678901234567890 ]},\"messages\":[],\
+               \"x_args\":{\"a\":[ 1e2,  123456789012345678901234567890 ]},\"messages\":[],\
                \"x\":null }";
     for path in [CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"] {
         let mut client = gateway.client().await;
