@@ -18,7 +18,9 @@ const BENCHES: &[(&str, &str)] = &[
         "cascade",
         "a small model asked first: quality against cost, shifts, a useless draft (S1, S2, S5)",
     ),
+    ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
+    ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
     (
         "burst",
         "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",

@@ -61,6 +61,7 @@ pub(crate) fn set(shared: &Shared) {
         pieces: [pieces.hits, pieces.misses],
     };
     shared.routing.set(&gauges, index);
+    shared.cache.metrics.set(&shared.cache.gauges());
     shared.care.set(&scaling::pools(shared), &care::memory_gauges(shared));
 }
 

@@ -16,7 +16,7 @@ use crate::notice::{self, Notice};
 use crate::roster::Registrar;
 use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
-use crate::{board, care, probe, reports, scaling, scrape, tokenizing};
+use crate::{board, cache, care, probe, reports, scaling, scrape, tokenizing};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
@@ -58,6 +58,7 @@ pub(crate) fn start(
         tasks.spawn(overdraft_scaler::serve(listener, fleet, std::future::pending()));
     }
     tasks.spawn(board::keep(Arc::clone(shared)));
+    tasks.spawn(cache::heed_purges(Arc::clone(shared)));
     if let Some(termination) = shared.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
     }

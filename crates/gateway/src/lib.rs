@@ -15,6 +15,7 @@ mod admin;
 mod admission;
 mod attempt;
 mod board;
+mod cache;
 mod care;
 mod catalogue;
 mod deadline;
@@ -26,6 +27,7 @@ mod forward;
 mod gauges;
 mod headers;
 mod intake;
+mod isolation;
 mod keeper;
 mod keys;
 pub mod kv_events;
@@ -44,6 +46,7 @@ mod shared;
 mod tally;
 mod tokenizing;
 mod upstream;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -54,6 +57,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use self::admission::AdmissionSettings;
+pub use self::cache::{CacheMode, CacheSettings};
 pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
@@ -61,6 +65,7 @@ pub use self::care::{
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
 };
+pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
 pub use self::keys::{
     Budget, Budgets, KEYS_MAX, KeyDigest, KeySettings, Level, RetryAfter, Standing,
 };

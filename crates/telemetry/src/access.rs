@@ -155,6 +155,8 @@ pub struct AccessRecord {
     pub tenant: Option<Arc<str>>,
     /// How urgent it was.
     pub priority: Option<&'static str>,
+    /// What the response cache had to do with it, where there is one.
+    pub cache: Option<&'static str>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -196,6 +198,7 @@ impl AccessRecord {
                     worker = self.worker.as_deref(),
                     tenant = self.tenant.as_deref(),
                     priority = self.priority,
+                    cache = self.cache,
                     end = %self.end,
                 )
             };

@@ -9,6 +9,7 @@ macro_rules! path {
 }
 
 mod admission;
+mod cache;
 mod care;
 mod keys;
 
@@ -85,6 +86,7 @@ pub(crate) fn check(
     keys::check(config, &mut findings);
     admission::check(config, &mut findings);
     care::care(config, &mut findings);
+    cache::check(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
 }

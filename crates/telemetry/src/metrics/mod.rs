@@ -6,6 +6,7 @@
 
 mod admission;
 mod buckets;
+mod cache;
 mod care;
 mod exposition;
 mod gateway;
@@ -17,6 +18,7 @@ mod worker;
 mod worker_names;
 
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
+pub use self::cache::{CacheCounts, CacheGauges, CacheMetrics};
 pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
