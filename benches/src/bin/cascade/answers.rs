@@ -41,6 +41,7 @@ struct Question {
 
 /// A question, and what came of it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "three facts that do not interact")]
 pub(crate) struct Asked {
     pub(crate) family: String,
     pub(crate) draft_right: bool,
@@ -88,7 +89,7 @@ pub(crate) fn ask(step: usize) -> Result<Vec<Asked>> {
     let each = questions.into_iter().zip(drafts.into_iter().zip(targets));
     Ok(each
         .map(|(question, (draft, target))| {
-            let right = |said: &Said| question.answers.iter().any(|one| *one == said.text);
+            let right = |said: &Said| question.answers.contains(&said.text);
             Asked {
                 draft_right: right(&draft),
                 target_right: right(&target),

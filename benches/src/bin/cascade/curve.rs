@@ -190,7 +190,7 @@ impl Curve {
     }
 
     /// The largest share within the loss, and all smaller ones too.
-    fn share_within_loss(&self, curve: &[f64]) -> f64 {
+    fn share_within_loss(curve: &[f64]) -> f64 {
         // A division has its own target: what a share of nothing comes to.
         let target = curve.first().copied().unwrap_or(f64::NAN);
         let within = curve.iter().take_while(|accuracy| target - LOSS_POINTS <= **accuracy);
@@ -249,8 +249,8 @@ impl Curve {
             measured: Ok(measured),
             aim,
         };
-        let gate = self.share_within_loss(&self.gate);
-        let logprob = self.share_within_loss(&self.mean_logprob);
+        let gate = Self::share_within_loss(&self.gate);
+        let logprob = Self::share_within_loss(&self.mean_logprob);
         vec![
             claim("share_without_target_at_1_point_percent", gate, Aim::AtLeast(40.0)),
             claim("least_above_random_points", self.least_above_random(), Aim::AtLeast(0.0)),

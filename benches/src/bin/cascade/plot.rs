@@ -65,10 +65,10 @@ pub(crate) fn svg(curve: &Curve) -> String {
             BOTTOM - 66.0 + 16.0 * as_float(place)
         );
     }
-    let _written = write!(
+    let _written = writeln!(
         svg,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">requests that never touch the target</text>\
-         <text transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">right answers</text></svg>\n",
+         <text transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">right answers</text></svg>",
         f64::midpoint(LEFT, RIGHT),
         BOTTOM + 38.0,
         f64::midpoint(TOP, BOTTOM)
