@@ -21,3 +21,4 @@ pub mod restart;
 pub mod route;
 pub mod scale;
 pub mod speculate;
+pub mod transfer;
