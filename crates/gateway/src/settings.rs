@@ -143,6 +143,8 @@ pub struct WorkerSettings {
     pub kv_events: KvEvents,
     /// Whether it schedules by the `priority` of requests, and is told it.
     pub priority_scheduling: bool,
+    /// Whether it shares the blocks of its cache with the others of its model that do.
+    pub kv_share: bool,
     /// What is done for it beyond sending it requests.
     pub care: Care,
 }
@@ -178,6 +180,7 @@ impl WorkerSettings {
             model: None,
             kv_events: KvEvents::Ask,
             priority_scheduling: false,
+            kv_share: false,
             care: Care::default(),
         }
     }

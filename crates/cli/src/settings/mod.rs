@@ -62,6 +62,7 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.model.clone_from(&configured.model);
     worker.kv_events = kv_events(&configured.kv_events);
     worker.priority_scheduling = configured.priority_scheduling;
+    worker.kv_share = configured.kv_share;
     worker.care = care::care(configured);
     worker
 }

@@ -97,6 +97,7 @@ pub struct Placed {
     /// From then on.
     pub(super) receipt: Option<Receipt>,
     first_token: Option<Instant>,
+    source: Option<WorkerId>,
     /// When tokens of each answer were last counted, and how many.
     progress: (Instant, u32),
     /// Who decided.
@@ -109,6 +110,11 @@ impl Placed {
     /// How long it has been under way.
     pub fn age(&self, now: Instant) -> Micros {
         self.attempt.age(now)
+    }
+
+    /// Who has more of its prompt than the worker it goes to, where that can fetch it.
+    pub const fn source(&self) -> Option<WorkerId> {
+        self.source
     }
 
     /// Where it goes.
@@ -352,6 +358,7 @@ impl Router {
             announced,
             receipt: None,
             first_token: None,
+            source: self.decision.source,
             progress: (now, 0),
             policy: self.decision.policy,
             arm: self.decision.arm,
