@@ -16,6 +16,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
     ("kv", "blocks fetched from another worker beside computing them (S5)"),
+    ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
     (
         "burst",
         "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",

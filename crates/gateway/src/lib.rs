@@ -44,6 +44,7 @@ mod shared;
 mod tally;
 mod tokenizing;
 mod upstream;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
