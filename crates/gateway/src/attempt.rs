@@ -251,7 +251,7 @@ async fn answer(
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
     match kind(&head, settings.credentials) {
         Kind::Stream => {
-            let watch = Watch::new(print.choices, settings.limits.event_bytes);
+            let watch = Watch::new(print.choices, settings.limits.event_bytes, print.counts);
             let opened = in_time(until, open(body, watch)).await?;
             opened
                 .map(|opened| Answer::Stream { head, opened: Box::new(opened) })

@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::keys::Caller;
 use crate::routes::{Routes, TEXT_CHUNK};
+use crate::usage::Counts;
 
 /// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
 pub(crate) const CHUNKS_MAX: usize = 16_384;
@@ -27,6 +28,8 @@ pub(crate) const CHUNKS_MAX: usize = 16_384;
 pub(crate) struct Fingerprint {
     pub(crate) model: String,
     pub(crate) delivery: Delivery,
+    /// For whom the token counts of a stream are.
+    pub(crate) counts: Counts,
     pub(crate) choices: u32,
     /// Tokens that each answer may have.
     pub(crate) limit: Option<u32>,
@@ -80,6 +83,7 @@ impl Fingerprint {
         Self {
             model,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            counts: Counts::of(peek),
             choices: peek.n.max(1),
             limit: peek.max_tokens,
             session,
@@ -104,6 +108,7 @@ impl Fingerprint {
         Self {
             model,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            counts: Counts::Relayed,
             choices: 1,
             limit: Some(0),
             session,
@@ -125,7 +130,7 @@ impl Fingerprint {
 
     /// The model as a number, by which the queue tells lines apart.
     pub(crate) fn model_number(&self) -> u64 {
-        xxh3_64(self.model.as_bytes())
+        model_number(&self.model)
     }
 
     /// Replaces the text by the tokens it comes to.
@@ -163,6 +168,11 @@ impl Fingerprint {
             kind: self.kind,
         }
     }
+}
+
+/// A model as a number.
+pub(crate) fn model_number(model: &str) -> u64 {
+    xxh3_64(model.as_bytes())
 }
 
 fn bounded(chain: &PrefixChain) -> &[PrefixKey] {

@@ -1,6 +1,6 @@
 //! The path of one request: judge it, choose a worker, ask, and if that fails ask elsewhere.
 //!
-//! The body is read whole, looked into and sent on as it came. Which worker, and whether again, the
+//! The body is read whole, looked into and sent on as it came, a few members aside. Which worker, and whether again, the
 //! core says; this file carries the question there and the outcome back.
 //!
 //! Invariant: a retry happens only while nothing of an answer has reached the client.
@@ -28,7 +28,8 @@ use crate::keys::{Caller, Charge};
 use crate::refusal::{Refused, Retry};
 use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
-use crate::{admission, explain, keys, refusal, tokenizing};
+use crate::usage::Counts;
+use crate::{admission, explain, keys, refusal, tokenizing, usage};
 
 /// Where tokens are generated.
 pub(crate) const CHAT: &str = "/v1/chat/completions";
@@ -176,7 +177,7 @@ fn charge_for(
 }
 
 /// Looks into a request: what routing must know of it, and its body where that has to change: where
-/// it names an alias, or says itself how workers should rank it.
+/// it names an alias, says itself how workers should rank it, or wants a stream without its counts.
 pub(crate) fn look(
     shared: &Shared,
     exchange: &Exchange,
@@ -202,6 +203,9 @@ pub(crate) fn look(
     let stripped = settings.isolation.strip.iter().map(String::as_str);
     for name in stripped.chain([RANK]).filter(|name| peek.object.raw(name).is_some()) {
         patch = patch.remove(name);
+    }
+    if matches!(path, CHAT | COMPLETIONS) && Counts::of(&peek) == Counts::KeptBack {
+        patch = usage::asked(patch, &peek);
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
     let session = routes.session(&model, &head.headers, &peek);

@@ -46,6 +46,7 @@ mod shared;
 mod tally;
 mod tokenizing;
 mod upstream;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -39,4 +39,4 @@ pub use self::place::{Node, Place, PlaceError, RedisPlace, Topology};
 pub use self::settings::{Namespace, NamespaceError, StoreSettings, TlsFiles};
 pub use self::shares::{GATEWAYS_MAX, SHARE_LIFE, Shared};
 pub use self::status::{Side, Status};
-pub use self::store::{Store, WORKERS_AT_ONCE};
+pub use self::store::{CLAIM_LIFE, Store, WORKERS_AT_ONCE};

@@ -125,7 +125,7 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
          - {{tenant: bolt, key_sha256: {}}}\n\
          scrape: {{interval: 1s, idle_interval: 60s}}\n\
          models: {{m: {{policy: least-load}}}}\n\
-         admission: {{mode: 'static:5', watermark: 3%, prefill_backlog: 2s, requests_max: 6, \
+         admission: {{mode: 'static:5', watermark: 3%, fair_reserve: 4%, prefill_backlog: 2s, requests_max: 6, \
             kv_threshold: {{flex: 10%, default: 20%, priority: 30%}}, \
             queue: {{requests: 40, tokens: 50, per_tenant: 30}}, \
             first_token: {{flex: 1s, default: 2s, priority: 3s}}}}\n",
@@ -147,6 +147,7 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
     assert_eq!(settings.routing.models["m"].route.expect("it differs").admission, admission);
     assert_eq!((admission.mode, admission.requests_max), (Mode::Static(5), Some(6)));
     assert_eq!((admission.watermark_permille, admission.prefill_backlog.get()), (30, 2_000_000));
+    assert_eq!(admission.fair_reserve_permille, 40);
     assert_eq!(admission.stale_after.get(), 120_000_000);
     let thresholds = Priority::ALL.map(|priority| admission.kv_threshold_permille.of(priority));
     assert_eq!(thresholds, [100, 200, 300]);

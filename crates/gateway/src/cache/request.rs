@@ -10,9 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::reuse::{Asked, Bypass, Effect, Key, Plan, Reuse, Wish, effect, plan};
 use overdraft_store::{NAME_BYTES, Name};
 use overdraft_telemetry::Delivery;
+use overdraft_wire::json::Object;
 use overdraft_wire::json::canonical::{self, CanonicalMember, Uncanonical};
-use overdraft_wire::json::{Object, Patch};
-use overdraft_wire::request::StreamUsage;
 use overdraft_wire::{ApiError, RequestPeek};
 use ring::digest;
 
@@ -20,6 +19,7 @@ use super::settings::{CacheMode, CacheSettings};
 use crate::fingerprint::Fingerprint;
 use crate::settings::Pool;
 use crate::shared::Shared;
+use crate::usage::Counts;
 
 /// What a request says of the cache, and what it is told.
 const WISH: HeaderName = HeaderName::from_static("x-overdraft-cache");
@@ -93,17 +93,17 @@ pub(crate) fn seek(
         Plan::Refresh => false,
     };
     let Ok(fields) = read else { return Ok(Seeking::Past(Bypass::Ambiguous)) };
-    let form = match (print.delivery, peek.usage) {
+    let form = match (print.delivery, print.counts) {
         (Delivery::Whole, _) => Form::Whole,
-        (Delivery::Streamed, StreamUsage::Never) => Form::Events,
-        (Delivery::Streamed, _) => Form::EventsWithUsage,
+        (Delivery::Streamed, Counts::KeptBack) => Form::Events,
+        (Delivery::Streamed, Counts::Relayed) => Form::EventsWithUsage,
     };
     Ok(Seeking::Sought(Box::new(Sought {
         name: name(shared, path, print, &fields),
         form,
         choices: peek.n.max(1),
         looks_up,
-        body: if form == Form::Events { telling_usage(&peek.object) } else { body.clone() },
+        body: body.clone(),
     })))
 }
 
@@ -194,18 +194,6 @@ fn delivery(options: &[u8]) -> Result<(), Bypass> {
         }
     }
     Ok(())
-}
-
-/// The request with `include_usage`.
-fn telling_usage(object: &Object<'_>) -> Bytes {
-    let told =
-        object.raw("stream_options").and_then(|options| Object::parse(options.as_bytes()).ok());
-    let options = told.map_or_else(
-        || br#"{"include_usage":true}"#.to_vec(),
-        |options| Patch::new().set("include_usage", &true).apply(&options),
-    );
-    let options = String::from_utf8(options).expect("a patched text is text");
-    Patch::new().set_raw("stream_options", &options).apply(object).into()
 }
 
 fn name(shared: &Shared, path: &str, print: &Fingerprint, fields: &Fields) -> Name {

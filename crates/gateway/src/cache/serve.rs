@@ -21,6 +21,7 @@ use crate::keys::Charge;
 use crate::refusal::Refused;
 use crate::shared::Shared;
 use crate::tally::Tally;
+use crate::usage::Counts;
 
 /// What became of a request at the cache.
 pub(crate) enum Served {
@@ -121,7 +122,9 @@ fn errand(
     charge: Option<Charge>,
 ) -> Errand {
     let exchange = Exchange { access: Access::default(), ..exchange.clone() };
-    let (print, head) = (print.clone(), head.clone());
+    // What is kept tells its counts; who did not ask for them is shown it without.
+    let (mut print, head) = (print.clone(), head.clone());
+    print.counts = Counts::Relayed;
     Errand { sought, print, head, path, exchange, charge }
 }
 
