@@ -1,10 +1,12 @@
-//! What the benches share: claims and how they are judged, draws, and small statistics.
+//! What the benches share: claims and how they are judged, draws, models of random weights, and small
+//! statistics.
 //!
 //! A bench prints its table, then one line per claim, and fails when one falls short. A claim that
 //! could not be measured says why and fails nothing.
 
 mod claim;
 mod dice;
+pub mod model;
 mod runs;
 
 pub use self::claim::{Aim, Claim};

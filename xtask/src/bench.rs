@@ -20,6 +20,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
+    ("kv", "blocks fetched from another worker beside computing them (S5)"),
     ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
     (
         "burst",

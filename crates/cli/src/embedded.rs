@@ -16,16 +16,18 @@ use overdraft_engine::simulated::{self, SimulatedBackend};
 use overdraft_engine::{ChatTemplate, Engine, Speculation, TextCodec, Tokenizer, tokenizer};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
+use overdraft_wire::kv_blocks::KvModel;
 use overdraft_worker::{
-    EngineMetrics, KvEvents, KvEventsSettings, KvPublisher, MetricNames, Served, Settings,
+    EngineMetrics, KvEvents, KvEventsSettings, KvPublisher, KvShare, KvShareSettings, MetricNames,
+    Served, Settings,
 };
 use tokio::net::TcpListener;
 
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
-use crate::kv_event_options;
 use crate::simulated::{Mortal, Simulated};
 use crate::speculation_options::Guessing;
+use crate::{kv_event_options, kv_share_options};
 
 /// The larger demo model, 8-bit.
 static TARGET: &[u8] = include_bytes!("../../../models/overdraft-target.q8_0.gguf");
@@ -62,6 +64,8 @@ pub(crate) struct Face {
     pub(crate) drain: Duration,
     /// Where it tells what its cache holds; `None` is nowhere.
     pub(crate) kv_events: Option<KvEventsSettings>,
+    /// With whom it shares the blocks of its cache; `None` is nobody.
+    pub(crate) kv_share: Option<KvShareSettings>,
     /// Whether the process dies where a running request finds no page.
     pub(crate) crash_on_oom: bool,
     /// How deep to guess, and by lookups.
@@ -121,24 +125,28 @@ pub(crate) async fn open(
     let settings = options.engine(clock, &source);
     let spinner = spinner(&source);
     let drafter = face.drafter.clone();
+    let shares = face.kv_share.is_some();
     let opening = tokio::task::spawn_blocking(move || {
         let opened = open_source(&source, &asked, &model, clock)?;
         let draft = drafter.map(|drafter| open_drafter(drafter, &opened, &asked, &model, clock));
-        Ok::<_, Fault>((opened, draft.transpose()?.flatten()))
+        let layout = opened.backend.block_layout();
+        let blocks = shares.then(|| kv_share_options::model(&source, layout.as_ref()));
+        Ok::<_, Fault>((opened, draft.transpose()?.flatten(), blocks.transpose()?))
     });
     let opened = opening.await.map_err(|error| Fault::running(error.to_string()))?;
     spinner.finish_and_clear();
-    let (opened, draft) = opened?;
+    let (opened, draft, blocks) = opened?;
     let Opened { backend, tokenizer, template, document, about, root, tokens: _ } = opened;
     let Guessing { policy, depth_max, lookup } = face.guessing;
     let speculation = Speculation { policy, depth_max, lookup, draft };
-    let metrics = if speculation.guesses() {
-        EngineMetrics::speculating(&names[0], backend.shape(), face.metrics)
-    } else {
-        EngineMetrics::new(&names[0], backend.shape(), face.metrics)
-    };
+    let sharing = face.kv_share.clone().zip(blocks);
+    let (metrics, kv_share) =
+        counting(&names[0], backend.as_ref(), (face.metrics, &speculation), sharing, clock);
     let codec: Arc<dyn TextCodec> = tokenizer.clone();
     let (mut observer, mut kv_events, mut publisher) = (metrics.observer(), None, None);
+    if let Some(share) = &kv_share {
+        observer = share.observer(observer);
+    }
     if let Some(settings) = &face.kv_events {
         let bound = KvEvents::bind(settings, backend.shape().block_size).await;
         let (events, runs) = bound.map_err(|error| kv_event_options::refused(&error))?;
@@ -160,10 +168,32 @@ pub(crate) async fn open(
         root,
         metrics,
         kv_events,
+        kv_share,
     };
     let mut settings = Settings::new(clock);
     settings.limits.drain = face.drain;
     Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })
+}
+
+/// The catalogue of what this worker can do, and the blocks it shares.
+fn counting(
+    name: &str,
+    backend: &dyn Backend,
+    (names, speculation): (MetricNames, &Speculation),
+    sharing: Option<(KvShareSettings, KvModel)>,
+    clock: Clock,
+) -> (EngineMetrics, Option<KvShare>) {
+    let (shape, guesses) = (backend.shape(), speculation.guesses());
+    if let Some(((settings, model), layout)) = sharing.zip(backend.block_layout()) {
+        let (metrics, shared) = EngineMetrics::sharing(name, shape, names, guesses);
+        let share = KvShare::new(settings, model, (shape.block_size, &layout), clock, shared);
+        return (metrics, Some(share));
+    }
+    if guesses {
+        (EngineMetrics::speculating(name, shape, names), None)
+    } else {
+        (EngineMetrics::new(name, shape, names), None)
+    }
 }
 
 fn open_source(
@@ -212,6 +242,15 @@ fn open_drafter(
 }
 
 impl Source {
+    /// What decides its keys and values, where it is no file.
+    pub(crate) fn weights(&self) -> &'static [u8] {
+        match self {
+            Self::Target => TARGET,
+            Self::Draft => DRAFT,
+            _ => b"no weights",
+        }
+    }
+
     /// What clients call it when nobody says otherwise.
     fn name(&self) -> String {
         match self {

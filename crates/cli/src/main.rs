@@ -13,6 +13,7 @@ mod engine_options;
 mod explain;
 mod fault;
 mod kv_event_options;
+mod kv_share_options;
 mod log_options;
 mod ready;
 mod reload;

@@ -251,6 +251,7 @@ async fn fleet(
             drain: Duration::from_secs(arguments.shutdown_timeout),
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
+            kv_share: None,
             crash_on_oom: false,
             guessing: arguments.speculation.with_lookups()?,
             // What is served as a draft guesses for the target as well, where that is wanted and can be.

@@ -12,6 +12,7 @@ use crate::embedded::{self, Drafter, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::kv_event_options::KvEventOptions;
+use crate::kv_share_options::{self, KvShareOptions};
 use crate::log_options::LogOptions;
 use crate::simulated::{self, Asked, SimulateOptions};
 use crate::speculation_options::{DrafterOptions, SpeculationOptions};
@@ -49,6 +50,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     kv_events: KvEventOptions,
     #[command(flatten)]
+    kv_share: KvShareOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
@@ -60,6 +63,7 @@ Examples:
   overdraft worker --model FILE --kv-events-endpoint 'tcp://*:5557'
   overdraft worker --model llama-3-8b-q4_k_m.gguf --draft llama-3.2-1b-q4_k_m.gguf
   overdraft worker --model FILE --speculative-ngram --speculation-policy fixed:4
+  overdraft worker --model FILE --kv-share listen --kv-peers http://10.0.0.2:8000
   overdraft worker --backend echo --listen 127.0.0.1:8001
   overdraft worker --simulate list
   overdraft worker --simulate h100-tp2/llama-3-70b-fp8 --speed 10
@@ -99,6 +103,10 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         (_, None, Some(StandIn::Echo)) => Source::Echo,
         (_, None, None) => return Err(Fault::input("no `--model` was given")),
     };
+    let kv_share = arguments.kv_share.settings()?;
+    if kv_share.is_some() {
+        kv_share_options::check(&source)?;
+    }
     let (guessing, draft) = arguments.speculation.with(&arguments.drafters)?;
     let face = Face {
         names: arguments.served_model_name,
@@ -109,6 +117,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         },
         drain: Duration::from_secs(arguments.shutdown_timeout),
         kv_events: arguments.kv_events.settings()?,
+        kv_share,
         guessing,
         drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
         crash_on_oom: arguments.simulate.crash_on_oom,

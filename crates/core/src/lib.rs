@@ -25,3 +25,4 @@ pub mod reuse;
 pub mod route;
 pub mod scale;
 pub mod speculate;
+pub mod transfer;

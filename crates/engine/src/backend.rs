@@ -33,6 +33,16 @@ pub struct BatchSlot<'a> {
     pub logits: Logits,
 }
 
+/// What a page of the cache is like outside of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    /// Bytes of a page.
+    pub bytes: usize,
+    /// All that decides what they mean, apart from the weights: number format, dimensions, order. Equal
+    /// names and equal weights make equal bytes of equal prefixes.
+    pub name: String,
+}
+
 /// Computes steps. One engine thread owns it.
 pub trait Backend: Send {
     /// The model's dimensions; constant.
@@ -51,6 +61,34 @@ pub trait Backend: Send {
         batch: &[BatchSlot<'_>],
         logits: &mut Vec<f32>,
     ) -> Result<(), BackendError>;
+
+    /// What an exported page is like; constant. `None` where pages cannot be taken out or put in.
+    fn block_layout(&self) -> Option<BlockLayout> {
+        None
+    }
+
+    /// Appends the content of a page to `out`: keys and values of all layers.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the device fails, or has no layout for pages.
+    fn export_block(&self, block: BlockId, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        let _ = out;
+        Err(fixed(block))
+    }
+
+    /// Replaces the content of a page by what [`export_block`](Self::export_block) gave, perhaps
+    /// elsewhere. `bytes` has the layout's length.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the device fails, or has no layout for pages.
+    fn import_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), BackendError> {
+        let _ = bytes;
+        Err(fixed(block))
+    }
+}
+
+fn fixed(block: BlockId) -> BackendError {
+    BackendError { reason: format!("page `{}` cannot be moved on this backend", block.0) }
 }
 
 /// The device could not compute a step.

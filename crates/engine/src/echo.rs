@@ -14,9 +14,9 @@ mod tests;
 use std::time::Duration;
 
 use overdraft_core::batch::Logits;
-use overdraft_units::{BlockSize, Blocks, TokenId, Tokens};
+use overdraft_units::{BlockId, BlockSize, Blocks, TokenId, Tokens};
 
-use crate::backend::{Backend, BackendError, BatchSlot, ModelShape};
+use crate::backend::{Backend, BackendError, BatchSlot, BlockLayout, ModelShape};
 use overdraft_tokenizer::{Tokenizer, TokenizerSource};
 
 /// Starts a chat message.
@@ -40,6 +40,8 @@ const LOUD: f32 = 40.0;
 /// The same with [`Noise::Lively`]: every fifth token or so is another.
 const LIVELY: f32 = 8.0;
 const NOISE: f32 = 4.0;
+/// Bytes of a token in an exported page.
+const TOKEN_BYTES: usize = 4;
 
 /// How sure the echo is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,6 +182,27 @@ impl Backend for EchoBackend {
             for end in first..=tokens.len() {
                 self.row(&tokens[..end], logits);
             }
+        }
+        Ok(())
+    }
+
+    fn block_layout(&self) -> Option<BlockLayout> {
+        let page = self.settings.block_size.get();
+        Some(BlockLayout { bytes: index(page) * TOKEN_BYTES, name: format!("echo by {page}") })
+    }
+
+    fn export_block(&self, block: BlockId, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        let page = index(self.settings.block_size.get());
+        let tokens = &self.pages[index(block.0) * page..][..page];
+        out.extend(tokens.iter().flat_map(|token| token.0.to_le_bytes()));
+        Ok(())
+    }
+
+    fn import_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), BackendError> {
+        let page = index(self.settings.block_size.get());
+        let places = &mut self.pages[index(block.0) * page..][..page];
+        for (place, bytes) in places.iter_mut().zip(bytes.as_chunks::<TOKEN_BYTES>().0) {
+            *place = TokenId(u32::from_le_bytes(*bytes));
         }
         Ok(())
     }

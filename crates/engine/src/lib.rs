@@ -15,16 +15,17 @@ pub mod simulated;
 pub mod stop;
 pub mod tokenizer;
 
-pub use self::backend::{Backend, BackendError, BatchSlot, ModelShape};
+pub use self::backend::{Backend, BackendError, BatchSlot, BlockLayout, ModelShape};
 pub use self::echo::{EchoBackend, EchoSettings};
 pub use self::request::{
     Event, FinishReason, Guessing, PositionLogprobs, Request, Sampling, StopCause, TokenLogprob,
     TokenOut, Usage,
 };
 pub use self::runtime::{
-    CacheChanges, Detokenize, DraftMismatch, End, Engine, EngineHandle, EngineSettings,
-    EngineStats, GuessError, Health, Observation, Observer, RequestRecord, RequestStream,
-    SpecialTokens, Speculation, SpeculationStats, StartError, SubmitError, TextCodec, Unobserved,
+    BYTES_AT_ONCE, BlockError, BlockPrefix, CacheChanges, Detokenize, DraftMismatch, End, Engine,
+    EngineHandle, EngineSettings, EngineStats, GuessError, Health, Imported, Observation, Observer,
+    RequestRecord, RequestStream, SpecialTokens, Speculation, SpeculationStats, StartError,
+    SubmitError, TextCodec, Unobserved,
 };
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
 pub use self::simulated::{SimulatedBackend, SimulatedSettings};

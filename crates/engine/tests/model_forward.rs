@@ -310,3 +310,27 @@ fn a_slot_beyond_model_or_cache_is_refused() {
     check(&tokens, 0, &[BlockId(64)], "page `64` is none of the 64blk");
     check(&tokens, 511, &[BlockId(0); 33], "position `512` is beyond the 512tok");
 }
+
+/// Pages of one backend in another of the same weights, in other places.
+#[test]
+fn moved_pages_give_the_same_logits_to_the_bit() {
+    for format in [KvFormat::F16, KvFormat::F32] {
+        let built = Tiny::llama(GgmlDType::Q4K).build();
+        let tokens = prompt(&built, 11, LENGTH);
+        let (mut one, mut other) = (open_with(&built, format), open_with(&built, format));
+        let (here, there) = (Sequence::new(&tokens, 3, BLOCK), Sequence::new(&tokens, 20, BLOCK));
+        let last = LENGTH - 1;
+        step(&mut one, &[here.slot(0, last, Logits::None)]);
+        let layout = one.block_layout().unwrap();
+        assert_eq!(Some(&layout), other.block_layout().as_ref());
+        for (from, to) in here.table.iter().zip(&there.table) {
+            let mut bytes = Vec::new();
+            one.export_block(*from, &mut bytes).unwrap();
+            assert_eq!(bytes.len(), layout.bytes);
+            other.import_block(*to, &bytes).unwrap();
+        }
+        let expected = step(&mut one, &[here.slot(last, LENGTH, Logits::Last)]);
+        let found = step(&mut other, &[there.slot(last, LENGTH, Logits::Last)]);
+        assert_eq!(found, expected, "{format:?}");
+    }
+}

@@ -174,7 +174,8 @@ pub(crate) async fn attempt(
         record.worker = Some(upstream.name().to_owned());
         record.end.phase = Phase::FirstToken;
     });
-    let asked = answer(shared, print, (question, &body), &upstream);
+    let source = lease.source().map(|source| shared.upstream(source));
+    let asked = answer(shared, print, (question, &body), (&upstream, source.as_deref()));
     match once_begun(asked, || lease.remember(print)).await {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
@@ -236,7 +237,7 @@ async fn answer(
     shared: &Arc<Shared>,
     print: &Fingerprint,
     (question, body): (&Question<'_>, &Bytes),
-    upstream: &Arc<Upstream>,
+    (upstream, source): (&Arc<Upstream>, Option<&Upstream>),
 ) -> Result<Answer, Failed> {
     let settings = shared.settings();
     // The head of a whole answer comes when the last token has been made.
@@ -245,7 +246,13 @@ async fn answer(
         Delivery::Whole => settings.timeouts.total,
     };
     let until = Instant::now() + patience;
-    let make = || question.to(upstream, body, settings.credentials);
+    let make = || {
+        let mut request = question.to(upstream, body, settings.credentials);
+        if let Some(source) = source {
+            headers::name_source(request.headers_mut(), source);
+        }
+        request
+    };
     let (response, connection) = in_time(until, upstream.exchange(make)).await??;
     let (head, incoming) = response.into_parts();
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));

@@ -61,6 +61,8 @@ struct One {
     reason: &'static str,
     score: u64,
     cached_tokens: u32,
+    #[serde(skip_serializing_if = "is_none")]
+    fetchable_tokens: u32,
     cache_known: &'static str,
     queued_tokens: u64,
     requests: u32,
@@ -74,6 +76,8 @@ struct One {
 #[derive(Serialize)]
 struct Parts {
     wait: u64,
+    #[serde(skip_serializing_if = "is_no_time")]
+    fetch: u64,
     slowed: u64,
     displaced: u64,
     crowded: u64,
@@ -82,6 +86,16 @@ struct Parts {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
 const fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_none(tokens: &u32) -> bool {
+    *tokens == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_no_time(micros: &u64) -> bool {
+    *micros == 0
 }
 
 /// Asks for an explanation.
@@ -152,6 +166,7 @@ pub(crate) fn text(router: &Router, roster: &Roster, print: &Fingerprint) -> Byt
 fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -> One {
     let cost = (decision.policy.name() == "cost" && one.cost.total() > 0).then(|| Parts {
         wait: one.cost.wait.get(),
+        fetch: one.cost.fetch.get(),
         slowed: one.cost.slowed.get(),
         displaced: one.cost.displaced.get(),
         crowded: one.cost.crowded.get(),
@@ -161,6 +176,7 @@ fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -
         reason: one.reason.name(),
         score: one.score,
         cached_tokens: one.cached.get(),
+        fetchable_tokens: one.fetchable.get(),
         cache_known: knowledge(router.prefixes().knowledge(one.worker)),
         queued_tokens: one.queued,
         requests: one.requests,

@@ -10,6 +10,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use overdraft_wire::kv_blocks::SOURCE_HEADER;
+
 use crate::settings::Credentials;
 use crate::upstream::Upstream;
 
@@ -26,6 +28,7 @@ const ANY_ANSWER: HeaderValue = HeaderValue::from_static("application/json, text
 const OURSELVES: HeaderValue = HeaderValue::from_static("1.1 overdraft");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const WORKER: HeaderName = HeaderName::from_static("x-overdraft-worker");
+const KV_SOURCE: HeaderName = HeaderName::from_static(SOURCE_HEADER);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -35,7 +38,7 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 const PASSED_VALUE_BYTES_MAX: usize = 512;
 
 /// Room for every header that a worker may be sent.
-const OUTGOING_HEADERS: usize = 10;
+const OUTGOING_HEADERS: usize = 11;
 
 /// Headers that speak of the connection they came over, or that the listener sets itself.
 const NOT_RELAYED: [HeaderName; 13] = [
@@ -74,6 +77,14 @@ pub(crate) fn outgoing(
         pass(from, &mut to, AUTHORIZATION);
     }
     to
+}
+
+/// Names a worker that has more of the prompt. What a client says under this name is not passed on.
+pub(crate) fn name_source(to: &mut HeaderMap, source: &Upstream) {
+    let host = source.host.to_str().unwrap_or_default();
+    if let Ok(value) = HeaderValue::from_str(&format!("http://{host}")) {
+        to.insert(KV_SOURCE, value);
+    }
 }
 
 /// Copies a header that came once, is short and printable.

@@ -203,6 +203,9 @@ fn join(
         let mut router = shared.router();
         let full = GatewayError::TooManyWorkers { count: WORKERS_MAX + 1 };
         let id = router.join(xxh3_64(worker.name.as_bytes())).ok_or(full)?;
+        if worker.kv_share {
+            router.share_blocks(id);
+        }
         seat(id, Vec::new());
         id
     };

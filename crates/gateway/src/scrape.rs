@@ -99,8 +99,12 @@ async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
         Err(fault) => Some(fault.kind()),
     };
     shared.routing.scraped(name.name(), told.unwrap_or("ok"));
-    match seen {
-        Ok(report) => shared.router().scraped(worker, scraped(&report, shared.clock.now())),
+    match &seen {
+        Ok(report) => {
+            let mut router = shared.router();
+            router.scraped(worker, scraped(report, shared.clock.now()));
+            router.fetched(worker, report.kv_fetch_rate.unwrap_or(0));
+        }
         Err(fault)
             if memory.told != told && shared.router().fleet().worker(worker).health().is_up() =>
         {

@@ -156,6 +156,8 @@ pub struct WorkerSettings {
     pub priority_scheduling: bool,
     /// Whether it is told the salts of tenants.
     pub cache_salt: SaltPolicy,
+    /// Whether it shares the blocks of its cache with the others of its model that do.
+    pub kv_share: bool,
     /// What is done for it beyond sending it requests.
     pub care: Care,
 }
@@ -192,6 +194,7 @@ impl WorkerSettings {
             kv_events: KvEvents::Ask,
             priority_scheduling: false,
             cache_salt: SaltPolicy::Told,
+            kv_share: false,
             care: Care::default(),
         }
     }

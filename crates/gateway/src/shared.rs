@@ -343,6 +343,11 @@ impl Lease {
         self.placed().worker()
     }
 
+    /// Who has more of its prompt, where the worker can fetch it from there.
+    pub(crate) fn source(&self) -> Option<WorkerId> {
+        self.placed().source()
+    }
+
     /// The request is on its way: the worker will hold its prompt.
     pub(crate) fn remember(&mut self, print: &Fingerprint) {
         let now = self.shared.clock.now();

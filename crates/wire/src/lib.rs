@@ -7,6 +7,7 @@
 
 pub mod error;
 pub mod json;
+pub mod kv_blocks;
 pub mod kv_events;
 pub mod prometheus;
 pub mod request;

@@ -15,9 +15,11 @@ use http::{Response, StatusCode};
 use overdraft_engine::{EngineHandle, Event, Request, RequestStream, SubmitError};
 use overdraft_http::{Body, BoxError, Exchange, reply};
 use overdraft_telemetry::{Delivery as Told, Ender, Phase, unix_seconds};
+use overdraft_units::Instant;
 use overdraft_wire::request::Delivery;
 use overdraft_wire::{ApiError, ErrorKind};
 
+use crate::kv_share::Peer;
 use crate::meter::Meter;
 use crate::piece::{Choice, Piece, Step};
 use crate::plan::{Dialect, Plan};
@@ -27,10 +29,13 @@ use crate::stream::{Progress, StreamState};
 use crate::worker::{Loading, Worker};
 use crate::{chat, completions};
 
+/// Prompts of one request whose blocks are fetched, one after the other; with more, none are.
+const PROMPTS_FETCHED_MAX: usize = 4;
+
 /// Answers a chat or a completion request.
 pub(crate) async fn answer(
     worker: &Arc<Worker>,
-    exchange: &Exchange,
+    (exchange, source): (&Exchange, Option<Peer>),
     body: Bytes,
     dialect: Dialect,
 ) -> Result<Response<Body>, ApiError> {
@@ -45,7 +50,9 @@ pub(crate) async fn answer(
     let loading = worker.load.begin();
     worker.metrics.catalogue().request_begun(plan.n);
     note_plan(worker, exchange, &plan);
-    let streams = submit(worker, &plan).await?;
+    let arrived = worker.clock.now();
+    fetch(worker, &plan, source).await;
+    let streams = submit(worker, &plan, arrived).await?;
     exchange.access.note(|record| record.end.phase = Phase::FirstToken);
     let heading = heading(worker, exchange, &plan);
     let job = Job { worker: Arc::clone(worker), exchange: exchange.clone(), streams, loading };
@@ -83,9 +90,21 @@ fn heading(worker: &Worker, exchange: &Exchange, plan: &Plan) -> Heading {
     }
 }
 
-async fn submit(worker: &Worker, plan: &Plan) -> Result<Streams, ApiError> {
+/// Gets what others have computed of the prompts, where that is sooner over than computing it.
+async fn fetch(worker: &Worker, plan: &Plan, source: Option<Peer>) {
+    let Some(share) = &worker.kv_share else { return };
+    // Prompt log probabilities need every position computed.
+    if plan.prompt_logprobs.is_some() || plan.prompts.len() > PROMPTS_FETCHED_MAX {
+        return;
+    }
+    for prompt in &plan.prompts {
+        share.bring(&worker.engine, &prompt.tokens, plan.salt, source.clone()).await;
+    }
+}
+
+async fn submit(worker: &Worker, plan: &Plan, arrived: Instant) -> Result<Streams, ApiError> {
     let requests: Vec<Request> = plan.requests().collect();
-    let taken = submit_all(&worker.engine, requests).await;
+    let taken = submit_all(&worker.engine, requests, arrived).await;
     let streams = taken.map_err(|error| {
         if matches!(error, SubmitError::Overloaded { .. }) {
             worker.metrics.catalogue().rejected();
@@ -104,9 +123,12 @@ async fn submit(worker: &Worker, plan: &Plan) -> Result<Streams, ApiError> {
 async fn submit_all(
     engine: &EngineHandle,
     requests: Vec<Request>,
+    arrived: Instant,
 ) -> Result<Vec<RequestStream>, SubmitError> {
-    let mut verdicts: Vec<_> =
-        requests.into_iter().map(|request| Box::pin(engine.submit(request))).collect();
+    let mut verdicts: Vec<_> = requests
+        .into_iter()
+        .map(|request| Box::pin(engine.submit_since(request, arrived)))
+        .collect();
     let mut streams: Vec<Option<RequestStream>> = verdicts.iter().map(|_| None).collect();
     poll_fn(|cx| {
         let mut missing = false;

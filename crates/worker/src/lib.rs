@@ -11,6 +11,7 @@ mod desk;
 mod generate;
 mod health;
 mod kv_events;
+mod kv_share;
 mod logprobs;
 mod meter;
 mod metrics;
@@ -30,5 +31,6 @@ pub use overdraft_http::Drained;
 pub use overdraft_telemetry::metrics::MetricNames;
 
 pub use self::kv_events::{KvEvents, KvEventsError, KvEventsSettings, KvPublisher};
+pub use self::kv_share::{KvShare, KvShareError, KvShareSettings, Peer, PeerError};
 pub use self::metrics::EngineMetrics;
 pub use self::serve::{Served, Settings, run};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use overdraft_engine::{EngineStats, ModelShape, Observation, Observer, SpeculationStats};
 use overdraft_telemetry::metrics::{
-    CacheFacts, Exposition, MetricNames, RequestFacts, SpeculationFacts, WorkerIdentity,
-    WorkerMetrics, WorkerState,
+    CacheFacts, Exposition, KvShareMetrics, MetricNames, RequestFacts, SpeculationFacts,
+    WorkerIdentity, WorkerMetrics, WorkerState,
 };
 use overdraft_units::Micros;
 
@@ -35,6 +35,22 @@ impl EngineMetrics {
     pub fn speculating(model: &str, shape: ModelShape, names: MetricNames) -> Self {
         let identity = identity(model, shape);
         Self::of(WorkerMetrics::new(&identity, names).speculating(&identity))
+    }
+
+    /// The same of an engine that shares its blocks, and perhaps guesses ahead.
+    pub fn sharing(
+        model: &str,
+        shape: ModelShape,
+        names: MetricNames,
+        speculates: bool,
+    ) -> (Self, KvShareMetrics) {
+        let identity = identity(model, shape);
+        let mut catalogue = WorkerMetrics::new(&identity, names);
+        if speculates {
+            catalogue = catalogue.speculating(&identity);
+        }
+        let shared = catalogue.sharing(&identity);
+        (Self::of(catalogue), shared)
     }
 
     fn of(catalogue: WorkerMetrics) -> Self {

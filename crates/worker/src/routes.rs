@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use overdraft_http::{Body, Exchange, RequestBody, Service, read_body, reply};
 use overdraft_telemetry::Audience;
 use overdraft_wire::ApiError;
+use overdraft_wire::kv_blocks::BLOCKS_PATH;
 
+use crate::kv_share::offer;
 use crate::plan::Dialect;
 use crate::worker::Worker;
 use crate::{generate, health, models, speculation, tokenize};
@@ -27,6 +30,7 @@ enum Endpoint<'a> {
     Load,
     Metrics,
     KvEventSources,
+    KvBlocks,
     Speculation,
 }
 
@@ -45,6 +49,7 @@ impl<'a> Endpoint<'a> {
             "/load" => Self::Load,
             "/metrics" => Self::Metrics,
             "/kv_event_sources" => Self::KvEventSources,
+            BLOCKS_PATH => Self::KvBlocks,
             "/admin/speculation" => Self::Speculation,
             _ => Self::Model(path.strip_prefix("/v1/models/").filter(|name| !name.is_empty())?),
         })
@@ -53,7 +58,9 @@ impl<'a> Endpoint<'a> {
     fn methods(self) -> &'static [Method] {
         match self {
             Self::Chat | Self::Completions | Self::Tokenize | Self::Detokenize => &[Method::POST],
-            Self::Ping | Self::Speculation => &[Method::GET, Method::HEAD, Method::POST],
+            Self::Ping | Self::Speculation | Self::KvBlocks => {
+                &[Method::GET, Method::HEAD, Method::POST]
+            }
             _ => &[Method::GET, Method::HEAD],
         }
     }
@@ -92,8 +99,10 @@ impl Service for Routes {
             exchange.access.note(|record| record.audience = Audience::Debugger);
         }
         let answer = match endpoint {
-            Endpoint::Chat => self.generate(&exchange, body, Dialect::Chat).await,
-            Endpoint::Completions => self.generate(&exchange, body, Dialect::Completion).await,
+            Endpoint::Chat => self.generate(&exchange, (&head, body), Dialect::Chat).await,
+            Endpoint::Completions => {
+                self.generate(&exchange, (&head, body), Dialect::Completion).await
+            }
             Endpoint::Tokenize => self.prepared(body, tokenize::tokenize).await,
             Endpoint::Detokenize => self.prepared(body, tokenize::detokenize).await,
             Endpoint::TokenizerSource => Ok(tokenize::source(&self.0)),
@@ -103,6 +112,10 @@ impl Service for Routes {
             Endpoint::Version => Ok(health::version()),
             Endpoint::Load => Ok(health::load(&self.0)),
             Endpoint::KvEventSources => Ok(health::kv_event_sources(&self.0)),
+            Endpoint::KvBlocks if head.method == Method::POST => {
+                offer::blocks(&self.0, &head.headers, body).await
+            }
+            Endpoint::KvBlocks => offer::describe(&self.0, &head.headers),
             Endpoint::Speculation if head.method == Method::POST => {
                 self.prepared(body, speculation::set).await
             }
@@ -117,11 +130,12 @@ impl Routes {
     async fn generate(
         &self,
         exchange: &Exchange,
-        body: RequestBody,
+        (head, body): (&Parts, RequestBody),
         dialect: Dialect,
     ) -> Result<Response<Body>, ApiError> {
         let body = read_body(body).await?;
-        generate::answer(&self.0, exchange, body, dialect).await
+        let source = self.0.kv_share.as_ref().and_then(|share| share.source(&head.headers));
+        generate::answer(&self.0, (exchange, source), body, dialect).await
     }
 
     /// An answer that is a function of the body.

@@ -17,6 +17,7 @@ use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 use tokio::net::TcpListener;
 
 use crate::kv_events::KvEvents;
+use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
 use crate::routes::Routes;
 use crate::worker::Worker;
@@ -26,6 +27,9 @@ const PREPARE_AT_ONCE: usize = 2;
 
 /// What the warm-up says to the model.
 const WARM_UP_TEXT: &str = "warm";
+
+/// Tokens of the warm-up where its pace matters: as many as say something about it.
+const WARM_UP_TOKENS: usize = 64;
 
 /// The salt of the warm-up: no client's request finds its blocks.
 const WARM_UP_SALT: CacheSalt = CacheSalt(u64::MAX);
@@ -49,6 +53,8 @@ pub struct Served {
     pub metrics: EngineMetrics,
     /// The events whose observer the engine was started with, where they are published.
     pub kv_events: Option<KvEvents>,
+    /// The blocks it shares, whose observer the engine was started with.
+    pub kv_share: Option<KvShare>,
 }
 
 /// How a worker serves.
@@ -105,12 +111,21 @@ async fn warm_up(worker: &Worker) {
     worker.warm.get_or_init(|| result);
 }
 
+/// Half of what a request may have.
+fn length_max(worker: &Worker) -> usize {
+    usize::try_from(worker.context().get() / 2).unwrap_or(1).max(1)
+}
+
 async fn one_completion(worker: &Worker) -> Result<(), String> {
     let mut prompt = worker.tokenizer.encode(WARM_UP_TEXT, ControlTokens::AsText);
     if prompt.is_empty() {
         prompt.push(TokenId(0));
     }
     prompt.truncate(1);
+    if worker.kv_share.as_ref().is_some_and(KvShare::fetches) {
+        // How long a prompt takes is to be known before the first choice between that and fetching.
+        prompt = prompt.repeat(WARM_UP_TOKENS.min(length_max(worker)));
+    }
     let sampling = Sampling { temperature: 0.0, max_tokens: Tokens::new(2), ..Sampling::default() };
     let request = Request {
         prompt,

@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::desk::Desk;
 use crate::kv_events::KvEvents;
+use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
 use crate::serve::{Served, Settings};
 
@@ -26,6 +27,7 @@ pub(crate) struct Worker {
     pub(crate) document: TokenizerDocument,
     pub(crate) metrics: EngineMetrics,
     pub(crate) kv_events: Option<KvEvents>,
+    pub(crate) kv_share: Option<KvShare>,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
     pub(crate) load: Load,
@@ -49,6 +51,7 @@ impl Worker {
             document: served.document,
             metrics: served.metrics,
             kv_events: served.kv_events,
+            kv_share: served.kv_share,
             clock: settings.clock,
             desk: Desk::new(settings.prepare_at_once),
             load: Load::default(),
@@ -87,6 +90,9 @@ impl Worker {
         let salt = CacheSalt(xxh3_64_with_seed(text.as_bytes(), self.salt_seed).max(1));
         if let Some(events) = &self.kv_events {
             events.note_salt(salt, text);
+        }
+        if let Some(share) = &self.kv_share {
+            share.note_salt(salt, text);
         }
         salt
     }

@@ -8,7 +8,6 @@
 
 mod bandwidth;
 mod llama_bench;
-mod model;
 mod ours;
 mod peer;
 mod report;
@@ -19,11 +18,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use overdraft_benches::model::{Size, random};
 use overdraft_engine::model::ModelSettings;
 use overdraft_kernels::Instructions;
 use overdraft_telemetry::Clock;
 
-use self::model::Size;
 use self::ours::Ours;
 use self::peer::Peer;
 use self::report::{Report, Row};
@@ -100,7 +99,7 @@ fn main() -> Result<ExitCode> {
     let size = if arguments.quick { Size::Small } else { Size::Large };
     let file = match &arguments.model {
         Some(file) => file.clone(),
-        None => model::random(size)?,
+        None => random(size)?,
     };
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = arguments.threads.unwrap_or(cores);

@@ -228,6 +228,7 @@ fn simulated(clock: Clock, pace: Pace) -> Result<(Engine, Served)> {
         metrics,
         // The gateway knows what it sent them and no more, as of most fleets.
         kv_events: None,
+        kv_share: None,
     };
     Ok((engine, served))
 }

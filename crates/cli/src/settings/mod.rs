@@ -66,6 +66,7 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.kv_events = kv_events(&configured.kv_events);
     worker.priority_scheduling = configured.priority_scheduling;
     worker.cache_salt = cache::salt(configured.cache_salt);
+    worker.kv_share = configured.kv_share;
     worker.care = care::care(configured);
     worker
 }

@@ -16,6 +16,7 @@ use crate::quantity::TimeSpan;
 /// A worker with a fixed address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
 pub struct Worker {
     /// `http://host:port`, without a path.
     pub url: String,
@@ -39,6 +40,11 @@ pub struct Worker {
     /// fields it does not know.
     #[serde(default)]
     pub cache_salt: CacheSalt,
+    /// Whether it shares the blocks of its cache with the other workers of its model that do, as
+    /// `overdraft worker` does with `--kv-share` and `--kv-peers`: what one has computed counts as
+    /// fetchable for the others, and they are told who has it.
+    #[serde(default)]
+    pub kv_share: bool,
     /// Where its memory can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,

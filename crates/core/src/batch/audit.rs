@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use overdraft_units::BlockId;
 
 use super::changes::PageName;
+use super::import::OpenImport;
 use super::prefix::Parent;
 use super::scheduler::Scheduler;
 use super::sequence::{Phase, Sequence};
@@ -36,6 +37,9 @@ impl Scheduler {
         let mut named: BTreeMap<BlockId, u32> = BTreeMap::new();
         for block in self.sequences.iter().flat_map(|sequence| &sequence.table) {
             *named.entry(*block).or_default() += 1;
+        }
+        for block in self.import.iter().flat_map(OpenImport::table) {
+            *named.entry(block).or_default() += 1;
         }
         for block in (0..self.limits.blocks.get()).map(BlockId) {
             let times = named.get(&block).copied().unwrap_or(0);

@@ -17,12 +17,14 @@
 //! | Which page is free, which is given up?     | `blocks.rs`    |
 //! | Which page holds this prefix?              | `prefix.rs`    |
 //! | What came into the cache, what left it?    | `changes.rs`   |
+//! | What did somebody else compute?            | `import.rs`    |
 //! | Does it all hold together?                 | `audit.rs`     |
 
 mod audit;
 mod blocks;
 mod changes;
 mod drafts;
+mod import;
 mod plan;
 mod prefix;
 mod queue;
@@ -35,6 +37,7 @@ mod types;
 
 pub use self::changes::{CHANGES_PAGES_MAX, CacheChange, PageName, PageParent, StoredPages};
 pub use self::drafts::DraftRoom;
+pub use self::import::{Import, ImportedPage};
 pub use self::scheduler::Scheduler;
 pub use self::types::{
     Arrival, BatchLimits, BatchStats, Logits, Outcome, Overdraft, Plan, PrefixReuse, Progress,

@@ -47,6 +47,7 @@ impl Scheduler {
     /// Decides the next step and opens it. Without slots there is nothing to do, nor to close.
     pub fn plan(&mut self, now: Instant) -> Plan {
         assert!(!self.step.is_open(), "a step is closed before the next is planned");
+        assert!(self.import.is_none(), "an import is closed before a step is planned");
         self.clock = self.clock.max(now);
         let mut draft = Draft { budget: self.limits.step_tokens, plan: Plan::default() };
         self.plan_decodes(&mut draft);

@@ -10,6 +10,7 @@ use overdraft_units::{BlockId, Blocks, Instant, SequenceId, TokenId, Tokens};
 
 use super::blocks::BlockPool;
 use super::changes::CacheChange;
+use super::import::OpenImport;
 use super::queue::WaitingQueue;
 use super::sequence::{Handle, Phase, Sequence, SequenceTable, length};
 use super::types::{Arrival, BatchLimits, BatchStats, Refusal, Verdict};
@@ -31,6 +32,8 @@ pub struct Scheduler {
     pub(super) running: Vec<Handle>,
     pub(super) pool: BlockPool,
     pub(super) step: OpenStep,
+    /// Pages that are being written from elsewhere; none between calls.
+    pub(super) import: Option<OpenImport>,
     pub(super) counts: Counts,
 }
 
@@ -92,6 +95,7 @@ impl Scheduler {
             running: Vec::new(),
             pool,
             step: OpenStep::default(),
+            import: None,
             counts: Counts::default(),
         }
     }

@@ -77,6 +77,11 @@ pub struct Pace(u64);
 impl Pace {
     const TOKENS: u64 = 1_024;
 
+    /// So many tokens a second; at least one.
+    pub fn per_second(tokens: u64) -> Self {
+        Self(Self::TOKENS * 1_000_000 / tokens.max(1))
+    }
+
     /// Time to compute `tokens`.
     pub const fn time_for(self, tokens: u64) -> Micros {
         Micros::new(tokens.saturating_mul(self.0) / Self::TOKENS)

@@ -30,9 +30,9 @@ use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub use self::load::{Scraped, Share};
 use self::worker::Membership;
-pub use self::worker::{Booked, SLOW_START, Worker};
+pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::breaker::{BreakerSettings, Ended, Grants};
-use crate::estimate::{Lengths, PrefillRate};
+use crate::estimate::{Lengths, Pace, PrefillRate};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -120,6 +120,19 @@ impl Fleet {
             self.workers[place] = Worker::new(tag);
         }
         Some(id)
+    }
+
+    /// From now on the worker shares blocks with the others of its model that do.
+    pub fn share_blocks(&mut self, worker: WorkerId) {
+        self.workers[worker.index()].blocks = BlockSharing::Shared(None);
+    }
+
+    /// The worker said how many tokens of prefixes it fetches in a second.
+    pub fn fetched(&mut self, worker: WorkerId, tokens_per_second: u64) {
+        let blocks = &mut self.workers[worker.index()].blocks;
+        if blocks.is_shared() && 0 < tokens_per_second {
+            *blocks = BlockSharing::Shared(Some(Pace::per_second(tokens_per_second)));
+        }
     }
 
     /// Takes a worker out of the fleet. Nothing new goes there; what is in flight may finish, and

@@ -33,11 +33,30 @@ pub struct Worker {
     pub(super) unseen: Unseen,
     pub(super) prefill_rate: PrefillRate,
     pub(super) step_time: StepTime,
+    pub(super) blocks: BlockSharing,
     pub(super) forecast: Forecast,
     pub(super) correction: Correction,
     pub(super) caution: Caution,
     /// The fleet's count of starts when this worker last got one: what rotates ties.
     pub(super) started_last: u64,
+}
+
+/// Whether a worker fetches blocks that it lacks from those of its model that have them, and gives
+/// them its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockSharing {
+    /// It computes what it lacks.
+    #[default]
+    Alone,
+    /// It does, and how long fetching took, once it has.
+    Shared(Option<Pace>),
+}
+
+impl BlockSharing {
+    /// Whether it does.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
 }
 
 /// Whether a place of the fleet is taken.
@@ -87,11 +106,17 @@ impl Worker {
             unseen: Unseen { tokens: 0, at: Instant::ORIGIN, inflight: 0 },
             prefill_rate: PrefillRate::new(),
             step_time: StepTime::new(),
+            blocks: BlockSharing::Alone,
             forecast: Forecast::new(),
             correction: Correction::new(),
             caution: Caution::new(),
             started_last: 0,
         }
+    }
+
+    /// Whether it shares the blocks of its cache.
+    pub const fn blocks(&self) -> BlockSharing {
+        self.blocks
     }
 
     /// What is known of its health.

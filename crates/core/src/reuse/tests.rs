@@ -24,29 +24,28 @@ fn whatever_is_ignored_says_why() {
     }
 }
 
-/// A request whose answer is drawn anew each time, unless told otherwise.
-fn asked(is_greedy: bool, is_seeded: bool) -> Asked {
-    Asked { is_greedy, is_seeded, without_key: None }
-}
+/// A request whose answer is drawn anew each time.
+const DRAWN: Asked = Asked { is_greedy: false, is_seeded: false, without_key: None };
+const GREEDY: Asked = Asked { is_greedy: true, ..DRAWN };
+const SEEDED: Asked = Asked { is_seeded: true, ..DRAWN };
 
 #[test]
 fn only_what_is_deterministic_is_reused_unless_somebody_says_so() {
     use Bypass::{Asked as Wished, NotDeterministic, Off, UnknownField};
-    let drawn = asked(false, false);
     for (reuse, wish, asked, expected) in [
-        (Reuse::Deterministic, Wish::Unsaid, drawn, Plan::Bypass(NotDeterministic)),
-        (Reuse::Deterministic, Wish::Unsaid, asked(true, false), Plan::LookUp),
-        (Reuse::Deterministic, Wish::Unsaid, asked(false, true), Plan::LookUp),
-        (Reuse::Deterministic, Wish::Reuse, drawn, Plan::LookUp),
-        (Reuse::All, Wish::Unsaid, drawn, Plan::LookUp),
-        (Reuse::All, Wish::Refresh, drawn, Plan::Refresh),
-        (Reuse::Deterministic, Wish::Refresh, drawn, Plan::Bypass(NotDeterministic)),
-        (Reuse::All, Wish::Avoid, asked(true, true), Plan::Bypass(Wished)),
-        (Reuse::Off, Wish::Reuse, asked(true, true), Plan::Bypass(Off)),
+        (Reuse::Deterministic, Wish::Unsaid, DRAWN, Plan::Bypass(NotDeterministic)),
+        (Reuse::Deterministic, Wish::Unsaid, GREEDY, Plan::LookUp),
+        (Reuse::Deterministic, Wish::Unsaid, SEEDED, Plan::LookUp),
+        (Reuse::Deterministic, Wish::Reuse, DRAWN, Plan::LookUp),
+        (Reuse::All, Wish::Unsaid, DRAWN, Plan::LookUp),
+        (Reuse::All, Wish::Refresh, DRAWN, Plan::Refresh),
+        (Reuse::Deterministic, Wish::Refresh, DRAWN, Plan::Bypass(NotDeterministic)),
+        (Reuse::All, Wish::Avoid, GREEDY, Plan::Bypass(Wished)),
+        (Reuse::Off, Wish::Reuse, GREEDY, Plan::Bypass(Off)),
     ] {
         assert_eq!(plan(reuse, wish, asked), expected, "{reuse:?} {wish:?} {asked:?}");
     }
-    let odd = Asked { without_key: Some(UnknownField), ..asked(true, true) };
+    let odd = Asked { without_key: Some(UnknownField), ..GREEDY };
     assert_eq!(plan(Reuse::All, Wish::Reuse, odd), Plan::Bypass(UnknownField));
 }
 

@@ -19,6 +19,8 @@ pub struct Decision {
     pub arm: Arm,
     /// Whether the session decided and not the policy.
     pub stuck: bool,
+    /// Who has more of the prompt than the chosen one, where that can fetch it.
+    pub source: Option<WorkerId>,
     /// Whether another worker that could have been asked would have had to evict for this request,
     /// and the chosen one does not (C6).
     pub eviction_prevented: bool,
@@ -49,6 +51,8 @@ pub struct Candidate {
     pub score: u64,
     /// Prompt tokens it should hold already.
     pub cached: Tokens,
+    /// Prompt tokens beyond those that it can fetch from another worker.
+    pub fetchable: Tokens,
     /// Prompt tokens that stand before this request's, as far as they are ours.
     pub queued: u64,
     /// Requests on it, ours and others'.
@@ -131,6 +135,8 @@ pub enum Room {
 pub struct Cost {
     /// Until the first token: what stands before it and what is not cached.
     pub wait: Micros,
+    /// Fetching from another worker what is sooner fetched than computed; zero where nothing is.
+    pub fetch: Micros,
     /// Decoding beside others, and others beside it.
     pub slowed: Micros,
     /// Computing again what it pushes out of the cache.
@@ -144,6 +150,7 @@ impl Cost {
     pub const fn total(self) -> u64 {
         self.wait
             .get()
+            .saturating_add(self.fetch.get())
             .saturating_add(self.slowed.get())
             .saturating_add(self.displaced.get())
             .saturating_add(self.crowded.get())
@@ -160,6 +167,7 @@ impl Decision {
         self.candidates.clear();
         self.choice = Choice::UnknownModel;
         self.stuck = false;
+        self.source = None;
         self.ejections = Ejections::Kept;
         self.eviction_prevented = false;
     }

@@ -12,7 +12,7 @@ use super::candidate::{Candidate, Cost, Decision, Room};
 use super::least_load::rank;
 use super::policy::Scene;
 use crate::estimate::Pace;
-use crate::fleet::{Worker, WorkerId};
+use crate::fleet::{BlockSharing, Worker, WorkerId};
 
 /// Tokens that a stranger's waiting request is taken to have.
 const FOREIGN_PROMPT_TOKENS: u64 = 512;
@@ -60,12 +60,28 @@ fn cost(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Cost 
     let strangers = u64::from(worker.foreign_waiting()) * FOREIGN_PROMPT_TOKENS;
     let before = candidate.queued.saturating_add(strangers);
     let fresh = uncached.saturating_add(u64::from(scene.ask.completion.get()));
+    let (computed, fetch) = fetched(worker, candidate, pace, uncached);
     Cost {
-        wait: pace.time_for(before.saturating_add(uncached)),
-        slowed: slowed(worker, pace.time_for(uncached), scene.ask.completion),
+        wait: pace.time_for(before.saturating_add(computed)),
+        fetch,
+        slowed: slowed(worker, pace.time_for(computed), scene.ask.completion),
         displaced: displaced(scene, candidate, pace, fresh),
         crowded: crowded(worker, candidate, pace, fresh),
     }
+}
+
+/// Tokens that are left to be computed, and how long the others take to be fetched: nothing is fetched
+/// where that was never measured, or takes as long as computing it.
+fn fetched(worker: &Worker, candidate: &Candidate, pace: Pace, uncached: u64) -> (u64, Micros) {
+    let fetchable = u64::from(candidate.fetchable.get()).min(uncached);
+    let BlockSharing::Shared(Some(fetching)) = worker.blocks() else {
+        return (uncached, Micros::ZERO);
+    };
+    let fetch = fetching.time_for(fetchable);
+    if fetchable == 0 || pace.time_for(fetchable) <= fetch {
+        return (uncached, Micros::ZERO);
+    }
+    (uncached - fetchable, fetch)
 }
 
 /// Every running answer stands still while this prompt is computed, and every step of this answer

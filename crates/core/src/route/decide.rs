@@ -9,6 +9,7 @@ use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
 use crate::breaker::Standing;
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
+use crate::transfer::FETCH_TOKENS_MIN;
 
 /// Where the prompt's prefix is.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +73,7 @@ pub fn decide(
         decision.candidates.push(candidate(&scene, id, tried));
         rare.note(&scene, id);
     }
+    let holder = rare.shares.then(|| note_fetchable(&scene, decision)).flatten();
     standing::keep_best(&scene, decision);
     if rare.warms {
         hold_back_warming(&scene, decision);
@@ -82,7 +84,7 @@ pub fn decide(
     }
     let trial = rare.is_due.then(|| standing::trial(&scene, decision, tried)).flatten();
     if let Some(id) = trial {
-        settle(decision, id);
+        settle((decision, holder), id);
         return;
     }
     let stuck = ask.session.zip(settings.sticky);
@@ -90,7 +92,7 @@ pub fn decide(
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
     match chosen.map(|first| admitted::first(&scene, first, decision)) {
-        Some(Ok(id)) => settle(decision, id),
+        Some(Ok(id)) => settle((decision, holder), id),
         Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(&scene, decision),
     }
@@ -104,12 +106,15 @@ struct Rare {
     warms: bool,
     /// Somebody is due for a trial.
     is_due: bool,
+    /// Somebody shares the blocks of its cache.
+    shares: bool,
 }
 
 impl Rare {
     fn note(&mut self, scene: &Scene<'_>, id: WorkerId) {
         let worker = scene.fleet.worker(id);
         self.warms |= worker.warmth_permille(scene.settings.slow_start, scene.now) < 1_000;
+        self.shares |= worker.blocks().is_shared();
         let breaker = worker.breaker();
         self.is_due |= !breaker.is_closed()
             && breaker.standing(scene.fleet.grants(), scene.now) == Standing::Due;
@@ -133,6 +138,7 @@ fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
         reason,
         score: 0,
         cached,
+        fetchable: Tokens::ZERO,
         queued: worker.booked().prefill_tokens,
         requests: worker.requests_all(),
         free,
@@ -209,12 +215,35 @@ fn no_room(scene: &Scene<'_>, decision: &Decision) -> Choice {
     Choice::NoRoom { asked, free, most: u64::from(most.get()) }
 }
 
-fn settle(decision: &mut Decision, id: WorkerId) {
+/// Notes what each could fetch from the one that has most of the prompt; both must share blocks. It
+/// may be one that takes no requests, as long as it answers.
+fn note_fetchable(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
+    scene.prefix?;
+    let shares = |one: &Candidate| scene.fleet.worker(one.worker).blocks().is_shared();
+    let gives = |one: &&Candidate| {
+        one.cached >= FETCH_TOKENS_MIN
+            && shares(one)
+            && scene.fleet.worker(one.worker).health().is_up()
+    };
+    // The first of equals, so that the order of the workers decides.
+    let best = decision.candidates.iter().rev().filter(gives).max_by_key(|one| one.cached)?;
+    let (holder, held) = (best.worker, best.cached);
+    for one in &mut decision.candidates {
+        let more = held.checked_sub(one.cached).unwrap_or(Tokens::ZERO);
+        if FETCH_TOKENS_MIN <= more && shares(one) {
+            one.fetchable = more;
+        }
+    }
+    Some(holder)
+}
+
+fn settle((decision, holder): (&mut Decision, Option<WorkerId>), id: WorkerId) {
     decision.choice = Choice::Send(id);
     let crowded = decision.open().any(|one| one.worker != id && one.room == Room::Crowded);
     let chosen = decision.candidates.iter_mut().find(|one| one.worker == id);
     if let Some(chosen) = chosen {
         chosen.reason = Reason::Chosen;
         decision.eviction_prevented = crowded && chosen.room == Room::Fits;
+        decision.source = holder.filter(|_| Tokens::ZERO < chosen.fetchable);
     }
 }

@@ -24,6 +24,7 @@ mod prefix_affinity;
 mod retry;
 mod round_robin;
 mod router;
+mod router_blocks;
 mod router_breakers;
 mod router_memory;
 mod standing;

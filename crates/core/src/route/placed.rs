@@ -25,6 +25,7 @@ pub struct Placed {
     /// From then on.
     pub(super) receipt: Option<Receipt>,
     pub(super) first_token: Option<Instant>,
+    pub(super) source: Option<WorkerId>,
     /// When tokens of each answer were last counted, and how many.
     pub(super) progress: (Instant, u32),
     /// Who decided.
@@ -37,6 +38,11 @@ impl Placed {
     /// How long it has been under way.
     pub fn age(&self, now: Instant) -> Micros {
         self.attempt.age(now)
+    }
+
+    /// Who has more of its prompt than the worker it goes to, where that can fetch it.
+    pub const fn source(&self) -> Option<WorkerId> {
+        self.source
     }
 
     /// Where it goes.

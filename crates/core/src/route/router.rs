@@ -306,6 +306,7 @@ impl Router {
             announced,
             receipt: None,
             first_token: None,
+            source: self.decision.source,
             progress: (now, 0),
             policy: self.decision.policy,
             arm: self.decision.arm,

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use overdraft_core::batch::{
-    Arrival, BatchLimits, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler, Slot, Verdict,
+    Arrival, BatchLimits, Import, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler, Slot,
+    Verdict,
 };
 use overdraft_units::{
     BlockId, BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
@@ -29,6 +30,19 @@ pub(crate) enum Event {
     Lost(Option<usize>),
     /// Time passes.
     Wait(u64),
+    /// Pages of a prefix come from elsewhere.
+    Import(Parcel),
+}
+
+/// Pages of a family's common tokens that are at hand, and how many of those asked for are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    pub(crate) family: u32,
+    pub(crate) shared: u32,
+    pub(crate) salt: u64,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) written: usize,
 }
 
 /// What arrives: a family's common tokens, then its own.
@@ -69,7 +83,22 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         1 => (any::<u64>(), 0..8_usize, ask()).prop_map(|(s, n, a)| Event::Interrupted(s, n, a)),
         1 => prop::option::of(0..8_usize).prop_map(Event::Lost),
         2 => (0..9_000_u64).prop_map(Event::Wait),
+        3 => parcel().prop_map(Event::Import),
     ]
+}
+
+/// Any [`Parcel`]; some follow nothing that is cached.
+fn parcel() -> impl Strategy<Value = Parcel> {
+    (0..3_u32, 0..40_u32, 0..2_u64, 0..5_usize, 0..12_usize, 0..12_usize).prop_map(
+        |(family, shared, salt, first, count, written)| Parcel {
+            family,
+            shared,
+            salt,
+            first,
+            count,
+            written,
+        },
+    )
 }
 
 /// Tiny limits, so that everything runs short all the time.
@@ -114,6 +143,8 @@ pub(crate) struct World {
     pub(crate) computed: BTreeMap<Content, u32>,
     /// Drafts that were found right.
     pub(crate) drafts_right: usize,
+    /// Pages that came from elsewhere.
+    pub(crate) imported: usize,
     /// Every plan so far, as text.
     pub(crate) trace: Vec<String>,
 }
@@ -144,6 +175,7 @@ impl World {
             cache: vec![vec![None; size]; blocks],
             computed: BTreeMap::new(),
             drafts_right: 0,
+            imported: 0,
             trace: Vec::new(),
         }
     }
@@ -177,6 +209,7 @@ impl World {
                 self.lose(&plan);
             }
             Event::Wait(millis) => self.now = self.now + Micros::new(millis * 1_000),
+            Event::Import(parcel) => self.import(parcel),
         }
         self.check();
     }
@@ -232,6 +265,45 @@ impl World {
                 self.alive.insert(id, truth);
             }
             Verdict::Refused(_) => assert!(before == self.scheduler, "a refusal changes nothing"),
+        }
+    }
+
+    /// Writes what is asked for, or less, and checks that nothing else was touched.
+    fn import(&mut self, parcel: &Parcel) {
+        let size = self.limits.block_size.get() as usize;
+        let tokens: Vec<_> =
+            (0..parcel.shared).map(|n| TokenId(1_000 * parcel.family + n)).collect();
+        let salt = CacheSalt(parcel.salt);
+        let before = self.scheduler.leading_pages(salt, &tokens);
+        let pages = parcel.first..parcel.first + parcel.count;
+        let import = Import { salt, tokens: &tokens, pages: pages.clone() };
+        let planned = self.scheduler.plan_import(&import);
+        self.scheduler.audit();
+        let found = before.len();
+        for (at, page) in planned.iter().enumerate() {
+            assert_eq!(page.number, found + at, "what is asked for follows what is there");
+            assert!(pages.contains(&page.number), "nothing is asked for that is not at hand");
+            assert_eq!(self.scheduler.holders(page.block), 1, "nobody else has it");
+        }
+        self.imported += planned.len().min(parcel.written);
+        for page in planned.iter().take(parcel.written) {
+            for position in page.number * size..(page.number + 1) * size {
+                let value = content(parcel.salt, &tokens[..=position]);
+                self.cache[page.block.0 as usize][position % size] = Some(value);
+            }
+        }
+        // Of the rest, half a page may have been written.
+        for page in planned.iter().skip(parcel.written) {
+            self.cache[page.block.0 as usize][0] = None;
+        }
+        if !planned.is_empty() {
+            self.scheduler.handle_import(parcel.written);
+        }
+        let after = self.scheduler.leading_pages(salt, &tokens);
+        assert_eq!(after.len(), found + planned.len().min(parcel.written));
+        for (number, block) in after.iter().enumerate() {
+            let last = content(parcel.salt, &tokens[..(number + 1) * size]);
+            assert_eq!(self.cache[block.0 as usize][size - 1], Some(last), "page {number}");
         }
     }
 

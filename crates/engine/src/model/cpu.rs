@@ -4,14 +4,15 @@
 //! kernel treats a row by itself, in an order that depends on nothing but the row: the logits of a
 //! position are the same to the bit alone, in a batch, and in any cutting of the prompt.
 
-use overdraft_kernels::{AttentionShape, Instructions, KvCache, Pool, Rope, RopeStyle};
+use overdraft_kernels::{AttentionShape, Instructions, KvCache, KvFormat, Pool, Rope, RopeStyle};
+use overdraft_units::BlockId;
 
 use super::layer::{Buffers, Step};
 use super::rows::Rows;
 use super::settings::ModelSettings;
 use super::shape::{self, Dimensions};
 use super::weights::Weights;
-use crate::backend::{Backend, BackendError, BatchSlot, ModelShape};
+use crate::backend::{Backend, BackendError, BatchSlot, BlockLayout, ModelShape};
 use crate::gguf::{Gguf, GgufSource, OpenError};
 
 /// A model on the processor.
@@ -130,6 +131,34 @@ impl Backend for CpuBackend {
             step.feed_forward(layer);
         }
         step.logits(&self.weights, logits);
+        Ok(())
+    }
+
+    fn block_layout(&self) -> Option<BlockLayout> {
+        let cache = self.caches.first()?;
+        let (shape, layers) = (cache.shape(), self.caches.len());
+        let format = match cache.format() {
+            KvFormat::F16 => "f16",
+            KvFormat::F32 => "f32",
+        };
+        let AttentionShape { heads: _, kv_heads, head_dim, block_size } = shape;
+        // The processor's results do not depend on its instructions.
+        let name = format!("cpu {format} {layers}x{kv_heads}x{head_dim} by {block_size}");
+        Some(BlockLayout { bytes: layers * shape.block_bytes(cache.format()), name })
+    }
+
+    fn export_block(&self, block: BlockId, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        for cache in &self.caches {
+            cache.export_block(block.0, out);
+        }
+        Ok(())
+    }
+
+    fn import_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), BackendError> {
+        let layer = bytes.len() / self.caches.len().max(1);
+        for (cache, bytes) in self.caches.iter_mut().zip(bytes.chunks_exact(layer.max(1))) {
+            cache.import_block(block.0, bytes);
+        }
         Ok(())
     }
 }

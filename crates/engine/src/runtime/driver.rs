@@ -27,7 +27,7 @@ use crate::sample::position_logprobs;
 
 /// What the engine's thread owns.
 pub(super) struct Driver {
-    backend: Box<dyn Backend>,
+    pub(super) backend: Box<dyn Backend>,
     observer: Box<dyn Observer>,
     shared: Arc<Shared>,
     inbox: Receiver<Letter>,
@@ -37,9 +37,9 @@ pub(super) struct Driver {
     /// What there is to guess with, until it is measured.
     speculation: Option<Speculation>,
     speculator: Option<Speculator>,
-    scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     live: BTreeMap<SequenceId, Live>,
-    stats: EngineStats,
+    pub(super) stats: EngineStats,
     /// The rows of the last pass.
     logits: Vec<f32>,
     /// Those that ended in this step. They hear of it once the counts are published, so that
@@ -159,6 +159,7 @@ impl Driver {
         let submission = match letter {
             Letter::Submission(submission) => submission,
             Letter::Wake => return,
+            Letter::Blocks(order) => return self.carry(order),
             Letter::Guess { policy, depth_max } => {
                 if let Some(speculator) = &mut self.speculator {
                     speculator.set_policy(policy, depth_max);
@@ -183,7 +184,7 @@ impl Driver {
             return Err(SubmitError::Draining);
         }
         let sequence = arrival.sequence;
-        match self.scheduler.handle_arrival(self.clock.now(), arrival) {
+        match self.scheduler.handle_arrival(live.arrived(), arrival) {
             Verdict::Queued => {
                 self.live.insert(sequence, live);
                 Ok(())
@@ -394,7 +395,7 @@ impl Driver {
     }
 
     /// Nothing that the backend holds can be trusted any more.
-    fn break_down(&mut self) {
+    pub(super) fn break_down(&mut self) {
         tracing::error!("the backend panicked; the engine takes no more requests");
         self.stats.steps_failed += 1;
         self.stats.health = Health::Broken;

@@ -11,13 +11,14 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use overdraft_core::batch::{Arrival, Logits, PrefixReuse, Refusal};
 use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_telemetry::Clock;
-use overdraft_units::{Blocks, SequenceId, TokenId, Tokens};
+use overdraft_units::{Blocks, Instant, SequenceId, TokenId, Tokens};
 use tokio::sync::{mpsc, oneshot};
 
+use super::blocks::BlockOrder;
 use super::live::Live;
 use super::stats::{EngineStats, Health, Phase, Shared};
 use super::text::TextOut;
-use crate::backend::ModelShape;
+use crate::backend::{BlockLayout, ModelShape};
 use crate::request::{Event, Request};
 use crate::sample::{LOGPROBS_MAX, Sampler, SamplingError};
 use overdraft_tokenizer::TextCodec;
@@ -33,6 +34,8 @@ pub struct EngineHandle {
     pub(super) inbox: SyncSender<Letter>,
     pub(super) shared: Arc<Shared>,
     pub(super) shape: ModelShape,
+    /// What an exported page is like.
+    pub(super) layout: Option<Arc<BlockLayout>>,
     pub(super) context: Tokens,
     pub(super) codec: Arc<dyn TextCodec>,
     pub(super) clock: Clock,
@@ -53,6 +56,8 @@ pub struct RequestStream {
 pub(super) enum Letter {
     /// A request.
     Submission(Box<Submission>),
+    /// Pages to be moved.
+    Blocks(BlockOrder),
     /// Nothing but the wish that the phase be looked at.
     Wake,
     /// Another rule for guessing.
@@ -163,8 +168,21 @@ impl EngineHandle {
     /// # Errors
     /// [`SubmitError`]; nothing was changed.
     pub async fn submit(&self, request: Request) -> Result<RequestStream, SubmitError> {
+        self.submit_since(request, self.clock.now()).await
+    }
+
+    /// The same for a request that arrived before: it has the turn of one that arrived then, and its
+    /// times count from there.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub async fn submit_since(
+        &self,
+        request: Request,
+        arrived: Instant,
+    ) -> Result<RequestStream, SubmitError> {
         self.check(&request)?;
-        let (submission, verdict, stream) = self.prepare(request);
+        let (submission, verdict, stream) = self.prepare(request, arrived);
         let letter = Letter::Submission(Box::new(submission));
         self.inbox.try_send(letter).map_err(|error| match error {
             TrySendError::Full(_) => {
@@ -257,6 +275,7 @@ impl EngineHandle {
     fn prepare(
         &self,
         request: Request,
+        arrived: Instant,
     ) -> (Submission, oneshot::Receiver<Result<(), SubmitError>>, RequestStream) {
         let sequence = SequenceId(self.next.fetch_add(1, Ordering::Relaxed));
         let sampling = &request.sampling;
@@ -273,7 +292,7 @@ impl EngineHandle {
         let (sender, events) = mpsc::channel(capacity + EVENTS_BESIDE_TOKENS);
         let (answer, verdict) = oneshot::channel();
         let parts = (sampler, text, sender);
-        let live = Live::new(&request, ends, parts, output_max, self.clock.now());
+        let live = Live::new(&request, ends, parts, output_max, arrived);
         let (reuse, logits) = if request.prompt_logprobs.is_some() {
             (PrefixReuse::Forbidden, Logits::Every)
         } else {

@@ -156,6 +156,11 @@ impl Live {
         TokenTime::First(now.since(self.times.arrived))
     }
 
+    /// When it was asked for.
+    pub(super) fn arrived(&self) -> Instant {
+        self.times.arrived
+    }
+
     pub(super) fn prompt_tokens(&self) -> Tokens {
         self.usage.prompt
     }

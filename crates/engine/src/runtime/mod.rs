@@ -4,6 +4,7 @@
 //! [`RequestStream`] tells of it. Everything between them is bounded: the inbox, the scheduler's
 //! queue, each stream's events.
 
+mod blocks;
 mod driver;
 mod handle;
 mod live;
@@ -25,6 +26,7 @@ use overdraft_core::batch::{BatchLimits, BatchStats};
 use overdraft_telemetry::Clock;
 use overdraft_units::Tokens;
 
+pub use self::blocks::{BYTES_AT_ONCE, BlockError, BlockPrefix, Imported};
 pub use self::handle::{EngineHandle, GuessError, INBOX_MAX, RequestStream, SubmitError};
 pub use self::observe::{CacheChanges, End, Observation, Observer, RequestRecord, Unobserved};
 pub use self::pass::EVERY_ROWS_MAX;
@@ -147,6 +149,7 @@ impl Engine {
         speculation.check(shape)?;
         let guesses = speculation.guesses();
         let limits = settings.limits(shape)?;
+        let layout = backend.block_layout().map(Arc::new);
         let batch = BatchStats { blocks: shape.blocks, ..BatchStats::default() };
         let shared = Arc::new(Shared::new(&EngineStats { batch, ..EngineStats::default() }));
         let (inbox, letters) = sync_channel(INBOX_MAX);
@@ -158,6 +161,7 @@ impl Engine {
             inbox,
             shared,
             shape,
+            layout,
             context: limits.context,
             codec,
             clock: settings.clock,

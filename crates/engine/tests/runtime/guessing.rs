@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use overdraft_engine::echo::{ECHO_TURN_END, Noise};
 use overdraft_engine::{
-    Backend, BackendError, BatchSlot, Drafter, EchoBackend, Engine, EngineSettings, FinishReason,
-    GuessError, Guessing, Lookup, ModelShape, Policy, Request, Speculation, StartError, Unobserved,
+    Backend, BackendError, BatchSlot, BlockPrefix, Drafter, EchoBackend, Engine, EngineSettings,
+    FinishReason, GuessError, Guessing, Lookup, ModelShape, Policy, Request, Speculation,
+    StartError, Unobserved,
 };
 use overdraft_units::{Blocks, CacheSalt, Tokens};
 use proptest::prelude::*;
 
 use crate::support::{
-    Answer, TOKENIZER, ask, chat, drawing, echo, read, request, settings, submit, wait,
+    Answer, TOKENIZER, ask, chat, drawing, echo, read, request, settings, start, submit, wait,
 };
 
 /// An echo that is wrong at every third or so position: its best token changes places with another.
@@ -50,6 +51,32 @@ fn guessing(target: EchoBackend, settings: EngineSettings, speculation: Speculat
     let codec = TOKENIZER.clone();
     Engine::start_guessing(Box::new(target), codec, settings, Box::new(Unobserved), speculation)
         .expect("the settings are sound")
+}
+
+/// The draft model has none of the pages that came from elsewhere, and reads them again.
+#[test]
+fn guesses_go_on_from_pages_that_came_from_elsewhere() {
+    let message = "what somebody else has computed, and the draft model has never seen";
+    let one = start(echo(64, Noise::Lively), settings());
+    let right = ask(&one, chat(message));
+    let prefix =
+        BlockPrefix { salt: CacheSalt(0), tokens: Arc::from(chat(message).prompt.as_slice()) };
+    let blocks = wait(one.handle().export_blocks(prefix.clone(), 0..64)).expect("an echo can");
+    for policy_text in POLICIES {
+        let speculation = Speculation {
+            policy: policy(policy_text),
+            depth_max: 4,
+            lookup: None,
+            draft: Some(crooked(64, 3)),
+        };
+        let other = guessing(echo(64, Noise::Lively), settings(), speculation);
+        let handle = other.handle();
+        let imported = wait(handle.import_blocks(prefix.clone(), 0, blocks.clone()));
+        assert_eq!(imported.expect("an echo can").written, blocks.len());
+        let answer = ask(&other, chat(message));
+        assert_eq!(answer.tokens, right.tokens, "{policy_text}");
+        assert!(Tokens::new(60) < answer.usage.cached, "{policy_text}");
+    }
 }
 
 fn policy(text: &str) -> Policy {

@@ -1,5 +1,6 @@
 //! The engine's loop from outside: completions, their ends, and what stops them.
 
+mod blocks;
 mod cache;
 mod completions;
 mod failures;

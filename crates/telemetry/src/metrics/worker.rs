@@ -18,6 +18,7 @@ use super::buckets::{
     CHOICES, FIRST_TOKEN, NEXT_TOKEN, PREEMPTIONS, REQUEST, STEP, one_two_five, seconds,
 };
 use super::exposition::Exposition;
+use super::kv_share::KvShareMetrics;
 use super::speculation::{SpeculationFacts, SpeculationMetrics};
 
 type Labels = [(&'static str, &'static str); 1];
@@ -206,6 +207,11 @@ impl WorkerMetrics {
         metrics.update(&SpeculationFacts::default());
         self.speculation = Some(metrics);
         self
+    }
+
+    /// The same of a worker that shares its blocks, and where to count them.
+    pub fn sharing(&mut self, identity: &WorkerIdentity) -> KvShareMetrics {
+        KvShareMetrics::new(&mut self.registry, &identity.model)
     }
 
     /// Takes over what guessing brought; call it before [`encode`](Self::encode).

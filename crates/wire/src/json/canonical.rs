@@ -244,7 +244,7 @@ mod tests {
         );
         check("[]", "[]");
         check("{ }", "{}");
-        check(r#"[[],{},null,true , -1e5]"#, "[[],{},null,true,-1e5]");
+        check("[[],{},null,true , -1e5]", "[[],{},null,true,-1e5]");
         check(r#""\u00e9""#, "\"é\"");
         check(r#""a\"b\\""#, r#""a\"b\\""#);
     }

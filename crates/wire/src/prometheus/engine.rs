@@ -20,6 +20,9 @@ pub const RANKS_MAX: usize = 256;
 /// Most draft positions whose acceptance is kept.
 pub const POSITIONS_MAX: usize = 16;
 
+/// What our own worker calls the pace of its fetches.
+const KV_FETCH_RATE: &str = "overdraft_kv_fetch_tokens_per_second";
+
 /// Why a page of metrics gives no report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -82,6 +85,8 @@ pub struct WorkerReport {
     pub prompt_tokens: Option<u64>,
     /// Tokens generated.
     pub generation_tokens: Option<u64>,
+    /// Tokens of prefixes that it fetched from other workers in a second, when it last did.
+    pub kv_fetch_rate: Option<u64>,
     /// Drafts made by speculative decoding.
     pub drafts: Option<u64>,
     /// Tokens drafted.
@@ -108,6 +113,7 @@ enum Field {
     DraftTokens,
     AcceptedTokens,
     AcceptedAt,
+    KvFetchRate,
 }
 
 /// How good a name is among those of one field: lower is better.
@@ -124,6 +130,7 @@ fn field_of(dialect: Dialect, name: &str) -> Option<(Field, Rank)> {
 
 fn vllm(name: &str) -> Option<(Field, Rank)> {
     let (field, rank) = match name {
+        KV_FETCH_RATE => (Field::KvFetchRate, 0),
         "num_requests_running" => (Field::Running, 0),
         "num_requests_waiting" => (Field::Waiting, 0),
         "kv_cache_usage_perc" => (Field::KvUse, 0),
@@ -190,6 +197,9 @@ fn llama_server(name: &str) -> Option<Field> {
 
 /// The engine whose prefix a name has, and the rest of it.
 fn dialect_of(name: &str) -> Option<(Dialect, &str)> {
+    if name == KV_FETCH_RATE {
+        return Some((Dialect::Vllm, name));
+    }
     let (prefix, rest) = name.split_once(':')?;
     match prefix {
         "vllm" => Some((Dialect::Vllm, rest)),
@@ -316,6 +326,7 @@ impl Tally {
             prefix_queries: queries,
             prefix_hits: hits,
             preemptions: self.sum(Field::Preemptions),
+            kv_fetch_rate: self.sum(Field::KvFetchRate),
             prompt_tokens,
             generation_tokens: self.sum(Field::GenerationTokens),
             drafts: self.sum(Field::Drafts),

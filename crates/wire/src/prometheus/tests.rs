@@ -100,6 +100,7 @@ fn common(dialect: Dialect) -> WorkerReport {
         prefix_queries: Some(9_000),
         prefix_hits: Some(4_500),
         preemptions: Some(7),
+        kv_fetch_rate: None,
         prompt_tokens: Some(9_000),
         generation_tokens: Some(2_500_000),
         drafts: None,
@@ -110,6 +111,13 @@ fn common(dialect: Dialect) -> WorkerReport {
 }
 
 use overdraft_units::{BlockSize, Tokens};
+
+#[test]
+fn our_own_worker_tells_how_fast_it_fetches() {
+    let page = "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_waiting{engine=\"0\"} 0\n\
+        overdraft_kv_fetch_tokens_per_second{engine=\"0\"} 41000\n";
+    assert_eq!(report(page.as_bytes()).unwrap().kv_fetch_rate, Some(41_000));
+}
 
 #[test]
 fn every_engine_gives_the_same_report() {

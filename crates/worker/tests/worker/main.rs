@@ -4,6 +4,7 @@
 mod chat;
 mod completions;
 mod kv_events;
+mod kv_share;
 mod serving;
 mod speculation;
 mod support;

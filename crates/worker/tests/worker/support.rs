@@ -13,8 +13,10 @@ use overdraft_engine::{
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
 use overdraft_units::{Blocks, Tokens};
+use overdraft_wire::kv_blocks::KvModel;
 use overdraft_worker::{
-    Drained, EngineMetrics, KvEvents, KvEventsSettings, MetricNames, Served, Settings, run,
+    Drained, EngineMetrics, KvEvents, KvEventsSettings, KvShare, KvShareSettings, MetricNames,
+    Served, Settings, run,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +33,13 @@ pub(crate) struct Running {
     engine: Engine,
     stop: Arc<Notify>,
     task: JoinHandle<Drained>,
+}
+
+/// What not every worker has.
+struct Extras {
+    publishing: Option<KvEventsSettings>,
+    sharing: Option<KvShareSettings>,
+    speculation: Speculation,
 }
 
 /// An echo small enough to be filled by a test.
@@ -69,7 +78,8 @@ impl Running {
         publishing: Option<KvEventsSettings>,
     ) -> Self {
         let nobody = Speculation::default();
-        Self::start_all(settings_of_echo, adjust, serving, (publishing, nobody)).await
+        let extras = Extras { publishing, sharing: None, speculation: nobody };
+        Self::start_all(settings_of_echo, adjust, serving, extras).await
     }
 
     /// With an echo that guesses for the echo, by this rule.
@@ -80,20 +90,38 @@ impl Running {
             lookup: Some(Lookup::default()),
             draft: Some(Box::new(EchoBackend::new(small_echo()))),
         };
-        Self::start_all(small_echo(), |_| {}, |_| {}, (None, speculation)).await
+        let extras = Extras { publishing: None, sharing: None, speculation };
+        Self::start_all(small_echo(), |_| {}, |_| {}, extras).await
+    }
+
+    /// With blocks that are shared.
+    pub(crate) async fn sharing(echo: EchoSettings, sharing: KvShareSettings) -> Self {
+        let speculation = Speculation::default();
+        let extras = Extras { publishing: None, sharing: Some(sharing), speculation };
+        Self::start_all(echo, |_| {}, |_| {}, extras).await
     }
 
     async fn start_all(
         settings_of_echo: EchoSettings,
         adjust: fn(&mut EngineSettings),
         serving: fn(&mut Settings),
-        (publishing, speculation): (Option<KvEventsSettings>, Speculation),
+        extras: Extras,
     ) -> Self {
+        let Extras { publishing, sharing, speculation } = extras;
         let clock = Clock::start();
         let tokenizer = Arc::new(echo::tokenizer());
         let template = Arc::new(ChatTemplate::new(Some(ECHO_TEMPLATE), &tokenizer).unwrap());
         let backend = EchoBackend::new(settings_of_echo);
-        let metrics = if speculation.guesses() {
+        let (shape, layout) = (backend.shape(), backend.block_layout().unwrap());
+        let mut kv_share = None;
+        let metrics = if let Some(sharing) = sharing {
+            let (metrics, shared) =
+                EngineMetrics::sharing("echo", shape, MetricNames::Both, speculation.guesses());
+            let model = KvModel::read(&b"echo"[..], &layout.name).unwrap();
+            let layout = (shape.block_size, &layout);
+            kv_share = Some(KvShare::new(sharing, model, layout, clock, shared));
+            metrics
+        } else if speculation.guesses() {
             EngineMetrics::speculating("echo", backend.shape(), MetricNames::Both)
         } else {
             EngineMetrics::new("echo", backend.shape(), MetricNames::Both)
@@ -109,6 +137,9 @@ impl Running {
             observer = events.observer(observer);
             (kv_events, publisher) = (Some(events), Some(runs));
         }
+        if let Some(share) = &kv_share {
+            observer = share.observer(observer);
+        }
         let backend = Box::new(backend);
         let engine =
             Engine::start_guessing(backend, codec, settings, observer, speculation).unwrap();
@@ -121,6 +152,7 @@ impl Running {
             root: None,
             metrics,
             kv_events,
+            kv_share,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -187,6 +219,18 @@ impl Running {
 
     pub(crate) async fn chat(&self, body: &Value) -> Reply {
         self.post("/v1/chat/completions", body).await
+    }
+
+    /// With more lines in the request's head.
+    pub(crate) async fn chat_with(&self, lines: &str, body: &Value) -> Reply {
+        let (mut client, body) = (self.connect().await, body.to_string());
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        client.send_raw(format!("{head}{body}").as_bytes()).await;
+        client.reply().await
     }
 
     pub(crate) async fn complete(&self, body: &Value) -> Reply {

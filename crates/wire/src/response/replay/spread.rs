@@ -33,9 +33,9 @@ pub fn events_of(answer: &[u8], usage_told: StreamUsage) -> Option<Vec<u8>> {
     for choice in &choices {
         let choice = choice.as_object()?;
         if choice.contains_key("message") {
-            chat(choice, &mut out)?
+            chat(choice, &mut out)?;
         } else {
-            text(choice, &mut out)?
+            text(choice, &mut out)?;
         }
     }
     if usage_told != StreamUsage::Never {

@@ -1,5 +1,7 @@
 //! From one form to the other, and what is refused on the way.
 
+#![expect(clippy::needless_pass_by_value, reason = "the values are written where they are used")]
+
 use serde_json::{Value, json};
 
 use super::*;

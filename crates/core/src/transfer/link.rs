@@ -1,0 +1,111 @@
+//! What is believed of the way to one peer?
+
+use overdraft_units::{Instant, Micros};
+
+use crate::estimate::Ratio;
+
+/// Bytes a second of a link that was never used: a network of one gigabit.
+pub const BYTES_PER_SECOND_FIRST: u64 = 100_000_000;
+
+/// How long a peer that was never asked is taken to need before its first byte.
+pub const WAIT_FIRST: Micros = Micros::new(5_000);
+
+/// A belief this old counts no more: whoever was slow may be fast again, and only using it tells.
+pub const STALE: Micros = Micros::new(60_000_000);
+
+/// How long a peer is left alone that failed once; twice as long each time it fails again.
+pub const BARRED_FIRST: Micros = Micros::new(5_000_000);
+
+/// The longest that a peer is left alone.
+pub const BARRED_MAX: Micros = Micros::new(60_000_000);
+
+/// Most doublings of that time.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Pieces smaller than this say more about the wait than about the rate.
+const RATE_BYTES_MIN: u64 = 1 << 16;
+
+/// How long a peer takes to answer, and how fast it sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Link {
+    /// Microseconds over answers.
+    wait: Ratio,
+    /// Bytes over microseconds.
+    rate: Ratio,
+    noted: Option<Instant>,
+    /// Failures in a row.
+    failures: u32,
+    barred_until: Option<Instant>,
+}
+
+impl Link {
+    /// Never used.
+    pub const fn new() -> Self {
+        Self {
+            wait: Ratio::new(),
+            rate: Ratio::new(),
+            noted: None,
+            failures: 0,
+            barred_until: None,
+        }
+    }
+
+    /// It answered after `wait`, and then so many bytes came in that time.
+    pub fn note(&mut self, wait: Micros, bytes: u64, took: Micros, now: Instant) {
+        if self.is_stale(now) {
+            (self.wait, self.rate) = (Ratio::new(), Ratio::new());
+        }
+        self.wait.note(wait.get(), 1);
+        if RATE_BYTES_MIN <= bytes {
+            self.rate.note(bytes, took.get().max(1));
+        }
+        self.noted = Some(now);
+        (self.failures, self.barred_until) = (0, None);
+    }
+
+    /// It did not answer, or what came could not be used.
+    pub fn note_failure(&mut self, now: Instant) {
+        let times = 1_u64 << self.failures.min(DOUBLINGS_MAX);
+        let barred = Micros::new(BARRED_FIRST.get() * times).min(BARRED_MAX);
+        self.barred_until = Some(now + barred);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Whether it is left alone because it has failed.
+    pub fn is_barred(&self, now: Instant) -> bool {
+        self.barred_until.is_some_and(|until| now < until)
+    }
+
+    /// How long so many bytes should take, the wait included.
+    pub fn time_for(&self, bytes: u64, now: Instant) -> Micros {
+        let (wait, (sent, micros)) = if self.is_stale(now) {
+            (WAIT_FIRST, (BYTES_PER_SECOND_FIRST, 1_000_000))
+        } else {
+            (self.wait(), self.rate())
+        };
+        let sending = u128::from(bytes) * u128::from(micros) / u128::from(sent.max(1));
+        wait + Micros::new(u64::try_from(sending).unwrap_or(u64::MAX / 2))
+    }
+
+    /// Bytes a second, as far as they were measured.
+    pub fn bytes_per_second(&self) -> Option<u64> {
+        let (sent, micros) = self.rate.parts();
+        (0 < micros).then(|| sent.saturating_mul(1_000_000) / micros)
+    }
+
+    fn wait(&self) -> Micros {
+        let (micros, answers) = self.wait.parts();
+        micros.checked_div(answers).map_or(WAIT_FIRST, Micros::new)
+    }
+
+    fn rate(&self) -> (u64, u64) {
+        match self.rate.parts() {
+            (0, _) | (_, 0) => (BYTES_PER_SECOND_FIRST, 1_000_000),
+            parts => parts,
+        }
+    }
+
+    fn is_stale(&self, now: Instant) -> bool {
+        self.noted.is_none_or(|noted| STALE < now.since(noted))
+    }
+}

@@ -1,0 +1,95 @@
+//! Fetch the keys and values of a prefix from whoever has them, or compute them?
+//!
+//! Whichever is expected to be over sooner, by what was measured: the pace at which this engine
+//! computes prompts against the wait and the bytes a second of this link. What was never measured
+//! has a stated prior, so that it is tried; what was measured long ago fades back to it, so that it is
+//! tried again; and who fails is left alone for a while that doubles (`docs/design/kv-share.md#r4`).
+//!
+//! **Invariant:** a decision is a function of its arguments, and one to fetch names the time after
+//! which computing would have been better.
+
+mod link;
+#[cfg(test)]
+mod tests;
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+pub use self::link::{BARRED_FIRST, BARRED_MAX, BYTES_PER_SECOND_FIRST, Link, STALE, WAIT_FIRST};
+use crate::estimate::Pace;
+
+/// Prefixes shorter than this are computed: asking costs as much.
+pub const FETCH_TOKENS_MIN: Tokens = Tokens::new(64);
+
+/// The longest that one sequence waits for its blocks, however long it would compute.
+pub const FETCH_TIME_MAX: Micros = Micros::new(30_000_000);
+
+/// A fetch must be expected to take at most three quarters of the time to compute: beliefs err, and
+/// a fetch that fails is time lost.
+const MARGIN: (u64, u64) = (3, 4);
+
+/// What is missing of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Tokens in full blocks that the cache lacks.
+    pub tokens: Tokens,
+    /// What they come to on the wire.
+    pub bytes: u64,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Ask for the blocks.
+    Fetch {
+        /// When to stop waiting: from then on, computing would have been over sooner.
+        within: Micros,
+        /// How long fetching should take.
+        expected: Micros,
+        /// How long computing would.
+        compute: Micros,
+    },
+    /// Compute them.
+    Compute(Why),
+}
+
+/// Why nothing is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Too little is missing.
+    Short,
+    /// Computing should be over sooner.
+    Slow,
+    /// The peer has failed a moment ago.
+    Barred,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Short, Self::Slow, Self::Barred];
+
+    /// As metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Slow => "slow",
+            Self::Barred => "barred",
+        }
+    }
+}
+
+/// Decides between this link and computing at this pace.
+pub fn judge(missing: Missing, link: &Link, pace: Pace, now: Instant) -> Verdict {
+    if missing.tokens < FETCH_TOKENS_MIN {
+        return Verdict::Compute(Why::Short);
+    }
+    if link.is_barred(now) {
+        return Verdict::Compute(Why::Barred);
+    }
+    let compute = pace.time_for(u64::from(missing.tokens.get()));
+    let expected = link.time_for(missing.bytes, now);
+    let (above, below) = MARGIN;
+    if compute.get().saturating_mul(above) < expected.get().saturating_mul(below) {
+        return Verdict::Compute(Why::Slow);
+    }
+    Verdict::Fetch { within: compute.min(FETCH_TIME_MAX), expected, compute }
+}

@@ -1,0 +1,365 @@
+//! What does a request wait for before it is submitted?
+//!
+//! For blocks that its prompt needs, that the cache lacks and that a peer has, if waiting for them is
+//! expected to be shorter than computing them, and no longer than that. They go into the cache a few
+//! megabytes at a time, between the engine's steps.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use overdraft_core::estimate::Pace;
+use overdraft_core::transfer::{FETCH_TIME_MAX, FETCH_TOKENS_MIN, Missing, Verdict, judge};
+use overdraft_engine::{BYTES_AT_ONCE, BlockPrefix, EngineHandle};
+use overdraft_telemetry::metrics::FetchFacts;
+use overdraft_units::{CacheSalt, Micros, TokenId, Tokens};
+use overdraft_wire::kv_blocks::{
+    BLOCKS_PER_ASK_MAX, BlockKey, BlocksAsk, EnvelopeReader, PrefixRoot,
+};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{self, Break};
+use super::peer::Peer;
+use super::{Inner, KvShare};
+
+/// How long peers are asked at most who of them has the most, and never longer than half of what
+/// computing takes.
+const LOOKUP_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A prefix whose blocks are missing from number `leading` on.
+#[derive(Clone)]
+struct Wanted {
+    prefix: BlockPrefix,
+    root: PrefixRoot,
+    leading: usize,
+    /// The keys of all its blocks.
+    keys: Arc<[BlockKey]>,
+}
+
+/// How it is to be got.
+struct Errand {
+    peer: Peer,
+    within: Micros,
+    pace: Pace,
+}
+
+/// A fetch under way.
+struct Fetch<'a> {
+    share: &'a KvShare,
+    engine: &'a EngineHandle,
+    wanted: &'a Wanted,
+    /// Blocks that were verified and are not in the cache yet.
+    pending: Vec<Vec<u8>>,
+    /// Blocks that were handed to the engine.
+    handed: usize,
+    /// Blocks that are in the cache.
+    got: usize,
+    bytes: u64,
+    /// How long the peer took to answer.
+    waited: Option<Micros>,
+}
+
+impl KvShare {
+    /// Brings what is missing of a prompt's prefix into the cache, as far as that pays.
+    pub(crate) async fn bring(
+        &self,
+        engine: &EngineHandle,
+        tokens: &[TokenId],
+        salt: CacheSalt,
+        source: Option<Peer>,
+    ) {
+        if !self.fetches() {
+            return;
+        }
+        let Some(mut wanted) = self.wanted(engine, tokens, salt).await else { return };
+        self.0.metrics.missed(self.tokens(wanted.missing()));
+        match Turn::take(&self.0, wanted.keys[wanted.leading]) {
+            Ok(_turn) => wanted.leading += self.fetch(engine, &wanted, source).await,
+            Err(mut other) => {
+                // It ends by dropping its side: an error is the end, too.
+                let patience = Duration::from_micros(FETCH_TIME_MAX.get());
+                let _ended = timeout(patience, other.changed()).await;
+                let before = wanted.leading;
+                let leading = engine.leading_blocks(wanted.prefix.clone()).await;
+                wanted.leading = leading.unwrap_or(before);
+            }
+        }
+        self.0.metrics.computed(count(wanted.missing()));
+    }
+
+    /// What the cache lacks of a prompt, if that is worth a thought.
+    async fn wanted(
+        &self,
+        engine: &EngineHandle,
+        tokens: &[TokenId],
+        salt: CacheSalt,
+    ) -> Option<Wanted> {
+        let page = usize::try_from(self.0.block_size.get()).expect("usize holds 32 bits");
+        // The last token is always computed: its logits are wanted.
+        let full = tokens.len().saturating_sub(1) / page;
+        if self.tokens(full) < FETCH_TOKENS_MIN {
+            return None;
+        }
+        let root = self.0.roots.root_of(salt)?;
+        let tokens: Arc<[TokenId]> = Arc::from(&tokens[..full * page]);
+        let prefix = BlockPrefix { salt, tokens };
+        let leading = engine.leading_blocks(prefix.clone()).await.ok()?;
+        if full <= leading {
+            return None;
+        }
+        let keys = root.keys(&prefix.tokens, self.0.block_size).collect();
+        Some(Wanted { prefix, root, leading, keys })
+    }
+
+    /// How many blocks came.
+    async fn fetch(&self, engine: &EngineHandle, wanted: &Wanted, source: Option<Peer>) -> usize {
+        let Ok(_permit) = self.0.fetches.try_acquire() else {
+            self.0.metrics.passed_over("busy");
+            return 0;
+        };
+        let errand = match self.errand(wanted, source).await {
+            Ok(errand) => errand,
+            Err(why) => {
+                self.0.metrics.passed_over(why);
+                return 0;
+            }
+        };
+        let began = self.0.clock.now();
+        let mut fetch = Fetch::new(self, engine, wanted);
+        let within = Duration::from_micros(errand.within.get());
+        let ran = timeout(within, fetch.run(&errand.peer)).await;
+        let mut broke = ran.unwrap_or(Err(Break::Timeout)).err();
+        // What came before it broke off is as good as any.
+        if let Err(error) = fetch.hand_over().await {
+            broke.get_or_insert(error);
+        }
+        let took = self.0.clock.now().since(began);
+        self.learn(&errand, &fetch, took, broke.as_ref());
+        fetch.got
+    }
+
+    /// Whom to ask, or why nobody.
+    async fn errand(&self, wanted: &Wanted, source: Option<Peer>) -> Result<Errand, &'static str> {
+        let now = self.0.clock.now();
+        let missing = self.cost(wanted.missing());
+        let named = source.as_slice();
+        let peers = if named.is_empty() { &self.0.settings.peers } else { named };
+        let mut good = Vec::new();
+        let mut why = "nobody";
+        let pace = {
+            let beliefs = self.beliefs();
+            let pace = beliefs.prefill.pace();
+            for peer in peers {
+                match judge(missing, &beliefs.link(peer), pace, now) {
+                    Verdict::Fetch { within, .. } => good.push((peer.clone(), within)),
+                    Verdict::Compute(reason) => why = reason.name(),
+                }
+            }
+            pace
+        };
+        let (peer, within) = match good.as_slice() {
+            [] => return Err(why),
+            [(peer, within)] => (peer.clone(), *within),
+            several => {
+                let peers = several.iter().map(|(peer, _)| peer.clone()).collect();
+                let longest = several.iter().map(|(_, within)| within.get()).max().unwrap_or(0);
+                let half = Duration::from_micros(longest / 2).min(LOOKUP_TIME_MAX);
+                let found = timeout(half, self.look_up(wanted, peers)).await;
+                let (peer, held) = found.ok().flatten().ok_or("nobody")?;
+                // It may have less than all: is that still worth it?
+                let link = self.beliefs().link(&peer);
+                match judge(self.cost(held.min(wanted.missing())), &link, pace, now) {
+                    Verdict::Fetch { within, .. } => (peer, within),
+                    Verdict::Compute(reason) => return Err(reason.name()),
+                }
+            }
+        };
+        Ok(Errand { peer, within, pace })
+    }
+
+    /// Which of these peers has the most of what is missing, and how many blocks; the first that has all
+    /// of it will do.
+    async fn look_up(&self, wanted: &Wanted, peers: Vec<Peer>) -> Option<(Peer, usize)> {
+        let mut asked = JoinSet::new();
+        for peer in peers {
+            let (share, ask) = (self.clone(), self.ask(wanted, 0));
+            asked.spawn(async move {
+                let answer = client::ask(&peer, &share.0.settings.token, &ask).await;
+                if let Err(error) = &answer {
+                    share.give_up_on(&peer, error);
+                }
+                (answer.map_or(0, |answer| answer.blocks), peer)
+            });
+        }
+        let mut best: Option<(Peer, usize)> = None;
+        while let Some(answer) = asked.join_next().await {
+            let Ok((held, peer)) = answer else { continue };
+            if best.as_ref().map_or(0, |best| best.1) < held {
+                best = Some((peer, held));
+            }
+            if wanted.missing() <= held {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Asks for so many of the missing blocks.
+    fn ask(&self, wanted: &Wanted, blocks: usize) -> BlocksAsk {
+        let (first, end) = (wanted.leading, wanted.leading + blocks.min(BLOCKS_PER_ASK_MAX));
+        BlocksAsk {
+            model: self.0.model,
+            root: wanted.root,
+            tokens: wanted.prefix.tokens.to_vec(),
+            blocks: first..end,
+        }
+    }
+
+    fn learn(&self, errand: &Errand, fetch: &Fetch<'_>, took: Micros, broke: Option<&Break>) {
+        let now = self.0.clock.now();
+        match broke {
+            // Slow, not silent: the next decision knows better.
+            Some(Break::Timeout) if 0 < fetch.bytes => self.0.metrics.rejected("timeout"),
+            Some(error) => self.give_up_on(&errand.peer, error),
+            None => {}
+        }
+        if let Some(waited) = fetch.waited
+            && broke.is_none_or(|error| matches!(error, Break::Timeout) || !error.is_the_peers())
+        {
+            let sending = took.checked_sub(waited).unwrap_or(Micros::ZERO);
+            self.beliefs().link_mut(&errand.peer).note(waited, fetch.bytes, sending, now);
+        }
+        if fetch.got == 0 {
+            if broke.is_none() {
+                self.0.metrics.passed_over("nobody");
+            }
+            return;
+        }
+        let tokens = self.tokens(fetch.got);
+        let compute = errand.pace.time_for(u64::from(tokens.get()));
+        self.0.metrics.fetched(&FetchFacts {
+            blocks: count(fetch.got),
+            tokens,
+            bytes: fetch.bytes,
+            took,
+            saved: compute.checked_sub(took).unwrap_or(Micros::ZERO),
+        });
+    }
+
+    fn give_up_on(&self, peer: &Peer, error: &Break) {
+        let reason = error.reason();
+        self.0.metrics.rejected(reason);
+        if error.is_the_peers() {
+            let now = self.0.clock.now();
+            self.beliefs().link_mut(peer).note_failure(now);
+        }
+        tracing::warn!(%peer, %error, reason, "blocks could not be fetched; they are computed");
+    }
+
+    fn tokens(&self, blocks: usize) -> Tokens {
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        Tokens::new(blocks.saturating_mul(self.0.block_size.get()))
+    }
+
+    fn cost(&self, blocks: usize) -> Missing {
+        let bytes = count(blocks).saturating_mul(count(self.0.block_bytes));
+        Missing { tokens: self.tokens(blocks), bytes }
+    }
+}
+
+impl Wanted {
+    fn missing(&self) -> usize {
+        self.keys.len().saturating_sub(self.leading)
+    }
+}
+
+impl<'a> Fetch<'a> {
+    fn new(share: &'a KvShare, engine: &'a EngineHandle, wanted: &'a Wanted) -> Self {
+        Self {
+            share,
+            engine,
+            wanted,
+            pending: Vec::new(),
+            handed: wanted.leading,
+            got: 0,
+            bytes: 0,
+            waited: None,
+        }
+    }
+
+    /// Asks, and takes what comes.
+    async fn run(&mut self, peer: &Peer) -> Result<(), Break> {
+        let share = &self.share.0;
+        let began = share.clock.now();
+        let ask = self.share.ask(self.wanted, self.wanted.missing());
+        let mut answer = client::ask(peer, &share.settings.token, &ask).await?;
+        self.waited = Some(share.clock.now().since(began));
+        let mut reader = EnvelopeReader::new(share.block_bytes);
+        let promised = answer.blocks.min(ask.blocks.len());
+        let mut expected = self.wanted.keys[self.wanted.leading..][..promised].iter();
+        let mut next = expected.next();
+        while let Some(key) = next {
+            if let Some(block) = reader.next_block(*key)? {
+                self.bytes += count(block.payload.len());
+                self.pending.push(block.payload.to_vec());
+                next = expected.next();
+                if BYTES_AT_ONCE <= self.pending.len() * share.block_bytes {
+                    self.hand_over().await?;
+                }
+                continue;
+            }
+            let bytes = answer.more().await?.ok_or(Break::Truncated)?;
+            reader.push(&bytes);
+        }
+        self.hand_over().await
+    }
+
+    /// Has the engine take what is there.
+    async fn hand_over(&mut self) -> Result<(), Break> {
+        let blocks = std::mem::take(&mut self.pending);
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let (first, taken) = (self.handed, blocks.len());
+        self.handed += taken;
+        let prefix = self.wanted.prefix.clone();
+        let imported = self.engine.import_blocks(prefix, first, blocks).await?;
+        self.got += imported.leading.saturating_sub(first).min(taken);
+        if imported.leading < self.handed {
+            return Err(Break::NoRoom);
+        }
+        Ok(())
+    }
+}
+
+/// The right to fetch what begins with this block; dropping it tells those who wait for it.
+struct Turn<'a> {
+    share: &'a Inner,
+    key: BlockKey,
+    _end: watch::Sender<()>,
+}
+
+impl<'a> Turn<'a> {
+    /// The right, or the end of whoever has it.
+    fn take(share: &'a Inner, key: BlockKey) -> Result<Self, watch::Receiver<()>> {
+        let mut under_way = share.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = under_way.get(&key) {
+            return Err(other.clone());
+        }
+        let (end, others) = watch::channel(());
+        under_way.insert(key, others);
+        Ok(Self { share, key, _end: end })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.share.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.remove(&self.key);
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

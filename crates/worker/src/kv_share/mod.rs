@@ -1,0 +1,161 @@
+//! Does another worker have the keys and values that this prompt needs?
+//!
+//! A worker *offers* the full blocks of its cache to whoever knows the fleet's token ([`offer`]), and
+//! *fetches* what its own cache lacks from its peers where that is expected to be over sooner than
+//! computing it ([`fetch`]). Requests wait for their blocks here, outside of the engine, which goes on
+//! with the others; what came enters the prefix cache, and then they are submitted with the turn of
+//! their arrival (`docs/design/kv-share.md`).
+//!
+//! **Invariant:** nothing that a peer does or says changes an answer or ends a request: a block is
+//! verified before it is used, every wait ends, and what did not come is computed.
+
+mod client;
+mod fetch;
+pub(crate) mod offer;
+mod peer;
+mod roots;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::HeaderMap;
+use overdraft_core::estimate::PrefillRate;
+use overdraft_core::transfer::Link;
+use overdraft_engine::{BlockLayout, CacheChanges, Observation, Observer};
+use overdraft_telemetry::Clock;
+use overdraft_telemetry::metrics::KvShareMetrics;
+use overdraft_units::{BlockSize, CacheSalt};
+use overdraft_wire::kv_blocks::{BlockKey, KvModel, SOURCE_HEADER};
+use tokio::sync::{Semaphore, watch};
+
+pub use self::peer::{Peer, PeerError};
+use self::roots::Roots;
+pub use self::settings::{KvShareError, KvShareSettings};
+
+/// Requests that wait for blocks at once; what comes beyond that computes.
+const FETCHES_MAX: usize = 4;
+
+/// Peers that are given blocks at once; others are told to come again.
+const OFFERS_MAX: usize = 4;
+
+/// Peers whose links are remembered: those that were named by a gateway come and go.
+const LINKS_MAX: usize = 64;
+
+/// What one worker shares; clones are the same.
+#[derive(Clone, Debug)]
+pub struct KvShare(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: KvShareSettings,
+    model: KvModel,
+    block_size: BlockSize,
+    block_bytes: usize,
+    clock: Clock,
+    metrics: KvShareMetrics,
+    roots: Roots,
+    beliefs: Mutex<Beliefs>,
+    /// Fetches under way by the first block they lack; who needs the same waits for it.
+    under_way: Mutex<BTreeMap<BlockKey, watch::Receiver<()>>>,
+    fetches: Semaphore,
+    offers: Arc<Semaphore>,
+}
+
+/// What was measured.
+#[derive(Debug, Default)]
+struct Beliefs {
+    links: BTreeMap<Peer, Link>,
+    prefill: PrefillRate,
+}
+
+impl KvShare {
+    /// Shares the blocks of `model`, which look like `layout`.
+    pub fn new(
+        settings: KvShareSettings,
+        model: KvModel,
+        (block_size, layout): (BlockSize, &BlockLayout),
+        clock: Clock,
+        metrics: KvShareMetrics,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            roots: Roots::new(model),
+            settings,
+            model,
+            block_size,
+            block_bytes: layout.bytes,
+            clock,
+            metrics,
+            beliefs: Mutex::default(),
+            under_way: Mutex::default(),
+            fetches: Semaphore::new(FETCHES_MAX),
+            offers: Arc::new(Semaphore::new(OFFERS_MAX)),
+        }))
+    }
+
+    /// What the engine is to be started with: learns how long prompts take, and tells `inner` of
+    /// everything.
+    pub fn observer(&self, inner: Box<dyn Observer>) -> Box<dyn Observer> {
+        Box::new(PaceObserver { inner, share: self.clone() })
+    }
+
+    /// Whether blocks are ever fetched.
+    pub(crate) fn fetches(&self) -> bool {
+        !self.0.settings.peers.is_empty() || self.0.settings.trusts_gateway
+    }
+
+    /// Remembers which text a salt stands for: the cache knows only the salt, and peers only the text.
+    pub(crate) fn note_salt(&self, salt: CacheSalt, text: &str) {
+        self.0.roots.note(salt, text);
+    }
+
+    /// The peer that a gateway says has the prefix: one of ours, or any where gateways are trusted.
+    pub(crate) fn source(&self, headers: &HeaderMap) -> Option<Peer> {
+        let named = headers.get(SOURCE_HEADER)?.to_str().ok()?;
+        let peer: Peer = named.parse().ok()?;
+        let settings = &self.0.settings;
+        (settings.trusts_gateway || settings.peers.contains(&peer)).then_some(peer)
+    }
+
+    fn beliefs(&self) -> MutexGuard<'_, Beliefs> {
+        // Numbers that a panic elsewhere leaves whole.
+        self.0.beliefs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Beliefs {
+    fn link(&self, peer: &Peer) -> Link {
+        self.links.get(peer).copied().unwrap_or_default()
+    }
+
+    fn link_mut(&mut self, peer: &Peer) -> &mut Link {
+        if !self.links.contains_key(peer) && self.links.len() >= LINKS_MAX {
+            // Any will do: what is forgotten is tried again.
+            self.links.pop_first();
+        }
+        self.links.entry(peer.clone()).or_default()
+    }
+}
+
+/// Measures steps for the decision, beside another observer.
+struct PaceObserver {
+    inner: Box<dyn Observer>,
+    share: KvShare,
+}
+
+impl Observer for PaceObserver {
+    fn observe(&mut self, observation: &Observation) {
+        if let Observation::StepRan { tokens, duration } = *observation {
+            self.share.beliefs().prefill.note(u64::from(tokens.get()), duration);
+        }
+        self.inner.observe(observation);
+    }
+
+    fn watches_cache(&self) -> bool {
+        self.inner.watches_cache()
+    }
+
+    fn observe_cache(&mut self, changes: CacheChanges) {
+        self.inner.observe_cache(changes);
+    }
+}

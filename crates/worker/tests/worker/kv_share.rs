@@ -1,0 +1,288 @@
+//! Two workers on real sockets that share their blocks, and peers that do not do what they should.
+//!
+//! The echo keeps tokens in its pages and reads them back: an answer that is right after a fetch was
+//! read from what came.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use overdraft_engine::EchoSettings;
+use overdraft_units::{Blocks, Tokens};
+use overdraft_worker::KvShareSettings;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::support::{Running, user};
+
+const SECRET: &str = "fleet-token-fleet-token";
+
+fn shared() -> KvShareSettings {
+    KvShareSettings::new(SECRET).unwrap()
+}
+
+/// A prompt takes long to compute: two milliseconds a token.
+fn slow() -> EchoSettings {
+    EchoSettings {
+        blocks: Blocks::new(128),
+        context: Tokens::new(1024),
+        token_delay: Duration::from_millis(2),
+        ..EchoSettings::default()
+    }
+}
+
+async fn offering() -> Running {
+    Running::sharing(slow(), shared().offering()).await
+}
+
+async fn fetching_from(peer: SocketAddr) -> Running {
+    let peer = format!("http://{peer}");
+    let settings = shared().fetching_from([peer.as_str()]).unwrap();
+    Running::sharing(slow(), settings).await
+}
+
+/// About 300 tokens, of which the answer repeats some.
+fn prompt() -> Value {
+    let text = "what was said before, at some length. ".repeat(7);
+    json!({ "model": "echo", "messages": user(&text), "max_tokens": 12, "temperature": 0 })
+}
+
+/// Text and cached tokens of an answer.
+async fn ask(worker: &Running, body: &Value) -> (String, u64) {
+    let answer = worker.chat(body).await.json();
+    let text = answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    (text, answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0))
+}
+
+/// The count of the first series of this name with this label; zero where there is none.
+async fn series(worker: &Running, name: &str, label: &str) -> u64 {
+    let text = worker.get("/metrics").await.body;
+    let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+    let line = lines.next().and_then(|line| line.rsplit_once(' '));
+    line.map_or(0, |(_, value)| value.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_a_peer_stand_in_for_computing_and_answers_are_the_same() {
+    let holder = offering().await;
+    let computed = ask(&holder, &prompt()).await;
+    let worker = fetching_from(holder.address).await;
+    let before = worker.stats().batch.positions_computed;
+    let (text, cached) = ask(&worker, &prompt()).await;
+    assert_eq!(text, computed.0);
+    assert!(cached > 256, "{cached} tokens were cached");
+    let positions = worker.stats().batch.positions_computed - before;
+    assert!(positions < 64, "{positions} positions were computed");
+
+    let blocks = series(&worker, "overdraft_kv_blocks_fetched_total", "").await;
+    assert_eq!(blocks * 16, series(&worker, "vllm:external_prefix_cache_hits_total", "").await);
+    assert_eq!(blocks, series(&holder, "overdraft_kv_blocks_offered_total", "").await);
+    let saved = worker.get("/metrics").await.body;
+    let saved =
+        saved.lines().find(|line| line.starts_with("overdraft_kv_fetch_saved_seconds_total"));
+    assert!(saved.is_some_and(|line| !line.ends_with(" 0.0")), "{saved:?}");
+    assert_eq!(series(&worker, "overdraft_kv_fetch_duration_seconds_count", "").await, 1);
+
+    // The second time they are here.
+    let again = ask(&worker, &prompt()).await;
+    assert_eq!(again, (computed.0, cached));
+    assert_eq!(series(&worker, "overdraft_kv_blocks_fetched_total", "").await, blocks);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_gets_only_its_own() {
+    let holder = offering().await;
+    let mut asked = prompt();
+    asked["cache_salt"] = json!("one tenant");
+    let computed = ask(&holder, &asked).await;
+    let worker = fetching_from(holder.address).await;
+    let mut others = prompt();
+    others["cache_salt"] = json!("another tenant");
+    assert_eq!(ask(&worker, &others).await, (computed.0.clone(), 0));
+    let (text, cached) = ask(&worker, &asked).await;
+    assert!(text == computed.0 && cached > 256, "{cached}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_requests_at_once_fetch_once() {
+    let holder = offering().await;
+    ask(&holder, &prompt()).await;
+    let worker = fetching_from(holder.address).await;
+    let body = prompt();
+    let answers = tokio::join!(ask(&worker, &body), ask(&worker, &body), ask(&worker, &body));
+    assert!(answers.0 == answers.1 && answers.1 == answers.2 && answers.0.1 > 256, "{answers:?}");
+    assert_eq!(series(&worker, "overdraft_kv_fetch_duration_seconds_count", "").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_peers_the_one_that_has_the_prefix_is_asked() {
+    let (empty, holder) = (offering().await, offering().await);
+    ask(&holder, &prompt()).await;
+    let peers = [format!("http://{}", empty.address), format!("http://{}", holder.address)];
+    let settings = shared().fetching_from(peers.iter().map(String::as_str)).unwrap();
+    let worker = Running::sharing(slow(), settings).await;
+    assert!(ask(&worker, &prompt()).await.1 > 256);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_names_the_holder_only_where_it_is_trusted() {
+    let holder = offering().await;
+    ask(&holder, &prompt()).await;
+    let source = format!("x-overdraft-kv-source: http://{}\r\n", holder.address);
+    for (settings, cached) in [(shared().trusting_the_gateway(), true), (shared(), false)] {
+        let worker = Running::sharing(slow(), settings).await;
+        let answer = worker.chat_with(&source, &prompt()).await.json();
+        let found = answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
+        assert_eq!(found > 256, cached, "{found}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_know_the_token_or_the_model_gets_nothing() {
+    let holder = offering().await;
+    ask(&holder, &prompt()).await;
+    let stranger = holder.post("/kv/blocks", &json!({})).await;
+    assert_eq!((stranger.status, stranger.fault().2.as_str()), (401, "invalid_api_key"));
+    let silent = fetching_from(holder.address).await;
+    let refused = silent.post("/kv/blocks", &json!({})).await;
+    assert!(refused.status == 404 && refused.body.contains("--kv-share listen"), "{refused:?}");
+
+    let other_pages =
+        EchoSettings { block_size: overdraft_units::BlockSize::new(8).unwrap(), ..slow() };
+    let peer = format!("http://{}", holder.address);
+    let settings = shared().fetching_from([peer.as_str()]).unwrap();
+    let other = Running::sharing(other_pages, settings).await;
+    assert_eq!(ask(&other, &prompt()).await.1, 0);
+    assert_eq!(series(&other, "overdraft_kv_blocks_rejected_total", "reason=\"model\"").await, 1);
+
+    let wrong = KvShareSettings::new("another-token-altogether").unwrap();
+    let wrong = Running::sharing(slow(), wrong.fetching_from([peer.as_str()]).unwrap()).await;
+    assert_eq!(ask(&wrong, &prompt()).await.1, 0);
+    let counted = series(&wrong, "overdraft_kv_blocks_rejected_total", "\"unauthorized\"").await;
+    assert_eq!(counted, 1);
+}
+
+/// What stands between two workers, or for one.
+enum Mischief {
+    /// Flips a bit of the byte at this place of the answer's body.
+    Flip(usize),
+    /// Hangs up after so many bytes of the answer's body.
+    Cut(usize),
+    /// Says this and nothing else.
+    Say(&'static [u8]),
+    /// Takes the question and never answers.
+    Hang,
+}
+
+/// A peer that does mischief to what `holder` says, once for each connection.
+async fn peer(holder: SocketAddr, mischief: Mischief) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut question = vec![0; 1 << 16];
+            let count = client.read(&mut question).await.unwrap_or(0);
+            let mut answer = match mischief {
+                Mischief::Say(bytes) => bytes.to_vec(),
+                Mischief::Hang => {
+                    held.push(client);
+                    continue;
+                }
+                Mischief::Flip(_) | Mischief::Cut(_) => {
+                    relay(holder, &mut client, question[..count].to_vec()).await
+                }
+            };
+            let text = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(0) + 4;
+            // The body is chunked: its first line says how long the chunk is.
+            let line = answer[text.min(answer.len())..].iter().position(|byte| *byte == b'\n');
+            let body = text + line.unwrap_or(0) + 1;
+            match mischief {
+                Mischief::Flip(at) => answer[body + at] ^= 1,
+                Mischief::Cut(after) => answer.truncate(body + after),
+                Mischief::Say(_) | Mischief::Hang => {}
+            }
+            let _sent = client.write_all(&answer).await;
+        }
+    });
+    (address, task)
+}
+
+/// Passes a question on, with what follows of it, and reads the whole answer.
+async fn relay(
+    holder: SocketAddr,
+    client: &mut tokio::net::TcpStream,
+    mut question: Vec<u8>,
+) -> Vec<u8> {
+    let whole = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).to_lowercase();
+        let length = text.split("content-length: ").nth(1)?.split('\r').next()?;
+        let length: usize = length.parse().ok()?;
+        let (_, body) = text.split_once("\r\n\r\n")?;
+        (body.len() >= length).then_some(())
+    };
+    while whole(&question).is_none() {
+        let mut more = vec![0; 1 << 16];
+        let count = client.read(&mut more).await.unwrap();
+        assert!(count > 0, "the question ended early");
+        question.extend_from_slice(&more[..count]);
+    }
+    let mut upstream = tokio::net::TcpStream::connect(holder).await.unwrap();
+    upstream.write_all(&question).await.unwrap();
+    let mut answer = Vec::new();
+    upstream.read_to_end(&mut answer).await.unwrap();
+    answer
+}
+
+/// The answer is that of computing, the reason is counted, and so many blocks came at least.
+async fn check(mischief: Mischief, reason: &str, blocks: std::ops::RangeInclusive<u32>) {
+    let holder = offering().await;
+    let computed = ask(&holder, &prompt()).await;
+    let (address, task) = peer(holder.address, mischief).await;
+    let worker = fetching_from(address).await;
+    let (text, cached) = ask(&worker, &prompt()).await;
+    assert_eq!(text, computed.0, "{reason}");
+    let found = u32::try_from(cached / 16).unwrap();
+    assert!(blocks.contains(&found), "{reason}: {found} blocks");
+    let label = format!("reason=\"{reason}\"");
+    let counted = series(&worker, "overdraft_kv_blocks_rejected_total", &label).await;
+    assert_eq!(counted, 1, "{reason}");
+    // It is left alone for a while.
+    let mut other = prompt();
+    other["messages"] = user(&"something else, of some length. ".repeat(8));
+    ask(&worker, &other).await;
+    let barred = series(&worker, "overdraft_kv_fetches_passed_over_total", "\"barred\"").await;
+    assert_eq!(barred, 1, "{reason}");
+    task.abort();
+}
+
+/// Bytes of a block of the echo in its envelope.
+const BLOCK: usize = 76 + 64;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_bit_is_seen_and_what_came_before_it_is_kept() {
+    check(Mischief::Flip(3 * BLOCK + 100), "checksum", 3..=3).await;
+    check(Mischief::Flip(5 * BLOCK + 20), "key", 5..=5).await;
+    check(Mischief::Flip(0), "magic", 0..=0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_breaks_off_is_gone_on_from() {
+    check(Mischief::Cut(2 * BLOCK + 7), "truncated", 2..=2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rubbish_and_claims_end_nothing_but_the_fetch() {
+    check(Mischief::Say(b"\0\0 what is this \0"), "truncated", 0..=0).await;
+    check(Mischief::Say(b"HTTP/1.1 500 no\r\ncontent-length: 0\r\n\r\n"), "refused", 0..=0).await;
+    let claims = b"HTTP/1.1 200 OK\r\nx-overdraft-kv-blocks: 99\r\ncontent-length: 80\r\n\r\n\
+        ODKV\x01\x00\x00\x00\xff\xff\xff\xff0123456789012345678901234567890101234567890123456789\
+        0123456789010000";
+    check(Mischief::Say(claims), "length", 0..=0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_says_nothing_costs_no_longer_than_computing() {
+    check(Mischief::Hang, "timeout", 0..=0).await;
+}
