@@ -112,6 +112,20 @@ impl Fingerprint {
         }
     }
 
+    /// The same request as it is put to another model in `body`.
+    pub(crate) fn of_draft(
+        &self,
+        routes: &Routes,
+        model: &str,
+        body: &[u8],
+        path: &'static str,
+    ) -> Self {
+        let dice = (self.session, self.dice);
+        let Ok(peek) = RequestPeek::parse(body) else { return self.clone() };
+        let print = Self::of_text(routes, model.to_owned(), &peek, dice);
+        print.of(self.caller.clone(), self.priority, path)
+    }
+
     /// Says who asks how urgently, at `path`.
     #[must_use]
     pub(crate) fn of(self, caller: Caller, priority: Priority, path: &'static str) -> Self {

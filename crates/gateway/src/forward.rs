@@ -27,7 +27,7 @@ use crate::keys::{Caller, Charge};
 use crate::refusal::{Refused, Retry};
 use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
-use crate::{admission, explain, keys, refusal, tokenizing};
+use crate::{admission, cascade, explain, keys, refusal, tokenizing};
 
 /// Where tokens are generated.
 pub(crate) const CHAT: &str = "/v1/chat/completions";
@@ -97,6 +97,7 @@ async fn ask(
     let body = shared.intake.read(body).await?;
     let (mut print, patched) = look(shared, exchange, (caller, head), (&body, path))?;
     signature.priority = Some(print.priority);
+    let plan = cascade::consider(shared, (caller, &head.headers), (&body, path), &print)?;
     let body = patched.unwrap_or(body);
     tokenizing::count(shared, &mut print, &body, path).await;
     exchange.access.note(|record| {
@@ -121,8 +122,11 @@ async fn ask(
     };
     let mut explained =
         explain::is_wanted(&shared.settings().admin, exchange, &head.headers).then(Bytes::new);
-    let asking = ask_until_answered(shared, (exchange, tally), &print, &question, &mut explained);
-    let answered = asking.await;
+    let (by, words) = ((exchange, &mut *tally), &mut explained);
+    let answered = match plan {
+        None => ask_until_answered(shared, by, &print, &question, words).await,
+        Some(plan) => Box::pin(cascade::answer(shared, by, plan, (&print, &question), words)).await,
+    };
     shared.intake.give_back(question.body);
     match answered {
         Ok(mut response) => {
@@ -187,7 +191,7 @@ pub(crate) fn look(
 }
 
 /// Asks one worker after the other, as the core says.
-async fn ask_until_answered(
+pub(crate) async fn ask_until_answered(
     shared: &Arc<Shared>,
     (exchange, tally): (&Exchange, &mut Option<Tally>),
     print: &Fingerprint,

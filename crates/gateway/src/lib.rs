@@ -16,6 +16,7 @@ mod admission;
 mod attempt;
 mod board;
 mod care;
+mod cascade;
 mod catalogue;
 mod deadline;
 mod discovery;
@@ -58,6 +59,7 @@ pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
 };
+pub use self::cascade::CascadeSettings;
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
 };

@@ -91,6 +91,8 @@ pub struct KeySettings {
     pub priority_max: Priority,
     /// The models and aliases it may ask for; others do not exist for it. `None`: all.
     pub models: Option<BTreeSet<String>>,
+    /// Whether a small model may answer its requests.
+    pub cascade: bool,
     /// What it may spend.
     pub budget: Budget,
 }
@@ -105,6 +107,7 @@ impl KeySettings {
             priority: Priority::Default,
             priority_max: Priority::Priority,
             models: None,
+            cascade: true,
             budget: Budget::default(),
         }
     }
@@ -231,6 +234,11 @@ impl Caller {
             let behind = routes.model_behind(named);
             models.contains(named) || behind.is_some_and(|model| models.contains(model))
         })
+    }
+
+    /// Whether a small model may answer it.
+    pub(crate) fn may_cascade(&self) -> bool {
+        self.key.as_ref().is_none_or(|key| key.settings.cascade)
     }
 
     /// Whether there are models it may not ask for.

@@ -15,6 +15,7 @@ mod redis;
 
 mod admission;
 mod care;
+mod cascade;
 mod draining;
 mod failing;
 mod health;

@@ -7,6 +7,7 @@
 mod admission;
 mod buckets;
 mod care;
+mod cascade;
 mod exposition;
 mod gateway;
 mod label_cap;
@@ -18,6 +19,7 @@ mod worker_names;
 
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
 pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
+pub use self::cascade::{CascadeGauges, CascadeMetrics};
 pub use self::exposition::Exposition;
 pub use self::gateway::{GatewayMetrics, RequestOutcome};
 pub use self::label_cap::{LabelCap, OTHER};
