@@ -6,6 +6,7 @@
 
 mod admission;
 mod care;
+mod cascade;
 mod keys;
 mod routing;
 mod sharing;
@@ -13,6 +14,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::cascade::cascade;
 pub(crate) use self::sharing::store;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
@@ -34,6 +36,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.breaker = sharing::breaker(config.breaker);
     settings.store = store(&config.store);
     settings.routing = routing::routing(&config.routing, &config.models);
+    settings.cascade_state.clone_from(&config.cascade_state);
+    settings.cascades = cascade::cascades(&config.cascades);
     settings.routing.route.admission = admission::route(config);
     for own in settings.routing.models.values_mut() {
         if let Some(route) = &mut own.route {

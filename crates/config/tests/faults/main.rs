@@ -2,6 +2,7 @@
 
 mod admission;
 mod care;
+mod cascade;
 mod keys;
 mod meaning;
 mod notation;
