@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batching;
+mod caching;
 mod client;
 mod configuring;
 mod first_steps;

@@ -14,7 +14,9 @@ const BENCHES: &[(&str, &str)] = &[
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
+    ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
+    ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
     (
         "burst",
         "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",

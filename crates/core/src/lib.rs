@@ -21,6 +21,7 @@ pub mod fragment;
 mod mix;
 pub mod prefix;
 pub mod restart;
+pub mod reuse;
 pub mod route;
 pub mod scale;
 pub mod speculate;

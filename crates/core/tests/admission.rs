@@ -234,6 +234,25 @@ fn preemptions_make_a_worker_take_less() {
 }
 
 #[test]
+fn a_worker_that_dies_full_takes_less_when_it_is_back() {
+    let caution_after_death_with = |requests: usize| {
+        let mut story = Story::new(1, Some(100_000), Mode::Peak);
+        for _ in 0..requests {
+            story.send(request(1_000, Some(1), Priority::Default)).unwrap();
+        }
+        story.router.probed(story.ids[0], Probe::Unreachable, story.now);
+        while !story.placed.is_empty() {
+            story.end_one();
+        }
+        story.router.probed(story.ids[0], Probe::Ready(&[MODEL.to_owned()]), story.now);
+        story.router.scraped(story.ids[0], scrape(0, 100_000, story.now));
+        story.router.fleet().worker(story.ids[0]).caution_milli()
+    };
+    assert_eq!(caution_after_death_with(80), 1_000);
+    assert_eq!(caution_after_death_with(20), 0, "it did not die of that");
+}
+
+#[test]
 fn what_has_grown_longer_than_thought_counts_for_more() {
     let mut story = Story::new(1, Some(50_000), Mode::Peak);
     for _ in 0..10 {

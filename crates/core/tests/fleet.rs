@@ -1,6 +1,6 @@
 //! Whatever happens in whatever order, the fleet's books balance and routing keeps its word.
 
-use overdraft_core::admit::{AdmitSettings, Priority, Prospect};
+use overdraft_core::admit::{AdmitSettings, Portion, Priority, Prospect};
 use overdraft_core::breaker::{BreakerSettings, Grants, Standing};
 use overdraft_core::fleet::{
     Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
@@ -129,6 +129,7 @@ impl World {
             count: Count::Counted,
             completion: Tokens::ZERO,
             priority: Priority::Default,
+            portion: Portion::Within,
             prospect: Prospect::default(),
             session: None,
             dice: u64::from(tokens),

@@ -16,6 +16,7 @@ use overdraft_http::{Body, Exchange, RequestBody, reply};
 use overdraft_wire::{ApiError, ErrorKind, RequestPeek};
 use serde::Serialize;
 
+use crate::cache::desk;
 use crate::explain;
 use crate::forward::{CHAT, COMPLETIONS, look};
 use crate::keys::Caller;
@@ -56,6 +57,8 @@ enum Place<'a> {
     Drain(&'a str),
     Rejoin(&'a str),
     Explain,
+    Cache,
+    Purge,
 }
 
 impl<'a> Place<'a> {
@@ -63,6 +66,8 @@ impl<'a> Place<'a> {
         match path.strip_prefix("/admin/")? {
             "workers" => Some(Self::Workers),
             "explain" => Some(Self::Explain),
+            "cache" => Some(Self::Cache),
+            "cache/purge" => Some(Self::Purge),
             path => {
                 let path = path.strip_prefix("workers/")?;
                 path.strip_suffix("/drain")
@@ -74,7 +79,7 @@ impl<'a> Place<'a> {
 
     const fn method(&self) -> &'static [Method] {
         match self {
-            Self::Workers => &[Method::GET],
+            Self::Workers | Self::Cache => &[Method::GET],
             _ => &[Method::POST],
         }
     }
@@ -99,6 +104,10 @@ pub(crate) async fn answer(
     }
     match place {
         Place::Workers => reply::json(StatusCode::OK, workers(shared)),
+        Place::Cache => desk::standing(shared),
+        Place::Purge => {
+            desk::purge(shared, body).await.unwrap_or_else(|error| reply::error(&error))
+        }
         Place::Drain(name) => move_worker(shared, &unescaped(name), Router::drain),
         Place::Rejoin(name) => move_worker(shared, &unescaped(name), Router::rejoin),
         Place::Explain => explained(shared, exchange, head, body)

@@ -22,9 +22,10 @@ use overdraft_wire::json::{Object, Patch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::fingerprint::Fingerprint;
+use crate::isolation::{SALT, SaltPolicy};
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
-use crate::settings::Credentials;
+use crate::settings::{Credentials, WorkerSettings};
 use crate::shared::{Lease, Shared};
 use crate::tally::Tally;
 use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
@@ -56,12 +57,26 @@ impl Question<'_> {
         request
     }
 
-    /// The body for a worker that ranks requests itself.
-    fn ranked(&self, priority: Priority) -> Bytes {
-        Object::parse(&self.body).map_or_else(
-            |_| self.body.clone(),
-            |object| Patch::new().set(RANK, &rank(priority)).apply(&object).into(),
-        )
+    /// The body for one worker: with a rank where it ranks requests itself, with the salt of whose
+    /// it is where it is told salts, and without any where it is not.
+    fn addressed(&self, print: &Fingerprint, worker: &WorkerSettings) -> Bytes {
+        if print.is_chore {
+            return self.body.clone();
+        }
+        let mut patch = Patch::new();
+        if worker.priority_scheduling {
+            patch = patch.set(RANK, &rank(print.priority));
+        }
+        match (worker.cache_salt, &print.salt) {
+            (SaltPolicy::Told, Some(salt)) => patch = patch.set(SALT, salt),
+            (SaltPolicy::Told, None) => {}
+            (SaltPolicy::Untold, _) => patch = patch.remove(SALT),
+        }
+        if patch.is_empty() {
+            return self.body.clone();
+        }
+        let patched = Object::parse(&self.body).map(|object| patch.apply(&object).into());
+        patched.unwrap_or_else(|_| self.body.clone())
     }
 }
 
@@ -208,8 +223,7 @@ pub(crate) async fn converse(
     lease: &mut Lease,
 ) -> Result<Answer, Failed> {
     let member = shared.roster.member(lease.worker());
-    let ranks = member.settings.priority_scheduling && !print.is_chore;
-    let body = if ranks { question.ranked(print.priority) } else { question.body.clone() };
+    let body = question.addressed(print, &member.settings);
     let asked = answer(shared, print, (question, &body), &member.upstream);
     once_begun(asked, || lease.remember(print)).await
 }
@@ -248,7 +262,7 @@ async fn answer(
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
     match kind(&head, settings.credentials) {
         Kind::Stream => {
-            let watch = Watch::new(print.choices, settings.limits.event_bytes);
+            let watch = Watch::new(print.choices, settings.limits.event_bytes, print.counts);
             let opened = in_time(until, open(body, watch)).await?;
             opened
                 .map(|opened| Answer::Stream { head, opened: Box::new(opened) })

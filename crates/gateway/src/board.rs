@@ -85,6 +85,7 @@ impl Bridge {
             self.read_board().await;
             if shares_due <= Moment::now() {
                 shares_due = Moment::now() + self.settings.share_interval;
+                self.keep_trials().await;
                 self.claim_trials().await;
                 self.exchange().await;
             }
@@ -140,6 +141,21 @@ impl Bridge {
             self.shared.tell(change);
         }
         self.read = Some((version, tags));
+    }
+
+    /// Keeps what was claimed, for as long as it is waited for.
+    async fn keep_trials(&mut self) {
+        let probing: Vec<u64> = {
+            let router = self.shared.router();
+            let probing = router.probing(self.shared.clock.now());
+            probing.map(|id| router.fleet().worker(id).tag()).collect()
+        };
+        for tag in probing {
+            // One that could not be kept is another's to try as well, once; that does no harm.
+            if self.store.board_renew(tag).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Asks to try the workers whose time out is over. A gateway without requests would sit on what it

@@ -123,6 +123,27 @@ impl Catalogue {
         serde_json::from_slice::<Room>(&card).ok()?.max_model_len
     }
 
+    /// What a worker tells of the weights behind a model's name.
+    pub(crate) fn revision(&self, id: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Told<'a> {
+            #[serde(borrow)]
+            root: Option<&'a RawValue>,
+            #[serde(borrow)]
+            parent: Option<&'a RawValue>,
+            #[serde(borrow)]
+            max_model_len: Option<&'a RawValue>,
+            #[serde(borrow)]
+            digest: Option<&'a RawValue>,
+            #[serde(borrow)]
+            revision: Option<&'a RawValue>,
+        }
+        let card = self.card(id)?;
+        let told: Told<'_> = serde_json::from_slice(&card).ok()?;
+        let parts = [told.root, told.parent, told.max_model_len, told.digest, told.revision];
+        Some(parts.map(|part| part.map_or("", RawValue::get)).join("\n"))
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

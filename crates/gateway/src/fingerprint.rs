@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::keys::Caller;
 use crate::routes::{Routes, TEXT_CHUNK};
+use crate::usage::Counts;
 
 /// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
 pub(crate) const CHUNKS_MAX: usize = 16_384;
@@ -27,6 +28,8 @@ pub(crate) const CHUNKS_MAX: usize = 16_384;
 pub(crate) struct Fingerprint {
     pub(crate) model: String,
     pub(crate) delivery: Delivery,
+    /// For whom the token counts of a stream are.
+    pub(crate) counts: Counts,
     pub(crate) choices: u32,
     /// Tokens that each answer may have.
     pub(crate) limit: Option<u32>,
@@ -40,6 +43,8 @@ pub(crate) struct Fingerprint {
     pub(crate) kind: Kind,
     /// Whether it generates nothing, and so never waits for room.
     pub(crate) is_chore: bool,
+    /// The salt that workers are told; none where they are told what the client sent.
+    pub(crate) salt: Option<String>,
     prompt: Known,
 }
 
@@ -58,14 +63,15 @@ impl Fingerprint {
     pub(crate) fn of_text(
         routes: &Routes,
         model: String,
-        peek: &RequestPeek<'_>,
+        (peek, tenant_salt): (&RequestPeek<'_>, Option<String>),
         (session, dice): (Option<u64>, u64),
     ) -> Self {
         let chunk = routes.settings.text_chunk;
         let prompt = peek.messages.or(peek.prompt).unwrap_or_default();
         // Templates put the tools before the conversation.
         let tools = peek.object.raw("tools").unwrap_or_default();
-        let salt = peek.cache_salt.as_deref().unwrap_or_default();
+        let sent = peek.cache_salt.as_deref();
+        let salt = tenant_salt.as_deref().or(sent).unwrap_or_default();
         let salt = xxh3_64_with_seed(salt.as_bytes(), xxh3_64_with_seed(model.as_bytes(), TEXT));
         let mut chain = PrefixChain::new(CacheSalt(salt), Chunking::Text(chunk));
         if routes.asks_for_prefixes(&model) {
@@ -77,6 +83,7 @@ impl Fingerprint {
         Self {
             model,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            counts: Counts::of(peek),
             choices: peek.n.max(1),
             limit: peek.max_tokens,
             session,
@@ -85,6 +92,7 @@ impl Fingerprint {
             priority: Priority::default(),
             kind: Kind::default(),
             is_chore: false,
+            salt: tenant_salt,
             prompt: Known::Text { bytes, chain, chunk },
         }
     }
@@ -100,6 +108,7 @@ impl Fingerprint {
         Self {
             model,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            counts: Counts::Relayed,
             choices: 1,
             limit: Some(0),
             session,
@@ -108,6 +117,7 @@ impl Fingerprint {
             priority: Priority::default(),
             kind: Kind::default(),
             is_chore: true,
+            salt: None,
             prompt: Known::Text { bytes: 0, chain, chunk },
         }
     }
@@ -122,7 +132,8 @@ impl Fingerprint {
     ) -> Self {
         let dice = (self.session, self.dice);
         let Ok(peek) = RequestPeek::parse(body) else { return self.clone() };
-        let print = Self::of_text(routes, model.to_owned(), &peek, dice);
+        let asked = (&peek, self.salt.clone());
+        let print = Self::of_text(routes, model.to_owned(), asked, dice);
         print.of(self.caller.clone(), self.priority, path)
     }
 
@@ -134,7 +145,7 @@ impl Fingerprint {
 
     /// The model as a number, by which the queue tells lines apart.
     pub(crate) fn model_number(&self) -> u64 {
-        xxh3_64(self.model.as_bytes())
+        model_number(&self.model)
     }
 
     /// Replaces the text by the tokens it comes to.
@@ -174,7 +185,40 @@ impl Fingerprint {
     }
 }
 
+/// A model as a number.
+pub(crate) fn model_number(model: &str) -> u64 {
+    xxh3_64(model.as_bytes())
+}
+
 fn bounded(chain: &PrefixChain) -> &[PrefixKey] {
     let keys = chain.keys();
     &keys[..keys.len().min(CHUNKS_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::RoutingSettings;
+
+    #[test]
+    fn a_prompt_is_looked_up_under_the_salt_that_its_worker_is_told() {
+        let routes = Routes::new(RoutingSettings::default(), &std::collections::BTreeMap::new());
+        let print = |member: &str, tenant: Option<&str>| {
+            let text = "word ".repeat(400);
+            let body = format!(r#"{{"messages":"{text}"{member}}}"#);
+            let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+            let salt = tenant.map(str::to_owned);
+            let print = Fingerprint::of_text(&routes, "m".into(), (&peek, salt), (None, 0));
+            match print.request().prompt {
+                Prompt::Text { chain, .. } => chain.to_vec(),
+                Prompt::Counted { .. } => panic!("nobody has counted"),
+            }
+        };
+        let told = print(r#","cache_salt":"told""#, None);
+        assert!(!told.is_empty());
+        assert_eq!(print("", Some("told")), told);
+        assert_eq!(print(r#","cache_salt":"sent""#, Some("told")), told);
+        assert_ne!(print("", Some("another")), told);
+        assert_ne!(print("", None), told);
+    }
 }

@@ -1,6 +1,6 @@
 //! The path of one request: judge it, choose a worker, ask, and if that fails ask elsewhere.
 //!
-//! The body is read whole, looked into and sent on as it came. Which worker, and whether again, the
+//! The body is read whole, looked into and sent on as it came, a few members aside. Which worker, and whether again, the
 //! core says; this file carries the question there and the outcome back.
 //!
 //! Invariant: a retry happens only while nothing of an answer has reached the client.
@@ -22,12 +22,14 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::attempt::{Attempted, Question, RANK, attempt};
+use crate::cache::serve::{self as cache, Mark, Served};
 use crate::fingerprint::Fingerprint;
 use crate::keys::{Caller, Charge};
 use crate::refusal::{Refused, Retry};
 use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
-use crate::{admission, cascade, explain, keys, refusal, tokenizing};
+use crate::usage::Counts;
+use crate::{admission, cascade, explain, keys, refusal, tokenizing, usage};
 
 /// Where tokens are generated.
 pub(crate) const CHAT: &str = "/v1/chat/completions";
@@ -99,7 +101,6 @@ async fn ask(
     signature.priority = Some(print.priority);
     let plan = cascade::consider(shared, (caller, &head.headers), (&body, path), &print)?;
     let body = patched.unwrap_or(body);
-    tokenizing::count(shared, &mut print, &body, path).await;
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
         record.delivery = print.delivery;
@@ -109,6 +110,17 @@ async fn ask(
     if print.delivery == Delivery::Streamed && !tally.as_mut().is_some_and(Tally::stream) {
         return Err(full("streams"));
     }
+    let mark = if plan.is_some() {
+        // Whose answer it gets is decided anew each time, and none is kept under the target's name.
+        Mark::Nothing
+    } else {
+        let asking = cache::serve(shared, exchange, tally, (head, &body, path), &print);
+        match asking.await? {
+            Served::Answered(response) => return Ok(response),
+            Served::Ask(mark) => mark,
+        }
+    };
+    tokenizing::count(shared, &mut print, &body, path).await;
     if let Some(tally) = tally {
         tally.charge(charge(shared, &print)?);
     }
@@ -130,6 +142,7 @@ async fn ask(
     shared.intake.give_back(question.body);
     match answered {
         Ok(mut response) => {
+            mark.tell(&mut response);
             if let Some(words) = explained {
                 explain::attach(response.headers_mut(), &words);
             }
@@ -140,11 +153,30 @@ async fn ask(
 }
 
 /// Takes what a request is expected to need from its key's budget, if that is limited.
-fn charge(shared: &Shared, print: &Fingerprint) -> Result<Option<Charge>, Refused> {
-    let Some((key, budget)) = print.caller.budget() else { return Ok(None) };
+pub(crate) fn charge(shared: &Shared, print: &Fingerprint) -> Result<Option<Charge>, Refused> {
+    if print.caller.budget().is_none() {
+        return Ok(None);
+    }
     let (prompt, completion) = shared.router().expected(print.request());
     let tokens = prompt.get().saturating_add(completion.get());
-    let need = (prompt.get(), tokens);
+    charge_for(shared, print, (prompt.get(), tokens))
+}
+
+/// The same for a request that needs no tokens of a worker.
+pub(crate) fn charge_request(
+    shared: &Shared,
+    print: &Fingerprint,
+) -> Result<Option<Charge>, Refused> {
+    charge_for(shared, print, (0, 0))
+}
+
+fn charge_for(
+    shared: &Shared,
+    print: &Fingerprint,
+    need: (u32, u32),
+) -> Result<Option<Charge>, Refused> {
+    let Some((key, budget)) = print.caller.budget() else { return Ok(None) };
+    let (_, tokens) = need;
     let charged = Charge::new(&shared.budgets, (key, budget), need, shared.clock.now());
     charged.map(Some).map_err(|why| {
         let refused = Refused::for_budget(budget, tokens, why);
@@ -154,7 +186,7 @@ fn charge(shared: &Shared, print: &Fingerprint) -> Result<Option<Charge>, Refuse
 }
 
 /// Looks into a request: what routing must know of it, and its body where that has to change: where
-/// it names an alias, or says itself how workers should rank it.
+/// it names an alias, says itself how workers should rank it, or wants a stream without its counts.
 pub(crate) fn look(
     shared: &Shared,
     exchange: &Exchange,
@@ -177,14 +209,21 @@ pub(crate) fn look(
     if let Some(model) = behind {
         patch = patch.set("model", &model);
     }
-    if peek.object.raw(RANK).is_some() {
-        patch = patch.remove(RANK);
+    let stripped = settings.isolation.strip.iter().map(String::as_str);
+    for name in stripped.chain([RANK]).filter(|name| peek.object.raw(name).is_some()) {
+        patch = patch.remove(name);
+    }
+    if matches!(path, CHAT | COMPLETIONS) && Counts::of(&peek) == Counts::KeptBack {
+        patch = usage::asked(patch, &peek);
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
     let session = routes.session(&model, &head.headers, &peek);
     let dice = xxh3_64(exchange.id.as_str().as_bytes());
     let print = match path {
-        CHAT | COMPLETIONS => Fingerprint::of_text(&routes, model, &peek, (session, dice)),
+        CHAT | COMPLETIONS => {
+            let salt = shared.salts().salt(caller, peek.cache_salt.as_deref());
+            Fingerprint::of_text(&routes, model, (&peek, salt), (session, dice))
+        }
         _ => Fingerprint::of_chore(model, &peek, (session, dice)),
     };
     Ok((print.of(caller.clone(), priority, path), patched))

@@ -16,7 +16,7 @@ use crate::notice::{self, Notice};
 use crate::roster::Registrar;
 use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
-use crate::{board, care, cascade, probe, reports, scaling, scrape, tokenizing};
+use crate::{board, cache, care, cascade, probe, reports, scaling, scrape, tokenizing};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
@@ -62,6 +62,7 @@ pub(crate) fn start(
     tasks.spawn(cascade::shadow::keep(Arc::clone(shared)));
     tasks.spawn(cascade::remember(Arc::clone(shared)));
     tasks.spawn(board::keep(Arc::clone(shared)));
+    tasks.spawn(cache::heed_purges(Arc::clone(shared)));
     if let Some(termination) = shared.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(shared), termination));
     }

@@ -15,6 +15,7 @@ mod admin;
 mod admission;
 mod attempt;
 mod board;
+mod cache;
 mod care;
 mod cascade;
 mod catalogue;
@@ -27,6 +28,7 @@ mod forward;
 mod gauges;
 mod headers;
 mod intake;
+mod isolation;
 mod keeper;
 mod keys;
 pub mod kv_events;
@@ -45,6 +47,7 @@ mod shared;
 mod tally;
 mod tokenizing;
 mod upstream;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -55,6 +58,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use self::admission::AdmissionSettings;
+pub use self::cache::{CacheMode, CacheSettings};
 pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
@@ -63,6 +67,7 @@ pub use self::cascade::CascadeSettings;
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
 };
+pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
 pub use self::keys::{
     Budget, Budgets, KEYS_MAX, KeyDigest, KeySettings, Level, RetryAfter, Standing,
 };

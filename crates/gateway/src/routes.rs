@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::prefix::PrefixLimits;
+use overdraft_core::reuse::Reuse;
 use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::xxh3_64;
@@ -59,6 +60,11 @@ pub struct ModelSettings {
     pub session: Option<SessionKey>,
     /// Where its tokenizer is.
     pub tokenizer: TokenizerPlace,
+    /// Which of its answers are given again, if not as for the others.
+    pub cache: Option<Reuse>,
+    /// Which weights, quantisation and template are behind the name; answers of another revision are not
+    /// given again. Without it, what a worker tells of the model.
+    pub revision: Option<String>,
 }
 
 /// What tells that two requests belong together.

@@ -3,14 +3,15 @@
 //! What is wanted is the core's to say (`overdraft_core::scale`); here the workers of a pool are
 //! gathered, and the numbers for metrics held steady. KEDA's side is the crate `scaler`.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use overdraft_core::fleet::{Worker, WorkerId};
 use overdraft_core::scale::{Hold, Load};
 use overdraft_scaler::{ScaleSettings, Source};
 use overdraft_telemetry::metrics::PoolGauges;
 use overdraft_units::Instant;
 
+use crate::fingerprint::model_number;
 use crate::settings::Pool;
 use crate::shared::Shared;
 
@@ -40,20 +41,30 @@ pub(crate) fn pools(shared: &Shared) -> Vec<PoolGauges> {
     told.collect()
 }
 
-/// What a pool carries, or those of it that serve `model` or are there for it.
+/// What a pool carries, or those of it that serve `model` or are there for it; what waits in the
+/// gateway for a model counts for each pool that has it.
 fn load(shared: &Shared, pool: Pool, model: Option<&str>) -> Load {
     let now = shared.clock.now();
     let mut load = Load::default();
+    let mut models = BTreeSet::new();
+    let is_asked = |name: &str| model.is_none_or(|model| model == name);
     let router = shared.router();
-    let asked = |(id, worker): &(WorkerId, &Worker)| {
-        let member = shared.roster.member(*id);
-        let serves = |model: &str| {
-            let own = member.settings.model.as_deref();
-            own == Some(model) || worker.models().iter().any(|served| served == model)
-        };
-        member.settings.pool == pool && model.is_none_or(serves)
-    };
-    router.fleet().workers().filter(asked).for_each(|(_, worker)| load.add(worker, now));
+    for (id, worker) in router.fleet().workers() {
+        let member = shared.roster.member(id);
+        if member.settings.pool != pool {
+            continue;
+        }
+        let served = worker.models().iter().map(String::as_str);
+        let mut asked =
+            served.chain(member.settings.model.as_deref()).filter(|name| is_asked(name)).peekable();
+        if model.is_none() || asked.peek().is_some() {
+            load.add(worker, now);
+        }
+        models.extend(asked.map(model_number));
+    }
+    drop(router);
+    let queued = shared.lobby.waiting_for(&models);
+    load.add_queued(u64::try_from(queued).unwrap_or(u64::MAX));
     load
 }
 

@@ -208,7 +208,9 @@ const INDEX: &str = concat!(
      GET  /metrics               Prometheus metrics\n\
      GET  /admin/workers         the workers as the router sees them\n\
      POST /admin/workers/{name}/drain     sends it nothing new; .../rejoin calls that off\n\
-     POST /admin/explain         where a request would go, and why\n",
+     POST /admin/explain         where a request would go, and why\n\
+     GET  /admin/cache           what the response cache holds and does\n\
+     POST /admin/cache/purge     lets go of answers, by `tenant`, `model`, both or neither\n",
 );
 
 /// Resolves `%2F` and its kin; what is no escape stays as it is.

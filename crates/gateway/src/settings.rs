@@ -16,9 +16,11 @@ use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};
 
 use crate::admission::AdmissionSettings;
+use crate::cache::CacheSettings;
 use crate::care::{Care, RestartHook, WarmUpSettings};
 use crate::cascade::CascadeSettings;
 use crate::discovery::{Source, SourceError};
+use crate::isolation::{IsolationSettings, SaltPolicy};
 use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
@@ -44,6 +46,10 @@ pub struct GatewaySettings {
     pub breaker: BreakerSettings,
     /// What is shared with other gateways, and where.
     pub store: StoreSettings,
+    /// Which answers are given again.
+    pub cache: CacheSettings,
+    /// How tenants are kept apart at the workers.
+    pub isolation: IsolationSettings,
     /// How workers are watched.
     pub probe: ProbeSettings,
     /// How their load is learnt.
@@ -85,6 +91,8 @@ impl GatewaySettings {
             retry: RetrySettings::default(),
             breaker: BreakerSettings::default(),
             store: StoreSettings::default(),
+            cache: CacheSettings::default(),
+            isolation: IsolationSettings::default(),
             probe: ProbeSettings::default(),
             scrape: ScrapeSettings::default(),
             routing: RoutingSettings::default(),
@@ -126,6 +134,9 @@ impl GatewaySettings {
             return Err(GatewayError::StoreInterval);
         }
         Store::open(&self.store)?;
+        if self.cache.life.is_zero() {
+            return Err(GatewayError::CacheLife);
+        }
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);
         }
@@ -151,6 +162,8 @@ pub struct WorkerSettings {
     pub kv_events: KvEvents,
     /// Whether it schedules by the `priority` of requests, and is told it.
     pub priority_scheduling: bool,
+    /// Whether it is told the salts of tenants.
+    pub cache_salt: SaltPolicy,
     /// What is done for it beyond sending it requests.
     pub care: Care,
 }
@@ -186,6 +199,7 @@ impl WorkerSettings {
             model: None,
             kv_events: KvEvents::Ask,
             priority_scheduling: false,
+            cache_salt: SaltPolicy::Told,
             care: Care::default(),
         }
     }
@@ -438,6 +452,9 @@ pub enum GatewayError {
     /// Asking the store without a pause.
     #[error("an interval of the store is zero; expected some time between exchanges, as in 30 ms")]
     StoreInterval,
+    /// Answers that could never be given again.
+    #[error("answers are kept for no time at all; expected a `ttl`, as in 1 h, or the mode `off`")]
+    CacheLife,
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

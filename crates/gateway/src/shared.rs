@@ -17,20 +17,23 @@ use overdraft_core::fleet::{Change, Ending, Failure, Probe, Turn, WorkerId};
 use overdraft_core::route::{
     Choice, Ejections, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
 };
-use overdraft_store::Status;
+use overdraft_store::{Place, Status};
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
-    AdmissionMetrics, CareMetrics, CascadeMetrics, GatewayMetrics, RoutingMetrics, SharingMetrics,
+    AdmissionMetrics, CacheMetrics, CareMetrics, CascadeMetrics, GatewayMetrics, RoutingMetrics,
+    SharingMetrics,
 };
 use overdraft_units::Tokens;
 
 use crate::admission::Lobby;
+use crate::cache::Cache;
 use crate::care::Repairs;
 use crate::cascade::{Cascades, Shadows};
 use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
 use crate::intake::Intake;
+use crate::isolation::Salts;
 use crate::keys::{Budgets, Keyring};
 use crate::relay::Used;
 use crate::roster::{Roster, Sources};
@@ -62,6 +65,9 @@ pub(crate) struct Shared {
     pub(crate) cascades: Cascades,
     /// Answers that are to be compared.
     pub(crate) shadows: Shadows,
+    /// Answers that may be given again.
+    pub(crate) cache: Cache,
+    salts: ArcSwap<Salts>,
     /// How what gateways share is.
     pub(crate) store: Arc<Status>,
     /// What keys have spent, over all gateways that share.
@@ -90,7 +96,12 @@ impl Shared {
         let dice = RandomState::new().hash_one(0_u64);
         let mut router = Router::new(settings.routing.prefix);
         router.set_breakers(BreakerSettings { dice, ..settings.breaker });
+        let cache = Cache::new(&settings, CacheMetrics::new(metrics.registry_mut()))?;
+        let salts = Salts::new(&settings.isolation, None);
+        warn_of_drawn(&salts, &settings);
         Ok(Self {
+            cache,
+            salts: ArcSwap::from_pointee(salts),
             catalogue,
             routing: RoutingMetrics::new(metrics.registry_mut()),
             admission: AdmissionMetrics::new(metrics.registry_mut()),
@@ -146,8 +157,16 @@ impl Shared {
         self.budgets.retain(&keyring.numbers());
         self.keyring.store(Arc::new(keyring));
         self.lobby.set(settings.admission.queue);
+        self.cache.adopt(&self.settings(), &settings, self.clock.now());
+        let salts = Salts::new(&settings.isolation, Some(&self.salts()));
+        self.salts.store(Arc::new(salts));
         self.settings.store(Arc::new(settings));
         self.lobby.freed(self.clock.now());
+    }
+
+    /// What salts are made with now.
+    pub(crate) fn salts(&self) -> Arc<Salts> {
+        self.salts.load_full()
     }
 
     /// Whose keys are known now.
@@ -258,6 +277,24 @@ impl Shared {
                 self.sharing.turned("closed");
             }
         }
+    }
+}
+
+/// Says where gateways that share everything else make salts of their own.
+fn warn_of_drawn(salts: &Salts, settings: &GatewaySettings) {
+    if !salts.is_drawn() || settings.keys.is_empty() {
+        return;
+    }
+    if matches!(settings.store.place, Place::Redis(_)) {
+        tracing::warn!(
+            "the secret of cache salts was drawn: other gateways make other salts, so a prefix that \
+             one of them left is not found through the others; set `isolation.salt_secret`"
+        );
+    } else {
+        tracing::info!(
+            "the secret of cache salts was drawn: what workers have cached is not found again after a \
+             restart of the gateway; set `isolation.salt_secret` to keep it"
+        );
     }
 }
 

@@ -144,6 +144,11 @@ impl Drop for Tally {
                     self.shared.admission.tenant_used(tenant, kind, count.get());
                 }
             }
+            if let Some(result) = record.cache {
+                let model = record.model.as_deref().unwrap_or_default();
+                let model = self.shared.metrics.model_label(model);
+                self.shared.cache.metrics.ended(result, model, total);
+            }
             self.shared.metrics.request_ended(&RequestOutcome {
                 route: self.route,
                 model: record.model.as_deref().unwrap_or_default(),

@@ -209,11 +209,11 @@ pub(crate) async fn count(
     let Some(block) = wanted(shared, &print.model) else { return };
     let Some(prompter) = shared.tokenizers.of(&print.model) else { return };
     let Ok(place) = Arc::clone(&shared.tokenizers.places).try_acquire_owned() else { return };
-    let body = body.clone();
+    let (body, salt) = (body.clone(), print.salt.clone());
     let working = tokio::task::spawn_blocking(move || {
         // Held as long as the work goes on, whoever still waits for it.
         let _place = place;
-        chain(&prompter, &body, surface, block)
+        chain(&prompter, (&body, salt.as_deref()), surface, block)
     });
     // What takes too long goes on, and the next request finds its pieces.
     if let Ok(Ok(Some((tokens, chain)))) = timeout(PATIENCE, working).await {
@@ -270,13 +270,13 @@ fn wanted(shared: &Shared, model: &str) -> Option<BlockSize> {
 /// A prompt's tokens, and the keys of its blocks under the request's salt.
 fn chain(
     prompter: &Prompter,
-    body: &[u8],
+    (body, tenant_salt): (&[u8], Option<&str>),
     surface: Surface,
     block: BlockSize,
 ) -> Option<(Tokens, PrefixChain)> {
     let tokens = prompter.prompt_of(body, surface, unix_seconds()).ok()?;
     let peek = RequestPeek::parse(body).ok()?;
-    let salt = salt_of_request(peek.cache_salt.as_deref(), None);
+    let salt = salt_of_request(tenant_salt.or(peek.cache_salt.as_deref()), None);
     let mut chain = PrefixChain::new(salt, Chunking::Tokens(block));
     chain.push_tokens(&tokens);
     Some((Tokens::new(u32::try_from(tokens.len()).unwrap_or(u32::MAX)), chain))

@@ -32,6 +32,19 @@ impl Fuse {
         self.until.is_none_or(|until| until <= now)
     }
 
+    /// Whether one of many may send something: while it is open, who finds out has `within` for it
+    /// before another may.
+    pub(crate) fn admits(&mut self, now: Instant, within: Duration) -> bool {
+        match self.until {
+            None => true,
+            Some(until) if until <= now => {
+                self.until = Some(now + within);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
     /// It was answered.
     pub(crate) const fn held(&mut self) {
         *self = Self::new();
@@ -65,6 +78,10 @@ mod tests {
             assert!(!fuse.lets_through(now - Duration::from_millis(1)));
             assert!(fuse.lets_through(now));
         }
+        let mut other = fuse;
+        assert!(other.admits(now, FUSE_FIRST), "one finds out");
+        assert!(!other.admits(now, FUSE_FIRST), "and no other meanwhile");
+        assert!(other.admits(now + FUSE_FIRST, FUSE_FIRST));
         fuse.held();
         fuse.failed(now);
         assert!(fuse.lets_through(now));

@@ -82,11 +82,12 @@ answer[#answer + 1] = int(mended)
 return answer
 ";
 
-/// `KEYS`: a worker's record. `ARGV`: who asks, for how long it may try, the life of a record. Answers 1
-/// to whoever may, and how much was mended.
+/// `KEYS`: a worker's record. `ARGV`: who asks, for how long it may try, the life of a record, and whether
+/// it asks for more time. Answers 1 to whoever may, and how much was mended.
 const CLAIM: &str = r"
 local r = record(KEYS[1])
 local free = r.none or (r.open > 0 and r.open <= now and r.lapses <= now)
+if ARGV[4] == 'again' then free = r.owner == ARGV[1] and r.lapses > now end
 if not free then return { '0', int(mended) } end
 if r.none then
   -- It was wiped: what stands here is as good as what was lost.

@@ -60,13 +60,18 @@ impl Status {
         self.mended.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a fault, where nobody is to be told how the store is.
+    pub(crate) fn count(&self, fault: Fault) {
+        let index = Fault::ALL.iter().position(|known| *known == fault);
+        if let Some(count) = index.and_then(|index| self.faults.get(index)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Takes in how a command ended; tells the log where that changes how the store is.
     pub(crate) fn note(&self, side: Side, ended: Option<Fault>, place: &str) {
         if let Some(fault) = ended {
-            let index = Fault::ALL.iter().position(|known| *known == fault);
-            if let Some(count) = index.and_then(|index| self.faults.get(index)) {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
+            self.count(fault);
         }
         let before = self.is_degraded();
         match (side, ended) {

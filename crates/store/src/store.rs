@@ -7,7 +7,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use overdraft_core::breaker::TRIAL_PATIENCE;
 use overdraft_core::fleet::Share;
 use overdraft_units::Instant;
 
@@ -24,6 +23,10 @@ use crate::transport::Dialer;
 
 /// The form of what lies in Redis; another form lies under other keys.
 const SCHEMA: u32 = 1;
+
+/// How long a claim holds that is not renewed: so late others may try what a gateway that ended was
+/// about to.
+pub const CLAIM_LIFE: Duration = Duration::from_secs(3);
 
 /// Workers asked about in one command, at most.
 pub const WORKERS_AT_ONCE: usize = 256;
@@ -206,17 +209,27 @@ impl Store {
         board::record(&mended(&self.status, answer)?)
     }
 
-    /// Asks to be the one that tries `worker`.
+    /// Asks to be the one that tries `worker`, for [`CLAIM_LIFE`].
     ///
     /// # Errors
     /// [`Fault`]; nobody said yes.
     pub async fn board_claim(&mut self, worker: u64) -> Result<bool, Fault> {
+        self.claim(worker, "first").await
+    }
+
+    /// Asks for as long again, while the trial is under way; whether nobody else has it.
+    ///
+    /// # Errors
+    /// [`Fault`]; nobody said yes.
+    pub async fn board_renew(&mut self, worker: u64) -> Result<bool, Fault> {
+        self.claim(worker, "again").await
+    }
+
+    async fn claim(&mut self, worker: u64, turn: &str) -> Result<bool, Fault> {
         let Some(link) = &mut self.link else { return Ok(true) };
         let keys = [board::key(&self.prefix, worker)];
-        // A trial may begin late in the time that it was granted, and then has as long again.
-        let patience = Duration::from_micros(2 * TRIAL_PATIENCE.get());
         let life = board::millis(board::RECORD_LIFE);
-        let arguments = [self.owner.clone(), board::millis(patience), life];
+        let arguments = [self.owner.clone(), board::millis(CLAIM_LIFE), life, turn.to_owned()];
         let answer: Vec<String> =
             link.script(Side::Writes, &BOARD_CLAIM, (&keys, &arguments)).await?;
         let answer = mended(&self.status, answer)?;

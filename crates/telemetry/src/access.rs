@@ -161,6 +161,8 @@ pub struct AccessRecord {
     pub cost: Option<u64>,
     /// What the target alone would have cost, in millionths of a dollar.
     pub cost_alone: Option<u64>,
+    /// What the response cache had to do with it, where there is one.
+    pub cache: Option<&'static str>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -205,6 +207,7 @@ impl AccessRecord {
                     served_by = self.served_by,
                     cost_microusd = self.cost,
                     cost_target_only_microusd = self.cost_alone,
+                    cache = self.cache,
                     end = %self.end,
                 )
             };

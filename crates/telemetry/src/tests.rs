@@ -86,6 +86,7 @@ fn record() -> AccessRecord {
         worker: None,
         tenant: None,
         priority: None,
+        cache: None,
         end: EndCode::WHOLE,
         audience: Audience::Operator,
     }

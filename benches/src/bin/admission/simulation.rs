@@ -15,28 +15,23 @@ use serde::Serialize;
 
 use crate::load::{Job, Workload};
 use crate::rule::Rule;
-use crate::worker::{CAPACITY, Event, Worker};
+use crate::worker::{BLOCK, Event, Worker};
 
 const WORKERS: u64 = 2;
 const MODEL: &str = "model";
 
-/// How often workers are asked how loaded they are, and how old the answer is when it counts.
+/// How often workers are asked how loaded they are.
 const SCRAPE_EVERY: u64 = 500_000;
-const SCRAPE_AGE: u64 = 1_000_000;
 
 /// Tokens of a stream after which its progress is told.
 const PROGRESS_TOKENS: u32 = 32;
-
-/// How long a request may wait before it is started.
-const PATIENCE: u64 = 60_000_000;
-
-/// Nothing is counted before: no rule knows at first how long answers get.
-const WARM_UP: u64 = 120_000_000;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Figures {
     pub(crate) tokens_per_second: f64,
+    /// Those of requests that ended and were more than flex.
+    pub(crate) useful_per_second: f64,
     /// Preemptions.
     pub(crate) preempted: f64,
     /// Preemptions for a thousand requests that ended.
@@ -53,6 +48,7 @@ impl Figures {
         let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / as_float(all.len());
         Self {
             tokens_per_second: mean(|one| one.tokens_per_second),
+            useful_per_second: mean(|one| one.useful_per_second),
             preempted: mean(|one| one.preempted),
             preempted_permille: mean(|one| one.preempted_permille),
             recomputed_percent: mean(|one| one.recomputed_percent),
@@ -64,8 +60,9 @@ impl Figures {
     #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
     pub(crate) fn print(&self, workload: &str, rule: &str) {
         println!(
-            "{workload:<13}{rule:<16}{:>9.0}{:>11.1}{:>13.1}{:>10.1}%{:>8.1}s{:>8.1}s",
+            "{workload:<13}{rule:<16}{:>9.0}{:>9.0}{:>11.1}{:>13.1}{:>10.1}%{:>8.2}s{:>8.2}s",
             self.tokens_per_second,
+            self.useful_per_second,
             self.preempted,
             self.preempted_permille,
             self.recomputed_percent,
@@ -82,6 +79,7 @@ struct Running {
 }
 
 struct Simulation {
+    workload: Workload,
     rule: Rule,
     settings: RouteSettings,
     router: Router,
@@ -102,6 +100,8 @@ struct Simulation {
 struct Tally {
     tokens: u64,
     ended: u64,
+    /// Tokens of those that ended and were more than flex.
+    useful: u64,
     first_tokens: Vec<f64>,
     /// Preemptions and positions before the warm-up was over.
     before: (u64, u64),
@@ -111,25 +111,26 @@ struct Tally {
 
 /// Runs `workload` under `rule` for so many seconds.
 pub(crate) fn simulate(workload: Workload, rule: Rule, seed: u64, seconds: u32) -> Figures {
-    let mut simulation = Simulation::new(rule, workload.jobs(seed, seconds));
+    let mut simulation = Simulation::new(workload, rule, workload.jobs(seed, seconds));
     simulation.run(u64::from(seconds) * 1_000_000);
     simulation.figures(u64::from(seconds) * 1_000_000)
 }
 
 impl Simulation {
-    fn new(rule: Rule, jobs: Vec<Job>) -> Self {
+    fn new(workload: Workload, rule: Rule, jobs: Vec<Job>) -> Self {
         let mut router = Router::new(PrefixLimits::default());
         let ids: Vec<WorkerId> = (0..WORKERS).map_while(|tag| router.join(tag)).collect();
         for &id in &ids {
             router.probed(id, Probe::Ready(&[MODEL.to_owned()]), Instant::ORIGIN);
         }
-        let workers: Vec<Worker> = ids.iter().map(|_| Worker::new()).collect();
+        let workers: Vec<Worker> = ids.iter().map(|_| Worker::new(workload.blocks())).collect();
         for (&id, worker) in ids.iter().zip(&workers) {
             router.scraped(id, worker.report(0));
         }
         let settings = RouteSettings { admission: rule.settings(), ..RouteSettings::default() };
         let bounds = QueueSettings { requests: 1 << 16, tokens: u64::MAX, per_tenant: 1 << 16 };
         Self {
+            workload,
             rule,
             settings,
             router,
@@ -145,6 +146,10 @@ impl Simulation {
         }
     }
 
+    fn job(&self, number: u64) -> Job {
+        self.jobs[usize::try_from(number).unwrap_or(0)]
+    }
+
     fn instant(&self) -> Instant {
         Instant::ORIGIN + Micros::new(self.now)
     }
@@ -158,7 +163,7 @@ impl Simulation {
             let step = self.workers.iter().filter_map(|worker| worker.done_at).min();
             let next = [arrival, report, step].into_iter().flatten().min();
             self.now = next.unwrap_or(end).min(scrape_at).min(end);
-            if !warm && WARM_UP <= self.now {
+            if !warm && self.workload.warm_up() <= self.now {
                 warm = true;
                 self.begin_to_count();
             }
@@ -187,11 +192,11 @@ impl Simulation {
     fn enter(&mut self, place: usize) {
         let job = self.jobs[place];
         let waiter = Waiter {
-            priority: Priority::Default,
-            tenant: Tenant(0),
+            priority: job.priority,
+            tenant: Tenant(job.tenant),
             model: 0,
             tokens: u64::from(job.prompt) + 1,
-            deadline: Instant::ORIGIN + Micros::new(job.at + PATIENCE),
+            deadline: Instant::ORIGIN + Micros::new(job.at + self.workload.patience()),
         };
         let number = u64::try_from(place).unwrap_or(0);
         if let Ok(ticket) = self.queue.enter(waiter, self.instant()) {
@@ -201,7 +206,11 @@ impl Simulation {
 
     fn scrape(&mut self) {
         for (place, worker) in self.workers.iter().enumerate() {
-            self.reports.push_back((self.now + SCRAPE_AGE, place, worker.report(self.now)));
+            self.reports.push_back((
+                self.now + self.workload.scrape_age(),
+                place,
+                worker.report(self.now),
+            ));
         }
     }
 
@@ -229,11 +238,13 @@ impl Simulation {
     }
 
     fn grew(&mut self, number: u64, has: u32) {
-        let now = self.instant();
+        let (now, job) = (self.instant(), self.job(number));
         let Some(running) = self.running.get_mut(&number) else { return };
         if has == 1 {
             self.router.first_token(&mut running.placed, now);
-            self.tally.first_tokens.push(waited(&self.jobs, number, self.now));
+            if job.tenant == 0 {
+                self.tally.first_tokens.push(waited(&self.jobs, number, self.now));
+            }
             self.tally.needed += u64::from(running.placed.demand().prompt.get());
         } else if running.told + PROGRESS_TOKENS <= has {
             running.told = has;
@@ -251,13 +262,21 @@ impl Simulation {
             now,
         );
         self.tally.ended += 1;
+        if Priority::Flex < self.job(number).priority {
+            self.tally.useful += u64::from(has);
+        }
     }
 
     /// Starts whoever may be started.
     fn start(&mut self) {
         let now = self.instant();
         for ticket in self.queue.expire(now) {
-            self.tickets.remove(&ticket);
+            // Who waited in vain has waited for as long as that, at least.
+            if let Some(number) = self.tickets.remove(&ticket)
+                && self.job(number).tenant == 0
+            {
+                self.tally.first_tokens.push(waited(&self.jobs, number, self.now));
+            }
         }
         while let Some(ticket) = self.queue.call(now) {
             let Some(&number) = self.tickets.get(&ticket) else { continue };
@@ -267,13 +286,16 @@ impl Simulation {
                     self.tickets.remove(&ticket);
                     self.send(number, placed);
                 }
-                None => self.queue.put_back(ticket),
+                None => {
+                    let portion = self.router.portion(Tenant(self.job(number).tenant));
+                    self.queue.put_back(ticket, portion);
+                }
             }
         }
     }
 
     fn place(&mut self, number: u64) -> Option<Placed> {
-        let job = self.jobs[usize::try_from(number).unwrap_or(0)];
+        let job = self.job(number);
         let request = Request {
             model: MODEL,
             prompt: Prompt::Counted {
@@ -286,8 +308,8 @@ impl Simulation {
             first_token: FirstToken::Seen,
             session: None,
             dice: number,
-            priority: Priority::Default,
-            tenant: Tenant(0),
+            priority: job.priority,
+            tenant: Tenant(job.tenant),
             kind: Kind(0),
         };
         let now = self.instant();
@@ -295,7 +317,7 @@ impl Simulation {
             let decision = self.router.explain(request, &self.settings, &Tried::default(), now);
             let Choice::Send(id) = decision.choice else { return None };
             let held = self.router.fleet().worker(id).expected_use() + u64::from(job.prompt);
-            if u64::from(CAPACITY) * permille / 1_000 < held {
+            if u64::from(BLOCK * self.workload.blocks()) * permille / 1_000 < held {
                 return None;
             }
         }
@@ -304,7 +326,7 @@ impl Simulation {
     }
 
     fn send(&mut self, number: u64, placed: Placed) {
-        let job = self.jobs[usize::try_from(number).unwrap_or(0)];
+        let job = self.job(number);
         let place = self.ids.iter().position(|id| *id == placed.worker());
         let worker = &mut self.workers[place.expect("it was placed on one of these")];
         worker.send(number, &job, self.now);
@@ -320,7 +342,10 @@ impl Simulation {
         let needed = float(self.tally.needed + self.tally.tokens);
         let percent = |percent| percentile(self.tally.first_tokens.clone(), percent);
         Figures {
-            tokens_per_second: float(self.tally.tokens) * 1e6 / float(end - WARM_UP),
+            useful_per_second: float(self.tally.useful) * 1e6
+                / float(end - self.workload.warm_up()),
+            tokens_per_second: float(self.tally.tokens) * 1e6
+                / float(end - self.workload.warm_up()),
             preempted,
             preempted_permille: preempted * 1_000.0 / float(self.tally.ended.max(1)),
             recomputed_percent: (computed - needed).max(0.0) * 100.0 / computed.max(1.0),

@@ -16,11 +16,8 @@ use overdraft_units::{
 
 use crate::load::Job;
 
-const BLOCK: u32 = 16;
-const BLOCKS: u32 = 13_600;
-
-/// Room in its cache.
-pub(crate) const CAPACITY: u32 = BLOCK * BLOCKS;
+/// Tokens to a page of its cache.
+pub(crate) const BLOCK: u32 = 16;
 
 const STEP_MICROS: u64 = 18_000;
 const SEQUENCE_MICROS: u64 = 118;
@@ -37,6 +34,7 @@ pub(crate) enum Event {
 
 /// One worker.
 pub(crate) struct Worker {
+    blocks: u32,
     scheduler: Scheduler,
     plan: Plan,
     /// Tokens each request has, and will have.
@@ -50,17 +48,17 @@ fn instant(micros: u64) -> Instant {
 }
 
 impl Worker {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(blocks: u32) -> Self {
         let limits = BatchLimits {
             step_tokens: Tokens::new(1_024),
             running_max: 256,
             waiting_max: 1 << 20,
-            blocks: Blocks::new(BLOCKS),
+            blocks: Blocks::new(blocks),
             block_size: BlockSize::new(BLOCK).expect("sixteen is not zero"),
             context: Tokens::new(1 << 17),
         };
         let scheduler = Scheduler::new(limits);
-        Self { scheduler, plan: Plan::default(), answers: BTreeMap::new(), done_at: None }
+        Self { blocks, scheduler, plan: Plan::default(), answers: BTreeMap::new(), done_at: None }
     }
 
     /// Takes a request in.
@@ -136,13 +134,13 @@ impl Worker {
     /// What it would report now.
     pub(crate) fn report(&self, now: u64) -> Scraped {
         let stats = self.stats();
-        let share = u64::from(stats.blocks_held.get()) * 1_000 / u64::from(BLOCKS);
+        let share = u64::from(stats.blocks_held.get()) * 1_000 / u64::from(self.blocks);
         Scraped {
             at: instant(now),
             running: stats.running,
             waiting: stats.waiting,
             kv_use_permille: u16::try_from(share).ok(),
-            kv_capacity: Some(Tokens::new(CAPACITY)),
+            kv_capacity: Some(Tokens::new(BLOCK * self.blocks)),
             block_size: BlockSize::new(BLOCK),
             preemptions: Some(stats.preemptions),
         }

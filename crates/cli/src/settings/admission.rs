@@ -20,6 +20,7 @@ pub(super) fn route(config: &Config) -> AdmitSettings {
             priority: threshold.priority.permille(),
         },
         watermark_permille: configured.watermark.permille(),
+        fair_reserve_permille: configured.fair_reserve.permille(),
         prefill_backlog: micros(configured.prefill_backlog.duration()),
         requests_max: configured.requests_max,
         stale_after: micros(stale_after(&config.scrape)),

@@ -21,6 +21,7 @@ pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
         requests_per_minute: configured.requests_per_minute.and_then(NonZeroU32::new),
         tokens_per_minute: configured.tokens_per_minute.and_then(NonZeroU32::new),
     };
+    key.reuse = configured.cache.map(super::cache::reuse);
     Some(key)
 }
 

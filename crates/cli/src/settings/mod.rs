@@ -5,6 +5,7 @@
 //! refused.
 
 mod admission;
+mod cache;
 mod care;
 mod cascade;
 mod keys;
@@ -35,6 +36,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.retry = retry(config.retry);
     settings.breaker = sharing::breaker(config.breaker);
     settings.store = store(&config.store);
+    settings.cache = cache::cache(&config.cache);
+    settings.isolation = cache::isolation(&config.isolation);
     settings.routing = routing::routing(&config.routing, &config.models);
     settings.cascade_state.clone_from(&config.cascade_state);
     settings.cascades = cascade::cascades(&config.cascades);
@@ -66,6 +69,7 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.model.clone_from(&configured.model);
     worker.kv_events = kv_events(&configured.kv_events);
     worker.priority_scheduling = configured.priority_scheduling;
+    worker.cache_salt = cache::salt(configured.cache_salt);
     worker.care = care::care(configured);
     worker
 }

@@ -61,6 +61,8 @@ fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
         aliases: own.aliases.clone(),
         route: differs.then_some(route),
         session: own.sticky.as_ref().map(session),
+        cache: own.cache.map(super::cache::reuse),
+        revision: own.revision.clone(),
         tokenizer: match &own.tokenizer {
             config::Tokenizer::Worker => TokenizerPlace::Worker,
             config::Tokenizer::Off => TokenizerPlace::Off,

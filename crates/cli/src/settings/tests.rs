@@ -7,10 +7,11 @@ use std::time::Duration;
 use overdraft_config::Config;
 use overdraft_core::admit::{self, Priority};
 use overdraft_core::cascade::{Chance, Mode};
+use overdraft_core::reuse::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
-    CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook, TokenizerPlace,
-    Tokenizing, WarmUp,
+    CacheMode, CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook,
+    SaltPolicy, TokenizerPlace, Tokenizing, WarmUp,
 };
 
 use super::{gateway, workers};
@@ -154,7 +155,7 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
          - {{tenant: bolt, key_sha256: {}}}\n\
          scrape: {{interval: 1s, idle_interval: 60s}}\n\
          models: {{m: {{policy: least-load}}}}\n\
-         admission: {{mode: 'static:5', watermark: 3%, prefill_backlog: 2s, requests_max: 6, \
+         admission: {{mode: 'static:5', watermark: 3%, fair_reserve: 4%, prefill_backlog: 2s, requests_max: 6, \
             kv_threshold: {{flex: 10%, default: 20%, priority: 30%}}, \
             queue: {{requests: 40, tokens: 50, per_tenant: 30}}, \
             first_token: {{flex: 1s, default: 2s, priority: 3s}}}}\n",
@@ -176,6 +177,7 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
     assert_eq!(settings.routing.models["m"].route.expect("it differs").admission, admission);
     assert_eq!((admission.mode, admission.requests_max), (admit::Mode::Static(5), Some(6)));
     assert_eq!((admission.watermark_permille, admission.prefill_backlog.get()), (30, 2_000_000));
+    assert_eq!(admission.fair_reserve_permille, 40);
     assert_eq!(admission.stale_after.get(), 120_000_000);
     let thresholds = Priority::ALL.map(|priority| admission.kv_threshold_permille.of(priority));
     assert_eq!(thresholds, [100, 200, 300]);
@@ -223,4 +225,30 @@ fn scaling_and_care_arrive() {
     assert_eq!(argv[0], "systemctl");
     let names = &other.care.memory.as_ref().expect("it is set").names;
     assert_eq!((names.used.as_deref(), names.total.as_deref()), (Some("u"), Some("t")));
+}
+
+#[test]
+fn the_cache_and_what_keeps_tenants_apart_arrive_and_secrets_are_not_shown() {
+    let config = config(
+        "workers: [{url: 'http://a:1', cache_salt: off}]\n\
+         models: {m: {cache: all, revision: r2}}\n\
+         keys: [{key: k-0123456789, tenant: acme, cache: off}]\n\
+         cache: {mode: on, reuse: all, memory: 8MiB, entry_max: 64KiB, ttl: 5m, shared: false,\n\
+                 coalesce: false, known_fields: [x_new], encryption_key: s3cret-0123456789}\n\
+         isolation: {salt_secret: s4cret-0123456789, strip: [vllm_xargs]}\n",
+    );
+    let settings = gateway(&config, workers(&config));
+    let cache = &settings.cache;
+    assert_eq!((cache.mode, cache.reuse), (CacheMode::On, Reuse::All));
+    assert_eq!((cache.memory_bytes, cache.entry_bytes), (8 << 20, 64 << 10));
+    assert_eq!(cache.life, Duration::from_mins(5));
+    assert!(!cache.shared && !cache.coalesce && cache.known_fields.contains("x_new"));
+    assert_eq!(settings.isolation.strip, ["vllm_xargs"]);
+    assert_eq!(settings.workers[0].cache_salt, SaltPolicy::Untold);
+    assert_eq!(settings.keys[0].reuse, Some(Reuse::Off));
+    let model = &settings.routing.models["m"];
+    assert_eq!((model.cache, model.revision.as_deref()), (Some(Reuse::All), Some("r2")));
+    let shown = format!("{settings:?}");
+    assert!(cache.encryption_key.is_some() && settings.isolation.salt_secret.is_some());
+    assert!(!shown.contains("s3cret") && !shown.contains("s4cret"), "{shown}");
 }

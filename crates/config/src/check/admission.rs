@@ -35,9 +35,13 @@ pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
             findings.value(&path, message, expected);
         }
     }
-    if 500 < admission.watermark.permille() {
-        let message = format!("`{}` of the cache would lie idle", admission.watermark);
-        findings.value(&path!["admission", "watermark"], message, "expected at most `50%`");
+    for (name, share) in
+        [("watermark", admission.watermark), ("fair_reserve", admission.fair_reserve)]
+    {
+        if 500 < share.permille() {
+            let message = format!("`{share}` of the cache would lie idle");
+            findings.value(&path!["admission", name], message, "expected at most `50%`");
+        }
     }
     if admission.prefill_backlog.is_zero() {
         let message = "`admission.prefill_backlog` is no time at all";

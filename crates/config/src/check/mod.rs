@@ -9,6 +9,7 @@ macro_rules! path {
 }
 
 mod admission;
+mod cache;
 mod care;
 mod cascade;
 mod keys;
@@ -87,6 +88,7 @@ pub(crate) fn check(
     admission::check(config, &mut findings);
     care::care(config, &mut findings);
     cascade::check(config, needed, &mut findings);
+    cache::check(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
 }

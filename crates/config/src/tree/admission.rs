@@ -22,6 +22,9 @@ pub struct Admission {
     pub kv_threshold: KvThreshold,
     /// The share of a worker's cache that is kept free of what is predicted.
     pub watermark: Share,
+    /// The share of a worker's cache that a tenant with more than an equal part in flight
+    /// leaves to the others, so that they need not wait for it.
+    pub fair_reserve: Share,
     /// How much prompt a worker may have before it, in time to compute it; what is beyond waits
     /// here, where its turn is fair.
     pub prefill_backlog: TimeSpan,
@@ -40,6 +43,7 @@ impl Default for Admission {
             mode: AdmissionMode::default(),
             kv_threshold: KvThreshold::default(),
             watermark: Share::from_permille(20).unwrap_or_default(),
+            fair_reserve: Share::from_permille(150).unwrap_or_default(),
             prefill_backlog: TimeSpan::from_secs(1),
             requests_max: None,
             queue: AdmissionQueue::default(),

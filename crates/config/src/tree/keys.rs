@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Secret;
+use super::cache::Reuse;
 
 /// A key that clients present, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +39,9 @@ pub struct Key {
     /// Tokens a minute at most, of prompts and answers together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u32>,
+    /// Which answers are given again to its requests, instead of the model's or `cache.reuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Reuse>,
 }
 
 const fn yes() -> bool {

@@ -4,6 +4,7 @@
 //! file; the comments here are the reference that users read (`docs/reference/config.md`).
 
 mod admission;
+mod cache;
 mod care;
 mod cascade;
 mod discovery;
@@ -23,6 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
+pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::cascade::{
     Cascade, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold, CascadeWindow,
@@ -85,6 +87,10 @@ pub struct Config {
     pub breaker: Breaker,
     /// What gateways before the same workers share.
     pub store: Store,
+    /// Whether answers are given again.
+    pub cache: Cache,
+    /// What keeps tenants from observing each other at workers.
+    pub isolation: Isolation,
     /// Notice that the machine of local workers will be taken away.
     pub termination: Termination,
     /// What autoscalers are told.
@@ -116,6 +122,8 @@ impl Default for Config {
             retry: Retry::default(),
             breaker: Breaker::default(),
             store: Store::default(),
+            cache: Cache::default(),
+            isolation: Isolation::default(),
             termination: Termination::default(),
             scaling: Scaling::default(),
             fragmentation: Fragmentation::default(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::cache::Reuse;
 use super::routing::{Canary, Policy, Sticky};
 
 /// What is special about one model.
@@ -26,6 +27,13 @@ pub struct Model {
     /// What keeps a client's requests on one worker, instead of `routing.sticky`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sticky: Option<Sticky>,
+    /// Which of its answers are given again, instead of `cache.reuse`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Reuse>,
+    /// Names the weights, quantisation and chat template behind the name. Answers of another revision
+    /// are not given again, so change it when they change under the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 /// What counts a model's tokens.

@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::cache::CacheSalt;
 use super::care::{Memory, Restart};
 use crate::quantity::TimeSpan;
 
@@ -34,6 +35,10 @@ pub struct Worker {
     /// `--scheduling-policy priority`; it is then told each request's.
     #[serde(default)]
     pub priority_scheduling: bool,
+    /// Whether it is told cache salts, so that its tenants share no prefixes; `off` for one that refuses
+    /// fields it does not know.
+    #[serde(default)]
+    pub cache_salt: CacheSalt,
     /// Where its memory can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,

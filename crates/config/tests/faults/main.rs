@@ -1,6 +1,7 @@
 //! What is said about a file that cannot be used: every message, word for word.
 
 mod admission;
+mod cache;
 mod care;
 mod cascade;
 mod keys;

@@ -12,6 +12,9 @@ const PREEMPTED_MILLI: u64 = 250;
 /// What one report adds at most: one burst is one lesson.
 const REPORT_MILLI_MAX: u64 = 1_000;
 
+/// What a death adds.
+const DIED_MILLI: u32 = 1_000;
+
 /// What a minute of work without preemptions takes away.
 const CLEAN_MILLI: u32 = 20;
 const CLEAN_TIME: Micros = Micros::new(60_000_000);
@@ -44,6 +47,16 @@ impl Caution {
     /// In thousandths of a deviation.
     pub(crate) const fn milli(&self) -> u32 {
         self.milli
+    }
+
+    /// The worker has died in the middle of its work: it may have been overdrawn, and cannot say.
+    pub(crate) fn died(&mut self, strain: Strain, now: Instant) {
+        if strain == Strain::Working {
+            self.milli = self.milli.saturating_add(DIED_MILLI).min(CAUTION_MILLI_MAX);
+            self.clean_since = now;
+        }
+        // Whoever comes back counts anew.
+        self.counted = None;
     }
 
     /// The worker has preempted so many requests since it started.

@@ -9,7 +9,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::caution::CAUTION_MILLI_MAX;
 use super::forecast::Booking;
-use super::{AdmitSettings, Mode, Priority, Prospect, RETRY_AFTER_MAX};
+use super::{AdmitSettings, Mode, Portion, Priority, Prospect, RETRY_AFTER_MAX};
 use crate::estimate::Pace;
 use crate::fleet::Worker;
 
@@ -17,6 +17,8 @@ use crate::fleet::Worker;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) priority: Priority,
+    /// Where its tenant stands among those who ask.
+    pub(crate) portion: Portion,
     pub(crate) prospect: Prospect,
     /// Tokens of its prompt.
     pub(crate) prompt: Tokens,
@@ -70,7 +72,7 @@ pub(crate) fn judge(
         }
         Mode::Reserve => reserve(worker, asked, settings),
         Mode::Peak => {
-            if let Some(wait) = backlog(worker, settings, fleet_pace, now) {
+            if let Some(wait) = backlog(worker, asked, settings, (fleet_pace, now)) {
                 return Judged::later(wait);
             }
             let known = worker.kv_capacity().is_some();
@@ -103,14 +105,24 @@ impl Freshness {
 /// What is added to the caution while a worker's word is stale.
 const STALE_MILLI: u32 = 1_000;
 
-fn budget(capacity: Tokens, settings: &AdmitSettings) -> u64 {
-    let kept = 1_000_u64.saturating_sub(u64::from(settings.watermark_permille));
-    u64::from(capacity.get()) * kept / 1_000
+/// What may be promised of a cache to one who asks.
+fn budget(capacity: Tokens, asked: &Asked, settings: &AdmitSettings) -> u64 {
+    let kept = settings.watermark_permille.saturating_add(left_to_others(asked, settings));
+    u64::from(capacity.get()) * 1_000_u64.saturating_sub(u64::from(kept)) / 1_000
+}
+
+/// What one who has more than its share leaves free, in thousandths: those who have not
+/// would else have to wait for something to come free, however little they ask for (R11).
+const fn left_to_others(asked: &Asked, settings: &AdmitSettings) -> u16 {
+    match asked.portion {
+        Portion::Within => 0,
+        Portion::Beyond => settings.fair_reserve_permille,
+    }
 }
 
 fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshness) -> Judged {
     let Some(capacity) = worker.kv_capacity() else { return Judged::TAKEN };
-    let budget = budget(capacity, settings);
+    let budget = budget(capacity, asked, settings);
     let stale = if word == Freshness::Stale { STALE_MILLI } else { 0 };
     let base = u32::from(settings.caution_milli.of(asked.priority));
     let caution = base.saturating_add(worker.caution_milli()).saturating_add(stale);
@@ -138,7 +150,7 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
 fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {
     let Some(capacity) = worker.kv_capacity() else { return Judged::TAKEN };
     let declared = worker.forecast().sums().declared.saturating_add(asked.prospect.declared);
-    let over = declared.saturating_sub(budget(capacity, settings));
+    let over = declared.saturating_sub(budget(capacity, asked, settings));
     let answer = if over == 0 {
         Answer::Taken
     } else {
@@ -150,26 +162,31 @@ fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {
 /// When it will be below its threshold again, if it is not.
 fn over_threshold(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Option<Micros> {
     let scraped = worker.scraped()?;
-    let over = scraped.kv_use_permille?.checked_sub(threshold(asked.priority, settings))?;
+    let threshold = settings.kv_threshold_permille.of(asked.priority);
+    let threshold = threshold.saturating_sub(left_to_others(asked, settings));
+    let over = scraped.kv_use_permille?.checked_sub(threshold)?;
     let capacity = u64::from(scraped.kv_capacity.unwrap_or_default().get());
     let over = capacity * u64::from(over) / 1_000;
     (0 < over).then(|| worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
 }
 
-const fn threshold(priority: Priority, settings: &AdmitSettings) -> u16 {
-    settings.kv_threshold_permille.of(priority)
-}
+/// One who has more than its share may put so small a part of the backlog before others.
+const BACKLOG_SHARE: u64 = 8;
 
 /// When the prompts that wait there will be few enough, if they are not.
 fn backlog(
     worker: &Worker,
+    asked: &Asked,
     settings: &AdmitSettings,
-    fleet_pace: Pace,
-    now: Instant,
+    (fleet_pace, now): (Pace, Instant),
 ) -> Option<Micros> {
+    let allowed = match asked.portion {
+        Portion::Within => settings.prefill_backlog,
+        Portion::Beyond => Micros::new(settings.prefill_backlog.get() / BACKLOG_SHARE),
+    };
     let pace = worker.prefill_rate().pace_within(fleet_pace);
     let queued = pace.time_for(worker.queued(pace, now));
-    let over = queued.checked_sub(settings.prefill_backlog)?;
+    let over = queued.checked_sub(allowed)?;
     (over != Micros::ZERO).then_some(over)
 }
 

@@ -6,15 +6,20 @@
 //! ten times its share waits for itself.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros};
 
 use super::queue::{AGING_EVERY, Ticket, Waiter};
-use super::{Priority, Tenant};
+use super::{Portion, Priority, Tenant};
 use crate::estimate::Ratio;
 
 /// Tenants whose tag is remembered while they do not wait.
 const IDLE_FLOWS_MAX: usize = 256;
+
+/// Tenants with more than their share that are tried between two times that something is freed, at
+/// most; then everybody waits for the next.
+const EXCESSIVE_TRIED_MAX: usize = 4;
 
 /// Starts that must have been seen before it is said how long a line takes.
 const STARTS_MIN: u32 = 8;
@@ -27,6 +32,9 @@ pub(super) struct Line {
     called: Option<Ticket>,
     /// The greatest priority that found no room since something was last freed.
     blocked: Option<Priority>,
+    /// Tenants that found no room since then because they have more than their share: nobody else
+    /// is held up by that.
+    excessive: Vec<Tenant>,
     /// Starts so far.
     starts: u32,
     /// Tokens started over microseconds, while others waited.
@@ -67,7 +75,7 @@ impl Line {
         }
         let first = self.blocked.map_or(0, |blocked| blocked.index() + 1);
         let open = self.lanes.get(first..)?;
-        let heads = || open.iter().filter_map(Lane::head);
+        let heads = || open.iter().filter_map(|lane| lane.head(&self.excessive));
         if self.starts % AGING_EVERY == AGING_EVERY - 1
             && let Some(aged) = heads().find(|&head| is_aged(head))
         {
@@ -81,9 +89,13 @@ impl Line {
         self.called = Some(ticket);
     }
 
-    pub(super) fn put_back(&mut self, ticket: Ticket, waiter: Waiter) {
+    pub(super) fn put_back(&mut self, ticket: Ticket, waiter: Waiter, portion: Portion) {
         self.called = None;
-        self.blocked = self.blocked.max(Some(waiter.priority));
+        if portion == Portion::Beyond && self.excessive.len() < EXCESSIVE_TRIED_MAX {
+            self.excessive.push(waiter.tenant);
+        } else {
+            self.blocked = self.blocked.max(Some(waiter.priority));
+        }
         self.lanes[waiter.priority.index()].insert(ticket, waiter);
     }
 
@@ -107,8 +119,9 @@ impl Line {
         self.rest();
     }
 
-    pub(super) const fn freed(&mut self) {
+    pub(super) fn freed(&mut self) {
         self.blocked = None;
+        self.excessive.clear();
     }
 
     /// Whether anybody of that priority or a greater one waits.
@@ -119,6 +132,12 @@ impl Line {
 
     pub(super) fn is_empty(&self) -> bool {
         self.called.is_none() && self.lanes.iter().all(|lane| lane.waiting == 0)
+    }
+
+    /// Those who wait, whoever is being placed included.
+    pub(super) fn len(&self) -> usize {
+        let waiting = self.lanes.iter().map(|lane| lane.waiting).sum::<usize>();
+        waiting + usize::from(self.called.is_some())
     }
 
     /// How long `waiter` would wait here; `None` while nobody can say.
@@ -149,7 +168,7 @@ impl Line {
             lane.rest(called);
         }
         if self.is_empty() {
-            self.blocked = None;
+            self.freed();
         }
     }
 }
@@ -176,9 +195,11 @@ impl Lane {
         }
     }
 
-    /// The first of the tenant that was served the least; of equals, who came first.
-    fn head(&self) -> Option<Ticket> {
-        let heads = self.flows.values().filter_map(|flow| Some((flow.tag, *flow.waiting.first()?)));
+    /// The first of the tenant that was served the least, without the `excessive`; of equals, who
+    /// came first.
+    fn head(&self, excessive: &[Tenant]) -> Option<Ticket> {
+        let flows = self.flows.iter().filter(|(tenant, _)| !excessive.contains(tenant));
+        let heads = flows.filter_map(|(_, flow)| Some((flow.tag, *flow.waiting.first()?)));
         heads.min().map(|(_, ticket)| ticket)
     }
 

@@ -16,6 +16,7 @@ mod judge;
 mod lane;
 mod queue;
 mod settings;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -32,6 +33,8 @@ pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};
 pub(crate) use self::judge::{Answer, Asked, judge};
 pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
+pub use self::tenants::Portion;
+pub(crate) use self::tenants::Tenants;
 
 /// How much a request matters; the greater goes first and is refused last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

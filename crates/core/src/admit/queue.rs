@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros};
 
 use super::lane::Line;
-use super::{Priority, QueueSettings, Tenant, retry_after};
+use super::{Portion, Priority, QueueSettings, Tenant, retry_after};
 
 /// One call of so many goes to a lesser priority that has waited for half of its time.
 pub const AGING_EVERY: u32 = 8;
@@ -189,13 +189,14 @@ impl Queue {
     }
 
     /// There was no room after all for the one that was called: it keeps its place, and those of
-    /// its line that matter no more than it does are not called before something is freed.
-    pub fn put_back(&mut self, ticket: Ticket) {
+    /// its line that matter no more than it does are not called before something is freed. Where it
+    /// was its tenant that has more than its `portion`, those of that tenant only.
+    pub fn put_back(&mut self, ticket: Ticket, portion: Portion) {
         let Some(entry) = self.entries.get_mut(&ticket) else { return };
         if entry.standing == Standing::Called {
             entry.standing = Standing::Waiting;
             if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
-                line.put_back(ticket, entry.waiter);
+                line.put_back(ticket, entry.waiter, portion);
             }
         }
     }
@@ -242,6 +243,11 @@ impl Queue {
     /// Those who wait, of one priority.
     pub const fn waiting(&self, priority: Priority) -> usize {
         self.waiting[priority.index()]
+    }
+
+    /// Those who wait for one model.
+    pub fn waiting_for(&self, model: u64) -> usize {
+        self.lines.get(&model).map_or(0, Line::len)
     }
 
     /// Those who wait.

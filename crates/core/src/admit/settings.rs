@@ -91,6 +91,9 @@ pub struct AdmitSettings {
     pub caution_milli: ByPriority<u16>,
     /// The share of a cache that is never promised, in thousandths.
     pub watermark_permille: u16,
+    /// The share of a cache that a tenant with more than its share in flight leaves to the
+    /// others, in thousandths.
+    pub fair_reserve_permille: u16,
     /// How long the prompts that wait at a worker may take it, before more of them are better kept
     /// here, where their order can still be chosen.
     pub prefill_backlog: Micros,
@@ -105,8 +108,9 @@ impl Default for AdmitSettings {
         Self {
             mode: Mode::Peak,
             kv_threshold_permille: ByPriority { flex: 850, default: 970, priority: 990 },
-            caution_milli: ByPriority { flex: 2_000, default: 1_000, priority: 0 },
+            caution_milli: ByPriority { flex: 2_500, default: 2_000, priority: 1_500 },
             watermark_permille: 20,
+            fair_reserve_permille: 150,
             prefill_backlog: Micros::new(1_000_000),
             requests_max: None,
             stale_after: Micros::new(5_000_000),

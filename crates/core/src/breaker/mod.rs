@@ -19,7 +19,7 @@ mod window;
 
 use overdraft_units::{Instant, Micros};
 
-pub use self::settings::{BreakerSettings, FADE, TRIAL_PATIENCE};
+pub use self::settings::{BreakerSettings, FADE, GRANT_PATIENCE, TRIAL_PATIENCE};
 use self::window::Window;
 pub use self::window::{BUCKET, BUCKETS};
 
@@ -203,11 +203,16 @@ impl Breaker {
         }
     }
 
+    /// Whether the one trial is this gateway's to send, or under way from here.
+    pub fn is_trying(&self, now: Instant) -> bool {
+        matches!(self.state, State::HalfOpen { lapses, .. } if now < lapses)
+    }
+
     /// Lets the next request be the trial; whether that was due.
     pub fn grant(&mut self, now: Instant) -> bool {
         let due = self.is_due(now);
         if due {
-            self.state = State::HalfOpen { trial: Trial::Granted, lapses: now + TRIAL_PATIENCE };
+            self.state = State::HalfOpen { trial: Trial::Granted, lapses: now + GRANT_PATIENCE };
         }
         due
     }
@@ -253,9 +258,8 @@ impl Breaker {
                 self.open_for(self.streak, settings, now);
                 Some(Turned::Opened)
             }
-            (State::HalfOpen { trial: Trial::InFlight, lapses }, Ended::Unjudged)
-                if is_the_trial =>
-            {
+            (State::HalfOpen { trial: Trial::InFlight, .. }, Ended::Unjudged) if is_the_trial => {
+                let lapses = now + GRANT_PATIENCE;
                 self.state = State::HalfOpen { trial: Trial::Granted, lapses };
                 None
             }

@@ -7,6 +7,9 @@ use super::STREAK_MAX;
 /// For each of these that a breaker stays closed, one of its openings is forgiven.
 pub const FADE: Micros = Micros::new(60_000_000);
 
+/// How long a trial that was granted may wait for a request; then others may have it.
+pub const GRANT_PATIENCE: Micros = Micros::new(1_000_000);
+
 /// How long the end of a trial is waited for before another may be sent.
 pub const TRIAL_PATIENCE: Micros = Micros::new(30_000_000);
 

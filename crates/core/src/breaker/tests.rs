@@ -225,6 +225,18 @@ fn a_shared_one_sends_no_trial_before_it_is_granted() {
 }
 
 #[test]
+fn a_grant_that_no_request_comes_for_is_given_up() {
+    let mut story = Story::new();
+    story.grants = Grants::Shared;
+    story.check("failed 5", "open");
+    story.check("wait 10", "open");
+    assert!(story.breaker.grant(story.now));
+    assert!(story.breaker.is_trying(story.now));
+    story.check("wait 1", "open");
+    assert!(!story.breaker.is_trying(story.now) && story.breaker.is_due(story.now));
+}
+
+#[test]
 fn another_gateways_word_counts_by_its_version() {
     let mut story = Story::new();
     let until = Some(story.now + SECOND);

@@ -95,10 +95,12 @@ impl Default for PrefillRate {
 }
 
 /// How long one decode step takes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct StepTime {
     /// Microseconds over tokens of one sequence.
     seen: Ratio,
+    /// What they come to: asked for in every decision, and changed only by answers.
+    step: Micros,
 }
 
 /// A decode step before one was seen.
@@ -107,20 +109,27 @@ pub const STEP_TIME_FIRST: Micros = Micros::new(20_000);
 impl StepTime {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: Ratio::new() }
+        Self { seen: Ratio::new(), step: STEP_TIME_FIRST }
     }
 
     /// One answer generated `tokens` after its first in that time.
     pub fn note(&mut self, tokens: Tokens, took: Micros) {
         if tokens != Tokens::ZERO {
             self.seen.note(took.get(), u64::from(tokens.get()));
+            let (micros, tokens) = self.seen.parts();
+            self.step = micros.checked_div(tokens).map_or(STEP_TIME_FIRST, Micros::new);
         }
     }
 
     /// One step.
-    pub fn micros(&self) -> Micros {
-        let (micros, tokens) = self.seen.parts();
-        micros.checked_div(tokens).map_or(STEP_TIME_FIRST, Micros::new)
+    pub const fn micros(&self) -> Micros {
+        self.step
+    }
+}
+
+impl Default for StepTime {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -34,6 +34,11 @@ impl Fleet {
         self.workers().filter(move |(_, worker)| worker.breaker.is_due(now)).map(|(id, _)| id)
     }
 
+    /// The workers whose one trial is this gateway's to send, or under way from here.
+    pub fn probing(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
+        self.workers().filter(move |(_, worker)| worker.breaker.is_trying(now)).map(|(id, _)| id)
+    }
+
     /// Lets the next request that fits be the trial of `worker`.
     pub fn grant_probe(&mut self, worker: WorkerId, now: Instant) -> Option<Change> {
         let granted = self.is_member(worker) && self.workers[worker.index()].breaker.grant(now);

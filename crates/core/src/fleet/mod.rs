@@ -349,6 +349,9 @@ impl Fleet {
                 Some(Change::CameUp(id))
             }
             (true, Health::Failing { cause, .. }) => {
+                if cause.loses_the_cache() {
+                    worker.died(now);
+                }
                 // What it said of its load was true of a process that may be gone.
                 worker.forget_load();
                 if cause.loses_the_cache() {

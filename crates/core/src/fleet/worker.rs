@@ -133,6 +133,9 @@ impl Worker {
     /// counts for what is left of it, at `pace`, and of one prompt at most: the end of each is seen.
     pub(super) fn prefill_left(&self, pace: Pace, now: Instant) -> u64 {
         let Booked { prefilling, prefill_tokens, .. } = self.booked;
+        if prefill_tokens == 0 {
+            return 0;
+        }
         let one = prefill_tokens / u64::from(prefilling.max(1));
         let done = pace.tokens_in(now.since(self.prefill_since)).min(one);
         prefill_tokens.saturating_sub(done)
@@ -269,6 +272,13 @@ impl Worker {
             let reported = u64::from(capacity.get()) * u64::from(used) / 1_000;
             self.correction.note(reported, scraped.waiting, self.forecast.sums());
         }
+    }
+
+    /// Learns from its end: what it held then may have been too much.
+    pub(super) fn died(&mut self, now: Instant) {
+        let capacity = self.kv_capacity().map_or(0, |capacity| u64::from(capacity.get()));
+        let is_working = 0 < capacity && capacity < 2 * self.expected_use();
+        self.caution.died(if is_working { Strain::Working } else { Strain::Idle }, now);
     }
 
     /// Forgets what it said: the process it came from is gone.

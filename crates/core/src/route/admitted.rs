@@ -30,6 +30,7 @@ pub(super) fn first(
         let Some(candidate) = decision.open_mut().find(|one| one.worker == id) else { break };
         let asked = Asked {
             priority: scene.ask.priority,
+            portion: scene.ask.portion,
             prospect: scene.ask.prospect,
             prompt: scene.ask.prompt,
             cached: candidate.cached,

@@ -6,6 +6,7 @@ use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
+use crate::breaker::Standing;
 use crate::fleet::{Fleet, Worker, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 
@@ -24,6 +25,10 @@ impl Prefix<'_> {
     /// Tokens of the prompt that `worker` should hold, by how far we trust what we know of it.
     fn cached(self, worker: WorkerId, prompt: Tokens) -> Tokens {
         let chunks = u64::from(self.matches.leading(worker).get());
+        if chunks == 0 {
+            // Most of a fleet holds nothing of a prompt; how sure we are of that does not matter.
+            return Tokens::ZERO;
+        }
         let tokens = chunks * u64::from(self.chunk.get());
         let trusted = match self.index.knowledge(worker) {
             Knowledge::Exact | Knowledge::Stale => tokens,
@@ -62,16 +67,21 @@ pub fn decide(
     };
     let Some(serving) = fleet.serving(ask.model) else { return };
     let scene = Scene { fleet, ask, prefix, settings, now };
+    let mut rare = Rare::default();
     for &id in serving {
         decision.candidates.push(candidate(&scene, id, tried));
+        rare.note(&scene, id);
     }
     standing::keep_best(&scene, decision);
-    hold_back_warming(&scene, decision);
+    if rare.warms {
+        hold_back_warming(&scene, decision);
+    }
     if let Some(choice) = nobody(&scene, decision) {
         decision.choice = choice;
         return;
     }
-    if let Some(id) = standing::trial(&scene, decision, tried) {
+    let trial = rare.is_due.then(|| standing::trial(&scene, decision, tried)).flatten();
+    if let Some(id) = trial {
         settle(decision, id);
         return;
     }
@@ -83,6 +93,26 @@ pub fn decide(
         Some(Ok(id)) => settle(decision, id),
         Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(&scene, decision),
+    }
+}
+
+/// What is true of few workers at most times. Where it is of none, nobody has to look at each of
+/// them for it again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rare {
+    /// Somebody came up a moment ago.
+    warms: bool,
+    /// Somebody is due for a trial.
+    is_due: bool,
+}
+
+impl Rare {
+    fn note(&mut self, scene: &Scene<'_>, id: WorkerId) {
+        let worker = scene.fleet.worker(id);
+        self.warms |= worker.warmth_permille(scene.settings.slow_start, scene.now) < 1_000;
+        let breaker = worker.breaker();
+        self.is_due |= !breaker.is_closed()
+            && breaker.standing(scene.fleet.grants(), scene.now) == Standing::Due;
     }
 }
 

@@ -18,6 +18,7 @@ mod cost;
 mod decide;
 mod fit_score;
 mod least_load;
+mod placed;
 mod policy;
 mod prefix_affinity;
 mod retry;
@@ -37,11 +38,12 @@ pub use self::canary::{Arm, Canary};
 pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
 pub use self::decide::{Prefix, decide};
 pub use self::fit_score::{FitScore, fit_score_permille};
+pub use self::placed::{Outcome, Placed};
 pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};
-pub use self::router::{MODELS_MAX, Outcome, Placed, Prompt, Request, Router};
+pub use self::router::{MODELS_MAX, Prompt, Request, Router};
 pub use self::sticky::Sticky;
-use crate::admit::{Priority, Prospect};
+use crate::admit::{Portion, Priority, Prospect};
 use crate::fleet::WorkerId;
 
 /// Most attempts one request may ever take, whatever the settings say.
@@ -60,6 +62,8 @@ pub struct Ask<'a> {
     pub completion: Tokens,
     /// How much it matters.
     pub priority: Priority,
+    /// Where its tenant stands among those who ask.
+    pub portion: Portion,
     /// How long its answers may get.
     pub prospect: Prospect,
     /// Its session as a number, if it has one.

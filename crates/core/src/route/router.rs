@@ -10,21 +10,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use overdraft_units::{BlockSize, Instant, Micros, Tokens};
+use overdraft_units::{BlockSize, Instant, Tokens};
 
-use super::canary::Arm;
 use super::candidate::Decision;
 use super::decide::{Prefix, decide};
-use super::policy::{Policy, RouteSettings};
+use super::placed::{Outcome, Placed};
+use super::policy::RouteSettings;
 use super::{Ask, Choice, Count, Tried};
-use crate::admit::{Priority, Prospect, Tenant};
+use crate::admit::{Portion, Priority, Prospect, Tenant, Tenants};
 use crate::estimate::{Class, Kind, Lengths, Texts};
-use crate::fleet::{
-    Attempt, Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId,
-};
+use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
 use crate::prefix::{
-    Announcement, Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
-    Receipt,
+    Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
 };
 
 /// Models of which something is believed, at most.
@@ -84,69 +81,6 @@ pub enum Prompt<'a> {
     },
 }
 
-/// A request that was given a worker.
-#[derive(Debug)]
-#[must_use = "a request that is never ended stays on the worker's ledger for ever"]
-pub struct Placed {
-    attempt: Attempt,
-    model: String,
-    bytes: Option<u64>,
-    pub(super) chunk: Tokens,
-    /// Until it is remembered.
-    pub(super) announced: Option<Announcement>,
-    /// From then on.
-    pub(super) receipt: Option<Receipt>,
-    first_token: Option<Instant>,
-    /// When tokens of each answer were last counted, and how many.
-    progress: (Instant, u32),
-    /// Who decided.
-    pub policy: Policy,
-    /// On which side of a comparison.
-    pub arm: Arm,
-}
-
-impl Placed {
-    /// How long it has been under way.
-    pub fn age(&self, now: Instant) -> Micros {
-        self.attempt.age(now)
-    }
-
-    /// Where it goes.
-    pub const fn worker(&self) -> WorkerId {
-        self.attempt.worker()
-    }
-
-    /// Whether it finds out if the worker still fails.
-    pub const fn is_trial(&self) -> bool {
-        self.attempt.is_trial()
-    }
-
-    /// What it was booked with.
-    pub const fn demand(&self) -> Demand {
-        self.attempt.demand()
-    }
-}
-
-/// How a placed request ended, and what its answer said of itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    /// How it ended.
-    pub ending: Ending,
-    /// Tokens of its prompt.
-    pub prompt: Option<Tokens>,
-    /// Those that the worker found in its cache.
-    pub cached: Option<Tokens>,
-    /// Tokens generated.
-    pub completion: Option<Tokens>,
-}
-
-impl Outcome {
-    /// An end of which nothing else is known.
-    pub const fn of(ending: Ending) -> Self {
-        Self { ending, prompt: None, cached: None, completion: None }
-    }
-}
-
 /// Where requests go, and why.
 #[derive(Debug)]
 pub struct Router {
@@ -154,6 +88,7 @@ pub struct Router {
     pub(super) prefixes: PrefixIndex,
     texts: BTreeMap<String, Texts>,
     lengths: Lengths,
+    tenants: Tenants,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
@@ -170,6 +105,7 @@ impl Router {
             prefixes: PrefixIndex::new(limits),
             texts: BTreeMap::new(),
             lengths: Lengths::new(),
+            tenants: Tenants::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
             matches: Matches::new(),
@@ -196,6 +132,11 @@ impl Router {
     pub fn expected(&self, request: Request<'_>) -> (Tokens, Tokens) {
         let (ask, ..) = self.ask(request);
         (ask.prompt, ask.completion)
+    }
+
+    /// Where a tenant stands among those who ask.
+    pub fn portion(&self, tenant: Tenant) -> Portion {
+        self.tenants.portion(tenant)
     }
 
     /// Tokens that `worker` is believed to hold for others to share.
@@ -295,6 +236,7 @@ impl Router {
     /// Lets time pass; call it about once a second.
     pub fn tick(&mut self, now: Instant) {
         self.prefixes.tick(now);
+        self.tenants.tick(now);
     }
 
     /// Decides where `request` would go, and changes nothing.
@@ -305,12 +247,21 @@ impl Router {
         tried: &Tried,
         now: Instant,
     ) -> &Decision {
-        let (ask, chain, chunk) = self.ask(request);
+        self.decide(self.ask(request), settings, tried, now);
+        &self.decision
+    }
+
+    fn decide(
+        &mut self,
+        (ask, chain, chunk): (Ask<'_>, &[PrefixKey], Tokens),
+        settings: &RouteSettings,
+        tried: &Tried,
+        now: Instant,
+    ) {
         self.prefixes.lookup(chain, &mut self.matches);
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chunk };
         let scene = (&self.fleet, Some(prefix));
         decide(scene, ask, tried, settings, now, &mut self.decision);
-        &self.decision
     }
 
     /// Decides where `request` goes and books it there. That it will hold the prompt is only
@@ -325,11 +276,11 @@ impl Router {
         (tried, turn): (&Tried, Turn),
         now: Instant,
     ) -> Result<Placed, Choice> {
-        self.explain(request, settings, tried, now);
+        let (ask, chain, chunk) = self.ask(request);
+        self.decide((ask, chain, chunk), settings, tried, now);
         let Choice::Send(worker) = self.decision.choice else {
             return Err(self.decision.choice);
         };
-        let (ask, chain, chunk) = self.ask(request);
         let cached = self.decision.chosen().map_or(Tokens::ZERO, |chosen| chosen.cached);
         let demand = Demand {
             prompt: ask.prompt,
@@ -339,6 +290,8 @@ impl Router {
             prospect: ask.prospect,
         };
         let attempt = self.fleet.start(worker, demand, turn, now);
+        let tokens = u64::from(demand.whole().get());
+        let counted = self.tenants.start(request.tenant, tokens, now);
         let announced = self.prefixes.announce(worker, chain);
         let bytes = match request.prompt {
             Prompt::Text { bytes, .. } => Some(bytes),
@@ -346,6 +299,7 @@ impl Router {
         };
         Ok(Placed {
             attempt,
+            tenant: counted.then_some(request.tenant),
             model: String::from(request.model),
             bytes,
             chunk,
@@ -384,6 +338,10 @@ impl Router {
     /// A placed request has ended.
     pub fn end(&mut self, mut placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
         self.forget_note(&mut placed);
+        if let Some(tenant) = placed.tenant {
+            let tokens = u64::from(placed.demand().whole().get());
+            self.tenants.end(tenant, tokens, now);
+        }
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
         }
@@ -474,7 +432,9 @@ impl Router {
         };
         let Request { model, session, dice, priority, .. } = request;
         let prospect = self.prospect(request, prompt);
-        let ask = Ask { model, prompt, count, completion, priority, prospect, session, dice };
+        let portion = self.tenants.portion(request.tenant);
+        let ask =
+            Ask { model, prompt, count, completion, priority, portion, prospect, session, dice };
         (ask, chain, chunk)
     }
 }

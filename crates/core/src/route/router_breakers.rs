@@ -24,6 +24,11 @@ impl Router {
         self.fleet.probes_due(now)
     }
 
+    /// The workers whose one trial is this gateway's to send, or under way from here.
+    pub fn probing(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
+        self.fleet.probing(now)
+    }
+
     /// Lets the next request that fits be the trial of `worker`.
     pub fn grant_probe(&mut self, worker: WorkerId, now: Instant) -> Option<Change> {
         self.fleet.grant_probe(worker, now)

@@ -5,7 +5,8 @@
 
 use overdraft_units::Instant;
 
-use super::router::{Placed, Prompt, Router};
+use super::placed::Placed;
+use super::router::{Prompt, Router};
 
 impl Router {
     /// Remembers the prompt of a placed request where it went; call it once, as soon as the request

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
 use super::*;
-use crate::admit::{AdmitSettings, Priority, Prospect, Tenant};
+use crate::admit::{AdmitSettings, Portion, Priority, Prospect, Tenant};
 use crate::estimate::{Kind, Lengths};
 use crate::fleet::{Attempt, Demand, Ending, Failure, FirstToken, Fleet, Probe, Scraped, Turn};
 use crate::prefix::{Chunking, PrefixChain, PrefixLimits};
@@ -35,6 +35,7 @@ fn ask(model: &str) -> Ask<'_> {
         count: Count::Counted,
         completion: Tokens::ZERO,
         priority: Priority::Default,
+        portion: Portion::Within,
         prospect: Prospect::default(),
         session: None,
         dice: 7,

@@ -6,11 +6,11 @@
 //! Invariant: a place is given back when it is dropped, so a client that goes away while it waits
 //! is out of the queue at once, and if it was just being called, the next is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use overdraft_core::admit::{Priority, Queue, QueueSettings, Refusal, Ticket, Waiter};
+use overdraft_core::admit::{Portion, Priority, Queue, QueueSettings, Refusal, Ticket, Waiter};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros};
 use tokio::sync::Notify;
@@ -83,6 +83,15 @@ impl Lobby {
         Priority::ALL.map(|priority| inner.queue.waiting(priority))
     }
 
+    /// Those who wait for any of these models, given as numbers.
+    pub(crate) fn waiting_for(&self, models: &BTreeSet<u64>) -> usize {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return 0;
+        }
+        let inner = self.inner();
+        models.iter().map(|&model| inner.queue.waiting_for(model)).sum()
+    }
+
     /// Tokens of those who wait.
     pub(crate) fn tokens(&self) -> u64 {
         self.inner().queue.tokens()
@@ -135,10 +144,10 @@ impl Place<'_> {
     }
 
     /// It was called and found no room; `seen` is how often something had been freed when it
-    /// looked. It keeps its place.
-    pub(crate) fn put_back(&self, seen: u64) {
+    /// looked, and `portion` where its tenant stands. It keeps its place.
+    pub(crate) fn put_back(&self, seen: u64, portion: Portion) {
         let mut inner = self.lobby.inner();
-        inner.queue.put_back(self.ticket);
+        inner.queue.put_back(self.ticket, portion);
         if self.lobby.count_freed() != seen {
             // What was freed meanwhile may be just what it lacked.
             inner.queue.freed();

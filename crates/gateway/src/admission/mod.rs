@@ -117,7 +117,8 @@ async fn seek(
             }
             Err(choice) => {
                 *figures = Some(saturation(choice).ok_or(Denial::Choice(choice))?);
-                place.put_back(seen);
+                let portion = shared.router().portion(print.caller.tenant);
+                place.put_back(seen, portion);
             }
         }
     }

@@ -90,6 +90,9 @@ pub(crate) fn consider(
     let settings = shared.settings();
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).unwrap_or_default();
     let Some(course) = shared.cascades.of(named, &print.model) else { return Ok(None) };
+    if course.settings.mode == Mode::Off {
+        return Ok(None);
+    }
     let out = opts_out(head)?;
     let text = Text::of(&peek);
     let bound = bound(&peek, &text);
@@ -117,7 +120,6 @@ pub(crate) fn consider(
     let greedy = peek.object.raw("temperature").and_then(|raw| raw.parse().ok()) == Some(0.0_f64);
     let verifiable = continuable && greedy;
     let way = match (against.first(), course.settings.mode) {
-        (_, Mode::Off) => Way::Target("off"),
         (Some(reason), _) => Way::Target(reason.name()),
         (None, Mode::Verify) if !verifiable => Way::Target("not_greedy"),
         (None, Mode::Verify) if course.parity() != Parity::Same => Way::Target("tokenizers"),

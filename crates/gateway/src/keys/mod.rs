@@ -20,6 +20,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use overdraft_core::admit::{Priority, Tenant};
+use overdraft_core::reuse::Reuse;
 use overdraft_wire::ApiError;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
@@ -95,6 +96,8 @@ pub struct KeySettings {
     pub cascade: bool,
     /// What it may spend.
     pub budget: Budget,
+    /// Which answers are given again to its requests, if not as the model says.
+    pub reuse: Option<Reuse>,
 }
 
 impl KeySettings {
@@ -109,6 +112,7 @@ impl KeySettings {
             models: None,
             cascade: true,
             budget: Budget::default(),
+            reuse: None,
         }
     }
 }
@@ -120,6 +124,7 @@ struct Key {
     /// Stands for it where budgets are kept.
     number: u64,
     tenant: Tenant,
+    realm: Realm,
     /// The tenant's name, for whoever keeps it.
     label: Arc<str>,
 }
@@ -137,6 +142,7 @@ impl Keyring {
             let key = Key {
                 number: settings.digest.number(),
                 tenant: Tenant(xxh3_64(settings.tenant.as_bytes())),
+                realm: realm_of_tenant(&settings.tenant),
                 label: settings.tenant.as_str().into(),
                 settings: settings.clone(),
             };
@@ -171,16 +177,31 @@ impl Keyring {
     /// 401 where keys are configured and none of them is presented.
     pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
         if self.keys.is_empty() {
-            let tenant = bearer(head).map_or(Tenant::default(), |token| Tenant(xxh3_64(token)));
-            return Ok(Caller { key: None, tenant });
+            let token = bearer(head);
+            let tenant = token.map_or(Tenant::default(), |token| Tenant(xxh3_64(token)));
+            let realm = token.map(|token| realm(b"bearer", token));
+            return Ok(Caller { key: None, tenant, realm });
         }
         let known = presented(head).find_map(|key| {
             let digest = KeyDigest(Sha256::digest(key).into());
             self.keys.get(&digest)
         });
         let key = known.ok_or_else(ApiError::invalid_api_key)?;
-        Ok(Caller { tenant: key.tenant, key: Some(Arc::clone(key)) })
+        Ok(Caller { tenant: key.tenant, realm: Some(key.realm), key: Some(Arc::clone(key)) })
     }
+}
+
+/// Whose something is, where a mistake would show it to others: a cryptographic hash, unlike the number
+/// that queues and routing go by.
+pub(crate) type Realm = [u8; 32];
+
+/// The realm of the tenant that the configuration calls so.
+pub(crate) fn realm_of_tenant(name: &str) -> Realm {
+    realm(b"tenant", name.as_bytes())
+}
+
+fn realm(kind: &[u8], name: &[u8]) -> Realm {
+    Sha256::new().chain_update(kind).chain_update([0]).chain_update(name).finalize().into()
 }
 
 /// Every key that a head presents.
@@ -209,12 +230,29 @@ pub(crate) struct Caller {
     key: Option<Arc<Key>>,
     /// As a number.
     pub(crate) tenant: Tenant,
+    /// None for whoever presents nothing.
+    realm: Option<Realm>,
 }
 
 impl Caller {
     /// Whoever runs the gateway: may see everything.
     pub(crate) const fn operator() -> Self {
-        Self { key: None, tenant: Tenant(0) }
+        Self { key: None, tenant: Tenant(0), realm: None }
+    }
+
+    /// Whose its requests are.
+    pub(crate) fn realm(&self) -> Realm {
+        self.realm.unwrap_or_default()
+    }
+
+    /// Whether it is one of all who present nothing.
+    pub(crate) const fn is_nobody(&self) -> bool {
+        self.realm.is_none()
+    }
+
+    /// Which answers are given again to its requests, if its key says so.
+    pub(crate) fn reuse(&self) -> Option<Reuse> {
+        self.key.as_ref().and_then(|key| key.settings.reuse)
     }
 
     /// The tenant's name, where the configuration has it.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::watch::{Seen, Watch};
 use super::{Fault, Used, whole};
+use crate::usage::Counts;
 
 const EVENT_BYTES: usize = 4 * 1024;
 
@@ -36,7 +37,7 @@ fn feed(watch: &mut Watch, chunks: &[&[u8]]) -> (String, Option<Fault>) {
 /// Feeds one text in one chunk; tells what came out and how the stream then stands.
 #[track_caller]
 fn check(text: &str, relayed: &str, standing: &str) {
-    let mut watch = Watch::new(1, EVENT_BYTES);
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::Relayed);
     let (out, fault) = feed(&mut watch, &[text.as_bytes()]);
     let seen = match fault {
         Some(Fault::Worker(why)) => format!("worker: {why}"),
@@ -89,7 +90,7 @@ fn text_that_speaks_of_ends_is_no_end() {
 
 #[test]
 fn a_stream_of_several_choices_is_whole_when_all_have_finished() {
-    let mut watch = Watch::new(3, EVENT_BYTES);
+    let mut watch = Watch::new(3, EVENT_BYTES, Counts::Relayed);
     for finished in 1..=3 {
         assert!(!watch.is_whole());
         feed(&mut watch, &[finish("length").as_bytes()]);
@@ -99,12 +100,26 @@ fn a_stream_of_several_choices_is_whole_when_all_have_finished() {
 
 #[test]
 fn the_last_token_counts_are_remembered() {
-    let mut watch = Watch::new(1, EVENT_BYTES);
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::Relayed);
     let usage =
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\n";
     feed(&mut watch, &[token("a").as_bytes(), usage.as_bytes(), DONE.as_bytes()]);
     let used = watch.used().unwrap();
     assert_eq!((used.prompt.get(), used.completion.get()), (7, 5));
+}
+
+#[test]
+fn token_counts_that_only_we_asked_for_are_kept_back() {
+    let usage =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\n";
+    let whole = format!("{}{}{usage}{DONE}", token("a"), finish("stop"));
+    let told = format!("{}{}{DONE}", token("a"), finish("stop"));
+    for cut in [whole.len(), 1, 7, 50] {
+        let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+        let pieces: Vec<&[u8]> = whole.as_bytes().chunks(cut).collect();
+        assert_eq!(feed(&mut watch, &pieces), (told.clone(), None));
+        assert_eq!(watch.used().unwrap().prompt.get(), 7);
+    }
 }
 
 #[test]
@@ -147,12 +162,12 @@ proptest! {
         at.sort_unstable();
         let cut: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
 
-        let mut in_pieces = Watch::new(1, EVENT_BYTES);
+        let mut in_pieces = Watch::new(1, EVENT_BYTES, Counts::Relayed);
         let (out, fault) = feed(&mut in_pieces, &cut);
         prop_assert!(text.starts_with(&out));
         prop_assert!(out.is_empty() || out.ends_with('\n') || out.ends_with('\r'));
 
-        let mut in_bytes = Watch::new(1, EVENT_BYTES);
+        let mut in_bytes = Watch::new(1, EVENT_BYTES, Counts::Relayed);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         prop_assert_eq!(feed(&mut in_bytes, &single), (out, fault));
         prop_assert_eq!(in_pieces.is_done(), in_bytes.is_done());

@@ -7,7 +7,8 @@
 //! as an event of its own.
 //!
 //! Invariant: what is given out is a sequence of whole events and the same bytes as came in; nothing
-//! is given out after `[DONE]`, and an event that tells a failure is not given out at all.
+//! is given out after `[DONE]`, and neither is an event that tells a failure, or token counts that
+//! only we asked for.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Fault, Used};
+use crate::usage::Counts;
 
 /// What vLLM gives as finish reason when it shuts down or evicts a request: no answer at all.
 const ABORT: &str = "abort";
@@ -43,11 +45,19 @@ pub(crate) struct Watch {
     finished: usize,
     done: bool,
     used: Option<Used>,
+    counts: Counts,
+}
+
+/// What is done with an event that was read.
+enum Heard {
+    Relay,
+    KeepBack,
+    Fault(Fault),
 }
 
 impl Watch {
     /// Watches a stream of `choices` choices whose events have up to `event_bytes` bytes.
-    pub(crate) fn new(choices: u32, event_bytes: usize) -> Self {
+    pub(crate) fn new(choices: u32, event_bytes: usize, counts: Counts) -> Self {
         Self {
             splitter: Splitter::new(event_bytes),
             held: 0,
@@ -55,6 +65,7 @@ impl Watch {
             finished: 0,
             done: false,
             used: None,
+            counts,
         }
     }
 
@@ -90,14 +101,15 @@ impl Watch {
         self.splitter.push(chunk);
         self.held += chunk.len();
         let mut events = Vec::new();
-        let mut fault = None;
+        let (mut fault, mut is_gapless) = (None, held_before == 0);
         while fault.is_none() && !self.done {
             match self.splitter.next_event() {
                 Ok(Some(event)) => {
                     self.held -= event.raw().len();
-                    fault = self.hear(&event);
-                    if fault.is_none() {
-                        events.push(event);
+                    match self.hear(&event) {
+                        Heard::Relay => events.push(event),
+                        Heard::KeepBack => is_gapless = false,
+                        Heard::Fault(told) => fault = Some(told),
                     }
                 }
                 Ok(None) => break,
@@ -106,34 +118,38 @@ impl Watch {
         }
         // Whole events of one chunk, which most chunks are, go out as they came in.
         let given: usize = events.iter().map(|event| event.raw().len()).sum();
-        let relay = match given.checked_sub(held_before) {
-            Some(of_chunk) if held_before == 0 => chunk.slice(..of_chunk),
-            _ => joined(&events, given),
-        };
+        let relay = if is_gapless { chunk.slice(..given) } else { joined(&events, given) };
         Seen { relay, fault }
     }
 
-    /// Reads one event; a fault if it tells one.
-    fn hear(&mut self, event: &Event) -> Option<Fault> {
+    /// Reads one event.
+    fn hear(&mut self, event: &Event) -> Heard {
         if event.is_done() {
             self.done = true;
-            return None;
+            return Heard::Relay;
         }
-        let data = event.data()?;
+        let Some(data) = event.data() else { return Heard::Relay };
         // What is no JSON is the client's to judge; it neither ends nor finishes anything.
-        let told: Told<'_> = serde_json::from_slice(&data).ok()?;
+        let Ok(told) = serde_json::from_slice::<Told<'_>>(&data) else { return Heard::Relay };
         if told.error.is_some() {
-            return Some(Fault::Worker(message(&data)));
+            return Heard::Fault(Fault::Worker(message(&data)));
         }
+        let is_bare = told.choices.as_ref().is_some_and(Vec::is_empty);
         for choice in told.choices.unwrap_or_default() {
             match choice.finish_reason.as_deref() {
-                Some(ABORT) => return Some(Fault::Worker("it aborted the request".to_owned())),
+                Some(ABORT) => {
+                    return Heard::Fault(Fault::Worker("it aborted the request".to_owned()));
+                }
                 Some(_) => self.finished += 1,
                 None => {}
             }
         }
+        let counts_only = is_bare && told.usage.is_some();
         self.used = told.usage.map(Usage::into_used).or(self.used);
-        None
+        match self.counts {
+            Counts::KeptBack if counts_only => Heard::KeepBack,
+            Counts::KeptBack | Counts::Relayed => Heard::Relay,
+        }
     }
 }
 

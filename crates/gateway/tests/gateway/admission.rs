@@ -62,6 +62,8 @@ async fn what_finds_no_room_waits_and_goes_when_there_is() {
     let held = mock.call().await;
     let mut second = queued(&gateway, "", &chat(""), ("default", 1)).await;
     assert!(mock.is_idle());
+    // Whoever adds workers must know of those who wait for one.
+    until_metrics(&gateway, "overdraft_pool_waiting{pool=\"target\"} 1").await;
     held.answer(200, ANSWER).await;
     assert_eq!(first.whole().await.0.status, 200);
     mock.call().await.answer(200, ANSWER).await;

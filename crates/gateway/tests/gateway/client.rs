@@ -85,12 +85,17 @@ impl Client {
     /// A whole answer.
     pub(crate) async fn whole(&mut self) -> (Head, String) {
         let head = self.head().await;
+        let body = self.body_of(&head).await;
+        (head, body)
+    }
+
+    /// The body that belongs to a head with a length.
+    pub(crate) async fn body_of(&mut self, head: &Head) -> String {
         let length: usize = head.header("content-length").expect("a length").parse().unwrap();
         while self.read.len() < length {
             assert!(self.more().await, "the answer broke off");
         }
-        let body = String::from_utf8(self.read.drain(..length).collect()).unwrap();
-        (head, body)
+        String::from_utf8(self.read.drain(..length).collect()).unwrap()
     }
 
     /// The next chunk as it was framed, or how the answer ended.

@@ -14,6 +14,7 @@ mod mock;
 mod redis;
 
 mod admission;
+mod caching;
 mod care;
 mod cascade;
 mod draining;

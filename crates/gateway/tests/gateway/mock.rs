@@ -147,6 +147,11 @@ impl Call {
         })
     }
 
+    /// The body as text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
     /// Which connection it came over.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.stream.peer_addr().unwrap()

@@ -25,14 +25,14 @@ async fn a_request_reaches_the_worker_byte_for_byte() {
     // Odd spacing, a float that does not round-trip, a big integer, escapes, unknown and nested
     // members: whoever parses and writes again changes one of them.
     let odd = "{ \"temperature\" : 0.30000000000000004,\t\"model\":\"m\" , \"cache_salt\":\"\\u0041\",\
-               \"vllm_xargs\":{\"a\":[ 1e2,  123456789012345678901234567890 ]},\"messages\":[],\
+               \"x_args\":{\"a\":[ 1e2,  123456789012345678901234567890 ]},\"messages\":[],\
                \"x\":null }";
     for path in [CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"] {
         let mut client = gateway.client().await;
         client.post(path, odd).await;
         let call = mock.call().await;
         assert!(call.head.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{}", call.head);
-        assert_eq!(std::str::from_utf8(&call.body).unwrap(), odd);
+        assert_eq!(call.text(), odd);
         call.answer(200, "{}").await;
         assert_eq!(client.whole().await.1, "{}");
     }
@@ -77,6 +77,26 @@ async fn every_event_is_relayed_before_the_next_one_is_sent() {
     assert_eq!(client.chunk().await, Ok(DONE.to_owned()));
     call.end().await;
     assert_eq!(client.chunk().await, Err(End::Clean));
+}
+
+#[tokio::test]
+async fn a_stream_is_asked_for_its_token_counts_and_tells_them_only_to_who_asked() {
+    let counts =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}\n\n";
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    for (options, asked) in [("", false), (r#","stream_options":{"include_usage":true}"#, true)] {
+        let mut client = gateway.chat(&format!(r#","stream":true{options}"#)).await;
+        let mut call = mock.call().await;
+        assert!(call.text().ends_with(r#""stream_options":{"include_usage":true}}"#));
+        call.stream().await;
+        call.chunk(&format!("{}{}{counts}{DONE}", token("a"), finish("stop"))).await;
+        call.end().await;
+        let told = if asked { counts } else { "" };
+        let expected = format!("{}{}{told}{DONE}", token("a"), finish("stop"));
+        client.head().await;
+        assert_eq!(client.rest().await, (expected, End::Clean));
+    }
 }
 
 #[tokio::test]

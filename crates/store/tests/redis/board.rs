@@ -79,6 +79,30 @@ async fn of_eight_gateways_one_may_try_in_each_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_not_renewed_is_anothers() {
+    let redis = Redis::start(&[]);
+    let (mut one, mut other) = (open(&redis.url()), open(&redis.url()));
+    let over = Verdict { open_for: Some(Duration::ZERO), streak: 1 };
+    one.board_report(WORKER, over).await.unwrap();
+    let claimed = async {
+        while !one.board_claim(WORKER).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(claimed).await;
+    assert!(!other.board_renew(WORKER).await.unwrap(), "it is not its own");
+    assert!(one.board_renew(WORKER).await.unwrap());
+    assert!(!other.board_claim(WORKER).await.unwrap());
+    let claimed = async {
+        while !other.board_claim(WORKER).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(claimed).await;
+    assert!(!one.board_renew(WORKER).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_lies_in_redis_ends_by_itself_and_under_one_prefix() {
     let redis = Redis::start(&[]);
     let mut store = open(&redis.url());

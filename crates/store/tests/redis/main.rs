@@ -9,6 +9,7 @@ mod server;
 
 mod board;
 mod faults;
+mod keeping;
 mod sharing;
 mod topology;
 

@@ -160,6 +160,11 @@ impl GatewayMetrics {
         &mut self.registry
     }
 
+    /// The model as labels have it.
+    pub fn model_label<'a>(&self, model: &'a str) -> &'a str {
+        self.models.admit(model)
+    }
+
     /// A request has come.
     pub fn request_begun(&self) {
         self.inflight.inc();

@@ -6,6 +6,7 @@
 
 mod admission;
 mod buckets;
+mod cache;
 mod care;
 mod cascade;
 mod exposition;
@@ -18,6 +19,7 @@ mod worker;
 mod worker_names;
 
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
+pub use self::cache::{CacheCounts, CacheGauges, CacheMetrics};
 pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::cascade::{CascadeGauges, CascadeMetrics};
 pub use self::exposition::Exposition;

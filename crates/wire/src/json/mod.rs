@@ -5,6 +5,7 @@
 //! replaced (`patch`); no tree is built. **Invariant:** what [`Object::parse`] accepts, any JSON
 //! parser with a depth limit of 127 accepts, and the bytes outside a patch come out as they went in.
 
+pub mod canonical;
 mod patch;
 mod peek;
 mod scan;

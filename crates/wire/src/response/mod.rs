@@ -7,6 +7,7 @@ mod chat;
 mod completion;
 mod logprobs;
 mod models;
+pub mod replay;
 #[cfg(test)]
 mod tests;
 

@@ -8,8 +8,8 @@ use overdraft_units::{Instant, Micros};
 use proptest::prelude::*;
 
 use crate::admit::{
-    AGING_EVERY, Priority, Queue, QueueSettings, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Refusal, Tenant,
-    Ticket, Waiter,
+    AGING_EVERY, Portion, Priority, Queue, QueueSettings, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
+    Refusal, Tenant, Ticket, Waiter,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -44,6 +44,7 @@ struct Twin {
     tags: BTreeMap<(u64, Priority, Tenant), u64>,
     clocks: BTreeMap<(u64, Priority), u64>,
     blocked: BTreeMap<u64, Priority>,
+    excessive: BTreeSet<(u64, Tenant)>,
     starts: BTreeMap<u64, u32>,
     turn: u64,
 }
@@ -70,7 +71,10 @@ impl Twin {
 
     fn head(&self, model: u64, priority: Priority) -> Option<Standing> {
         let waits = |one: &&Standing| {
-            !one.called && one.waiter.model == model && one.waiter.priority == priority
+            !one.called
+                && one.waiter.model == model
+                && one.waiter.priority == priority
+                && !self.excessive.contains(&(model, one.waiter.tenant))
         };
         let tag = |one: &Standing| self.tags[&(model, priority, one.waiter.tenant)];
         self.all.iter().filter(waits).min_by_key(|one| (tag(one), one.ticket)).copied()
@@ -117,12 +121,17 @@ impl Twin {
         self.rest(waiter.model);
     }
 
-    fn put_back(&mut self, ticket: Ticket) {
+    fn put_back(&mut self, ticket: Ticket, portion: Portion) {
         let place = self.all.iter().position(|one| one.ticket == ticket && one.called);
         let Some(place) = place else { return };
         let waiter = self.all[place].waiter;
         self.stands(&waiter);
         self.all[place].called = false;
+        let excessive = self.excessive.iter().filter(|one| one.0 == waiter.model).count();
+        if portion == Portion::Beyond && excessive < 4 {
+            self.excessive.insert((waiter.model, waiter.tenant));
+            return;
+        }
         let blocked = self.blocked.entry(waiter.model).or_insert(waiter.priority);
         *blocked = (*blocked).max(waiter.priority);
     }
@@ -139,6 +148,7 @@ impl Twin {
             self.all.iter().filter(|one| one.waiter.model == model).collect();
         if line.is_empty() {
             self.blocked.remove(&model);
+            self.excessive.retain(|one| one.0 != model);
         }
         if line.iter().any(|one| one.called) {
             return;
@@ -157,7 +167,7 @@ enum Step {
     Enter { priority: usize, tenant: u64, model: u64, tokens: u64, seconds: u64 },
     Call,
     Admitted(usize),
-    PutBack(usize),
+    PutBack(usize, Portion),
     Leave(usize),
     Freed,
     Expire,
@@ -172,7 +182,9 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         6 => Just(Step::Call),
         4 => any::<usize>().prop_map(Step::Admitted),
-        2 => any::<usize>().prop_map(Step::PutBack),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(which, beyond)| {
+            Step::PutBack(which, if beyond { Portion::Beyond } else { Portion::Within })
+        }),
         1 => any::<usize>().prop_map(Step::Leave),
         1 => Just(Step::Freed),
         1 => Just(Step::Expire),
@@ -222,10 +234,10 @@ impl World {
                     self.twin.admitted(ticket);
                 }
             }
-            Step::PutBack(which) => {
+            Step::PutBack(which, portion) => {
                 if let Some(ticket) = self.called(which) {
-                    self.queue.put_back(ticket);
-                    self.twin.put_back(ticket);
+                    self.queue.put_back(ticket, portion);
+                    self.twin.put_back(ticket, portion);
                 }
             }
             Step::Leave(which) => {
@@ -236,6 +248,7 @@ impl World {
             Step::Freed => {
                 self.queue.freed();
                 self.twin.blocked.clear();
+                self.twin.excessive.clear();
             }
             Step::Expire => self.expire(),
         }
@@ -365,13 +378,13 @@ fn a_model_without_room_blocks_nobody_elses_waiters() {
     let other = queue.enter(waiter(Priority::Flex, 1, 8), now).unwrap();
     assert_eq!(queue.call(now), Some(urgent));
     assert_eq!(queue.call(now), Some(other), "one of a line at a time");
-    queue.put_back(urgent);
+    queue.put_back(urgent, Portion::Within);
     assert_eq!(queue.call(now), None, "lesser ones would find no room either");
     queue.freed();
     assert_eq!(queue.call(now), Some(urgent));
     queue.admitted(urgent, now);
     assert_eq!(queue.call(now), Some(full));
-    queue.put_back(full);
+    queue.put_back(full, Portion::Within);
     let second = queue.enter(waiter(Priority::Priority, 1, 7), now).unwrap();
     assert_eq!(queue.call(now), Some(second), "for it there may be room");
     queue.admitted(second, now);
@@ -441,6 +454,24 @@ fn who_could_not_be_started_in_time_is_refused_at_once() {
 }
 
 #[test]
+fn who_has_more_than_its_share_holds_up_nobody_but_itself() {
+    let mut queue = queue();
+    let now = Instant::ORIGIN;
+    let greedy = queue.enter(waiter(Priority::Default, 1, 7), now).unwrap();
+    let again = queue.enter(waiter(Priority::Flex, 1, 7), now).unwrap();
+    let modest = queue.enter(waiter(Priority::Default, 2, 7), now).unwrap();
+    assert_eq!(queue.call(now), Some(greedy));
+    queue.put_back(greedy, Portion::Beyond);
+    assert_eq!(queue.call(now), Some(modest));
+    queue.admitted(modest, now);
+    assert_eq!(queue.call(now), None);
+    queue.freed();
+    assert_eq!(queue.call(now), Some(greedy));
+    queue.admitted(greedy, now);
+    assert_eq!(queue.call(now), Some(again));
+}
+
+#[test]
 fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     let mut queue = queue();
     let late = Waiter { deadline: at(5), ..waiter(Priority::Default, 1, 0) };
@@ -450,7 +481,7 @@ fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     assert_eq!(queue.expire(at(4)), []);
     assert_eq!(queue.expire(at(5)), [waits]);
     assert_eq!(queue.next_deadline(), Some(at(5)));
-    queue.put_back(placed);
+    queue.put_back(placed, Portion::Within);
     assert_eq!(queue.expire(at(5)), [placed]);
     assert!(!queue.leave(placed) && queue.is_empty());
 }

@@ -1,0 +1,76 @@
+//! What is kept of a request between its placing and its end?
+
+use alloc::string::String;
+
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::canary::Arm;
+use super::policy::Policy;
+use crate::admit::Tenant;
+use crate::fleet::{Attempt, Demand, Ending, WorkerId};
+use crate::prefix::{Announcement, Receipt};
+
+/// A request that was given a worker.
+#[derive(Debug)]
+#[must_use = "a request that is never ended stays on the worker's ledger for ever"]
+pub struct Placed {
+    pub(super) attempt: Attempt,
+    /// Whose it is, where that is counted.
+    pub(super) tenant: Option<Tenant>,
+    pub(super) model: String,
+    pub(super) bytes: Option<u64>,
+    pub(super) chunk: Tokens,
+    /// Until it is remembered.
+    pub(super) announced: Option<Announcement>,
+    /// From then on.
+    pub(super) receipt: Option<Receipt>,
+    pub(super) first_token: Option<Instant>,
+    /// When tokens of each answer were last counted, and how many.
+    pub(super) progress: (Instant, u32),
+    /// Who decided.
+    pub policy: Policy,
+    /// On which side of a comparison.
+    pub arm: Arm,
+}
+
+impl Placed {
+    /// How long it has been under way.
+    pub fn age(&self, now: Instant) -> Micros {
+        self.attempt.age(now)
+    }
+
+    /// Where it goes.
+    pub const fn worker(&self) -> WorkerId {
+        self.attempt.worker()
+    }
+
+    /// Whether it finds out if the worker still fails.
+    pub const fn is_trial(&self) -> bool {
+        self.attempt.is_trial()
+    }
+
+    /// What it was booked with.
+    pub const fn demand(&self) -> Demand {
+        self.attempt.demand()
+    }
+}
+
+/// How a placed request ended, and what its answer said of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Tokens of its prompt.
+    pub prompt: Option<Tokens>,
+    /// Those that the worker found in its cache.
+    pub cached: Option<Tokens>,
+    /// Tokens generated.
+    pub completion: Option<Tokens>,
+}
+
+impl Outcome {
+    /// An end of which nothing else is known.
+    pub const fn of(ending: Ending) -> Self {
+        Self { ending, prompt: None, cached: None, completion: None }
+    }
+}

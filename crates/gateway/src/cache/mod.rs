@@ -1,0 +1,210 @@
+//! Answers that were given once and are given again.
+//!
+//! `core::reuse` says which requests are looked up and which answers are kept; this folder makes the
+//! key (`request`), keeps the bytes here (`Cache`) and where other gateways find them (`Depot`), tells
+//! a kept answer in the form that is wanted (`again`), and lets equal requests at the same time share
+//! one question (`flight`, `lead`). A request's way through it is `serve`.
+//!
+//! **Invariants.** What is kept is found only by the tenant for whom it was made. Only answers that came to
+//! their clean end are kept. A store that is away costs a tenth of a second now and then, and never an
+//! answer. See `docs/design/cache.md`.
+
+mod again;
+pub(crate) mod desk;
+mod entry;
+mod flight;
+mod lead;
+mod request;
+pub(crate) mod serve;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use overdraft_core::reuse::{Evicted, Found, Shelf};
+use overdraft_store::{Depot, Name, OpenError, Scope, StoreSettings};
+use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
+use overdraft_units::Instant;
+
+use self::entry::Entry;
+use self::flight::Flights;
+pub use self::settings::{CacheMode, CacheSettings};
+use crate::settings::GatewaySettings;
+use crate::shared::Shared;
+
+/// How often it is looked whether another gateway has purged anything.
+const PURGES_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The answers that are kept, and the questions under way.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    shelf: Mutex<Shelf<Arc<Entry>>>,
+    flights: Arc<Flights>,
+    depot: ArcSwapOption<Depot>,
+    pub(crate) metrics: CacheMetrics,
+    /// Entries that were purged here.
+    purged: AtomicU64,
+}
+
+impl Cache {
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        metrics: CacheMetrics,
+    ) -> Result<Self, OpenError> {
+        let depot = open(&settings.cache, &settings.store)?;
+        Ok(Self {
+            shelf: Mutex::new(Shelf::new(room(&settings.cache))),
+            flights: Arc::default(),
+            depot: ArcSwapOption::new(depot.map(Arc::new)),
+            metrics,
+            purged: AtomicU64::new(0),
+        })
+    }
+
+    /// Puts other settings in force.
+    pub(crate) fn adopt(&self, before: &GatewaySettings, next: &GatewaySettings, now: Instant) {
+        let evicted = self.shelf().resize(room(&next.cache), now);
+        self.note(evicted);
+        let place = |settings: &GatewaySettings| {
+            let cache = &settings.cache;
+            (
+                is_shared(cache),
+                cache.encryption_key.clone(),
+                cache.entry_bytes,
+                settings.store.clone(),
+            )
+        };
+        if place(before) == place(next) {
+            return;
+        }
+        match open(&next.cache, &next.store) {
+            Ok(depot) => self.depot.store(depot.map(Arc::new)),
+            Err(error) => {
+                self.depot.store(None);
+                tracing::error!(%error, "the store cannot be used; answers are kept in memory alone");
+            }
+        }
+    }
+
+    pub(crate) fn depot(&self) -> Option<Arc<Depot>> {
+        self.depot.load_full()
+    }
+
+    /// What is kept under that name, for the same tenant.
+    pub(crate) fn recall(&self, name: &Name, now: Instant) -> Option<Arc<Entry>> {
+        let mut shelf = self.shelf();
+        let (result, entry) = match shelf.get(&name.key, now) {
+            Found::Hit(entry) if entry.tenant == name.tenant => ("hit", Some(Arc::clone(entry))),
+            // The key has the tenant in it, so this takes a defect of ours, or broken memory.
+            Found::Hit(_) => ("misplaced", None),
+            Found::Expired => ("expired", None),
+            Found::Missing => ("miss", None),
+        };
+        drop(shelf);
+        self.metrics.looked_up("memory", result);
+        entry
+    }
+
+    /// Keeps an entry for as long as it may be given.
+    pub(crate) fn put(&self, name: &Name, entry: Arc<Entry>, life: Duration, now: Instant) {
+        let bytes = entry.bytes();
+        self.put_sized(name, entry, (bytes, life), now);
+    }
+
+    /// The same for one that is to count as so many bytes.
+    pub(crate) fn put_sized(
+        &self,
+        name: &Name,
+        entry: Arc<Entry>,
+        (bytes, life): (u64, Duration),
+        now: Instant,
+    ) {
+        let until = now + lead::micros(life);
+        let evicted = self.shelf().insert(name.key, entry, (bytes, until), now);
+        self.note(evicted);
+    }
+
+    /// Takes away what is within `scope`, here; how many went.
+    pub(crate) fn forget(&self, scope: Scope) -> usize {
+        let gone = self.shelf().retain(|entry| match scope {
+            Scope::All => false,
+            Scope::Tenant(tenant) => entry.tenant != tenant,
+            Scope::Model(model) => entry.model != model,
+            Scope::Both(tenant, model) => entry.tenant != tenant || entry.model != model,
+        });
+        self.purged.fetch_add(u64::try_from(gone).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.metrics.evicted("purged", gone);
+        gone
+    }
+
+    /// What there is, for whoever asks.
+    pub(crate) fn gauges(&self) -> CacheGauges {
+        let shelf = self.shelf();
+        let (bytes, entries) = (shelf.bytes(), shelf.len());
+        drop(shelf);
+        let depot = self.depot();
+        let status = depot.as_ref().map(|depot| depot.status());
+        CacheGauges {
+            bytes,
+            entries: u64::try_from(entries).unwrap_or(u64::MAX),
+            faults: status.map_or_else(Vec::new, |status| {
+                status.faults.faults().map(|(fault, count)| (fault.name(), count)).collect()
+            }),
+            unusable: status.map_or_else(Vec::new, |status| {
+                status.unusable().map(|(why, count)| (why.name(), count)).collect()
+            }),
+        }
+    }
+
+    fn note(&self, evicted: Evicted) {
+        for (reason, count) in [("room", evicted.for_room), ("expired", evicted.expired)] {
+            self.metrics.evicted(reason, usize::try_from(count).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// Never held for longer than a look-up takes.
+    fn shelf(&self) -> MutexGuard<'_, Shelf<Arc<Entry>>> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const fn room(cache: &CacheSettings) -> u64 {
+    match cache.mode {
+        CacheMode::Off => 0,
+        CacheMode::Observe | CacheMode::On => cache.memory_bytes,
+    }
+}
+
+fn is_shared(cache: &CacheSettings) -> bool {
+    cache.shared && cache.mode == CacheMode::On
+}
+
+fn open(cache: &CacheSettings, store: &StoreSettings) -> Result<Option<Depot>, OpenError> {
+    if !is_shared(cache) {
+        return Ok(None);
+    }
+    let entry_max = Entry::encoded_max(cache.entry_bytes);
+    Depot::open(store, cache.encryption_key.clone(), entry_max)
+}
+
+/// Lets go of what another gateway has purged, and of all else with it, for purges are rare and what
+/// was not meant is found at the store. The keeper owns this.
+pub(crate) async fn heed_purges(shared: Arc<Shared>) {
+    let mut known = None;
+    loop {
+        // The first word that is heard is news too: something may have been purged before it.
+        if let Some(depot) = shared.cache.depot()
+            && let Ok(purged) = depot.purged().await
+            && known.as_ref() != Some(&purged)
+        {
+            known = Some(purged);
+            let entries = shared.cache.forget(Scope::All);
+            tracing::debug!(entries, "answers were purged; those in memory are let go of");
+        }
+        tokio::time::sleep(PURGES_INTERVAL).await;
+    }
+}

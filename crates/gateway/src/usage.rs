@@ -1,0 +1,74 @@
+//! How do we know what a stream used, if its client did not ask?
+//!
+//! Engines tell the tokens of a stream only where `stream_options.include_usage` asks for it. Budgets,
+//! the ledger, the estimates of lengths and of bytes to a token all live on those counts, so we
+//! ask in any case, and where it was not the client who asked, the chunk that tells them is kept back.
+
+use overdraft_wire::RequestPeek;
+use overdraft_wire::json::{Object, Patch};
+use overdraft_wire::request::StreamUsage;
+
+/// The member that says what a stream tells besides its text.
+const OPTIONS: &str = "stream_options";
+const INCLUDE: &str = "include_usage";
+
+/// For whom the chunk is that tells a stream's token counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// The client asked for it, or there is none.
+    #[default]
+    Relayed,
+    /// It is ours alone.
+    KeptBack,
+}
+
+impl Counts {
+    /// For whom they are in the stream that `peek` asks for.
+    pub(crate) const fn of(peek: &RequestPeek<'_>) -> Self {
+        match peek.usage {
+            StreamUsage::Never if peek.stream => Self::KeptBack,
+            _ => Self::Relayed,
+        }
+    }
+}
+
+/// Asks for the counts of a stream, whatever else was asked of it.
+pub(crate) fn asked(patch: Patch, peek: &RequestPeek<'_>) -> Patch {
+    let options = peek.object.raw(OPTIONS).and_then(|raw| Object::parse(raw.as_bytes()).ok());
+    let added = Patch::new().set(INCLUDE, &true);
+    let text = options.and_then(|options| String::from_utf8(added.apply(&options)).ok());
+    patch.set_raw(OPTIONS, text.as_deref().unwrap_or(r#"{"include_usage":true}"#))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patched(body: &str) -> String {
+        let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+        let patch = asked(Patch::new(), &peek);
+        String::from_utf8(patch.apply(&peek.object)).unwrap()
+    }
+
+    #[test]
+    fn what_else_is_asked_of_a_stream_stays() {
+        let bare = r#"{"stream":true}"#;
+        assert_eq!(patched(bare), r#"{"stream":true,"stream_options":{"include_usage":true}}"#);
+        let none = r#"{"stream_options":null,"stream":true}"#;
+        assert_eq!(patched(none), r#"{"stream_options":{"include_usage":true},"stream":true}"#);
+        let other = r#"{"stream_options":{"x":1,"include_usage":false},"stream":true}"#;
+        assert_eq!(
+            patched(other),
+            r#"{"stream_options":{"x":1,"include_usage":true},"stream":true}"#
+        );
+    }
+
+    #[test]
+    fn counts_are_kept_back_from_who_did_not_ask() {
+        let counts = |body: &str| Counts::of(&RequestPeek::parse(body.as_bytes()).unwrap());
+        assert_eq!(counts(r#"{"stream":true}"#), Counts::KeptBack);
+        let asked = r#"{"stream":true,"stream_options":{"include_usage":true}}"#;
+        assert_eq!(counts(asked), Counts::Relayed);
+        assert_eq!(counts("{}"), Counts::Relayed);
+    }
+}

@@ -1,0 +1,138 @@
+//! One connection that many requests use at once, made beside them, and let be after it failed.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::fault::Fault;
+use crate::fuse::Fuse;
+use crate::transport::{Connection, Dialer};
+
+/// A connection that mends itself.
+#[derive(Debug)]
+pub(super) struct Wire {
+    dialer: Arc<Dialer>,
+    line: watch::Sender<Line>,
+    /// Who makes the connection, while somebody does.
+    dialing: Mutex<Option<AbortHandle>>,
+    fuse: Mutex<Fuse>,
+    timeout: Duration,
+}
+
+/// How the connection stands.
+#[derive(Clone, Debug)]
+enum Line {
+    /// Nobody has asked for one, or it broke.
+    Down,
+    /// It is being made.
+    Dialing,
+    /// It is there.
+    Up(Connection),
+    /// It could not be made.
+    Failed(Fault),
+}
+
+impl Line {
+    /// Gives up a connection that is silent; one that is being made may still come.
+    fn hang_up(&mut self) -> bool {
+        let was_up = matches!(self, Self::Up(_));
+        if was_up {
+            *self = Self::Down;
+        }
+        was_up
+    }
+}
+
+impl Wire {
+    pub(super) fn new(dialer: Dialer, timeout: Duration) -> Self {
+        Self {
+            dialer: Arc::new(dialer),
+            line: watch::Sender::new(Line::Down),
+            dialing: Mutex::default(),
+            fuse: Mutex::new(Fuse::new()),
+            timeout,
+        }
+    }
+
+    /// Does `work`, within the time it has and unless the fuse is open.
+    pub(super) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        // Who finds out whether it is back is given the time for it before another may try.
+        if !self.fuse().admits(Instant::now(), 2 * self.timeout) {
+            return Err(Fault::Fused);
+        }
+        let done = timeout(self.timeout, work).await.unwrap_or(Err(Fault::Timeout));
+        match done.as_ref().err() {
+            None => self.fuse().held(),
+            // It answers, and quickly.
+            Some(Fault::Full | Fault::WrongType | Fault::Forbidden) => self.fuse().held(),
+            Some(fault) => {
+                self.fuse().failed(Instant::now());
+                if fault.ends_the_connection() {
+                    self.line.send_if_modified(Line::hang_up);
+                }
+            }
+        }
+        done
+    }
+
+    /// Runs one command.
+    pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Fault> {
+        let mut connection = self.connection().await?;
+        command.query_async(&mut connection).await.map_err(Fault::from)
+    }
+
+    async fn connection(&self) -> Result<Connection, Fault> {
+        let mut line = self.line.subscribe();
+        let begins = self.line.send_if_modified(|line| {
+            let begins = matches!(line, Line::Down | Line::Failed(_));
+            if begins {
+                *line = Line::Dialing;
+            }
+            begins
+        });
+        if begins {
+            self.dial();
+        }
+        let settled = line.wait_for(|line| matches!(line, Line::Up(_) | Line::Failed(_))).await;
+        match settled.map(|line| line.clone()) {
+            Ok(Line::Up(connection)) => Ok(connection),
+            Ok(Line::Failed(fault)) => Err(fault),
+            _ => Err(Fault::Unreachable),
+        }
+    }
+
+    /// Makes the connection beside whoever waits for it, for they may not wait long enough.
+    fn dial(&self) {
+        let (dialer, line) = (Arc::clone(&self.dialer), self.line.clone());
+        let dialing = tokio::spawn(async move {
+            let line_now = match dialer.dial().await {
+                Ok(connection) => Line::Up(connection),
+                Err(fault) => Line::Failed(fault),
+            };
+            line.send_replace(line_now);
+        });
+        let mut before = self.dialing.lock().unwrap_or_else(PoisonError::into_inner);
+        *before = Some(dialing.abort_handle());
+    }
+
+    fn fuse(&self) -> MutexGuard<'_, Fuse> {
+        self.fuse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let dialing = self.dialing.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dialing) = dialing.take() {
+            dialing.abort();
+        }
+    }
+}
