@@ -22,6 +22,9 @@ const SIZE_BYTES_MAX: u64 = 1 << 40;
 /// Largest factor that can be asked for, in thousandths.
 const FACTOR_PERMILLE_MAX: u64 = 1_000_000;
 
+/// Largest price that can be asked for, in millionths of a dollar: a thousand dollars.
+const PRICE_MICROS_MAX: u64 = 1_000_000_000;
+
 /// Why a text is no quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -50,6 +53,14 @@ pub enum QuantityError {
         /// As written.
         text: String,
     },
+    /// No price.
+    #[error(
+        "`{text}` is not a price; expected dollars per million tokens, as in `0.15`, at most `1000`"
+    )]
+    Price {
+        /// As written.
+        text: String,
+    },
     /// No size.
     #[error(
         "`{text}` is not a size; expected bytes or a number and a unit, as in `512KiB` or `64MiB`, at most `1TiB`"
@@ -75,6 +86,10 @@ pub struct Factor(u32);
 /// A size in bytes, written as `64MiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(u64);
+
+/// A price in dollars per million tokens, written as `0.15`; exact to a millionth of a dollar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Price(u64);
 
 const TIME_UNITS: &[(&str, u64)] = &[
     ("d", 86_400_000_000),
@@ -158,6 +173,18 @@ impl ByteSize {
     }
 }
 
+impl Price {
+    /// So many millionths of a dollar per million tokens.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// In millionths of a dollar per million tokens.
+    pub const fn micros(self) -> u64 {
+        self.0
+    }
+}
+
 impl FromStr for TimeSpan {
     type Err = QuantityError;
 
@@ -190,6 +217,16 @@ impl FromStr for Factor {
         let permille = decimal(text.trim(), 1_000).filter(|it| *it <= FACTOR_PERMILLE_MAX);
         let permille = permille.and_then(|it| u32::try_from(it).ok());
         permille.map(Self).ok_or_else(|| QuantityError::Factor { text: text.to_owned() })
+    }
+}
+
+impl FromStr for Price {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let micros = decimal(text.trim().trim_start_matches('$'), 1_000_000);
+        let micros = micros.filter(|it| *it <= PRICE_MICROS_MAX);
+        micros.map(Self).ok_or_else(|| QuantityError::Price { text: text.to_owned() })
     }
 }
 
@@ -274,6 +311,15 @@ impl fmt::Display for Factor {
     }
 }
 
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millionths = format!("{:06}", self.0 % 1_000_000);
+        let decimals = millionths.trim_end_matches('0');
+        let point = if decimals.is_empty() { "" } else { "." };
+        write!(f, "{}{point}{decimals}", self.0 / 1_000_000)
+    }
+}
+
 /// Reads what was written as text or as a bare number.
 struct Written<T>(std::marker::PhantomData<T>, &'static str);
 
@@ -344,6 +390,12 @@ quantities! {
         "description": "A factor, as in `1.25`.",
         "type": ["string", "number"],
         "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*$|\$\{",
+        "minimum": 0
+    };
+    Price, "a price, as in `0.15`", {
+        "description": "A price in dollars per million tokens, as in `0.15`.",
+        "type": ["string", "number"],
+        "pattern": r"^\s*\$?[0-9]+(\.[0-9]+)?\s*$|\$\{",
         "minimum": 0
     };
     ByteSize, "a size, as in `64MiB`", {

@@ -98,6 +98,7 @@ pub(crate) enum Attempted {
 }
 
 /// A failed attempt, and what the client is told if it was the last.
+#[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
     end: EndCode,
@@ -164,9 +165,7 @@ pub(crate) async fn attempt(
     question: &Question<'_>,
     (mut lease, tally): (Lease, &mut Option<Tally>),
 ) -> Attempted {
-    let member = shared.roster.member(lease.worker());
-    let upstream = Arc::clone(&member.upstream);
-    let body = question.addressed(print, &member.settings);
+    let upstream = shared.upstream(lease.worker());
     if let Some(tally) = tally {
         tally.by(shared.pool(lease.worker()));
     }
@@ -174,9 +173,7 @@ pub(crate) async fn attempt(
         record.worker = Some(upstream.name().to_owned());
         record.end.phase = Phase::FirstToken;
     });
-    let source = lease.source().map(|source| shared.upstream(source));
-    let asked = answer(shared, print, (question, &body), (&upstream, source.as_deref()));
-    match once_begun(asked, || lease.remember(print)).await {
+    match converse(shared, print, question, &mut lease).await {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
             if let Some(tally) = tally {
@@ -218,8 +215,22 @@ pub(crate) async fn attempt(
     }
 }
 
+/// Asks the worker that `lease` is for, and says what it answered.
+pub(crate) async fn converse(
+    shared: &Arc<Shared>,
+    print: &Fingerprint,
+    question: &Question<'_>,
+    lease: &mut Lease,
+) -> Result<Answer, Failed> {
+    let member = shared.roster.member(lease.worker());
+    let body = question.addressed(print, &member.settings);
+    let source = lease.source().map(|source| shared.upstream(source));
+    let asked = answer(shared, print, (question, &body), (&member.upstream, source.as_deref()));
+    once_begun(asked, || lease.remember(print)).await
+}
+
 /// An answer the client may see.
-enum Answer {
+pub(crate) enum Answer {
     Stream {
         head: response::Parts,
         opened: Box<Opened>,

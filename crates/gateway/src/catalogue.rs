@@ -113,6 +113,16 @@ impl Catalogue {
         self.inner().cards.get(id).cloned()
     }
 
+    /// Tokens that a model has room for, if a worker says.
+    pub(crate) fn context(&self, id: &str) -> Option<u32> {
+        #[derive(Deserialize)]
+        struct Room {
+            max_model_len: Option<u32>,
+        }
+        let card = self.card(id)?;
+        serde_json::from_slice::<Room>(&card).ok()?.max_model_len
+    }
+
     /// What a worker tells of the weights behind a model's name.
     pub(crate) fn revision(&self, id: &str) -> Option<String> {
         #[derive(Deserialize)]

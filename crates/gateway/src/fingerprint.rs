@@ -122,6 +122,21 @@ impl Fingerprint {
         }
     }
 
+    /// The same request as it is put to another model in `body`.
+    pub(crate) fn of_draft(
+        &self,
+        routes: &Routes,
+        model: &str,
+        body: &[u8],
+        path: &'static str,
+    ) -> Self {
+        let dice = (self.session, self.dice);
+        let Ok(peek) = RequestPeek::parse(body) else { return self.clone() };
+        let asked = (&peek, self.salt.clone());
+        let print = Self::of_text(routes, model.to_owned(), asked, dice);
+        print.of(self.caller.clone(), self.priority, path)
+    }
+
     /// Says who asks how urgently, at `path`.
     #[must_use]
     pub(crate) fn of(self, caller: Caller, priority: Priority, path: &'static str) -> Self {
@@ -187,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_looked_up_under_the_salt_that_its_worker_is_told() {
-        let routes = Routes::new(RoutingSettings::default());
+        let routes = Routes::new(RoutingSettings::default(), &std::collections::BTreeMap::new());
         let print = |member: &str, tenant: Option<&str>| {
             let text = "word ".repeat(400);
             let body = format!(r#"{{"messages":"{text}"{member}}}"#);

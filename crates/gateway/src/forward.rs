@@ -22,14 +22,14 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::attempt::{Attempted, Question, RANK, attempt};
-use crate::cache::serve::{self as cache, Served};
+use crate::cache::serve::{self as cache, Mark, Served};
 use crate::fingerprint::Fingerprint;
 use crate::keys::{Caller, Charge};
 use crate::refusal::{Refused, Retry};
 use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
 use crate::usage::Counts;
-use crate::{admission, explain, keys, refusal, tokenizing, usage};
+use crate::{admission, cascade, explain, keys, refusal, tokenizing, usage};
 
 /// Where tokens are generated.
 pub(crate) const CHAT: &str = "/v1/chat/completions";
@@ -99,6 +99,7 @@ async fn ask(
     let body = shared.intake.read(body).await?;
     let (mut print, patched) = look(shared, exchange, (caller, head), (&body, path))?;
     signature.priority = Some(print.priority);
+    let plan = cascade::consider(shared, (caller, &head.headers), (&body, path), &print)?;
     let body = patched.unwrap_or(body);
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
@@ -109,10 +110,15 @@ async fn ask(
     if print.delivery == Delivery::Streamed && !tally.as_mut().is_some_and(Tally::stream) {
         return Err(full("streams"));
     }
-    let asking = cache::serve(shared, exchange, tally, (head, &body, path), &print);
-    let mark = match asking.await? {
-        Served::Answered(response) => return Ok(response),
-        Served::Ask(mark) => mark,
+    let mark = if plan.is_some() {
+        // Whose answer it gets is decided anew each time, and none is kept under the target's name.
+        Mark::Nothing
+    } else {
+        let asking = cache::serve(shared, exchange, tally, (head, &body, path), &print);
+        match asking.await? {
+            Served::Answered(response) => return Ok(response),
+            Served::Ask(mark) => mark,
+        }
     };
     tokenizing::count(shared, &mut print, &body, path).await;
     if let Some(tally) = tally {
@@ -128,8 +134,11 @@ async fn ask(
     };
     let mut explained =
         explain::is_wanted(&shared.settings().admin, exchange, &head.headers).then(Bytes::new);
-    let asking = ask_until_answered(shared, (exchange, tally), &print, &question, &mut explained);
-    let answered = asking.await;
+    let (by, words) = ((exchange, &mut *tally), &mut explained);
+    let answered = match plan {
+        None => ask_until_answered(shared, by, &print, &question, words).await,
+        Some(plan) => Box::pin(cascade::answer(shared, by, plan, (&print, &question), words)).await,
+    };
     shared.intake.give_back(question.body);
     match answered {
         Ok(mut response) => {

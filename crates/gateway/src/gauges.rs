@@ -9,7 +9,7 @@ use overdraft_core::fleet::{Worker, WorkerId};
 use overdraft_telemetry::metrics::{PrefixGauges, StoreGauges, WorkerGauges, WorkerPressure};
 
 use crate::shared::Shared;
-use crate::{care, explain, scaling};
+use crate::{care, cascade, explain, scaling};
 
 /// Sets the gauges of routing anew.
 pub(crate) fn set(shared: &Shared) {
@@ -61,6 +61,7 @@ pub(crate) fn set(shared: &Shared) {
         pieces: [pieces.hits, pieces.misses],
     };
     shared.routing.set(&gauges, index);
+    cascade::set_gauges(shared);
     shared.cache.metrics.set(&shared.cache.gauges());
     shared.care.set(&scaling::pools(shared), &care::memory_gauges(shared));
 }

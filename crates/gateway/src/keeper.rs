@@ -16,7 +16,7 @@ use crate::notice::{self, Notice};
 use crate::roster::Registrar;
 use crate::settings::{GatewaySettings, TerminationSettings};
 use crate::shared::Shared;
-use crate::{board, cache, care, probe, reports, scaling, scrape, tokenizing};
+use crate::{board, cache, care, cascade, probe, reports, scaling, scrape, tokenizing};
 
 /// Changes of membership that wait to be taken in, at most; discoveries wait beyond that.
 const MEMBERSHIPS_MAX: usize = 64;
@@ -38,6 +38,7 @@ impl Keeper {
     /// Ends every task and waits until it has.
     pub(crate) async fn end(mut self) {
         self.tasks.shutdown().await;
+        cascade::save(&self.shared).await;
         self.shared.roster.dismiss();
     }
 }
@@ -57,6 +58,9 @@ pub(crate) fn start(
         let fleet = Arc::new(scaling::Fleet(Arc::clone(shared)));
         tasks.spawn(overdraft_scaler::serve(listener, fleet, std::future::pending()));
     }
+    tasks.spawn(cascade::keep(Arc::clone(shared)));
+    tasks.spawn(cascade::shadow::keep(Arc::clone(shared)));
+    tasks.spawn(cascade::remember(Arc::clone(shared)));
     tasks.spawn(board::keep(Arc::clone(shared)));
     tasks.spawn(cache::heed_purges(Arc::clone(shared)));
     if let Some(termination) = shared.settings().termination.clone() {

@@ -17,6 +17,7 @@ mod attempt;
 mod board;
 mod cache;
 mod care;
+mod cascade;
 mod catalogue;
 mod deadline;
 mod discovery;
@@ -62,6 +63,7 @@ pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
 };
+pub use self::cascade::CascadeSettings;
 pub use self::discovery::{
     DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
 };

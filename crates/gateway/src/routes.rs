@@ -14,6 +14,8 @@ use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::cascade::CascadeSettings;
+
 /// Bytes to a chunk of a prompt whose tokens are not known: about as many tokens as eight pages.
 pub const TEXT_CHUNK: NonZeroU32 = NonZeroU32::new(512).expect("512 is not zero");
 
@@ -113,11 +115,17 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(settings: RoutingSettings) -> Self {
+    pub(crate) fn new(
+        settings: RoutingSettings,
+        cascades: &BTreeMap<String, CascadeSettings>,
+    ) -> Self {
         let aliases = settings.models.iter().flat_map(|(model, own)| {
             own.aliases.iter().map(move |alias| (alias.clone(), model.clone()))
         });
-        Self { aliases: aliases.collect(), settings }
+        // A cascade of another name than its target's is known as the target, but for the draft.
+        let cascades = cascades.iter().filter(|(name, cascade)| **name != cascade.target);
+        let cascades = cascades.map(|(name, cascade)| (name.clone(), cascade.target.clone()));
+        Self { aliases: aliases.chain(cascades).collect(), settings }
     }
 
     /// The model that is meant, where `name` is an alias.

@@ -11,6 +11,7 @@ use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::ApiError;
 
 use crate::admin;
+use crate::cascade;
 use crate::forward::{forward, unknown_model};
 use crate::gauges;
 use crate::shared::Shared;
@@ -168,8 +169,16 @@ impl Gateway {
             overdraft_store::Place::Redis(_) if self.shared.store.is_degraded() => "degraded",
             overdraft_store::Place::Redis(_) => "ok",
         };
-        let text =
-            format!(r#"{{"status":"ok","workers_up":{up},"workers":{all},"store":"{store}"}}"#);
+        let mut text =
+            format!(r#"{{"status":"ok","workers_up":{up},"workers":{all},"store":"{store}""#);
+        let off = cascade::switched_off(&self.shared);
+        if !off.is_empty() {
+            let off: serde_json::Map<String, serde_json::Value> =
+                off.into_iter().map(|(name, why)| (name, why.into())).collect();
+            text.push_str(r#","cascades_off":"#);
+            text.push_str(&serde_json::Value::Object(off).to_string());
+        }
+        text.push('}');
         reply::json(StatusCode::OK, text)
     }
 

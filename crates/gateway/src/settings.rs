@@ -3,7 +3,8 @@
 //! Every bound and every deadline has a name here. Settings are checked once, when the gateway
 //! starts; nothing downstream of [`GatewaySettings::check`] meets an impossible value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
@@ -17,6 +18,7 @@ use overdraft_store::{Store, StoreSettings};
 use crate::admission::AdmissionSettings;
 use crate::cache::CacheSettings;
 use crate::care::{Care, RestartHook, WarmUpSettings};
+use crate::cascade::CascadeSettings;
 use crate::discovery::{Source, SourceError};
 use crate::isolation::{IsolationSettings, SaltPolicy};
 use crate::keys::{KEYS_MAX, KeySettings, Keyring};
@@ -54,6 +56,10 @@ pub struct GatewaySettings {
     pub scrape: ScrapeSettings,
     /// How requests are routed.
     pub routing: RoutingSettings,
+    /// Small models that are asked first, by the name that clients ask for.
+    pub cascades: BTreeMap<String, CascadeSettings>,
+    /// Where what they learnt is kept, besides the store that gateways share.
+    pub cascade_state: Option<PathBuf>,
     /// Whether a cloud's notice that it takes this machine away drains workers.
     pub termination: Option<TerminationSettings>,
     /// Who may use `/admin` and have decisions explained.
@@ -90,6 +96,8 @@ impl GatewaySettings {
             probe: ProbeSettings::default(),
             scrape: ScrapeSettings::default(),
             routing: RoutingSettings::default(),
+            cascades: BTreeMap::new(),
+            cascade_state: None,
             termination: None,
             admin: AdminSettings::default(),
             credentials: Credentials::default(),

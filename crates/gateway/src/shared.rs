@@ -13,20 +13,22 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use overdraft_core::admit::AdmitSettings;
 use overdraft_core::breaker::BreakerSettings;
-use overdraft_core::fleet::{Change, Ending, Probe, Turn, WorkerId};
+use overdraft_core::fleet::{Change, Ending, Failure, Probe, Turn, WorkerId};
 use overdraft_core::route::{
     Choice, Ejections, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
 };
 use overdraft_store::{Place, Status};
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
-    AdmissionMetrics, CacheMetrics, CareMetrics, GatewayMetrics, RoutingMetrics, SharingMetrics,
+    AdmissionMetrics, CacheMetrics, CareMetrics, CascadeMetrics, GatewayMetrics, RoutingMetrics,
+    SharingMetrics,
 };
 use overdraft_units::Tokens;
 
 use crate::admission::Lobby;
 use crate::cache::Cache;
 use crate::care::Repairs;
+use crate::cascade::{Cascades, Shadows};
 use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
@@ -58,6 +60,11 @@ pub(crate) struct Shared {
     pub(crate) repairs: Repairs,
     pub(crate) holds: Holds,
     pub(crate) sharing: SharingMetrics,
+    pub(crate) cascade: CascadeMetrics,
+    /// Small models that are asked first.
+    pub(crate) cascades: Cascades,
+    /// Answers that are to be compared.
+    pub(crate) shadows: Shadows,
     /// Answers that may be given again.
     pub(crate) cache: Cache,
     salts: ArcSwap<Salts>,
@@ -82,7 +89,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: GatewaySettings, clock: Clock) -> Result<Self, GatewayError> {
         settings.check()?;
-        let routes = Routes::new(settings.routing.clone());
+        let routes = Routes::new(settings.routing.clone(), &settings.cascades);
         let catalogue = Catalogue::default();
         catalogue.rename(&routes);
         let mut metrics = GatewayMetrics::new();
@@ -104,6 +111,9 @@ impl Shared {
             repairs: Repairs::default(),
             holds: Holds::default(),
             sharing: SharingMetrics::new(metrics.registry_mut()),
+            cascade: CascadeMetrics::new(metrics.registry_mut()),
+            cascades: Cascades::new(&settings.cascades),
+            shadows: Shadows::default(),
             store: Arc::default(),
             budgets: Arc::default(),
             dice,
@@ -134,7 +144,8 @@ impl Shared {
 
     /// Puts other settings in force; requests that are under way keep theirs.
     pub(crate) fn adopt(&self, settings: GatewaySettings) {
-        let routes = Routes::new(settings.routing.clone());
+        let routes = Routes::new(settings.routing.clone(), &settings.cascades);
+        self.cascades.adopt(&settings.cascades);
         self.catalogue.rename(&routes);
         let others = !self.routes().has_same_tokenizers(&routes);
         self.routes.store(Arc::new(routes));
@@ -377,6 +388,11 @@ impl Lease {
     /// Reports how the attempt ended.
     pub(crate) fn end(mut self, ending: Ending, used: Option<Used>) {
         self.settle(ending, used);
+    }
+
+    /// Reports that nothing came of it.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.settle(Ending::Failed(failure), None);
     }
 
     fn settle(&mut self, ending: Ending, used: Option<Used>) {

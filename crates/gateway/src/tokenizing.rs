@@ -15,7 +15,7 @@ use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{Chunking, PrefixChain};
 use overdraft_telemetry::unix_seconds;
 use overdraft_tokenizer::{PieceCache, Prompter, Surface, TOKENIZER_DOCUMENT_BYTES_MAX};
-use overdraft_units::{BlockSize, Tokens};
+use overdraft_units::{BlockSize, TokenId, Tokens};
 use overdraft_wire::RequestPeek;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -205,11 +205,7 @@ pub(crate) async fn count(
     body: &Bytes,
     path: &'static str,
 ) {
-    let surface = match path {
-        "/v1/chat/completions" => Surface::Chat,
-        "/v1/completions" => Surface::Completion,
-        _ => return,
-    };
+    let Some(surface) = surface(path) else { return };
     let Some(block) = wanted(shared, &print.model) else { return };
     let Some(prompter) = shared.tokenizers.of(&print.model) else { return };
     let Ok(place) = Arc::clone(&shared.tokenizers.places).try_acquire_owned() else { return };
@@ -222,6 +218,38 @@ pub(crate) async fn count(
     // What takes too long goes on, and the next request finds its pieces.
     if let Ok(Ok(Some((tokens, chain)))) = timeout(PATIENCE, working).await {
         print.counted(tokens, chain, block);
+    }
+}
+
+/// What tokenises prompts to `model`, if that is known.
+pub(crate) fn prompter(shared: &Shared, model: &str) -> Option<Arc<Prompter>> {
+    shared.tokenizers.of(model)
+}
+
+/// The tokens of a request's prompt, where its model's tokenizer is known and has a moment.
+pub(crate) async fn tokens(
+    shared: &Arc<Shared>,
+    model: &str,
+    body: &Bytes,
+    path: &'static str,
+) -> Option<Vec<TokenId>> {
+    let surface = surface(path)?;
+    let prompter = prompter(shared, model)?;
+    let place = Arc::clone(&shared.tokenizers.places).try_acquire_owned().ok()?;
+    let body = body.clone();
+    let working = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        prompter.prompt_of(&body, surface, unix_seconds()).ok()
+    });
+    working.await.ok().flatten()
+}
+
+/// What kind of prompts are sent to `path`.
+fn surface(path: &'static str) -> Option<Surface> {
+    match path {
+        "/v1/chat/completions" => Some(Surface::Chat),
+        "/v1/completions" => Some(Surface::Completion),
+        _ => None,
     }
 }
 

@@ -31,6 +31,9 @@ pub const CLAIM_LIFE: Duration = Duration::from_secs(3);
 /// Workers asked about in one command, at most.
 pub const WORKERS_AT_ONCE: usize = 256;
 
+/// How long bytes are kept that nobody keeps again.
+const KEPT_LIFE: Duration = Duration::from_hours(30 * 24);
+
 /// What gateways share, for the one task that keeps it.
 #[derive(Debug)]
 pub struct Store {
@@ -109,6 +112,30 @@ impl Store {
         let arguments = [self.owner.clone(), String::new(), life, "1".to_owned()];
         let _: Vec<String> =
             link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+        Ok(())
+    }
+
+    /// What was [kept](Self::keep) under this number; nothing where nothing was, or nobody shares.
+    ///
+    /// # Errors
+    /// [`Fault`]; it may still be there.
+    pub async fn kept(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(link) = &mut self.link else { return Ok(None) };
+        let mut command = redis::cmd("GET");
+        command.arg(kept_key(&self.prefix, number));
+        link.run(Side::Reads, &command).await
+    }
+
+    /// Keeps these bytes under a number for thirty days, whoever kept something there before.
+    ///
+    /// # Errors
+    /// [`Fault`]; what was kept before stands then.
+    pub async fn keep(&mut self, number: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let mut command = redis::cmd("SET");
+        command.arg(kept_key(&self.prefix, number)).arg(bytes);
+        command.arg("EX").arg(KEPT_LIFE.as_secs());
+        link.run::<String>(Side::Writes, &command).await?;
         Ok(())
     }
 
@@ -270,4 +297,9 @@ fn mended(status: &Status, mut answer: Vec<String>) -> Result<Vec<String>, Fault
         status.note_mended();
     }
     Ok(answer)
+}
+
+/// Where bytes are kept.
+fn kept_key(prefix: &str, number: u64) -> String {
+    format!("{prefix}kept:{number:016x}")
 }

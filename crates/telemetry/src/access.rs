@@ -155,6 +155,12 @@ pub struct AccessRecord {
     pub tenant: Option<Arc<str>>,
     /// How urgent it was.
     pub priority: Option<&'static str>,
+    /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`.
+    pub served_by: Option<&'static str>,
+    /// What it cost, in millionths of a dollar, where prices are known.
+    pub cost: Option<u64>,
+    /// What the target alone would have cost, in millionths of a dollar.
+    pub cost_alone: Option<u64>,
     /// What the response cache had to do with it, where there is one.
     pub cache: Option<&'static str>,
     /// How it ended.
@@ -198,6 +204,9 @@ impl AccessRecord {
                     worker = self.worker.as_deref(),
                     tenant = self.tenant.as_deref(),
                     priority = self.priority,
+                    served_by = self.served_by,
+                    cost_microusd = self.cost,
+                    cost_target_only_microusd = self.cost_alone,
                     cache = self.cache,
                     end = %self.end,
                 )

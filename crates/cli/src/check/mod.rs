@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 good (perhaps with warnings), 1 a worker or the store cannot be used, 2 the file cannot.
 
+mod cascade;
 mod preflight;
 mod show;
 mod store;
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     if arguments.output == Format::Text {
         crate::config::print(&show::understood(&loaded, arguments.show))?;
     }
-    let reports = if arguments.offline {
+    let mut reports = if arguments.offline {
         Vec::new()
     } else {
         crate::runtime()?.block_on(async {
@@ -62,6 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
             reports
         })
     };
+    reports.extend(cascade::reports(&loaded.config));
     tell(arguments, &loaded, &reports)?;
     if reports.iter().any(|report| report.verdict() == preflight::Verdict::Fail) {
         return Err(Fault::running_told());

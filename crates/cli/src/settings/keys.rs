@@ -16,6 +16,7 @@ pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
     key.priority = priority(configured.priority);
     key.priority_max = priority(configured.priority_max);
     key.models = configured.models.as_ref().map(|models| models.iter().cloned().collect());
+    key.cascade = configured.cascade;
     key.budget = Budget {
         requests_per_minute: configured.requests_per_minute.and_then(NonZeroU32::new),
         tokens_per_minute: configured.tokens_per_minute.and_then(NonZeroU32::new),

@@ -7,6 +7,7 @@
 mod admission;
 mod cache;
 mod care;
+mod cascade;
 mod keys;
 mod routing;
 mod sharing;
@@ -14,6 +15,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::cascade::cascade;
 pub(crate) use self::sharing::store;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
@@ -37,6 +39,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.cache = cache::cache(&config.cache);
     settings.isolation = cache::isolation(&config.isolation);
     settings.routing = routing::routing(&config.routing, &config.models);
+    settings.cascade_state.clone_from(&config.cascade_state);
+    settings.cascades = cascade::cascades(&config.cascades);
     settings.routing.route.admission = admission::route(config);
     for own in settings.routing.models.values_mut() {
         if let Some(route) = &mut own.route {

@@ -5,12 +5,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use overdraft_config::Config;
-use overdraft_core::admit::{Mode, Priority};
+use overdraft_core::admit::{self, Priority};
+use overdraft_core::cascade::{Chance, Mode};
 use overdraft_core::reuse::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
-    CacheMode, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook, SaltPolicy, TokenizerPlace,
-    Tokenizing, WarmUp,
+    CacheMode, CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook,
+    SaltPolicy, TokenizerPlace, Tokenizing, WarmUp,
 };
 
 use super::{gateway, workers};
@@ -54,6 +55,35 @@ fn every_section_that_is_followed_arrives() {
     assert_eq!(spans, [5, 6].map(Duration::from_millis));
     let retry = settings.retry;
     assert_eq!((retry.extra_attempts_max, retry.share_permille, retry.floor), (1, 300, 7));
+}
+
+#[test]
+fn cascades_arrive() {
+    let config = config(
+        "workers: [{url: 'http://a:1'}]\n\
+         keys: [{key: abc, tenant: acme, cascade: false}]\n\
+         cascades:\n\
+         \x20 chat:\n\
+         \x20   {draft: small, target: big, mode: verify, loss: 2%, threshold: 60%, \
+                 window: {first: 8, next: 16}, shadow: {share: 10%, floor: 2%, at_once: 3}, \
+                 prices: {draft: {prompt: 0.05, completion: $0.1}, \
+                          target: {prompt: 1, cached: 0.25, completion: 2}}, \
+                 tenants_out: [acme]}\n\
+         \x20 big: {draft: small}\n",
+    );
+    let settings = gateway(&config, Vec::new());
+    let chat = &settings.cascades["chat"];
+    assert_eq!((chat.draft.as_str(), chat.target.as_str()), ("small", "big"));
+    assert_eq!((chat.mode, chat.threshold), (Mode::Verify, Some(Chance::percent(60))));
+    assert_eq!((chat.first_window, chat.next_window, chat.at_once), (8, 16, 3));
+    assert_eq!((chat.loss, chat.shadow.start), (Chance::percent(2), Chance::percent(10)));
+    let [draft, target] = chat.prices.expect("they were named");
+    assert_eq!((draft.prompt.get(), draft.cached.get()), (50_000, 50_000));
+    assert_eq!((target.cached.get(), target.completion.get()), (250_000, 2_000_000));
+    assert!(chat.tenants_out.contains("acme"));
+    assert!(!settings.keys[0].cascade);
+    // What is not said is as the gateway has it.
+    assert_eq!(settings.cascades["big"], CascadeSettings::new("small", "big"));
 }
 
 #[test]
@@ -145,7 +175,7 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
     assert!(!format!("{settings:?}").contains("abc"));
     let admission = settings.routing.route.admission;
     assert_eq!(settings.routing.models["m"].route.expect("it differs").admission, admission);
-    assert_eq!((admission.mode, admission.requests_max), (Mode::Static(5), Some(6)));
+    assert_eq!((admission.mode, admission.requests_max), (admit::Mode::Static(5), Some(6)));
     assert_eq!((admission.watermark_permille, admission.prefill_backlog.get()), (30, 2_000_000));
     assert_eq!(admission.fair_reserve_permille, 40);
     assert_eq!(admission.stale_after.get(), 120_000_000);

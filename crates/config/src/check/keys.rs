@@ -155,6 +155,7 @@ fn models(config: &Config, key: &Key, index: usize, findings: &mut Findings<'_>)
         return;
     }
     served.extend(config.models.values().flat_map(|own| own.aliases.iter().map(String::as_str)));
+    served.extend(config.cascades.keys().map(String::as_str));
     for (place, model) in models.iter().enumerate() {
         if !served.contains(&model.as_str()) {
             let meant = did_you_mean(model, &served);

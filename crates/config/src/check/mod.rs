@@ -11,6 +11,7 @@ macro_rules! path {
 mod admission;
 mod cache;
 mod care;
+mod cascade;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -86,6 +87,7 @@ pub(crate) fn check(
     keys::check(config, &mut findings);
     admission::check(config, &mut findings);
     care::care(config, &mut findings);
+    cascade::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
@@ -251,7 +253,8 @@ fn models_served(config: &Config, needed: WorkerSource, findings: &mut Findings<
         }
     }
     let Some(default) = &config.model_default else { return };
-    let is_alias = config.models.values().any(|model| model.aliases.contains(default));
+    let is_alias = config.models.values().any(|model| model.aliases.contains(default))
+        || config.cascades.contains_key(default);
     if !served.contains(&default.as_str()) && !is_alias {
         let meant = did_you_mean(default, &served);
         let message = format!("no worker serves `{default}`, the default model{meant}");

@@ -30,6 +30,9 @@ pub struct Key {
     /// The models or aliases it may ask for; without it all. Others do not exist for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub models: Option<Vec<String>>,
+    /// Whether a draft model may answer its requests, where there is a cascade.
+    #[serde(default = "yes")]
+    pub cascade: bool,
     /// Requests a minute at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
@@ -39,6 +42,10 @@ pub struct Key {
     /// Which answers are given again to its requests, instead of the model's or `cache.reuse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Reuse>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 const fn most_urgent() -> Priority {

@@ -6,6 +6,7 @@
 mod admission;
 mod cache;
 mod care;
+mod cascade;
 mod discovery;
 mod keys;
 mod models;
@@ -17,6 +18,7 @@ mod workers;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -24,6 +26,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
 pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
+pub use self::cascade::{
+    Cascade, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold, CascadeWindow,
+    TokenPrices,
+};
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
@@ -52,6 +58,13 @@ pub struct Config {
     pub model_default: Option<String>,
     /// What is special about a model, by the name that workers serve it under.
     pub models: BTreeMap<String, Model>,
+    /// Small models that are asked first, by the name that clients ask for: a model's, or a new
+    /// one.
+    pub cascades: BTreeMap<String, Cascade>,
+    /// The file in which what cascades learnt outlives a restart; a store of several gateways keeps
+    /// it as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cascade_state: Option<PathBuf>,
     /// How workers are chosen, for every model that says nothing else.
     pub routing: Routing,
     /// Workers with a fixed address.
@@ -96,6 +109,8 @@ impl Default for Config {
             keys: Vec::new(),
             model_default: None,
             models: BTreeMap::new(),
+            cascades: BTreeMap::new(),
+            cascade_state: None,
             routing: Routing::default(),
             workers: Vec::new(),
             discovery: Vec::new(),

@@ -3,6 +3,7 @@
 mod admission;
 mod cache;
 mod care;
+mod cascade;
 mod keys;
 mod meaning;
 mod notation;

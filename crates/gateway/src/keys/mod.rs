@@ -92,6 +92,8 @@ pub struct KeySettings {
     pub priority_max: Priority,
     /// The models and aliases it may ask for; others do not exist for it. `None`: all.
     pub models: Option<BTreeSet<String>>,
+    /// Whether a small model may answer its requests.
+    pub cascade: bool,
     /// What it may spend.
     pub budget: Budget,
     /// Which answers are given again to its requests, if not as the model says.
@@ -108,6 +110,7 @@ impl KeySettings {
             priority: Priority::Default,
             priority_max: Priority::Priority,
             models: None,
+            cascade: true,
             budget: Budget::default(),
             reuse: None,
         }
@@ -269,6 +272,11 @@ impl Caller {
             let behind = routes.model_behind(named);
             models.contains(named) || behind.is_some_and(|model| models.contains(model))
         })
+    }
+
+    /// Whether a small model may answer it.
+    pub(crate) fn may_cascade(&self) -> bool {
+        self.key.as_ref().is_none_or(|key| key.settings.cascade)
     }
 
     /// Whether there are models it may not ask for.

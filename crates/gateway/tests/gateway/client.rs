@@ -134,6 +134,14 @@ impl Client {
         }
     }
 
+    /// All of a chunked answer that ends cleanly.
+    pub(crate) async fn rest_after_head(&mut self) -> String {
+        self.head().await;
+        let (text, end) = self.rest().await;
+        assert_eq!(end, End::Clean, "{text}");
+        text
+    }
+
     /// Whether the gateway has closed the connection and sent nothing more.
     pub(crate) async fn is_closed(&mut self) -> bool {
         self.read.is_empty() && !self.more().await

@@ -16,6 +16,7 @@ mod redis;
 mod admission;
 mod caching;
 mod care;
+mod cascade;
 mod draining;
 mod failing;
 mod health;

@@ -1,0 +1,60 @@
+//! What does the configuration say about asking a small model first?
+
+use std::collections::BTreeMap;
+
+use overdraft_config as config;
+use overdraft_core::cascade::{Chance, Mode, Shadow};
+use overdraft_core::cost::{Price, Prices};
+use overdraft_gateway::CascadeSettings;
+
+/// The section `cascades`.
+pub(super) fn cascades(
+    configured: &BTreeMap<String, config::Cascade>,
+) -> BTreeMap<String, CascadeSettings> {
+    configured.iter().map(|(name, own)| (name.clone(), cascade(name, own))).collect()
+}
+
+/// One of them.
+pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
+    let shadow = Shadow::default();
+    let none = own.shadow.share.permille() == 0;
+    CascadeSettings {
+        draft: own.draft.clone(),
+        target: own.target.clone().unwrap_or_else(|| name.to_owned()),
+        mode: match own.mode {
+            config::CascadeMode::Off => Mode::Off,
+            config::CascadeMode::Gate => Mode::Gate,
+            config::CascadeMode::Verify => Mode::Verify,
+            config::CascadeMode::Shadow => Mode::Shadow,
+        },
+        loss: chance(own.loss),
+        threshold: match own.threshold {
+            config::CascadeThreshold::Auto => None,
+            config::CascadeThreshold::Fixed(share) => Some(chance(share)),
+        },
+        first_window: own.window.first,
+        next_window: own.window.next,
+        shadow: Shadow {
+            start: chance(own.shadow.share),
+            floor: chance(own.shadow.floor),
+            learning: if none { Chance::NONE } else { shadow.learning },
+            ..shadow
+        },
+        at_once: usize::try_from(own.shadow.at_once).unwrap_or(usize::MAX),
+        prices: own.prices.map(|prices| [self::prices(prices.draft), self::prices(prices.target)]),
+        tenants_out: own.tenants_out.iter().cloned().collect(),
+    }
+}
+
+fn chance(share: config::Share) -> Chance {
+    Chance::permille(share.permille().into())
+}
+
+fn prices(configured: config::TokenPrices) -> Prices {
+    let price = |price: config::Price| Price::new(price.micros());
+    Prices {
+        prompt: price(configured.prompt),
+        cached: price(configured.cached.unwrap_or(configured.prompt)),
+        completion: price(configured.completion),
+    }
+}

@@ -1,0 +1,133 @@
+//! Which cascades can be read and still not be meant?
+
+use super::Findings;
+use crate::WorkerSource;
+use crate::error::did_you_mean;
+use crate::node::Step;
+use crate::tree::{Cascade, Config};
+
+/// Cascades at most: each has metrics and a calibration of its own.
+const CASCADES_MAX: usize = 64;
+
+/// Tokens of a window at most: what is held back is held in memory.
+const WINDOW_MAX: u32 = 4_096;
+
+/// Comparisons at once, at most.
+const AT_ONCE_MAX: u32 = 256;
+
+pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+    let count = config.cascades.len();
+    if CASCADES_MAX < count {
+        let message = format!("{count} cascades are configured");
+        findings.key(&path!["cascades"], message, format!("expected at most {CASCADES_MAX}"));
+    }
+    for (name, cascade) in &config.cascades {
+        names(config, name, cascade, findings);
+        served(config, needed, (name, cascade), findings);
+        figures(name, cascade, findings);
+        tenants(config, name, cascade, findings);
+    }
+}
+
+/// The models of a cascade are two, and its own name hides none.
+fn names(config: &Config, name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
+    let at = path!["cascades", name];
+    if name.trim().is_empty() {
+        findings.key(&at, "the name of a cascade is empty", "expected a name to ask for");
+    }
+    if let Some((model, _)) =
+        config.models.iter().find(|(_, it)| it.aliases.iter().any(|a| a == name))
+    {
+        let message = format!("the cascade `{name}` hides the alias of `{model}`");
+        findings.key(&at, message, "expected a model, or a name that is no alias");
+    }
+    let target = cascade.target.as_deref().unwrap_or(name);
+    let mut models = config.workers.iter().filter_map(|worker| worker.model.as_deref());
+    let is_model = config.models.contains_key(name) || models.any(|model| model == name);
+    if is_model && target != name {
+        let message = format!("the cascade `{name}` hides the model of that name");
+        let expected = "expected a name that no model has, or no `target`";
+        findings.key(&at, message, expected);
+    }
+    if cascade.draft == target {
+        let message = format!("`{target}` is the draft and the target of `{name}`");
+        let path = path!["cascades", name, "draft"];
+        findings.value(&path, message, "expected a smaller model than the target");
+    }
+}
+
+/// Where every worker says what it serves, a model that nobody serves is a slip.
+fn served(
+    config: &Config,
+    needed: WorkerSource,
+    (name, cascade): (&str, &Cascade),
+    findings: &mut Findings<'_>,
+) {
+    let told: Option<Vec<&str>> =
+        config.workers.iter().map(|worker| worker.model.as_deref()).collect();
+    let Some(served) = told.filter(|served| !served.is_empty()) else { return };
+    if !config.discovery.is_empty() || needed != WorkerSource::File {
+        return;
+    }
+    let wanted = [("draft", Some(cascade.draft.as_str())), ("target", cascade.target.as_deref())];
+    for (key, model) in wanted {
+        let Some(model) = model.filter(|model| !served.contains(model)) else { continue };
+        let meant = did_you_mean(model, &served);
+        let message = format!("no worker serves the model `{model}`{meant}");
+        let expected = "expected a model that a worker of `workers` has as its `model`";
+        findings.value(&path!["cascades", name, key], message, expected);
+    }
+    if cascade.target.is_none() && !served.contains(&name) {
+        let meant = did_you_mean(name, &served);
+        let message =
+            format!("no worker serves the model `{name}`{meant}, and there is no `target`");
+        let expected = "expected the name of a model, or `target`: the model that answers";
+        findings.key(&path!["cascades", name], message, expected);
+    }
+}
+
+fn figures(name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
+    if cascade.loss.permille() == 0 {
+        let message = format!("with a loss of `0%`, `{name}` could give no draft's answer");
+        let path = path!["cascades", name, "loss"];
+        findings.value(&path, message, "expected more than `0%`, or `mode: verify`");
+    }
+    for (key, tokens) in [("first", cascade.window.first), ("next", cascade.window.next)] {
+        if !(1..=WINDOW_MAX).contains(&tokens) {
+            let message = format!("a window of `{tokens}` tokens");
+            let path = path!["cascades", name, "window", key];
+            findings.value(&path, message, format!("expected 1 to {WINDOW_MAX}"));
+        }
+    }
+    let shadow = cascade.shadow;
+    if shadow.share < shadow.floor {
+        let message = format!(
+            "`{}` of the requests are compared at first, and later `{}`",
+            shadow.share, shadow.floor
+        );
+        let path = path!["cascades", name, "shadow", "floor"];
+        findings.value(&path, message, "expected `floor` to be at most `share`");
+    }
+    if !(1..=AT_ONCE_MAX).contains(&shadow.at_once) {
+        let message = format!("`{}` comparisons at once", shadow.at_once);
+        let path = path!["cascades", name, "shadow", "at_once"];
+        let expected = format!("expected 1 to {AT_ONCE_MAX}; `share: 0%` compares nothing");
+        findings.value(&path, message, expected);
+    }
+}
+
+/// Where keys are configured, a tenant without one is a slip.
+fn tenants(config: &Config, name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
+    if config.keys.is_empty() {
+        return;
+    }
+    let known: Vec<&str> = config.keys.iter().map(|key| key.tenant.as_str()).collect();
+    for (index, tenant) in cascade.tenants_out.iter().enumerate() {
+        if !known.contains(&tenant.as_str()) {
+            let meant = did_you_mean(tenant, &known);
+            let message = format!("no key is `{tenant}`'s{meant}");
+            let path = path!["cascades", name, "tenants_out", index];
+            findings.value(&path, message, "expected the `tenant` of one of `keys`");
+        }
+    }
+}

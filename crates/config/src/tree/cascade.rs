@@ -1,0 +1,188 @@
+//! What can be configured about asking a small model first?
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::{Price, Share};
+
+/// A small model that is asked first, and a large one that answers where the small one's answer is
+/// not good enough.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cascade {
+    /// The model that is asked first, by the name that workers serve it under.
+    pub draft: String,
+    /// The model that answers otherwise; without it the name of the cascade itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// `gate` gives the draft's answer where it looks good enough, `verify` gives no token that
+    /// the target would not have said itself, `shadow` only learns, `off` asks the target alone.
+    #[serde(default)]
+    pub mode: CascadeMode,
+    /// How much worse than the target's the answers may be: the share of all requests that get a
+    /// worse one.
+    #[serde(default = "loss")]
+    pub loss: Share,
+    /// The least probability of being good enough at which a draft's answer is given. `auto` finds
+    /// it by comparing answers in the background, and gives none until it has.
+    #[serde(default)]
+    pub threshold: CascadeThreshold,
+    /// Draft tokens that are held back before the first is given out.
+    #[serde(default)]
+    pub window: CascadeWindow,
+    /// Answers that are compared in the background.
+    #[serde(default)]
+    pub shadow: CascadeShadow,
+    /// What tokens cost, for the cost record and for the break-even of `overdraft check`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<CascadePrices>,
+    /// Tenants whose requests always go to the target.
+    #[serde(default)]
+    pub tenants_out: Vec<String>,
+}
+
+const fn loss() -> Share {
+    match Share::from_permille(10) {
+        Some(share) => share,
+        None => panic!("10 is not above 1,000"),
+    }
+}
+
+/// What a draft's answer is good for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CascadeMode {
+    /// Nothing: the target alone is asked.
+    Off,
+    /// It is given where it looks good enough.
+    #[default]
+    Gate,
+    /// Its tokens are given as far as the target would have said them.
+    Verify,
+    /// It is compared in the background and never given.
+    Shadow,
+}
+
+/// Tokens of a draft that are held back until they have been judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CascadeWindow {
+    /// Before the first is given out.
+    pub first: u32,
+    /// Before each further lot.
+    pub next: u32,
+}
+
+impl Default for CascadeWindow {
+    fn default() -> Self {
+        Self { first: 24, next: 48 }
+    }
+}
+
+/// Answers that are compared in the background, to learn how good drafts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CascadeShadow {
+    /// The share of requests that are compared at first; `0%` compares none.
+    pub share: Share,
+    /// The share when enough is known.
+    pub floor: Share,
+    /// Comparisons at once, at most; what is drawn beyond that is left out.
+    pub at_once: u32,
+}
+
+impl Default for CascadeShadow {
+    fn default() -> Self {
+        let share = |permille| Share::from_permille(permille).unwrap_or_default();
+        Self { share: share(50), floor: share(10), at_once: 4 }
+    }
+}
+
+/// What tokens cost, in dollars per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CascadePrices {
+    /// Of the draft model.
+    pub draft: TokenPrices,
+    /// Of the target model.
+    pub target: TokenPrices,
+}
+
+/// What a model's tokens cost, in dollars per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenPrices {
+    /// Of the prompt.
+    pub prompt: Price,
+    /// Of the prompt, as far as it was in the worker's cache; without it as much as the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<Price>,
+    /// Of the answer.
+    pub completion: Price,
+}
+
+/// From which probability on a draft's answer is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CascadeThreshold {
+    /// As comparisons show.
+    #[default]
+    Auto,
+    /// Always from here on.
+    Fixed(Share),
+}
+
+impl fmt::Display for CascadeThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Fixed(share) => share.fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CascadeThreshold {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Number(f64),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Text(text) => text,
+            Written::Number(number) => number.to_string(),
+        };
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse().map(Self::Fixed).map_err(|_| {
+            serde::de::Error::custom(format!(
+                "`{text}` is not a threshold; expected `auto`, or a share as in `60%`"
+            ))
+        })
+    }
+}
+
+impl Serialize for CascadeThreshold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for CascadeThreshold {
+    fn schema_name() -> Cow<'static, str> {
+        "CascadeThreshold".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "`auto`, or a share as in `60%`.",
+            "type": ["string", "number"]
+        })
+    }
+}

@@ -1,0 +1,284 @@
+//! How is a worker asked for something that no client asked for in these words?
+//!
+//! A draft, a score, the rest of an answer: each is placed by the router, stands in its ledger and
+//! counts for breakers like any request, and is watched like any answer. What is dropped is given up.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Uri};
+use http_body_util::BodyExt;
+use overdraft_core::fleet::{Ending, Turn};
+use overdraft_core::route::{Choice, Tried};
+use overdraft_http::Drain;
+use overdraft_units::Tokens;
+use overdraft_wire::sse::{Event, Splitter};
+use tokio::time::{Instant, sleep_until};
+
+use crate::attempt::{Answer, Failed, Question, converse};
+use crate::fingerprint::Fingerprint;
+use crate::relay::{Fault, Opened, Used, Watch};
+use crate::shared::{Lease, Shared, Strictness};
+use crate::upstream::AnswerBody;
+
+/// Events after which the core is told how far a stream has come.
+const PROGRESS_EVENTS: u32 = 32;
+
+/// What every request upstream on behalf of one client's has in common.
+#[derive(Clone, Debug)]
+pub(super) struct Outset {
+    pub(super) shared: Arc<Shared>,
+    pub(super) head: Arc<Parts>,
+    pub(super) request_id: HeaderValue,
+    /// None where no client waits for it.
+    pub(super) drain: Option<Drain>,
+    /// When all of it began.
+    pub(super) begun: Instant,
+    /// When all of it must have ended.
+    pub(super) last: Instant,
+}
+
+/// Why nothing came of it.
+#[derive(Debug)]
+pub(super) enum Unheard {
+    /// Nobody could be asked.
+    NoPlace(Choice),
+    /// It went wrong at a worker.
+    Failed(Box<Failed>),
+    /// The worker refuses the request itself.
+    Refused,
+    /// What came is not what was asked for.
+    Strange,
+}
+
+impl Unheard {
+    /// As metrics call it.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::NoPlace(Choice::Saturated { .. } | Choice::NoRoom { .. }) => "saturated",
+            Self::NoPlace(_) => "none_up",
+            Self::Failed(failed) => failed.kind(),
+            Self::Refused => "refused",
+            Self::Strange => "strange",
+        }
+    }
+}
+
+/// Something to ask.
+#[derive(Clone, Debug)]
+pub(super) struct Matter {
+    pub(super) print: Fingerprint,
+    pub(super) path: &'static str,
+    pub(super) body: Bytes,
+}
+
+impl Outset {
+    /// Asks for a worker; nobody waits for one here.
+    pub(super) fn place(
+        &self,
+        matter: &Matter,
+        tried: &Tried,
+        strictness: Strictness,
+    ) -> Result<Lease, Unheard> {
+        let turn = if tried.attempts() == 0 { Turn::First } else { Turn::Again };
+        let placed = self.shared.choose(&matter.print, (tried, turn), strictness, &mut None);
+        placed.map_err(Unheard::NoPlace)
+    }
+
+    /// Asks for an answer in pieces.
+    pub(super) async fn talk(&self, mut lease: Lease, matter: &Matter) -> Result<Talk, Unheard> {
+        match self.ask(&mut lease, matter).await? {
+            Answer::Stream { opened, .. } => {
+                lease.first_token();
+                Ok(Talk::new(self, lease, *opened))
+            }
+            Answer::Refused(_) => {
+                lease.end(Ending::Answered, None);
+                Err(Unheard::Refused)
+            }
+            // A refusal comes whole, and so does the answer of who cannot stream.
+            Answer::Whole { head, used, .. } => {
+                lease.end(Ending::Answered, used);
+                Err(if head.status.is_success() { Unheard::Strange } else { Unheard::Refused })
+            }
+        }
+    }
+
+    /// Asks for an answer in one piece.
+    pub(super) async fn whole(&self, mut lease: Lease, matter: &Matter) -> Result<Bytes, Unheard> {
+        match self.ask(&mut lease, matter).await? {
+            Answer::Whole { head, body, used } => {
+                lease.end(Ending::Answered, used);
+                if !head.status.is_success() {
+                    return Err(Unheard::Refused);
+                }
+                let collected = body.collect().await.map_err(|_| Unheard::Strange)?;
+                Ok(collected.to_bytes())
+            }
+            Answer::Stream { .. } => Err(Unheard::Strange),
+            Answer::Refused(_) => {
+                lease.end(Ending::Answered, None);
+                Err(Unheard::Refused)
+            }
+        }
+    }
+
+    async fn ask(&self, lease: &mut Lease, matter: &Matter) -> Result<Answer, Unheard> {
+        let question = Question {
+            body: matter.body.clone(),
+            path: Uri::from_static(matter.path),
+            request_id: self.request_id.clone(),
+            head: &self.head,
+            begun: self.begun,
+        };
+        let asked = converse(&self.shared, &matter.print, &question, lease);
+        let answered = tokio::time::timeout_at(self.last, asked).await;
+        match answered {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(failed)) => {
+                self.shared.metrics.upstream_failed(failed.kind());
+                lease.fail(failed.failure);
+                Err(Unheard::Failed(Box::new(failed)))
+            }
+            Err(_elapsed) => Err(Unheard::Strange),
+        }
+    }
+}
+
+/// An answer that comes in pieces.
+#[derive(Debug)]
+pub(super) struct Talk {
+    /// Until it has ended.
+    lease: Option<Lease>,
+    answer: AnswerBody,
+    watch: Watch,
+    splitter: Splitter,
+    events: VecDeque<Event>,
+    heard: u32,
+    idle: Duration,
+    last: Instant,
+    drain: Option<Drain>,
+}
+
+impl Talk {
+    fn new(outset: &Outset, lease: Lease, opened: Opened) -> Self {
+        let settings = outset.shared.settings();
+        let Opened { answer, watch, first } = opened;
+        let mut talk = Self {
+            lease: Some(lease),
+            answer,
+            watch,
+            splitter: Splitter::new(settings.limits.event_bytes),
+            events: VecDeque::new(),
+            heard: 0,
+            idle: settings.timeouts.idle,
+            last: outset.last,
+            drain: outset.drain.clone(),
+        };
+        // The watch has let it through, so it is a sequence of whole events.
+        let _whole = talk.cut(&first);
+        talk
+    }
+
+    /// Which worker speaks.
+    pub(super) fn worker(&self) -> Option<overdraft_core::fleet::WorkerId> {
+        self.lease.as_ref().map(Lease::worker)
+    }
+
+    /// The token counts that were told.
+    pub(super) const fn used(&self) -> Option<Used> {
+        self.watch.used()
+    }
+
+    /// The data of the next event; `None` at the end of a whole answer.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                if event.is_done() {
+                    break;
+                }
+                if let Some(data) = event.data() {
+                    self.progress();
+                    return Ok(Some(data.into_owned()));
+                }
+            }
+            if self.watch.is_done() {
+                self.end(Ending::Answered);
+                return Ok(None);
+            }
+            let until = self.last.min(Instant::now() + self.idle);
+            let drain = &self.drain;
+            let read = tokio::select! {
+                biased;
+                read = poll_fn(|cx| self.answer.poll_data(cx)) => read,
+                () = sleep_until(until) => {
+                    let fault = Fault::Silent("the worker stopped sending in the middle of its answer");
+                    return Err(self.fail(fault));
+                }
+                () = cut(drain.as_ref()) => return Err(self.fail(Fault::Drained)),
+            };
+            match read {
+                Some(Ok(chunk)) => {
+                    let seen = self.watch.take(chunk);
+                    let cut = self.cut(&seen.relay);
+                    if let Some(fault) = seen.fault.or(cut) {
+                        return Err(self.fail(fault));
+                    }
+                }
+                Some(Err(error)) => return Err(self.fail(Fault::Broken(error.to_string()))),
+                None if self.watch.is_whole() => {
+                    self.end(Ending::Answered);
+                    return Ok(None);
+                }
+                None => {
+                    let why = "it ended without a finish reason".to_owned();
+                    return Err(self.fail(Fault::Broken(why)));
+                }
+            }
+        }
+    }
+
+    fn cut(&mut self, chunk: &Bytes) -> Option<Fault> {
+        self.splitter.push(chunk);
+        loop {
+            match self.splitter.next_event() {
+                Ok(Some(event)) => self.events.push_back(event),
+                Ok(None) => return None,
+                Err(error) => return Some(Fault::Broken(error.to_string())),
+            }
+        }
+    }
+
+    fn progress(&mut self) {
+        self.heard = self.heard.saturating_add(1);
+        if self.heard.is_multiple_of(PROGRESS_EVENTS)
+            && let Some(lease) = &mut self.lease
+        {
+            lease.progress(Tokens::new(self.heard));
+        }
+    }
+
+    fn end(&mut self, ending: Ending) {
+        let used = self.watch.used();
+        if let Some(lease) = self.lease.take() {
+            lease.end(ending, used);
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) -> Fault {
+        self.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed));
+        fault
+    }
+}
+
+/// Resolves when whoever waits for the answer is cut off.
+async fn cut(drain: Option<&Drain>) {
+    match drain {
+        Some(drain) => drain.cut().await,
+        None => std::future::pending().await,
+    }
+}

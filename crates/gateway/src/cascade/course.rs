@@ -1,0 +1,310 @@
+//! What is known of one cascade, and of all of them?
+//!
+//! The core's state behind a lock that is held for microseconds; the shell draws the numbers that it is
+//! given and says what came of it.
+//!
+//! Invariant: what was learnt outlives new settings as long as both models stay the same.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use overdraft_core::cascade::{
+    Ask, Bar, Cascade, Chance, Choice, Evidence, Judgement, Label, Mode, Moment, Parity, Report,
+    Settings, Stand, Standing, Stands, Traits,
+};
+use overdraft_core::cost::{Pools, Shape, Verification, break_even};
+use overdraft_units::Tokens;
+use tokio::sync::Semaphore;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::settings::CascadeSettings;
+
+/// What requests are taken to be like before any was seen: a page of prompt, half a page of answer.
+const TYPICAL: Shape = Shape {
+    prompt: Tokens::new(1_000),
+    cached_draft: Tokens::ZERO,
+    cached_target: Tokens::ZERO,
+    completion: Tokens::new(250),
+};
+
+/// The cascades by the names that clients ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Cascades(ArcSwap<BTreeMap<String, Arc<Course>>>);
+
+impl Cascades {
+    pub(crate) fn new(settings: &BTreeMap<String, CascadeSettings>) -> Self {
+        let cascades = Self::default();
+        cascades.adopt(settings);
+        cascades
+    }
+
+    /// Puts other settings in force.
+    pub(crate) fn adopt(&self, settings: &BTreeMap<String, CascadeSettings>) {
+        let before = self.0.load_full();
+        let course = |(name, settings): (&String, &CascadeSettings)| {
+            let known = before.get(name).filter(|known| known.has_the_models_of(settings));
+            let course = match known {
+                Some(known) if known.settings == *settings => Arc::clone(known),
+                Some(known) => {
+                    Arc::new(Course::new(name, settings.clone(), Some(&known.to_parts())))
+                }
+                None => Arc::new(Course::new(name, settings.clone(), None)),
+            };
+            (name.clone(), course)
+        };
+        self.0.store(Arc::new(settings.iter().map(course).collect()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.load().is_empty()
+    }
+
+    /// The cascade that `named` asks for; `behind` is the model that it is an alias of.
+    pub(super) fn of(&self, named: &str, behind: &str) -> Option<Arc<Course>> {
+        let cascades = self.0.load();
+        cascades.get(named).or_else(|| cascades.get(behind)).map(Arc::clone)
+    }
+
+    /// All of them, in the order of their names.
+    pub(super) fn all(&self) -> Vec<Arc<Course>> {
+        self.0.load().values().map(Arc::clone).collect()
+    }
+}
+
+/// One cascade.
+#[derive(Debug)]
+pub(super) struct Course {
+    pub(super) name: String,
+    pub(super) settings: CascadeSettings,
+    /// Comparisons that may run.
+    pub(super) places: Arc<Semaphore>,
+    state: Mutex<Cascade>,
+    /// Lessons since it was kept last.
+    lessons: AtomicU64,
+    /// Whether what it learnt in another life has been looked for.
+    recalled: AtomicBool,
+    parity: Mutex<Parity>,
+    /// Drafts that were judged, and those that were given.
+    judged: [AtomicU64; 2],
+}
+
+impl Course {
+    fn new(name: &str, settings: CascadeSettings, parts: Option<&[i64]>) -> Self {
+        let meant = meant(&settings);
+        let state = parts.and_then(|parts| Cascade::from_parts(meant, parts).ok());
+        Self {
+            name: name.to_owned(),
+            places: Arc::new(Semaphore::new(settings.at_once)),
+            state: Mutex::new(state.unwrap_or_else(|| Cascade::new(meant))),
+            lessons: AtomicU64::new(0),
+            recalled: AtomicBool::new(parts.is_some()),
+            parity: Mutex::new(Parity::NotKnown),
+            judged: [AtomicU64::new(0), AtomicU64::new(0)],
+            settings,
+        }
+    }
+
+    fn has_the_models_of(&self, settings: &CascadeSettings) -> bool {
+        self.settings.draft == settings.draft && self.settings.target == settings.target
+    }
+
+    fn state(&self) -> MutexGuard<'_, Cascade> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name under which what was learnt is kept: other models learn anew.
+    pub(super) fn key(&self) -> u64 {
+        let CascadeSettings { draft, target, .. } = &self.settings;
+        let seed = xxh3_64_with_seed(draft.as_bytes(), xxh3_64_with_seed(target.as_bytes(), 0));
+        xxh3_64_with_seed(self.name.as_bytes(), seed)
+    }
+
+    /// Whether the draft is asked.
+    pub(super) fn ask(&self, traits: &Traits, drawn: u64) -> Ask {
+        let state = self.state();
+        let fixed = self.settings.threshold.is_some() && self.settings.mode == Mode::Gate;
+        if fixed && state.standing() == Standing::On {
+            return Ask::Draft;
+        }
+        match state.ask(traits, drawn) {
+            Ask::Beside(_) if !self.compares() => Ask::Target,
+            ask => ask,
+        }
+    }
+
+    /// Whether anything is ever compared.
+    pub(super) fn compares(&self) -> bool {
+        self.settings.shadow.start != Chance::NONE
+    }
+
+    /// An empty record for a draft.
+    pub(super) fn evidence(&self, traits: Traits) -> Evidence {
+        self.state().evidence(traits)
+    }
+
+    /// Whose answer is given.
+    pub(super) fn judge(
+        &self,
+        moment: Moment,
+        evidence: &Evidence,
+        ask: Ask,
+        drawn: u64,
+    ) -> Judgement {
+        let mut judgement = self.state().judge(moment, evidence, ask, drawn);
+        if let (Some(fixed), Ask::Draft) = (self.settings.threshold, ask) {
+            judgement.bar = Bar::At(fixed);
+            judgement.would = judgement.bar.choose(judgement.score);
+            judgement.serve = judgement.would;
+        }
+        judgement.checked &= self.compares();
+        if ask == Ask::Draft {
+            self.count(is_given(&judgement));
+        }
+        judgement
+    }
+
+    fn count(&self, given: bool) {
+        let [judged, served] = &self.judged;
+        judged.fetch_add(1, Ordering::Relaxed);
+        served.fetch_add(given.into(), Ordering::Relaxed);
+    }
+
+    /// Drafts whose answer was given, of those that were judged.
+    pub(super) fn acceptance(&self) -> Option<Chance> {
+        let [judged, served] = self.judged.each_ref().map(|count| count.load(Ordering::Relaxed));
+        (0 < judged).then(|| Chance::of(served, judged))
+    }
+
+    /// What a later window scores, and what it must reach.
+    pub(super) fn running(&self, evidence: &Evidence) -> (Chance, Bar) {
+        let state = self.state();
+        let bar = state.bar(Moment::Whole, evidence.traits());
+        let bar = self.settings.threshold.map_or(bar, Bar::At);
+        (state.score(Moment::Whole, evidence), bar)
+    }
+
+    /// Where a running draft stands, and whether it is hopeless.
+    pub(super) fn prospect(&self, evidence: &Evidence, drawn: u64) -> (Stand, bool) {
+        self.state().prospect(evidence, drawn)
+    }
+
+    pub(super) fn came_out(&self, stands: Stands, judgement: &Judgement) {
+        self.state().came_out(stands, judgement);
+    }
+
+    /// Learns what a compared draft was worth.
+    pub(super) fn learn(&self, judgement: &Judgement, evidence: &Evidence, label: Label) {
+        self.switched(|state| state.learn(judgement, evidence, label));
+    }
+
+    /// Learns how much of a draft the target accepted.
+    pub(super) fn verified(&self, accepted: usize, drafted: usize) {
+        let tokens = |count: usize| Tokens::new(u32::try_from(count).unwrap_or(u32::MAX));
+        self.count(accepted == drafted);
+        self.switched(|state| state.verified(tokens(accepted), tokens(drafted)));
+    }
+
+    /// Does so, and tells the log if the switch was thrown.
+    fn switched(&self, learn: impl FnOnce(&mut Cascade) -> Standing) {
+        self.lessons.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state();
+        let before = state.standing();
+        let after = learn(&mut state);
+        drop(state);
+        match (before, after) {
+            (Standing::On, Standing::Off { reason, .. }) => {
+                tracing::warn!(
+                    cascade = self.name,
+                    reason = reason.name(),
+                    "the cascade is off: comparisons speak against its draft; the target answers"
+                );
+            }
+            (Standing::Off { .. }, Standing::On) => {
+                tracing::info!(cascade = self.name, "the cascade is on again");
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        self.state().report()
+    }
+
+    /// Whether there is something to be kept; it counts as kept then.
+    pub(super) fn take_lessons(&self) -> bool {
+        0 < self.lessons.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether it is still to be looked for what was learnt before; it has been then.
+    pub(super) fn take_recall(&self) -> bool {
+        !self.recalled.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn to_parts(&self) -> Vec<i64> {
+        self.state().to_parts()
+    }
+
+    /// Takes up what was learnt before; false where that is no such state.
+    pub(super) fn restore(&self, parts: &[i64]) -> bool {
+        match Cascade::from_parts(meant(&self.settings), parts) {
+            Ok(state) => {
+                *self.state() = state;
+                true
+            }
+            Err(error) => {
+                tracing::warn!(cascade = self.name, %error, "what it learnt before is left");
+                false
+            }
+        }
+    }
+
+    pub(super) fn parity(&self) -> Parity {
+        self.parity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note of how the models' tokenizers compare.
+    pub(super) fn compared(&self, parity: Parity) {
+        let mut known = self.parity.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != parity {
+            let (cascade, CascadeSettings { draft, target, .. }) = (&self.name, &self.settings);
+            match &parity {
+                Parity::Different(_) => {
+                    tracing::warn!(cascade, draft, target, %parity, "tokenizers differ");
+                }
+                _ => tracing::info!(cascade, draft, target, %parity, "tokenizers were compared"),
+            }
+            *known = parity;
+        }
+    }
+}
+
+/// As the core has it.
+fn meant(settings: &CascadeSettings) -> Settings {
+    Settings {
+        mode: settings.mode,
+        loss: settings.loss,
+        break_even: break_even_of(settings).unwrap_or(Settings::default().break_even),
+        shadow: settings.shadow,
+        first: Tokens::new(settings.first_window),
+        abort_below: Settings::default().abort_below,
+    }
+}
+
+/// The share of accepted drafts from which typical requests cost less, where prices are known.
+pub(super) fn break_even_of(settings: &CascadeSettings) -> Option<Chance> {
+    let [draft, target] = settings.prices?;
+    let pools = Pools { draft, target, ..Pools::default() };
+    let how = match settings.mode {
+        Mode::Verify => Verification::Whole,
+        _ => Verification::None,
+    };
+    let reach = break_even(&TYPICAL, &pools, how).money?;
+    Some(reach.share().unwrap_or(Chance::CERTAIN))
+}
+
+/// Whether a draft's answer is given.
+pub(super) fn is_given(judgement: &Judgement) -> bool {
+    judgement.serve == Choice::Draft
+}

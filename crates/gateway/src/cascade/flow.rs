@@ -1,0 +1,98 @@
+//! A stream that is made here, of what several workers say.
+//!
+//! Whoever makes it is polled by whoever reads it: a client that leaves drops both, and with them every
+//! request upstream.
+//!
+//! Invariant: it ends cleanly only where its maker says so; else with an error event and an aborted
+//! connection.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use overdraft_wire::{ApiError, sse};
+use tokio::sync::mpsc;
+
+/// Lots of events that may wait for a slow client; the maker waits beyond that.
+const WAITING_MAX: usize = 16;
+
+/// The stream was broken off; the client has been told why in the event before.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the stream was broken off")]
+pub(super) struct BrokenOff;
+
+type Maker = Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send>>;
+
+enum State {
+    Making(Maker),
+    /// It is made; what waits is to be given out, and then the error if there is one.
+    Made(Option<ApiError>),
+    Aborting,
+    Over,
+}
+
+/// The body of such a stream.
+pub(super) struct Flow {
+    state: State,
+    made: mpsc::Receiver<Bytes>,
+}
+
+impl Flow {
+    /// What `make` makes.
+    pub(super) fn new<F>(make: impl FnOnce(mpsc::Sender<Bytes>) -> F) -> Self
+    where
+        F: Future<Output = Result<(), ApiError>> + Send + 'static,
+    {
+        let (sender, made) = mpsc::channel(WAITING_MAX);
+        Self { state: State::Making(Box::pin(make(sender))), made }
+    }
+}
+
+impl Body for Flow {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let this = self.get_mut();
+        loop {
+            if let Poll::Ready(Some(events)) = this.made.poll_recv(cx) {
+                return Poll::Ready(Some(Ok(Frame::data(events))));
+            }
+            match &mut this.state {
+                // Making => Made
+                State::Making(maker) => match maker.as_mut().poll(cx) {
+                    Poll::Ready(made) => this.state = State::Made(made.err()),
+                    Poll::Pending if this.made.is_empty() => return Poll::Pending,
+                    Poll::Pending => {}
+                },
+                // Made => Aborting | Over
+                State::Made(error) => {
+                    let error = error.take();
+                    this.state = if error.is_some() { State::Aborting } else { State::Over };
+                    if let Some(error) = error {
+                        let event = sse::error_event(&error).into();
+                        return Poll::Ready(Some(Ok(Frame::data(event))));
+                    }
+                }
+                // Aborting => Over: the listener lets the event leave before the connection does.
+                State::Aborting => {
+                    this.state = State::Over;
+                    return Poll::Ready(Some(Err(BrokenOff)));
+                }
+                State::Over => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! What did one request cost, and what would the target alone have cost?
+//!
+//! Kept along from call to call and closed once, when the answer has ended: the access line and the
+//! metrics tell both.
+
+use std::sync::Arc;
+
+use overdraft_core::cost::{Bill, Money, Usage};
+use overdraft_http::Access;
+use overdraft_telemetry::metrics::CascadeMetrics;
+use overdraft_units::Tokens;
+
+use super::course::Course;
+use super::teller::Counts;
+use crate::relay::Used;
+use crate::shared::Shared;
+
+/// Picodollars in a millionth of a dollar.
+const PICO_IN_MICRO: u64 = 1_000_000;
+
+/// The books of one request.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    shared: Arc<Shared>,
+    course: Arc<Course>,
+    tenant: String,
+    access: Access,
+    /// Tokens of its prompt as they were estimated.
+    estimated: Tokens,
+    drafted: Option<Usage>,
+    told: Option<Used>,
+    scored: Vec<Usage>,
+    /// What the target was asked beyond scores.
+    target: Vec<Usage>,
+    continued: Option<Tokens>,
+    pub(super) served: &'static str,
+    handed_over: bool,
+    closed: bool,
+    /// Whether nobody waits for what is done.
+    background: bool,
+}
+
+impl Ledger {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        course: &Arc<Course>,
+        (tenant, access): (&str, &Access),
+        estimated: Tokens,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            course: Arc::clone(course),
+            tenant: tenant.to_owned(),
+            access: access.clone(),
+            estimated,
+            drafted: None,
+            told: None,
+            scored: Vec::new(),
+            target: Vec::new(),
+            continued: None,
+            served: "target",
+            handed_over: false,
+            closed: false,
+            background: false,
+        }
+    }
+
+    /// Books for what is done for the same request in the background.
+    pub(super) fn of_shadow(&self) -> Self {
+        let by = (self.tenant.as_str(), &self.access);
+        let mut books = Self::new(&self.shared, &self.course, by, self.estimated);
+        (books.served, books.background) = ("shadow", true);
+        books
+    }
+
+    /// The draft has said so much so far.
+    pub(super) fn drafted(&mut self, used: Option<Used>, count: Tokens) {
+        self.told = used.or(self.told);
+        self.drafted = Some(usage(used, self.estimated, count));
+    }
+
+    /// The target read so many tokens to score the last of them.
+    pub(super) fn scored(&mut self, tokens: usize) {
+        let prompt = Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX));
+        self.scored.push(Usage { prompt, cached: Tokens::ZERO, completion: Tokens::new(1) });
+    }
+
+    /// The target goes on behind what the draft said.
+    pub(super) const fn handed_over(&mut self) {
+        self.handed_over = true;
+    }
+
+    /// The target is asked to go on behind so many tokens.
+    pub(super) fn continued(&mut self, tokens: usize) {
+        self.continued = Some(Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX)));
+    }
+
+    /// It said so much then.
+    pub(super) fn completed(&mut self, used: Option<Used>, count: Tokens) {
+        let prompt = self.continued.take().unwrap_or_default();
+        self.target.push(usage(used, prompt, count));
+    }
+
+    /// Tokens of the prompt, as the draft counted them.
+    pub(super) fn prompt(&self) -> Option<Tokens> {
+        self.told.map(|used| used.prompt)
+    }
+
+    /// What the draft's whole answer came to.
+    pub(super) fn counts_of_draft(&self) -> Option<Counts> {
+        self.told.map(|used| (used.prompt, used.completion))
+    }
+
+    /// Whether both models speak in the answer, the one whose words it began with not vouched for.
+    pub(super) const fn is_mixed(&self) -> bool {
+        self.handed_over
+    }
+
+    /// Closes the books over an answer of which the access line knows the tokens.
+    pub(super) fn close(&mut self) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        let served = self.served;
+        let mut counts = None;
+        if !self.background {
+            self.access.note(|record| {
+                record.served_by = Some(served);
+                counts = record.prompt.zip(record.completion);
+            });
+        }
+        let Some([draft, target]) = self.course.settings.prices else { return };
+        let sum = |usages: &[Usage]| {
+            usages.iter().fold(Money::ZERO, |sum, usage| sum + target.of(*usage))
+        };
+        let answer =
+            counts.map(|(prompt, completion)| Usage { prompt, cached: Tokens::ZERO, completion });
+        let alone = answer.map_or(Money::ZERO, |answer| target.of(answer));
+        let bill = Bill {
+            draft: self.drafted.map_or(Money::ZERO, |usage| draft.of(usage)),
+            verify: sum(&self.scored),
+            target: if served == "target" { alone } else { sum(&self.target) },
+            target_only: alone,
+        };
+        let micro = |money: Money| money.get() / PICO_IN_MICRO;
+        let (paid, alone) = (micro(bill.paid()), micro(bill.target_only));
+        if !self.background {
+            self.access.note(|record| {
+                record.cost = Some(paid);
+                record.cost_alone = Some(alone);
+            });
+        }
+        let metrics: &CascadeMetrics = &self.shared.cascade;
+        metrics.charged(&self.course.name, (&self.tenant, served), paid, alone);
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // Whoever leaves early has still been worked for.
+        self.close();
+    }
+}
+
+fn usage(used: Option<Used>, prompt: Tokens, completion: Tokens) -> Usage {
+    used.map_or(Usage { prompt, cached: Tokens::ZERO, completion }, |used| Usage {
+        prompt: used.prompt,
+        cached: used.cached.unwrap_or_default(),
+        completion: used.completion,
+    })
+}

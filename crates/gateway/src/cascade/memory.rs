@@ -1,0 +1,164 @@
+//! How does what a cascade learnt outlive a restart?
+//!
+//! As the core's row of numbers, in a file if one is set and in the store that gateways share if there is
+//! one. Written now and then by a task of its own and once at the end; read once, when a cascade appears.
+//! What cannot be read, or says something else than such a row, is told in the log and left.
+//!
+//! Invariant: a file is replaced as a whole or not at all.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use overdraft_store::Store;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::course::Course;
+use crate::shared::Shared;
+
+/// How often what was learnt is kept.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// How often it is looked for new cascades.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long the last keeping may take.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of a file that is read.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// What a file holds: rows by the names of cascades and their models.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    cascades: BTreeMap<String, Vec<i64>>,
+}
+
+/// Recalls what was learnt, and keeps what is learnt; the keeper owns this.
+pub(crate) async fn remember(shared: Arc<Shared>) {
+    let mut since = Duration::ZERO;
+    loop {
+        let new: Vec<Arc<Course>> =
+            shared.cascades.all().into_iter().filter(|course| course.take_recall()).collect();
+        if !new.is_empty() {
+            recall(&shared, &new).await;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        since += LOOK_EVERY;
+        if KEEP_EVERY <= since {
+            since = Duration::ZERO;
+            keep(&shared).await;
+        }
+    }
+}
+
+/// Keeps what was learnt since it was kept last, at the end.
+pub(crate) async fn save(shared: &Arc<Shared>) {
+    if timeout(LAST_PATIENCE, keep(shared)).await.is_err() {
+        tracing::warn!("what cascades learnt last could not be kept in time");
+    }
+}
+
+async fn recall(shared: &Arc<Shared>, courses: &[Arc<Course>]) {
+    let settings = shared.settings();
+    let mut known = Document::default();
+    if let Some(path) = settings.cascade_state.clone() {
+        let read = tokio::task::spawn_blocking(move || read(&path)).await;
+        known = read.ok().flatten().unwrap_or_default();
+    }
+    let mut store = Store::open(&settings.store).ok().filter(Store::is_shared);
+    for course in courses {
+        let shared = match &mut store {
+            Some(store) => store.kept(course.key()).await.ok().flatten().and_then(|it| row(&it)),
+            None => None,
+        };
+        // What several gateways learnt is more than what one of them did.
+        let Some(parts) = shared.or_else(|| known.cascades.remove(&name(course))) else { continue };
+        if course.restore(&parts) {
+            let labels = course.report().labels;
+            tracing::info!(
+                cascade = course.name,
+                labels,
+                "the cascade goes on from what it learnt"
+            );
+        }
+    }
+}
+
+async fn keep(shared: &Arc<Shared>) {
+    let courses = shared.cascades.all();
+    let learnt: Vec<&Arc<Course>> = courses.iter().filter(|it| it.take_lessons()).collect();
+    if learnt.is_empty() {
+        return;
+    }
+    let settings = shared.settings();
+    if let Some(mut store) = Store::open(&settings.store).ok().filter(Store::is_shared) {
+        for course in &learnt {
+            if let Err(fault) = store.keep(course.key(), &bytes(&course.to_parts())).await {
+                tracing::warn!(cascade = course.name, %fault, "the store keeps nothing it learnt");
+            }
+        }
+    }
+    let Some(path) = settings.cascade_state.clone() else { return };
+    let rows = courses.iter().map(|course| (name(course), course.to_parts())).collect();
+    let document = Document { version: VERSION, cascades: rows };
+    let wrote = tokio::task::spawn_blocking(move || write(&path, &document)).await;
+    if let Ok(Err((path, error))) = wrote {
+        tracing::warn!(path = %path.display(), %error, "what cascades learnt cannot be kept");
+    }
+}
+
+/// By which a file tells cascades apart: those of other models learn anew.
+fn name(course: &Course) -> String {
+    format!("{} {:016x}", course.name, course.key())
+}
+
+fn read(path: &Path) -> Option<Document> {
+    let length = std::fs::metadata(path).ok()?.len();
+    let told = |error: &dyn std::fmt::Display| {
+        tracing::warn!(path = %path.display(), %error, "what cascades learnt before is left");
+    };
+    if FILE_BYTES_MAX < length {
+        told(&format_args!("`{length}` bytes; expected at most {FILE_BYTES_MAX}"));
+        return None;
+    }
+    let bytes = std::fs::read(path).inspect_err(|error| told(error)).ok()?;
+    let document: Document =
+        serde_json::from_slice(&bytes).inspect_err(|error| told(error)).ok()?;
+    if document.version != VERSION {
+        told(&format_args!("version `{}`; expected {VERSION}", document.version));
+        return None;
+    }
+    Some(document)
+}
+
+fn write(path: &Path, document: &Document) -> Result<(), (PathBuf, std::io::Error)> {
+    let attempt = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let new = folder.unwrap_or(Path::new(".")).join(name);
+        let mut file = std::fs::File::create(&new)?;
+        serde_json::to_writer(&mut file, document)?;
+        file.flush()?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    attempt().map_err(|error| (path.to_owned(), error))
+}
+
+fn bytes(parts: &[i64]) -> Vec<u8> {
+    parts.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn row(bytes: &[u8]) -> Option<Vec<i64>> {
+    let (numbers, rest) = bytes.as_chunks();
+    rest.is_empty().then(|| numbers.iter().map(|number| i64::from_le_bytes(*number)).collect())
+}

@@ -1,0 +1,254 @@
+//! Does a request meet a draft, and if so how?
+//!
+//! What the client asks is looked into once more, for what only a cascade must know: what would be wrong
+//! with another model's answer, and what kind of request it is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
+use overdraft_core::cascade::{Ask, Bound, Exclusion, Exclusions, Mode, Parity, Script, Traits};
+use overdraft_units::Tokens;
+use overdraft_wire::request::StreamUsage;
+use overdraft_wire::{ApiError, RequestPeek};
+use serde::Deserialize;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::course::Course;
+use super::schema::Schema;
+use super::{ask, teller::Surface};
+use crate::fingerprint::Fingerprint;
+use crate::forward::{CHAT, COMPLETIONS};
+use crate::keys::Caller;
+use crate::shared::Shared;
+
+/// Opts a request out.
+const OPT_OUT: HeaderName = HeaderName::from_static("x-overdraft-cascade");
+
+/// OpenAI's default length of a completion.
+const COMPLETION_TOKENS: u32 = 16;
+
+/// Characters of a client's value that an error repeats at most.
+const QUOTED_CHARACTERS_MAX: usize = 40;
+
+/// What becomes of a request to a cascade.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) course: Arc<Course>,
+    pub(super) way: Way,
+    pub(super) surface: Surface,
+    pub(super) usage: StreamUsage,
+    pub(super) traits: Traits,
+    pub(super) schema: Option<Schema>,
+    /// Whether the target can go on from tokens.
+    pub(super) continuable: bool,
+    /// Numbers of its own, for draws.
+    pub(super) dice: Dice,
+}
+
+/// Whom it goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The target alone.
+    Target(&'static str),
+    /// As the core says.
+    Ask(Ask),
+}
+
+/// Numbers that are drawn once for a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    /// The number for one purpose; numbers of two are independent.
+    pub(super) fn draw(self, purpose: &str) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.0)
+    }
+}
+
+/// Looks at a request as the client sent it; nothing where it asks for no cascade.
+///
+/// # Errors
+/// 400 where it opts out in words that mean nothing.
+pub(crate) fn consider(
+    shared: &Shared,
+    (caller, head): (&Caller, &HeaderMap),
+    (body, path): (&Bytes, &'static str),
+    print: &Fingerprint,
+) -> Result<Option<Plan>, ApiError> {
+    let surface = match path {
+        CHAT => Surface::Chat,
+        COMPLETIONS => Surface::Completion,
+        _ => return Ok(None),
+    };
+    if shared.cascades.is_empty() {
+        return Ok(None);
+    }
+    let peek = RequestPeek::parse(body)?;
+    let settings = shared.settings();
+    let named = peek.model.as_deref().or(settings.model_default.as_deref()).unwrap_or_default();
+    let Some(course) = shared.cascades.of(named, &print.model) else { return Ok(None) };
+    if course.settings.mode == Mode::Off {
+        return Ok(None);
+    }
+    let out = opts_out(head)?;
+    let text = Text::of(&peek);
+    let bound = bound(&peek, &text);
+    let longest = match (print.limit, surface) {
+        (None, Surface::Completion) => Some(COMPLETION_TOKENS),
+        (limit, _) => limit,
+    };
+    let (prompt, _) = shared.router().expected(print.request());
+    let traits = Traits {
+        tenant: caller.tenant.0,
+        route: xxh3_64(course.name.as_bytes()),
+        prompt,
+        script: Script::of(text.last()),
+        bound,
+    };
+    let mut against = against(&peek, &text).with_longest(longest.map(Tokens::new));
+    if out {
+        against = against.with(Exclusion::RequestOptedOut);
+    }
+    if !caller.may_cascade() || course.settings.tenants_out.contains(caller.label()) {
+        against = against.with(Exclusion::TenantOptedOut);
+    }
+    let continuable = ask::is_continuable(&peek.object) && !text.is_several();
+    let dice = Dice(print.dice);
+    let greedy = peek.object.raw("temperature").and_then(|raw| raw.parse().ok()) == Some(0.0_f64);
+    let verifiable = continuable && greedy;
+    let way = match (against.first(), course.settings.mode) {
+        (Some(reason), _) => Way::Target(reason.name()),
+        (None, Mode::Verify) if !verifiable => Way::Target("not_greedy"),
+        (None, Mode::Verify) if course.parity() != Parity::Same => Way::Target("tokenizers"),
+        (None, _) => Way::Ask(course.ask(&traits, dice.draw("ask"))),
+    };
+    let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));
+    let usage = peek.usage;
+    Ok(Some(Plan { course, way, surface, usage, traits, schema, continuable, dice }))
+}
+
+fn opts_out(head: &HeaderMap) -> Result<bool, ApiError> {
+    let Some(value) = head.get(&OPT_OUT) else { return Ok(false) };
+    match value.as_bytes() {
+        b"off" => Ok(true),
+        b"on" => Ok(false),
+        other => {
+            let text = String::from_utf8_lossy(other);
+            let found: String = text.chars().take(QUOTED_CHARACTERS_MAX).collect();
+            let found = found.escape_debug();
+            let message = format!("`{found}` is not an `{OPT_OUT}`; expected `off` or `on`");
+            Err(ApiError::invalid(OPT_OUT.as_str(), message))
+        }
+    }
+}
+
+/// What speaks against another model's answer.
+fn against(peek: &RequestPeek<'_>, text: &Text<'_>) -> Exclusions {
+    let object = &peek.object;
+    let told =
+        |name: &str| object.raw(name).is_some_and(|raw| !matches!(raw, "null" | "false" | "[]"));
+    let any = |names: &[&str]| names.iter().any(|name| told(name));
+    let mut against = Exclusions::NONE;
+    if any(&["tools", "functions"]) || text.tools {
+        against = against.with(Exclusion::Tools);
+    }
+    let logprobs =
+        ["logprobs", "prompt_logprobs", "echo", "return_token_ids", "return_tokens_as_token_ids"];
+    if any(&logprobs) {
+        against = against.with(Exclusion::Logprobs);
+    }
+    if told("seed") {
+        against = against.with(Exclusion::Determinism);
+    }
+    let best_of = object.raw("best_of").is_some_and(|raw| !matches!(raw, "null" | "1"));
+    if 1 < peek.n || best_of || text.is_several() {
+        against = against.with(Exclusion::SeveralAnswers);
+    }
+    against
+}
+
+/// What the answer is bound to be.
+fn bound(peek: &RequestPeek<'_>, text: &Text<'_>) -> Bound {
+    const GUIDED: [&str; 5] =
+        ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"];
+    #[derive(Deserialize)]
+    struct Format<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    let object = &peek.object;
+    let format = object.raw("response_format");
+    let format = format.and_then(|raw| serde_json::from_str::<Format<'_>>(raw).ok());
+    if text.tools {
+        Bound::Tools
+    } else if format.is_some_and(|format| format.kind != "text")
+        || GUIDED.iter().any(|name| object.raw(name).is_some_and(|raw| raw != "null"))
+    {
+        Bound::Schema
+    } else {
+        Bound::Free
+    }
+}
+
+/// A prompt as far as it is text.
+#[derive(Debug, Default)]
+struct Text<'a> {
+    last: Cow<'a, str>,
+    several: bool,
+    /// Whether tools have been called in it.
+    tools: bool,
+}
+
+impl<'a> Text<'a> {
+    fn of(peek: &RequestPeek<'a>) -> Self {
+        peek.messages
+            .map_or_else(|| peek.prompt.map(Self::of_prompt).unwrap_or_default(), Self::of_messages)
+    }
+
+    fn of_messages(raw: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Message {
+            role: Option<String>,
+            content: Option<Value>,
+            tool_calls: Option<Value>,
+            function_call: Option<Value>,
+        }
+        let messages: Vec<Message> = serde_json::from_str(raw).unwrap_or_default();
+        let of_tool = |message: &Message| {
+            matches!(message.role.as_deref(), Some("tool" | "function"))
+                || message.tool_calls.as_ref().is_some_and(|calls| !calls.is_null())
+                || message.function_call.as_ref().is_some_and(|call| !call.is_null())
+        };
+        let tools = messages.iter().any(of_tool);
+        let last = messages.into_iter().next_back().and_then(|message| message.content);
+        let last = match last {
+            Some(Value::String(text)) => text,
+            Some(Value::Array(parts)) => {
+                let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+                texts.collect::<Vec<_>>().join("\n")
+            }
+            _ => String::new(),
+        };
+        Self { last: last.into(), several: false, tools }
+    }
+
+    fn of_prompt(raw: &'a str) -> Self {
+        match serde_json::from_str(raw) {
+            Ok(Value::String(text)) => Self { last: text.into(), ..Self::default() },
+            Ok(Value::Array(items)) if items.iter().all(Value::is_number) => Self::default(),
+            // One prompt in a list is as rare as it is easy to get wrong.
+            _ => Self { several: true, ..Self::default() },
+        }
+    }
+
+    fn last(&self) -> &str {
+        &self.last
+    }
+
+    const fn is_several(&self) -> bool {
+        self.several
+    }
+}

@@ -1,0 +1,52 @@
+//! What can be set about asking a small model first?
+
+use std::collections::BTreeSet;
+
+use overdraft_core::cascade::{Chance, Mode, Shadow};
+use overdraft_core::cost::Prices;
+
+/// A small model that is asked first, and the one that answers otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CascadeSettings {
+    /// The model that is asked first.
+    pub draft: String,
+    /// The model whose answers clients expect.
+    pub target: String,
+    /// What a draft's answer is good for.
+    pub mode: Mode,
+    /// The share of requests that may get a worse answer than the target's.
+    pub loss: Chance,
+    /// The score from which on a draft's answer is given; `None` finds it by comparing answers.
+    pub threshold: Option<Chance>,
+    /// Draft tokens before the first is given out.
+    pub first_window: u32,
+    /// Draft tokens before each further lot.
+    pub next_window: u32,
+    /// How often answers are compared in the background.
+    pub shadow: Shadow,
+    /// Comparisons at once, at most.
+    pub at_once: usize,
+    /// What tokens cost, where that is known: of the draft, then of the target.
+    pub prices: Option<[Prices; 2]>,
+    /// Tenants whose requests always go to the target.
+    pub tenants_out: BTreeSet<String>,
+}
+
+impl CascadeSettings {
+    /// A gate of `draft` before `target` with everything else at its default.
+    pub fn new(draft: impl Into<String>, target: impl Into<String>) -> Self {
+        Self {
+            draft: draft.into(),
+            target: target.into(),
+            mode: Mode::Gate,
+            loss: Chance::percent(1),
+            threshold: None,
+            first_window: 24,
+            next_window: 48,
+            shadow: Shadow::default(),
+            at_once: 4,
+            prices: None,
+            tenants_out: BTreeSet::new(),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Is a draft's answer as good as the target's?
+//!
+//! Found out in the background, after the client has its answer: the side that is missing is asked for at
+//! the lowest priority, both are compared, and the core learns from it. What finds no place, no room or
+//! no end is left out.
+//!
+//! Invariant: no client ever waits for a comparison, and no more run than the cascade's settings say.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use overdraft_core::admit::Priority;
+use overdraft_core::cascade::{Ask, Judgement, Label, Mode, Moment};
+use overdraft_core::route::Tried;
+use overdraft_telemetry::Delivery;
+use overdraft_wire::Object;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::ask;
+use super::call::Matter;
+use super::driver::{Driver, Heard};
+use super::tap;
+use crate::relay::whole;
+use crate::shared::{Shared, Strictness};
+
+/// Comparisons that may wait to be begun; further ones are left out.
+const WAITING_MAX: usize = 64;
+
+/// How long a comparison may take in all.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Comparisons on their way to whoever makes them.
+#[derive(Debug)]
+pub(crate) struct Shadows {
+    jobs: mpsc::Sender<Job>,
+    /// Until whoever makes them has taken it.
+    taken: Mutex<Option<mpsc::Receiver<Job>>>,
+}
+
+impl Default for Shadows {
+    fn default() -> Self {
+        let (jobs, taken) = mpsc::channel(WAITING_MAX);
+        Self { jobs, taken: Mutex::new(Some(taken)) }
+    }
+}
+
+/// One comparison.
+#[derive(Debug)]
+pub(super) struct Job {
+    driver: Box<Driver>,
+    asked: Ask,
+    judgement: Option<Judgement>,
+    target: Target,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Where the target's answer comes from.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// The client gets it, and so do we.
+    Coming(oneshot::Receiver<String>),
+    /// It must be asked for.
+    Ask,
+}
+
+/// Has a draft compared, if there is a place. `driver` holds what there is of the draft.
+pub(super) fn begin(
+    mut driver: Box<Driver>,
+    asked: Ask,
+    judgement: Option<Judgement>,
+    target: Target,
+) {
+    let course = Arc::clone(driver.course());
+    let shared = Arc::clone(&driver.outset.shared);
+    let Ok(place) = Arc::clone(&course.places).try_acquire_owned() else {
+        shared.cascade.compared(&course.name, "no_place");
+        return;
+    };
+    driver.print.priority = Priority::Flex;
+    driver.outset.last = Instant::now() + PATIENCE;
+    driver.tally = None;
+    let job = Job { driver, asked, judgement, target, _place: place };
+    if shared.shadows.jobs.try_send(job).is_err() {
+        shared.cascade.compared(&course.name, "no_place");
+    }
+}
+
+/// Makes the comparisons; the keeper owns this.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let taken = shared.shadows.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut jobs) = taken else { return };
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(job) = jobs.recv() => {
+                running.spawn(timeout(PATIENCE, compare(job)));
+            }
+            Some(_ended) = running.join_next() => {}
+        }
+    }
+}
+
+async fn compare(mut job: Job) {
+    let course = Arc::clone(job.driver.course());
+    let shared = Arc::clone(&job.driver.outset.shared);
+    let result = match job.label().await {
+        Ok(Label::AsGood) => "as_good",
+        Ok(Label::Worse) => "worse",
+        Err(why) => why,
+    };
+    shared.cascade.compared(&course.name, result);
+}
+
+impl Job {
+    async fn label(&mut self) -> Result<Label, &'static str> {
+        let driver = &mut self.driver;
+        driver.begin().await.map_err(|turned| turned.why)?;
+        while driver.listen().await.map_err(|turned| turned.why)? == Heard::More {}
+        driver.talk = None;
+        let target = match &mut self.target {
+            Target::Coming(text) => text.await.map_err(|_| "no_target")?,
+            Target::Ask => driver.ask_target().await.ok_or("no_target")?,
+        };
+        let label = driver.compared_with(&target);
+        let course = Arc::clone(driver.course());
+        if course.settings.mode == Mode::Verify {
+            let drafted = driver.speech.ids().map_or(1, <[u32]>::len).max(1);
+            course.verified(if label == Label::AsGood { drafted } else { 0 }, drafted);
+            return Ok(label);
+        }
+        let drawn = driver.plan.dice.draw("beside");
+        let judge = || course.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
+        let judgement = self.judgement.unwrap_or_else(judge);
+        if judgement.checked {
+            course.learn(&judgement, &driver.evidence, label);
+        }
+        Ok(label)
+    }
+}
+
+impl Driver {
+    /// The target's answer to the same request.
+    async fn ask_target(&mut self) -> Option<String> {
+        let object = Object::parse(&self.body).ok()?;
+        let body = ask::compared(&object, &self.course().settings.target);
+        let mut print = self.print.clone();
+        print.delivery = Delivery::Whole;
+        let matter = Matter { print, path: self.path(), body };
+        let lease = self.outset.place(&matter, &Tried::default(), Strictness::Judged).ok()?;
+        let answer = self.outset.whole(lease, &matter).await.ok()?;
+        let used = whole::judge(&answer).ok()?;
+        self.ledger.continued(0);
+        self.ledger.completed(used, overdraft_units::Tokens::ZERO);
+        tap::of_document(&answer)
+    }
+
+    /// What the draft's answer is worth beside the target's.
+    fn compared_with(&self, target: &str) -> Label {
+        let own = self.speech.text();
+        let good = match &self.plan.schema {
+            Some(schema) => schema.admits(own) && (!schema.admits(target) || is_same(own, target)),
+            None => is_same(own, target),
+        };
+        if good { Label::AsGood } else { Label::Worse }
+    }
+}
+
+/// Whether two answers say the same: the same JSON, or the same words whatever their case and the
+/// space between them.
+fn is_same(one: &str, other: &str) -> bool {
+    let json = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let same_json = || json(one).zip(json(other)).is_some_and(|(one, other)| one == other);
+    let words = |text: &str| text.to_lowercase();
+    words(one).split_whitespace().eq(words(other).split_whitespace()) || same_json()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn space_and_case_make_no_difference_and_words_do() {
+        assert!(is_same("The  answer is 4.", " the answer\nis 4."));
+        assert!(is_same(r#"{"a": 1, "b": [2]}"#, r#"{"b":[2],"a":1}"#));
+        assert!(!is_same("4", "5"));
+        assert!(!is_same("4", ""));
+    }
+}
