@@ -3,6 +3,7 @@
 mod bad_input;
 mod batching;
 mod caching;
+mod cascade;
 mod client;
 mod configuring;
 mod first_steps;

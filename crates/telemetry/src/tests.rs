@@ -86,6 +86,9 @@ fn record() -> AccessRecord {
         worker: None,
         tenant: None,
         priority: None,
+        served_by: None,
+        cost: None,
+        cost_alone: None,
         cache: None,
         end: EndCode::WHOLE,
         audience: Audience::Operator,
@@ -119,10 +122,14 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
         worker: Some("gpu-a".to_owned()),
         tenant: Some("ac me".into()),
         priority: Some("flex"),
+        served_by: Some("draft"),
+        cost: Some(7),
+        cost_alone: Some(70),
         ..record()
     };
     let text = logged(LogFormat::Text, &waited);
-    let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" end=--";
+    let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" \
+                served_by=\"draft\" cost_microusd=7 cost_target_only_microusd=70 end=--";
     assert!(text.trim_end().ends_with(told), "{text}");
 }
 

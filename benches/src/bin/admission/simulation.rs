@@ -280,16 +280,13 @@ impl Simulation {
         }
         while let Some(ticket) = self.queue.call(now) {
             let Some(&number) = self.tickets.get(&ticket) else { continue };
-            match self.place(number) {
-                Some(placed) => {
-                    self.queue.admitted(ticket, now);
-                    self.tickets.remove(&ticket);
-                    self.send(number, placed);
-                }
-                None => {
-                    let portion = self.router.portion(Tenant(self.job(number).tenant));
-                    self.queue.put_back(ticket, portion);
-                }
+            if let Some(placed) = self.place(number) {
+                self.queue.admitted(ticket, now);
+                self.tickets.remove(&ticket);
+                self.send(number, placed);
+            } else {
+                let portion = self.router.portion(Tenant(self.job(number).tenant));
+                self.queue.put_back(ticket, portion);
             }
         }
     }

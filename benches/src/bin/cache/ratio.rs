@@ -1,6 +1,6 @@
 //! How many hits are there, by how much may be kept?
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use overdraft_benches::{Dice, as_float};
 use overdraft_core::reuse::{Found, Key, Shelf};
@@ -41,7 +41,7 @@ type Asked = (u64, u64);
 /// Runs the same requests through caches of all sizes.
 pub(crate) fn measure(requests: usize) -> Ratios {
     let asked = draw(requests);
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     let repeats = asked.iter().filter(|(number, _)| !seen.insert(*number)).count();
     let by_size = SIZES_MIB.iter().map(|&mib| {
         let (shelf, evicted) = on_shelf(&asked, mib << 20);

@@ -78,7 +78,8 @@ fn answer(head: &str, body: &str) -> Vec<u8> {
         events.push_str(&event(r#""content":"word ""#, "null"));
     }
     events.push_str(&event("", "\"stop\""));
-    events.push_str(&format!("data: {{{common},\"choices\":[],{usage}}}\n\ndata: [DONE]\n\n"));
+    let last = format!("data: {{{common},\"choices\":[],{usage}}}\n\ndata: [DONE]\n\n");
+    events.push_str(&last);
     format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
          {:x}\r\n{events}\r\n0\r\n\r\n",

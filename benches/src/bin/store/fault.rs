@@ -160,12 +160,11 @@ async fn carry(to: SocketAddr, waiting: Waiting, tell: mpsc::Sender<Sent>) -> Re
         let next = waiting.lock().await.recv().await;
         let Some(at) = next else { return Ok(()) };
         // A connection that broke counts as an error, and another is made.
-        let status = match client.chat().await {
-            Ok(status) => status,
-            Err(_) => {
-                client = Client::connect(to).await?;
-                0
-            }
+        let status = if let Ok(status) = client.chat().await {
+            status
+        } else {
+            client = Client::connect(to).await?;
+            0
         };
         tell.send(Sent { at, took: at.elapsed(), status }).await?;
     }

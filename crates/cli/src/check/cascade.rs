@@ -5,7 +5,7 @@
 
 use overdraft_config::{Cascade, CascadeMode, Config};
 use overdraft_core::cascade::Chance;
-use overdraft_core::cost::{Pools, Shape, Verification, break_even, feasibility};
+use overdraft_core::cost::{Pools, Reach, Shape, Verification, break_even, feasibility};
 use overdraft_units::Tokens;
 
 use super::preflight::{Finding, Report, Verdict};
@@ -50,7 +50,7 @@ fn pays(name: &str, cascade: &Cascade) -> Finding {
             completion: Tokens::new(completion),
         };
         let reach = break_even(&shape, &pools, how).money;
-        (kind, reach.map(|reach| reach.share()))
+        (kind, reach.map(Reach::share))
     });
     let told = shares.map(|(kind, share)| match share {
         Some(Some(share)) => format!("{kind} {}", percent(share)),

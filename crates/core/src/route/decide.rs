@@ -101,6 +101,7 @@ pub fn decide(
 /// What is true of few workers at most times. Where it is of none, nobody has to look at each of
 /// them for it again.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 struct Rare {
     /// Somebody came up a moment ago.
     warms: bool,

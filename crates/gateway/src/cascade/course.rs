@@ -269,11 +269,10 @@ impl Course {
         let mut known = self.parity.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != parity {
             let (cascade, CascadeSettings { draft, target, .. }) = (&self.name, &self.settings);
-            match &parity {
-                Parity::Different(_) => {
-                    tracing::warn!(cascade, draft, target, %parity, "tokenizers differ");
-                }
-                _ => tracing::info!(cascade, draft, target, %parity, "tokenizers were compared"),
+            if matches!(parity, Parity::Different(_)) {
+                tracing::warn!(cascade, draft, target, %parity, "tokenizers differ");
+            } else {
+                tracing::info!(cascade, draft, target, %parity, "tokenizers were compared");
             }
             *known = parity;
         }

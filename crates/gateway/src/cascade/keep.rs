@@ -129,7 +129,9 @@ fn digest(cut: &[Vec<u32>]) -> u64 {
     let mut digest = Xxh3::new();
     for tokens in cut {
         digest.update(&u64::try_from(tokens.len()).unwrap_or(u64::MAX).to_le_bytes());
-        tokens.iter().for_each(|token| digest.update(&token.to_le_bytes()));
+        for token in tokens {
+            digest.update(&token.to_le_bytes());
+        }
     }
     digest.digest()
 }

@@ -20,6 +20,7 @@ const PICO_IN_MICRO: u64 = 1_000_000;
 
 /// The books of one request.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Ledger {
     shared: Arc<Shared>,
     course: Arc<Course>,

@@ -98,7 +98,7 @@ pub(crate) async fn answer(
         }
         Way::Ask(Ask::Target) => ("target", None),
         Way::Ask(asked @ Ask::Beside(_)) => ("target", Some((asked, None))),
-        Way::Ask(Ask::Draft) => match begin(driver, exchange, tally).await {
+        Way::Ask(Ask::Draft) => match Box::pin(begin(driver, exchange, tally)).await {
             Ok(response) => {
                 *explained = None;
                 return Ok(response);
@@ -170,7 +170,7 @@ async fn begin(
     exchange: &Exchange,
     tally: &mut Option<Tally>,
 ) -> Result<Response<Body>, Kept> {
-    if let Err(turned) = driver.open().await {
+    if let Err(turned) = Box::pin(driver.open()).await {
         if turned.broken {
             driver.outset.shared.cascade.draft_failed(turned.why);
             return Err((driver, "draft_failed"));

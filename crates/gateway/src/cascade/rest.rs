@@ -191,7 +191,9 @@ impl Driver {
                         return Err(fault.error());
                     }
                     said.extend_from_slice(&ids[..clean.tokens]);
-                    worker.into_iter().for_each(|worker| tried.add(worker));
+                    if let Some(worker) = worker {
+                        tried.add(worker);
+                    }
                     if let Verdict::GiveUp(_) = self.outset.shared.retry(&tried) {
                         return Err(fault.error());
                     }

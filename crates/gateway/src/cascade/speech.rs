@@ -188,6 +188,7 @@ struct Delta<'a> {
 
 /// Chat's form and completions'.
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "they are the protocol's")]
 struct Logprobs {
     content: Option<Vec<ChatToken>>,
     token_logprobs: Option<Vec<Option<f64>>>,

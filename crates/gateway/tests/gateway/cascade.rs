@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, in_time};
+use crate::keys::until_metrics;
 use crate::mock::{Call, Mock};
 
 /// The model that drafts.
@@ -594,17 +595,8 @@ async fn what_was_learnt_outlives_the_gateway() {
             settings.cascade_state = Some(state.clone());
         })
         .await;
-        let until = async |labels: u32| {
-            let line = format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
-            let mut metrics = gateway.client().await;
-            in_time(async {
-                while !metrics.get("/metrics").await.1.contains(&line) {
-                    tokio::task::yield_now().await;
-                }
-            })
-            .await;
-        };
-        until(life - 1).await;
+        let labels = |labels: u32| format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
+        until_metrics(&gateway, &labels(life - 1)).await;
         let mut client = gateway.chat(r#","max_tokens":64"#).await;
         target.call().await.answer(200, ANSWER).await;
         client.whole().await;
@@ -612,7 +604,7 @@ async fn what_was_learnt_outlives_the_gateway() {
         call.stream().await;
         call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
         call.end().await;
-        until(life).await;
+        until_metrics(&gateway, &labels(life)).await;
         drop(client);
         gateway.stop();
         gateway.stopped().await;

@@ -445,7 +445,7 @@ async fn who_speaks_for_others_is_no_operator_and_an_empty_token_is_none() {
         settings,
         std::future::pending(),
     );
-    let why = in_time(refused).await.unwrap_err().to_string();
+    let why = in_time(Box::pin(refused)).await.unwrap_err().to_string();
     assert!(why.starts_with("`admin.token` is empty; expected a secret"), "{why}");
 }
 
@@ -456,6 +456,6 @@ async fn a_name_that_no_header_can_tell_is_refused() {
     let settings = overdraft_gateway::GatewaySettings::new(vec![worker]);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refused = overdraft_gateway::run(listener, settings, std::future::pending());
-    let why = in_time(refused).await.unwrap_err().to_string();
+    let why = in_time(Box::pin(refused)).await.unwrap_err().to_string();
     assert!(why.contains("expected printable ASCII"), "{why}");
 }

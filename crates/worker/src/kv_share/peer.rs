@@ -37,13 +37,22 @@ impl FromStr for Peer {
         let refused = || PeerError { text: text.to_owned() };
         let uri: Uri = text.parse().map_err(|_| refused())?;
         let plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
-        let named = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(refused)?;
-        if !plain || !named || uri.query().is_some() {
+        if !plain || authority.contains('@') || uri.query().is_some() {
             return Err(refused());
         }
+        // A port that is no port is no reason to take another one.
+        let port = match authority.strip_prefix(host) {
+            Some("") => PORT,
+            Some(rest) => {
+                let digits = rest.strip_prefix(':').ok_or_else(refused)?;
+                digits.parse().map_err(|_| refused())?
+            }
+            None => return Err(refused()),
+        };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { host, port: uri.port_u16().unwrap_or(PORT) })
+        Ok(Self { host, port })
     }
 }
 

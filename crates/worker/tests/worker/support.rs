@@ -126,23 +126,20 @@ impl Running {
         } else {
             EngineMetrics::new("echo", backend.shape(), MetricNames::Both)
         };
-        let mut settings = EngineSettings::new(clock);
-        settings.entropy = 7;
+        let mut settings = EngineSettings { entropy: 7, ..EngineSettings::new(clock) };
         adjust(&mut settings);
         let codec: Arc<dyn TextCodec> = Arc::clone(&tokenizer) as Arc<dyn TextCodec>;
         let (mut observer, mut kv_events, mut publisher) = (metrics.observer(), None, None);
         if let Some(settings) = publishing {
-            let block_size = backend.shape().block_size;
-            let (events, runs) = KvEvents::bind(&settings, block_size).await.unwrap();
+            let (events, runs) = KvEvents::bind(&settings, shape.block_size).await.unwrap();
             observer = events.observer(observer);
             (kv_events, publisher) = (Some(events), Some(runs));
         }
         if let Some(share) = &kv_share {
             observer = share.observer(observer);
         }
-        let backend = Box::new(backend);
-        let engine =
-            Engine::start_guessing(backend, codec, settings, observer, speculation).unwrap();
+        let (backend, guesses) = (Box::new(backend), speculation);
+        let engine = Engine::start_guessing(backend, codec, settings, observer, guesses).unwrap();
         let served = Served {
             engine: engine.handle(),
             tokenizer,
