@@ -101,7 +101,7 @@ pub(crate) async fn trials(windows: usize) -> Result<Windows> {
     }
     let mut trials = 0;
     for client in &mut clients {
-        trials += figure(&client.page("/metrics").await?, "overdraft_breaker_trials_total ")?;
+        trials += figure(&client.page("/metrics").await?, "\noverdraft_breaker_trials_total ")?;
     }
     // The first opening was no trial's doing; every later one was.
     let windows = figure(&clients[0].page("/admin/workers").await?, "\"breaker_streak\":")?;
