@@ -11,4 +11,4 @@ mod runs;
 
 pub use self::claim::{Aim, Claim};
 pub use self::dice::Dice;
-pub use self::runs::{as_float, machine_load, median, percentile, save};
+pub use self::runs::{as_float, machine_load, median, percentile, save, save_page};

@@ -30,7 +30,7 @@ pub use self::cascade::{
     Cascade, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold, CascadeWindow,
     TokenPrices,
 };
-pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
