@@ -59,6 +59,7 @@ pub struct Dns {
 /// labels and arguments, `{host}`, `{port}` and `{name}` stand for each worker's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
 pub struct Each {
     /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
     /// never listens.

@@ -8,7 +8,7 @@ use overdraft_gateway::CascadeSettings;
 use serde_json::{Value, json};
 
 use crate::client::{Client, End};
-use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, in_time};
+use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat};
 use crate::keys::until_metrics;
 use crate::mock::{Call, Mock};
 
