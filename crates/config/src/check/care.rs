@@ -164,6 +164,8 @@ fn http(text: &str, path: &[Step], findings: &mut Findings<'_>) {
         });
         host && uri.scheme_str() == Some("http")
     });
+    // Braces are left where something stands for nothing that is known.
+    let good = good && !text.contains(['{', '}']);
     if !good {
         let message = format!("`{}` is not an address of plain HTTP", shown(path));
         let expected = "expected one as in `http://10.0.0.5:9400/metrics`, without a user name";

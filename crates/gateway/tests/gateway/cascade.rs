@@ -7,9 +7,9 @@ use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use serde_json::{Value, json};
 
+use crate::care::told;
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat};
-use crate::keys::until_metrics;
 use crate::mock::{Call, Mock};
 
 /// The model that drafts.
@@ -53,7 +53,7 @@ impl Pair {
 
     /// Waits until the metrics say so.
     async fn until(&self, line: &str) {
-        until_metrics(&self.gateway, line).await;
+        told(&self.gateway, line).await;
     }
 
     async fn chat(&self, more: &str) -> Client {
