@@ -11,6 +11,7 @@ mod harness;
 mod leaving;
 mod limits;
 mod load;
+mod mishaps;
 mod routing;
 mod scaling;
 mod simulated;

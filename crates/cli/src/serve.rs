@@ -252,6 +252,7 @@ async fn fleet(
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
             kv_share: None,
+            mishaps: None,
             crash_on_oom: false,
             guessing: arguments.speculation.with_lookups()?,
             // What is served as a draft guesses for the target as well, where that is wanted and can be.
