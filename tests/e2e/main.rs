@@ -16,3 +16,4 @@ mod routing;
 mod scaling;
 mod simulated;
 mod supervising;
+mod what_if;

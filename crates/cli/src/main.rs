@@ -26,6 +26,7 @@ mod simulate;
 mod simulated;
 mod speculation_options;
 mod supervise;
+mod what_if;
 mod worker;
 mod workload_options;
 
