@@ -19,7 +19,7 @@ use overdraft_tokenizer::TokenizerDocument;
 use overdraft_wire::kv_blocks::KvModel;
 use overdraft_worker::{
     EngineMetrics, KvEvents, KvEventsSettings, KvPublisher, KvShare, KvShareSettings, MetricNames,
-    Served, Settings,
+    MishapSettings, Served, Settings,
 };
 use tokio::net::TcpListener;
 
@@ -66,6 +66,8 @@ pub(crate) struct Face {
     pub(crate) kv_events: Option<KvEventsSettings>,
     /// With whom it shares the blocks of its cache; `None` is nobody.
     pub(crate) kv_share: Option<KvShareSettings>,
+    /// What it does wrong on purpose; `None` is nothing.
+    pub(crate) mishaps: Option<MishapSettings>,
     /// Whether the process dies where a running request finds no page.
     pub(crate) crash_on_oom: bool,
     /// How deep to guess, and by lookups.
@@ -172,6 +174,7 @@ pub(crate) async fn open(
     };
     let mut settings = Settings::new(clock);
     settings.limits.drain = face.drain;
+    settings.mishaps = face.mishaps;
     Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })
 }
 

@@ -15,6 +15,7 @@ mod fault;
 mod kv_event_options;
 mod kv_share_options;
 mod log_options;
+mod mishap_options;
 mod ready;
 mod reload;
 mod report_options;
@@ -25,6 +26,7 @@ mod simulate;
 mod simulated;
 mod speculation_options;
 mod supervise;
+mod what_if;
 mod worker;
 mod workload_options;
 

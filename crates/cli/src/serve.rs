@@ -49,6 +49,10 @@ pub(crate) struct Arguments {
     /// Where KEDA asks how many workers the pools want; by default as the file says, or nowhere
     #[arg(long, value_name = "ADDRESS")]
     scaler_listen: Option<SocketAddr>,
+    /// Access lines name the beginnings of prompts, by hashes of their text, so that
+    /// `overdraft simulate --access-log` knows what prompts share; takes `--log-format json`
+    #[arg(long)]
+    log_prefixes: bool,
     /// Seconds that streams may go on after a SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     shutdown_timeout: u64,
@@ -99,6 +103,8 @@ struct Settle {
     remote: usize,
     policy: Option<Policy>,
     drain: Duration,
+    /// Whether access lines name the beginnings of prompts.
+    names_prefixes: bool,
     example: Option<String>,
 }
 
@@ -109,6 +115,7 @@ impl Settle {
         let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
         let mut settings = settings::gateway(config, workers);
         settings.listen.drain = self.drain;
+        settings.routing.names_prefixes = self.names_prefixes;
         if let Some(policy) = self.policy {
             settings.routing.route.policy = policy;
             for (name, model) in &mut settings.routing.models {
@@ -164,6 +171,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         remote: remote_count,
         policy: arguments.policy,
         drain: Duration::from_secs(arguments.shutdown_timeout),
+        names_prefixes: arguments.log_prefixes,
         example: fleet.example.clone(),
     };
     let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
@@ -252,6 +260,7 @@ async fn fleet(
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
             kv_share: None,
+            mishaps: None,
             crash_on_oom: false,
             guessing: arguments.speculation.with_lookups()?,
             // What is served as a draft guesses for the target as well, where that is wanted and can be.

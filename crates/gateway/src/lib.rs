@@ -14,6 +14,7 @@
 mod admin;
 mod admission;
 mod attempt;
+mod beginnings;
 mod board;
 mod cache;
 mod care;

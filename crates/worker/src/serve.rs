@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
+use crate::mishap::MishapSettings;
 use crate::routes::Routes;
 use crate::worker::Worker;
 
@@ -68,6 +69,8 @@ pub struct Settings {
     pub prepare_at_once: usize,
     /// Bytes of tokenized pieces of prompts that are remembered at most.
     pub piece_cache_bytes: usize,
+    /// Which requests go wrong on purpose; `None` is none.
+    pub mishaps: Option<MishapSettings>,
 }
 
 impl Settings {
@@ -78,6 +81,7 @@ impl Settings {
             clock,
             prepare_at_once: PREPARE_AT_ONCE,
             piece_cache_bytes: PIECE_CACHE_BYTES,
+            mishaps: None,
         }
     }
 }
