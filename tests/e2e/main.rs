@@ -15,3 +15,4 @@ mod routing;
 mod scaling;
 mod simulated;
 mod supervising;
+mod tuning;
