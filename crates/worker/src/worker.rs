@@ -30,6 +30,7 @@ pub(crate) struct Worker {
     pub(crate) kv_share: Option<KvShare>,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
+    pub(crate) admin_token: Option<String>,
     pub(crate) load: Load,
     /// Filled once the warm-up is over: with a reason if the model failed it.
     pub(crate) warm: OnceLock<Result<(), String>>,
@@ -54,6 +55,7 @@ impl Worker {
             kv_share: served.kv_share,
             clock: settings.clock,
             desk: Desk::new(settings.prepare_at_once),
+            admin_token: settings.admin_token.clone(),
             load: Load::default(),
             warm: OnceLock::new(),
             names: served.names,
