@@ -16,4 +16,5 @@ mod routing;
 mod scaling;
 mod simulated;
 mod supervising;
+mod tuning;
 mod what_if;

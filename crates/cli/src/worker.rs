@@ -37,6 +37,10 @@ pub(crate) struct Arguments {
     /// Which metric names to expose: vLLM's of today, those of its 0.6, or both
     #[arg(long, default_value = "current", value_name = "WHICH")]
     metrics_names: Names,
+    /// Whoever presents this as a bearer token may give orders at `/admin`; without one, whoever
+    /// comes over the loopback interface
+    #[arg(long, env = "OVERDRAFT_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    admin_token: Option<String>,
     /// Seconds that streams may go on after a SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     shutdown_timeout: u64,
@@ -164,6 +168,7 @@ fn face(arguments: &Arguments, source: &Source) -> Result<Face, Fault> {
         drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
         mishaps: None,
         crash_on_oom: arguments.simulate.crash_on_oom,
+        admin_token: arguments.admin_token.clone().filter(|token| !token.is_empty()),
     })
 }
 

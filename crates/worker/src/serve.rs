@@ -59,7 +59,7 @@ pub struct Served {
 }
 
 /// How a worker serves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// The listener's bounds.
     pub limits: Limits,
@@ -71,6 +71,19 @@ pub struct Settings {
     pub piece_cache_bytes: usize,
     /// Which requests go wrong on purpose; `None` is none.
     pub mishaps: Option<MishapSettings>,
+    /// Whoever presents this as a bearer token may give orders. Without one, whoever comes over the
+    /// loopback interface.
+    pub admin_token: Option<String>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.admin_token.as_ref().map(|_| "…");
+        let mut fields = out.debug_struct("Settings");
+        fields.field("limits", &self.limits).field("prepare_at_once", &self.prepare_at_once);
+        fields.field("piece_cache_bytes", &self.piece_cache_bytes).field("admin_token", &token);
+        fields.finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -82,6 +95,7 @@ impl Settings {
             prepare_at_once: PREPARE_AT_ONCE,
             piece_cache_bytes: PIECE_CACHE_BYTES,
             mishaps: None,
+            admin_token: None,
         }
     }
 }

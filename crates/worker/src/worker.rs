@@ -31,6 +31,7 @@ pub(crate) struct Worker {
     pub(crate) kv_share: Option<KvShare>,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
+    pub(crate) admin_token: Option<String>,
     pub(crate) load: Load,
     /// What befalls requests, where some are to go wrong.
     pub(crate) mishaps: Option<Mishaps>,
@@ -57,6 +58,7 @@ impl Worker {
             kv_share: served.kv_share,
             clock: settings.clock,
             desk: Desk::new(settings.prepare_at_once),
+            admin_token: settings.admin_token.clone(),
             load: Load::default(),
             mishaps: settings.mishaps.map(Mishaps::new),
             warm: OnceLock::new(),

@@ -13,6 +13,7 @@ mod cache;
 mod care;
 mod cascade;
 mod keys;
+mod speculation;
 
 use std::collections::BTreeMap;
 
@@ -89,6 +90,7 @@ pub(crate) fn check(
     care::care(config, &mut findings);
     cascade::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
+    speculation::check(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
 }
