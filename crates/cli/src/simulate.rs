@@ -13,6 +13,7 @@ use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::catalogue;
 use overdraft_units::{Micros, Tokens};
 
+use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
 use crate::report_options::ReportOptions;
 use crate::workload_options::{Load, WorkloadOptions, micros};
@@ -67,6 +68,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     digest: bool,
     #[command(flatten)]
+    decisions: DecisionOptions,
+    #[command(flatten)]
     workload: WorkloadOptions,
     #[command(flatten)]
     report: ReportOptions,
@@ -77,6 +80,9 @@ Examples:
   overdraft simulate --workload tenants:groups=48,prefix=12000,rate=20
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
   overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl --html out.html
+  overdraft simulate --workload bursts:rate=30 --admission peak --crash-on-oom
+  overdraft simulate --users 200 --workload tenants:repeat=0.3 --policy round-robin,cost \
+    --cache-memory 256MiB --speculation-policy goodput --cascade gate --decompose
   overdraft simulate --list
 
 The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
@@ -104,12 +110,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         };
         Fault::input(error.to_string()).hint(hint)
     })?;
-    let bar = bar(&load, policies.len(), arguments.seeds);
+    let fleets = fleets(arguments, &load, &profile, (&policies, &profiles))?;
+    let bar = bar(&load, fleets.len(), arguments.seeds);
     let mut runs = Vec::new();
-    for policy in policies {
-        let scenario = scenario(arguments, &load, &profile, policy)?;
+    for (label, scenario) in &fleets {
         for seed in arguments.seed..arguments.seed + arguments.seeds {
-            runs.push(one(&scenario, &load, (policy, seed), &bar)?);
+            runs.push(one(scenario, &load, (label, seed), &bar)?);
         }
     }
     bar.finish_and_clear();
@@ -130,14 +136,44 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One policy with one seed.
+/// What is compared: policies side by side, or one decision after the other.
+fn fleets(
+    arguments: &Arguments,
+    load: &Load,
+    profile: &Profile,
+    (policies, profiles): (&[Policy], &Catalogue),
+) -> Result<Vec<(String, Scenario)>, Fault> {
+    let wanted = arguments.decisions.wanted();
+    let mut fleets = Vec::new();
+    for (place, &policy) in policies.iter().enumerate() {
+        let mut scenario = scenario(arguments, load, profile, policy)?;
+        let is_added = arguments.decisions.decomposes() && 0 < place;
+        let label = if is_added { format!("+ {policy}") } else { policy.name().to_owned() };
+        if !arguments.decisions.decomposes() {
+            for &decision in &wanted {
+                arguments.decisions.add(decision, &mut scenario, profiles)?;
+            }
+        }
+        fleets.push((label, scenario));
+    }
+    if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
+        let mut scenario = last.clone();
+        for decision in wanted {
+            arguments.decisions.add(decision, &mut scenario, profiles)?;
+            fleets.push((format!("+ {}", decision.name()), scenario.clone()));
+        }
+    }
+    Ok(fleets)
+}
+
+/// One fleet with one seed.
 fn one(
     scenario: &Scenario,
     load: &Load,
-    (policy, seed): (Policy, u64),
+    (label, seed): (&str, u64),
     bar: &ProgressBar,
 ) -> Result<Run, Fault> {
-    bar.set_message(format!("{policy}, seed {seed}"));
+    bar.set_message(format!("{label}, seed {seed}"));
     let before = bar.position();
     let sessions = load.open(seed)?;
     let told = simulate(scenario, sessions, seed, &mut |ended| bar.set_position(before + ended));
@@ -147,8 +183,8 @@ fn one(
     Ok(Run {
         series: told.series,
         cost: Some(told.cost),
-        preemptions: Some(told.preemptions),
-        ..Run::new(policy.name().to_owned(), seed, told.recorder)
+        counts: Some(told.counts()),
+        ..Run::new(label.to_owned(), seed, told.recorder)
     })
 }
 
@@ -192,7 +228,8 @@ fn scenario(
     policy: Policy,
 ) -> Result<Scenario, Fault> {
     let routing = RouteSettings { policy, ..RouteSettings::default() };
-    let base = Scenario::new(profile.clone(), arguments.workers, routing);
+    let mut base = Scenario::new(profile.clone(), arguments.workers, routing);
+    arguments.decisions.set_world(&mut base);
     let scrape_every = micros("scrape-interval-ms", arguments.scrape_interval_ms / 1e3)?;
     let ingest = micros("ingest-us-per-token", arguments.ingest_us_per_token * 1e-3)?;
     Ok(Scenario {
@@ -230,6 +267,7 @@ fn settings(arguments: &Arguments, load: &Load, profile: &Profile) -> Vec<(Strin
     if let Some(tokens) = arguments.kv_tokens {
         settings.push(("cache".to_owned(), format!("{tokens} tokens a worker")));
     }
+    settings.extend(arguments.decisions.settings());
     settings.extend(load.settings());
     settings
 }
