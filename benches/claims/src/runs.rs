@@ -36,7 +36,9 @@ pub fn machine_load() -> String {
 /// # Errors
 /// When the file cannot be written.
 pub fn save(bench: &str, results: &impl Serialize) -> io::Result<String> {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runs");
+    // This package lies beside them.
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let runs = here.parent().unwrap_or(here).join("runs");
     fs::create_dir_all(&runs)?;
     let path = runs.join(format!("{bench}-{}.json", unix_seconds()));
     fs::write(&path, serde_json::to_string(results)? + "\n")?;

@@ -6,13 +6,14 @@ use overdraft_core::admit::Mode;
 use overdraft_core::cascade::{self, Chance};
 use overdraft_core::route::Policy;
 use overdraft_core::speculate::{self, DEPTH_MAX};
+use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::CacheKnowledge::Estimated;
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT, RequestKind,
     Speculation,
 };
 use overdraft_sim::report::{Estimate, Objectives};
-use overdraft_silicon::Catalogue;
+use overdraft_sim::workload::{Pacing, Session, Sessions, Source, WorkloadError};
 use overdraft_units::{Instant, Micros, Tokens};
 use serde_json::json;
 
@@ -25,14 +26,18 @@ const TARGET: (&str, u32) = ("h100-tp2/llama-3-70b-fp8", 2);
 const DRAFT: (&str, u32) = ("h100-tp1/llama-3-8b-fp8", 1);
 
 /// Waves of long answers, each three times what the fleet can hold.
-const WAVES: &str = "bursts:question=1000,output=600,spread=0.9,swing=3,period=60";
-const WAVES_RATE: f64 = 6.0;
+const WAVES: &str = "bursts:question=1000,output=600,spread=0.9,swing=4,period=120";
+const WAVES_RATE: f64 = 8.0;
+/// What comes before them: who has never answered knows nothing of how long answers get.
+const CALM: &str = "unique:question=1000,output=600,spread=0.9,rate=2";
+const CALM_SECONDS: u64 = 180;
+/// As the gateway's own default.
+const SCRAPE_EVERY: Micros = Micros::new(200_000);
 /// What clients declare.
 const DECLARED: Tokens = Tokens::new(4_096);
 
 /// Chats under a few system prompts, of which some are asked again.
-const CHATS: &str =
-    "tenants:groups=24,prefix=3000,question=300,output=200,spread=0.5,repeat=0.15";
+const CHATS: &str = "tenants:groups=24,prefix=3000,question=300,output=200,spread=0.5,repeat=0.15";
 
 /// So many of all are whole within so long, for a rate to be held.
 const GOOD_LEAST: f64 = 0.95;
@@ -40,15 +45,14 @@ const E2E_MS_MAX: f64 = 10_000.0;
 
 /// The burst: nothing dies, and nothing is computed twice.
 pub(crate) fn burst(effort: Effort) -> Result<Part> {
-    let (seeds, span) = effort.pick((1, 180), (3, 600));
-    let load = Load { workload: WAVES, warm: 0, span };
+    let (seeds, span) = effort.pick((1, 240), (3, 600));
     let header =
         ["", "crashes", "preempted", "answered", "refused", "failed", "TTFT p99, s", "tok/s"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let (mut raw, mut counts) = (Vec::new(), Vec::new());
     for arm in burst_arms()? {
         let seen: Result<Vec<Seen>> =
-            (0..seeds).map(|seed| arm.run(load, WAVES_RATE, seed)).collect();
+            (0..seeds).map(|seed| arm.serve(waves(span, seed)?, Micros::ZERO, seed)).collect();
         let seen = seen?;
         let of = |of: fn(&Seen) -> f64| estimate(&seen, of);
         let share = |of: fn(&Seen) -> u64| {
@@ -85,6 +89,9 @@ pub(crate) fn burst(effort: Effort) -> Result<Part> {
         title: format!("A, a burst: {WAVES}, {WAVES_RATE} a second (2 × {})", TARGET.0),
         rows,
         notes: vec![
+            "after three minutes of two requests a second, so that lengths of answers are known; \
+             without them the prediction is overrun as well"
+                .to_owned(),
             "clients declare 4,096 tokens; a worker that dies is back after two minutes; what is \
              refused was told to come back"
                 .to_owned(),
@@ -99,12 +106,30 @@ pub(crate) fn burst(effort: Effort) -> Result<Part> {
     })
 }
 
+/// A calm, then waves for so many seconds.
+fn waves(span: u64, seed: u64) -> Result<Sessions> {
+    let first = |span| Pacing { span: Some(seconds(span)), ..Pacing::default() };
+    let calm = Source::parse(CALM)?.open(seed)?.sessions;
+    let waves = Source::parse(&format!("{WAVES},rate={WAVES_RATE}"))?.open(seed ^ 1)?.sessions;
+    let later = |session: Result<Session, WorkloadError>| {
+        session.map(|session| Session {
+            at: session.at + seconds(CALM_SECONDS),
+            // Sessions of both are counted from zero.
+            name: !session.name,
+            ..session
+        })
+    };
+    let calm = first(CALM_SECONDS).apply(calm, seed);
+    Ok(Box::new(calm.chain(first(span).apply(waves, seed).map(later))))
+}
+
 fn burst_arms() -> Result<Vec<Arm>> {
     let arm = |label, policy, mode, overdraft| -> Result<Arm> {
         let mut arm = Arm::new(label, TARGET, policy, Estimated)?;
         arm.scenario.declared = Some(DECLARED);
         arm.scenario.routing.admission.mode = mode;
         arm.scenario.overdraft = overdraft;
+        arm.scenario.scrape_every = SCRAPE_EVERY;
         Ok(arm)
     };
     let dies = Overdraft::Crash(RESTART_DEFAULT);
@@ -118,8 +143,8 @@ fn burst_arms() -> Result<Vec<Arm>> {
 
 /// One thing after the other, and what a million answer tokens then cost.
 pub(crate) fn cost(effort: Effort) -> Result<Part> {
-    let (seeds, hundredths) = (effort.pick(1, 3), effort.pick(8, 3));
-    let (warm, span) = effort.pick((60, 60), (200, 200));
+    let (seeds, hundredths) = (effort.pick(1, 3), effort.pick(10, 4));
+    let (warm, span) = effort.pick((40, 40), (150, 100));
     let load = Load { workload: CHATS, warm, span };
     let header = ["", "req/s held", "$ a million", "of plain", "e2e p99, s", "at draft", "worse"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];

@@ -39,8 +39,8 @@ fn arms() -> Result<Vec<Arm>> {
 }
 
 pub(crate) fn part(effort: Effort) -> Result<Part> {
-    let (seeds, hundredths) = (effort.pick(1, 3), effort.pick(6, 2));
-    let (warm, span) = effort.pick((60, 60), (200, 200));
+    let (seeds, hundredths) = (effort.pick(1, 3), effort.pick(10, 4));
+    let (warm, span) = effort.pick((20, 30), (150, 100));
     let load = Load { workload: WORKLOAD, warm, span };
     let header = ["", "req/s held", "of plain", "TTFT p99, ms", "answered again", "in cache"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use overdraft_core::route::{Policy, RouteSettings};
+use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{CacheKnowledge, Scenario, Simulated, simulate};
 use overdraft_sim::report::{Estimate, Objectives, Run, Summary};
 use overdraft_sim::workload::{Pacing, Sessions, Source};
-use overdraft_silicon::Catalogue;
 use overdraft_units::{Instant, Micros};
 
 /// What a request has to meet: the p95 of all must, for a rate to be held.

@@ -110,12 +110,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         };
         Fault::input(error.to_string()).hint(hint)
     })?;
-    let fleets = fleets(arguments, &load, &profile, (&policies, &profiles))?;
+    let fleets = fleets(arguments, &load, &profile, (policies.as_slice(), &profiles))?;
     let bar = bar(&load, fleets.len(), arguments.seeds);
     let mut runs = Vec::new();
     for (label, scenario) in &fleets {
         for seed in arguments.seed..arguments.seed + arguments.seeds {
-            runs.push(one(scenario, &load, (label, seed), &bar)?);
+            runs.push(one(scenario, &load, (label.as_str(), seed), &bar)?);
         }
     }
     bar.finish_and_clear();
@@ -180,10 +180,11 @@ fn one(
     let told = told.map_err(|error| Fault::input(error.to_string()))?;
     let ended = u64::try_from(told.recorder.samples().len()).unwrap_or(u64::MAX);
     bar.set_position(before + ended);
+    let counts = Some(told.counts());
     Ok(Run {
         series: told.series,
         cost: Some(told.cost),
-        counts: Some(told.counts()),
+        counts,
         ..Run::new(label.to_owned(), seed, told.recorder)
     })
 }

@@ -7,7 +7,7 @@ use overdraft_core::route::Placed;
 use overdraft_units::{Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
-use super::simulation::{DRAFT_MODEL, MODEL};
+use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
 use crate::workload::{Piece, Session};
 
@@ -78,6 +78,33 @@ pub(super) struct Visit {
     pub(super) session: Session,
     /// The turn that is being asked, or will be next.
     pub(super) turn: usize,
+    /// The tokens of the last prompt, where the next one may begin with them.
+    pub(super) tokens: Vec<TokenId>,
+}
+
+impl Visit {
+    pub(super) const fn new(session: Session) -> Self {
+        Self { session, turn: 0, tokens: Vec::new() }
+    }
+
+    /// The tokens of the prompt that is asked. Turns that go on from each other are not made anew.
+    pub(super) fn prompt(&mut self) -> Vec<TokenId> {
+        let Self { session, turn, tokens } = self;
+        let asked = &session.turns[*turn].prompt;
+        let before = turn.checked_sub(1).map(|before| &session.turns[before].prompt);
+        let shared = before.filter(|before| asked.starts_with(before)).map_or(0, Vec::len);
+        if shared == 0 {
+            tokens.clear();
+        }
+        tokens.extend(asked[shared..].iter().flat_map(|piece| spell(*piece)));
+        let is_last = *turn + 1 == session.turns.len();
+        if is_last { std::mem::take(tokens) } else { tokens.clone() }
+    }
+}
+
+/// The tokens of a piece.
+pub(super) fn spell(piece: Piece) -> impl Iterator<Item = TokenId> {
+    (0..piece.tokens.get()).map(move |place| piece.token(place, VOCABULARY))
 }
 
 /// Places of things that come and go.

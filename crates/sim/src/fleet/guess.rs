@@ -16,11 +16,11 @@ use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
 use super::scenario::{SimulateError, Speculation};
 use crate::workload::{Piece, named};
 
-/// Numbers of rows at which the profile is asked what a step costs.
-const ROWS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
+/// Numbers of rows at which the profile is asked what a step costs, as the engine asks its backend.
+const ROWS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Positions before each row when it is asked.
-const CONTEXT: Tokens = Tokens::new(1_024);
+/// Positions before each row when it is asked, as there.
+const CONTEXT: Tokens = Tokens::new(128);
 
 /// Tells draws of guesses from other names.
 const STREAM: u64 = 0x6775_6573;

@@ -7,25 +7,28 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken, Turn};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Tried};
-use overdraft_units::{CacheSalt, Micros, TokenId, Tokens};
+use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
-use super::flight::{Flight, Origin, Role, Visit};
+use super::flight::{Flight, Origin, Role, Visit, spell};
 use super::guess::Said;
 use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
 use super::simulation::{Simulation, VOCABULARY};
 use super::worker::{Next, PAGE};
 use crate::report::Fate;
-use crate::workload::{Piece, named};
+use crate::workload::named;
 
 /// Tokens of an answer between two times that the gateway says how far it is, as it does live.
 const PROGRESS_TOKENS: u32 = 32;
 
+/// Tokens of the gateway's chunks of text, which are of 512 bytes.
+const TEXT_CHUNK: BlockSize = BlockSize::new(128).expect("128 is not zero");
+
 impl Simulation<'_> {
     /// A session asks its next turn: the gateway decides.
     pub(super) fn ask(&mut self, visit: VisitId) -> Result<(), SimulateError> {
-        let Visit { session, turn } = self.visits.of(visit);
+        let Visit { session, turn, .. } = self.visits.of(visit);
         let asked = &session.turns[*turn];
         self.asked += 1;
         let key = match &self.answers {
@@ -68,7 +71,7 @@ impl Simulation<'_> {
             self.agenda.enter(at, Event::Ended(flight));
             return Ok(());
         }
-        flight.prompt = tokens(&asked.prompt);
+        flight.prompt = self.visits.of(visit).prompt();
         flight.keys = self.keys(&flight.prompt);
         if self.gatekeeper.is_some() {
             return self.draft_first(flight);
@@ -100,9 +103,18 @@ impl Simulation<'_> {
         if !routing.policy.asks_for_prefixes() && routing.canary.is_none() {
             return Vec::new();
         }
-        let mut chain = PrefixChain::new(CacheSalt(0), Chunking::Tokens(PAGE));
+        let mut chain = PrefixChain::new(CacheSalt(0), Chunking::Tokens(self.chunk()));
         chain.push_tokens(prompt);
         chain.keys().to_vec()
+    }
+
+    /// How finely the gateway looks at prompts: by pages where workers report them, else by what its
+    /// chunks of text come to.
+    fn chunk(&self) -> BlockSize {
+        match self.scenario.knowledge {
+            CacheKnowledge::Reported => PAGE,
+            CacheKnowledge::Estimated => TEXT_CHUNK,
+        }
     }
 
     /// Finds a worker for a request, or lets it wait where that is what admission says.
@@ -118,7 +130,8 @@ impl Simulation<'_> {
                 Err(_) => return self.refuse(id),
             }
         }
-        let request = request(self.flights.of(id));
+        let chunk = self.chunk();
+        let request = request(self.flights.of(id), chunk);
         let (prompt, completion) = self.router.expected(request);
         let tokens = u64::from(prompt.get()) + u64::from(completion.get());
         let deadline = self.now + self.scenario.patience;
@@ -135,7 +148,8 @@ impl Simulation<'_> {
     }
 
     fn place(&mut self, id: FlightId) -> Result<Placed, Choice> {
-        let request = request(self.flights.of(id));
+        let chunk = self.chunk();
+        let request = request(self.flights.of(id), chunk);
         let turn = (&Tried::default(), Turn::First);
         let mut placed = self.router.place(request, &self.scenario.routing, turn, self.now)?;
         self.router.remember(&mut placed, request.prompt, self.now);
@@ -290,7 +304,7 @@ impl Simulation<'_> {
             let Some(served) = judged else { return Ok(()) };
             flight = served;
         }
-        self.go_on(flight)
+        self.go_on(&flight)
     }
 
     /// What becomes of a request whose draft has ended: it is given back where that is the answer.
@@ -304,7 +318,8 @@ impl Simulation<'_> {
         };
         let Some(visit) = flight.visit else { return Ok(None) };
         let session = self.visits.of(visit);
-        flight.prompt = tokens(&session.session.turns[session.turn].prompt);
+        let prompt = &session.session.turns[session.turn].prompt;
+        flight.prompt = prompt.iter().flat_map(|piece| spell(*piece)).collect();
         flight.keys = self.keys(&flight.prompt);
         let is_served = judgement.is_some_and(|one| one.serve == cascade::Choice::Draft);
         if !is_served {
@@ -324,9 +339,9 @@ impl Simulation<'_> {
     }
 
     /// An answer is given: it is recorded, and its session goes on.
-    fn go_on(&mut self, flight: Flight) -> Result<(), SimulateError> {
+    fn go_on(&mut self, flight: &Flight) -> Result<(), SimulateError> {
         let Some(visit_id) = flight.visit else { return Ok(()) };
-        self.record(&flight);
+        self.record(flight);
         if let (Some(answers), Some(key), Fate::Completed, Origin::Worker) =
             (&mut self.answers, flight.key, flight.fate, flight.source)
         {
@@ -350,10 +365,10 @@ impl Simulation<'_> {
 }
 
 /// A request as routing sees it.
-fn request(flight: &Flight) -> Request<'_> {
+fn request(flight: &Flight, chunk: BlockSize) -> Request<'_> {
     Request {
         model: flight.role.model(),
-        prompt: Prompt::Counted { tokens: flight.prompt_tokens, chain: &flight.keys, block: PAGE },
+        prompt: Prompt::Counted { tokens: flight.prompt_tokens, chain: &flight.keys, block: chunk },
         limit: Some(flight.limit.get()),
         choices: 1,
         first_token: FirstToken::Seen,
@@ -376,15 +391,6 @@ fn speak(flight: &mut Flight, drafts: &[TokenId], appended: &mut Vec<TokenId>) {
             return;
         }
     }
-}
-
-/// The tokens of a prompt.
-fn tokens(prompt: &[Piece]) -> Vec<TokenId> {
-    let tokens = |piece: &Piece| {
-        let piece = *piece;
-        (0..piece.tokens.get()).map(move |place| piece.token(place, VOCABULARY))
-    };
-    prompt.iter().flat_map(tokens).collect()
 }
 
 /// The same request once more, as it was before it was sent.

@@ -180,7 +180,7 @@ impl<'a> Simulation<'a> {
 
     fn admit(&mut self, session: Session, at: Instant) {
         let think = session.turns.first().map_or(Micros::ZERO, |turn| turn.think);
-        let visit = self.visits.add(Visit { session, turn: 0 });
+        let visit = self.visits.add(Visit::new(session));
         self.agenda.enter(at + think, Event::Due(visit));
     }
 
@@ -281,7 +281,8 @@ impl<'a> Simulation<'a> {
         let last = times().map(|sample| sample.ended).max().unwrap_or(Instant::ORIGIN);
         let seconds = float(last.since(first).get()) / 1e6;
         let counted = || self.workers.iter().map(Worker::counted);
-        let guesses = self.workers.iter().map(Worker::guesses).fold(Guesses::default(), Guesses::and);
+        let guesses =
+            self.workers.iter().map(Worker::guesses).fold(Guesses::default(), Guesses::and);
         Simulated {
             series: self.watch.series(),
             cost: self.workers.iter().map(|worker| worker.profile.price_of(seconds)).sum(),

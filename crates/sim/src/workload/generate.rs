@@ -38,12 +38,16 @@ pub(super) const PRESETS: [Preset; 6] = [
     Preset {
         name: "documents",
         meaning: "questions about long documents, some of them asked about more often",
-        values: Values([8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0]),
+        values: Values([
+            8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0,
+        ]),
     },
     Preset {
         name: "agents",
         meaning: "agents of a few kinds: long tool descriptions, many short steps",
-        values: Values([4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0, 0.0]),
+        values: Values([
+            4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0, 0.0,
+        ]),
     },
     Preset {
         name: "unique",

@@ -92,7 +92,7 @@ impl Piece {
     pub fn token(self, place: u32, vocabulary: u32) -> TokenId {
         let mixed = mix(self.content ^ (u64::from(place) << 32 | u64::from(place)));
         // The upper half, scaled: a division would be most of what a token costs.
-        TokenId(u32::try_from((mixed >> 32) * u64::from(vocabulary) >> 32).unwrap_or(0))
+        TokenId(u32::try_from(((mixed >> 32) * u64::from(vocabulary)) >> 32).unwrap_or(0))
     }
 }
 

@@ -178,7 +178,9 @@ fn what_is_asked_again_is_word_for_word_what_was_asked() {
     let sessions: Vec<Session> =
         source.open(3).unwrap().sessions.take(4_000).map(Result::unwrap).collect();
     let mut seen = std::collections::BTreeSet::new();
-    let asked = |session: &Session| named(&session.turns.iter().map(|t| t.answer.content).collect::<Vec<_>>());
+    let asked = |session: &Session| {
+        named(&session.turns.iter().map(|t| t.answer.content).collect::<Vec<_>>())
+    };
     let again = sessions.iter().filter(|session| !seen.insert(asked(session))).count();
     let share = float(length(again)) / 4_000.0;
     assert!((0.36..0.40).contains(&share), "{share}");
