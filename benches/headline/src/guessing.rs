@@ -8,7 +8,7 @@ use overdraft_sim::fleet::CacheKnowledge::Estimated;
 use overdraft_sim::fleet::{Pace, Speculation};
 use overdraft_sim::workload::{Pacing, Source};
 use overdraft_units::Micros;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::part::{Effort, Part};
 use crate::scene::{Arm, Seen, estimate};
@@ -41,37 +41,57 @@ const RULES: [(&str, Policy); 4] = [
     ("ours: goodput", Policy::Goodput),
 ];
 
+/// A target and how likely guesses are right for it.
+#[derive(Clone, Copy)]
+struct Case {
+    target: &'static str,
+    pass: u64,
+    acceptance: f64,
+}
+
+/// What is told of all cases.
+#[derive(Default)]
+struct Told {
+    rows: Vec<Vec<String>>,
+    raw: Vec<Value>,
+    claims: Vec<Claim>,
+}
+
+/// All rules for one case.
+fn compare(case: Case, batches: &[u32], effort: Effort, told: &mut Told) -> Result<()> {
+    let Case { target, acceptance, .. } = case;
+    let mut plain = Vec::new();
+    for (label, rule) in RULES {
+        let mut row = vec![format!("{target}, {acceptance}"), label.to_owned()];
+        for (place, &batch) in batches.iter().enumerate() {
+            let seen = run(case, rule.clone(), batch, effort)?;
+            let rate = estimate(&seen, |one| one.summary.output_throughput());
+            let gap = estimate(&seen, |one| one.summary.tpot.p99).mean;
+            if rule == Policy::Off {
+                plain.push(rate.mean);
+            }
+            let times = rate.mean / plain[place];
+            row.push(format!("{:.0} ({times:.2})", rate.mean));
+            told.raw.push(json!({
+                "target": target, "acceptance": acceptance, "rule": label, "batch": batch,
+                "tokens_per_second": rate.mean, "ci95": rate.half, "tpot_p99_ms": gap,
+            }));
+            told.claims.extend(claim(case, &rule, batch, times));
+        }
+        told.rows.push(row);
+    }
+    Ok(())
+}
+
 pub(crate) fn part(effort: Effort) -> Result<Part> {
     let batches = effort.pick(&BATCHES_QUICK[..], &BATCHES[..]);
-    let mut rows = vec![header(batches)];
-    let (mut raw, mut claims) = (Vec::new(), Vec::new());
+    let mut told = Told { rows: vec![header(batches)], ..Told::default() };
     for (target, pass) in TARGETS {
         for acceptance in ACCEPTANCES {
-            let mut plain = Vec::new();
-            for (label, rule) in RULES {
-                let mut row = vec![format!("{target}, {acceptance}"), label.to_owned()];
-                for (place, &batch) in batches.iter().enumerate() {
-                    let speculation = speculation(rule.clone(), pass, acceptance);
-                    let seen = run(target, speculation, batch, effort)?;
-                    let rate = estimate(&seen, |one| one.summary.output_throughput());
-                    let gap = estimate(&seen, |one| one.summary.tpot.p99).mean;
-                    if rule == Policy::Off {
-                        plain.push(rate.mean);
-                    }
-                    let times = rate.mean / plain[place];
-                    row.push(format!("{:.0} ({times:.2})", rate.mean));
-                    raw.push(json!({
-                        "target": target, "acceptance": acceptance, "rule": label, "batch": batch,
-                        "tokens_per_second": rate.mean, "ci95": rate.half, "tpot_p99_ms": gap,
-                    }));
-                    if let Some(claim) = claim((target, acceptance), &rule, batch, times) {
-                        claims.push(claim);
-                    }
-                }
-                rows.push(row);
-            }
+            compare(Case { target, pass, acceptance }, batches, effort, &mut told)?;
         }
     }
+    let Told { rows, raw, claims } = told;
     Ok(Part {
         title: format!("D, guessing ahead: tokens a second by sequences at a time ({WORKLOAD})"),
         rows,
@@ -89,12 +109,8 @@ pub(crate) fn part(effort: Effort) -> Result<Part> {
 }
 
 /// What is promised: the write-up's gain for small batches of the small model, and no loss for large ones.
-fn claim(
-    (target, acceptance): (&str, f64),
-    rule: &Policy,
-    batch: u32,
-    times: f64,
-) -> Option<Claim> {
+fn claim(case: Case, rule: &Policy, batch: u32, times: f64) -> Option<Claim> {
+    let Case { target, acceptance, .. } = case;
     if *rule != Policy::Goodput {
         return None;
     }
@@ -114,24 +130,15 @@ fn header(batches: &[u32]) -> Vec<String> {
     header
 }
 
-fn speculation(policy: Policy, pass: u64, acceptance: f64) -> Option<Speculation> {
-    (policy != Policy::Off).then(|| Speculation {
+/// One worker, always so many requests at a time.
+fn run(case: Case, policy: Policy, batch: u32, effort: Effort) -> Result<Vec<Seen>> {
+    let mut arm = Arm::new("", (case.target, 1), Routing::RoundRobin, Estimated)?;
+    arm.scenario.speculation = (policy != Policy::Off).then(|| Speculation {
         policy,
         depth_max: DEPTH_MAX,
-        pass: Micros::new(pass),
-        acceptance: vec![vec![acceptance]],
-    })
-}
-
-/// One worker, always so many requests at a time.
-fn run(
-    target: &str,
-    speculation: Option<Speculation>,
-    batch: u32,
-    effort: Effort,
-) -> Result<Vec<Seen>> {
-    let mut arm = Arm::new("", (target, 1), Routing::RoundRobin, Estimated)?;
-    arm.scenario.speculation = speculation;
+        pass: Micros::new(case.pass),
+        acceptance: vec![vec![case.acceptance]],
+    });
     arm.scenario.pace = Pace::Closed(batch);
     let requests = u64::from(batch).max(4) * ROUNDS;
     let pacing = Pacing { requests_max: Some(requests), ..Pacing::default() };

@@ -45,12 +45,7 @@ struct Compared {
 }
 
 /// `hundredths` is how finely rates are looked for.
-fn compare(
-    arms: &[Arm],
-    load: Load<'_>,
-    hundredths: u32,
-    effort: Effort,
-) -> Result<Compared> {
+fn compare(arms: &[Arm], load: Load<'_>, hundredths: u32, effort: Effort) -> Result<Compared> {
     let seeds = effort.pick(1, 3);
     let mut capacity = Vec::new();
     for arm in arms {
