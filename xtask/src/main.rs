@@ -1,4 +1,4 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | headline>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
@@ -6,6 +6,7 @@
 
 mod bench;
 mod docs;
+mod headline;
 mod shell;
 mod test;
 mod tidy;
@@ -36,6 +37,8 @@ enum Chore {
     Docs(docs::Arguments),
     /// Measures one capability and checks its claims
     Bench(bench::Arguments),
+    /// Simulates the write-ups' headline figures beside ours and checks the claims
+    Headline(headline::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Docs(arguments) => docs::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Headline(arguments) => headline::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ mod ask;
 mod bench;
 mod check;
 mod config;
+mod decision_options;
 mod embedded;
 mod engine_options;
 mod explain;

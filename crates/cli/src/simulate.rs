@@ -13,6 +13,7 @@ use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::{Sessions, catalogue, similar};
 use overdraft_units::{Micros, Tokens};
 
+use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
 use crate::report_options::ReportOptions;
 use crate::what_if::{self, WhatIfOptions};
@@ -73,6 +74,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) what_if: WhatIfOptions,
     #[command(flatten)]
+    pub(crate) decisions: DecisionOptions,
+    #[command(flatten)]
     pub(crate) workload: WorkloadOptions,
     #[command(flatten)]
     pub(crate) report: ReportOptions,
@@ -84,6 +87,9 @@ Examples:
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
   overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl --html out.html
   overdraft simulate --access-log gateway.log --workers 6 --policy cost,round-robin --price-per-hour 2.5
+  overdraft simulate --workload bursts:rate=30 --admission peak --crash-on-oom
+  overdraft simulate --users 200 --workload tenants:repeat=0.3 --policy round-robin,cost \
+    --cache-memory 256MiB --speculation-policy goodput --cascade gate --decompose
   overdraft simulate --list
 
 The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
@@ -107,12 +113,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let load = arguments.workload.load()?;
     let policies = policies(&arguments.policy)?;
     let profile = profile(arguments)?;
-    let bar = bar(&load, policies.len(), arguments.seeds);
+    let fleets = fleets(arguments, &load, &profile, &policies)?;
+    let bar = bar(&load, fleets.len(), arguments.seeds);
     let mut runs = Vec::new();
-    for policy in policies {
-        let scenario = scenario(arguments, &load, &profile, policy)?;
+    for (label, scenario) in &fleets {
         for seed in arguments.seed..arguments.seed + arguments.seeds {
-            runs.push(one(&scenario, load.open(seed)?, (policy, seed), &bar)?);
+            runs.push(one(scenario, load.open(seed)?, (label.as_str(), seed), &bar)?);
         }
     }
     bar.finish_and_clear();
@@ -133,24 +139,66 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One policy with one seed.
+/// A fleet with all decisions that were asked for.
+pub(crate) fn decided(
+    arguments: &Arguments,
+    load: &Load,
+    profile: &Profile,
+    policy: Policy,
+) -> Result<Scenario, Fault> {
+    let mut scenario = scenario(arguments, load, profile, policy)?;
+    let profiles = profiles(arguments)?;
+    for decision in arguments.decisions.wanted() {
+        arguments.decisions.add(decision, &mut scenario, &profiles)?;
+    }
+    Ok(scenario)
+}
+
+/// What is compared: policies side by side, or one decision after the other.
+fn fleets(
+    arguments: &Arguments,
+    load: &Load,
+    profile: &Profile,
+    policies: &[Policy],
+) -> Result<Vec<(String, Scenario)>, Fault> {
+    let (wanted, profiles) = (arguments.decisions.wanted(), profiles(arguments)?);
+    let mut fleets = Vec::new();
+    for (place, &policy) in policies.iter().enumerate() {
+        let decomposes = arguments.decisions.decomposes();
+        let make = if decomposes { scenario } else { decided };
+        let is_added = decomposes && 0 < place;
+        let label = if is_added { format!("+ {policy}") } else { policy.name().to_owned() };
+        fleets.push((label, make(arguments, load, profile, policy)?));
+    }
+    if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
+        let mut scenario = last.clone();
+        for decision in wanted {
+            arguments.decisions.add(decision, &mut scenario, &profiles)?;
+            fleets.push((format!("+ {}", decision.name()), scenario.clone()));
+        }
+    }
+    Ok(fleets)
+}
+
+/// One fleet with one seed.
 pub(crate) fn one(
     scenario: &Scenario,
     sessions: Sessions,
-    (policy, seed): (Policy, u64),
+    (label, seed): (&str, u64),
     bar: &ProgressBar,
 ) -> Result<Run, Fault> {
-    bar.set_message(format!("{policy}, seed {seed}"));
+    bar.set_message(format!("{label}, seed {seed}"));
     let before = bar.position();
     let told = simulate(scenario, sessions, seed, &mut |ended| bar.set_position(before + ended));
     let told = told.map_err(|error| Fault::input(error.to_string()))?;
     let ended = u64::try_from(told.recorder.samples().len()).unwrap_or(u64::MAX);
     bar.set_position(before + ended);
+    let counts = Some(told.counts());
     Ok(Run {
         series: told.series,
         cost: Some(told.cost),
-        preemptions: Some(told.preemptions),
-        ..Run::new(policy.name().to_owned(), seed, told.recorder)
+        counts,
+        ..Run::new(label.to_owned(), seed, told.recorder)
     })
 }
 
@@ -215,7 +263,8 @@ pub(crate) fn scenario(
     policy: Policy,
 ) -> Result<Scenario, Fault> {
     let routing = RouteSettings { policy, ..RouteSettings::default() };
-    let base = Scenario::new(profile.clone(), arguments.workers, routing);
+    let mut base = Scenario::new(profile.clone(), arguments.workers, routing);
+    arguments.decisions.set_world(&mut base);
     let scrape_every = micros("scrape-interval-ms", arguments.scrape_interval_ms / 1e3)?;
     let ingest = micros("ingest-us-per-token", arguments.ingest_us_per_token * 1e-3)?;
     Ok(Scenario {
@@ -257,6 +306,7 @@ pub(crate) fn settings(
     if let Some(tokens) = arguments.kv_tokens {
         settings.push(("cache".to_owned(), format!("{tokens} tokens a worker")));
     }
+    settings.extend(arguments.decisions.settings());
     settings.extend(load.settings());
     settings
 }

@@ -50,6 +50,16 @@ impl Batch {
         }
     }
 
+    /// Adds a sequence that computes its newest position and so many guesses behind it. All of them
+    /// read the same keys and values, at once, and each yields a token.
+    pub fn push_verified(&mut self, before: Tokens, guesses: Tokens) {
+        let rows = f64::from(guesses.get()) + 1.0;
+        self.rows += rows;
+        self.sequences += 1.0;
+        self.sampled += rows;
+        self.decode_context += f64::from(before.get()) + rows;
+    }
+
     /// Whether nothing is computed.
     pub fn is_empty(&self) -> bool {
         self.sequences <= 0.0

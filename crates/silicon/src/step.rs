@@ -153,6 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn guesses_cost_rows_and_read_what_is_cached_once() {
+        let profile = profile("h100-tp1/llama-3-8b-bf16");
+        let guessed = |guesses: u32| {
+            let mut batch = Batch::new();
+            for _ in 0..8 {
+                batch.push_verified(Tokens::new(4_000), Tokens::new(guesses));
+            }
+            profile.step(&batch)
+        };
+        assert_eq!(guessed(0), profile.step(&decode(8, 4_000)));
+        let times = [0, 1, 4, 8].map(guessed);
+        assert!(times.is_sorted(), "{times:?}");
+        assert!(times[3] < 2 * times[0], "nine rows are not nine steps: {times:?}");
+    }
+
+    #[test]
     fn the_parts_are_the_whole() {
         let profile = profile("h100-tp4/llama-3-70b-fp8");
         let mut batch = decode(16, 2000);

@@ -27,6 +27,8 @@ pub(super) struct BlockPool {
     back: Option<BlockId>,
     idle: u32,
     cached: u32,
+    /// Pages given out so far whose content could still be found.
+    evicted: u64,
     /// Filled while someone listens.
     changes: Option<ChangeLog>,
 }
@@ -50,7 +52,8 @@ impl BlockPool {
     pub(super) fn with_index(blocks: Blocks, index: PrefixIndex) -> Self {
         let pages = vec![Page::default(); blocks.get() as usize];
         let (front, back) = (None, None);
-        let mut pool = Self { pages, index, front, back, idle: 0, cached: 0, changes: None };
+        let (idle, cached, evicted) = (0, 0, 0);
+        let mut pool = Self { pages, index, front, back, idle, cached, evicted, changes: None };
         for block in (0..blocks.get()).rev() {
             pool.line_up_front(BlockId(block));
         }
@@ -65,6 +68,11 @@ impl BlockPool {
     /// Idle pages whose content can be found.
     pub(super) fn cached(&self) -> Blocks {
         Blocks::new(self.cached)
+    }
+
+    /// Pages given out so far whose content could still be found.
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// How often tables name the page.
@@ -88,6 +96,7 @@ impl BlockPool {
             }
             self.index.remove(block);
             self.cached -= 1;
+            self.evicted += 1;
         }
         self.pages[block.0 as usize].holders = 1;
         Some(block)

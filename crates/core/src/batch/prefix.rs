@@ -65,6 +65,9 @@ impl PrefixIndex {
     /// The page that holds `tokens` after `parent`.
     pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
         debug_assert_eq!(tokens.len(), self.page, "only full pages are addressed by content");
+        if let Some(block) = self.find_beside(parent, tokens) {
+            return Some(block);
+        }
         let mut at = self.buckets[self.bucket(self.key(parent, tokens))];
         while let Some(block) = at {
             let entry = self.entry(block);
@@ -74,6 +77,17 @@ impl PrefixIndex {
             at = entry.next;
         }
         None
+    }
+
+    /// The same, if it is the page beside its parent: pages are given out in runs, upwards at first and
+    /// downwards where they were released, so along most prompts nothing has to be hashed.
+    fn find_beside(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
+        let Parent::Block(BlockId(before)) = parent else { return None };
+        let beside = [before.checked_add(1), before.checked_sub(1)].into_iter().flatten();
+        beside.map(BlockId).find(|&block| {
+            let entry = self.entries.get(block.0 as usize).and_then(Option::as_ref);
+            entry.is_some_and(|entry| entry.parent == parent && self.tokens(block) == tokens)
+        })
     }
 
     /// Registers a page that holds `tokens` after `parent`; the place must be vacant.

@@ -219,6 +219,7 @@ impl Scheduler {
             blocks: self.limits.blocks,
             blocks_held: self.limits.blocks.checked_sub(idle).expect("idle pages are pages"),
             blocks_cached: self.pool.cached(),
+            blocks_evicted: self.pool.evicted(),
             prefix_queried: self.counts.prefix_queried,
             prefix_hit: self.counts.prefix_hit,
             preemptions: self.counts.preemptions,

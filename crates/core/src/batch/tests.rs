@@ -722,6 +722,7 @@ fn the_stats_count_everything() {
         blocks: Blocks::new(8),
         blocks_held: Blocks::new(2),
         blocks_cached: Blocks::ZERO,
+        blocks_evicted: 0,
         prefix_queried: 6,
         prefix_hit: 0,
         preemptions: 0,

@@ -190,6 +190,8 @@ pub struct BatchStats {
     pub blocks_held: Blocks,
     /// Pages that nobody holds but whose content can still be found.
     pub blocks_cached: Blocks,
+    /// Pages so far that were given out while their content could still be found.
+    pub blocks_evicted: u64,
     /// Prompt tokens looked up in the prefix cache so far.
     pub prefix_queried: u64,
     /// Prompt tokens found there so far.

@@ -24,8 +24,14 @@ pub(super) enum Event {
     Stepped(usize),
     /// The gateway sees an answer's first token.
     FirstToken(FlightId),
+    /// The gateway has seen so many tokens of an answer.
+    Progressed(FlightId, u32),
     /// The gateway sees an answer's end.
     Ended(FlightId),
+    /// Time is up for somebody who waits at the gateway.
+    Expired,
+    /// A worker that had crashed is there again.
+    Restarted(usize),
     /// Workers are asked for their load, and time passes at the gateway.
     Scrape,
     /// What a worker said of its load is taken in.

@@ -1,23 +1,39 @@
 //! Requests and sessions under way, in places that are used again.
 
+use overdraft_core::cascade::Ask;
+use overdraft_core::prefix::PrefixKey;
+use overdraft_core::reuse::Key;
 use overdraft_core::route::Placed;
 use overdraft_units::{Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
+use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
 use crate::workload::{Piece, Session};
 
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Flight {
-    pub(super) visit: VisitId,
+    /// Who asks; nobody where an answer is only compared.
+    pub(super) visit: Option<VisitId>,
+    pub(super) role: Role,
     /// The booking; taken when it ends.
     pub(super) placed: Option<Placed>,
     pub(super) worker: usize,
     /// The prompt until the worker takes it.
     pub(super) prompt: Vec<TokenId>,
     pub(super) prompt_tokens: Tokens,
+    /// The prompt's names until it is placed, where the policy asks for them.
+    pub(super) keys: Vec<PrefixKey>,
+    /// A number of its own.
+    pub(super) dice: u64,
+    /// Its session's number.
+    pub(super) session: u64,
+    /// What its answer is kept under, where answers are kept.
+    pub(super) key: Option<Key>,
     pub(super) answer: Piece,
+    /// Tokens that its client says the answer may have.
+    pub(super) limit: Tokens,
     pub(super) due: Instant,
     /// Tokens of the answer so far.
     pub(super) said: u32,
@@ -25,7 +41,35 @@ pub(super) struct Flight {
     pub(super) first: Option<Instant>,
     pub(super) last: Instant,
     pub(super) cached: Tokens,
+    pub(super) source: Origin,
     pub(super) fate: Fate,
+}
+
+/// What a request under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The target's answer.
+    Target,
+    /// A draft, and why it was asked.
+    Draft(Ask),
+}
+
+impl Role {
+    /// The model that is asked.
+    pub(super) const fn model(self) -> &'static str {
+        match self {
+            Self::Target => MODEL,
+            Self::Draft(_) => DRAFT_MODEL,
+        }
+    }
+}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Worker,
+    /// An answer was given again.
+    Cache,
 }
 
 /// A session under way.
@@ -34,6 +78,33 @@ pub(super) struct Visit {
     pub(super) session: Session,
     /// The turn that is being asked, or will be next.
     pub(super) turn: usize,
+    /// The tokens of the last prompt, where the next one may begin with them.
+    pub(super) tokens: Vec<TokenId>,
+}
+
+impl Visit {
+    pub(super) const fn new(session: Session) -> Self {
+        Self { session, turn: 0, tokens: Vec::new() }
+    }
+
+    /// The tokens of the prompt that is asked. Turns that go on from each other are not made anew.
+    pub(super) fn prompt(&mut self) -> Vec<TokenId> {
+        let Self { session, turn, tokens } = self;
+        let asked = &session.turns[*turn].prompt;
+        let before = turn.checked_sub(1).map(|before| &session.turns[before].prompt);
+        let shared = before.filter(|before| asked.starts_with(before)).map_or(0, Vec::len);
+        if shared == 0 {
+            tokens.clear();
+        }
+        tokens.extend(asked[shared..].iter().flat_map(|piece| spell(*piece)));
+        let is_last = *turn + 1 == session.turns.len();
+        if is_last { std::mem::take(tokens) } else { tokens.clone() }
+    }
+}
+
+/// The tokens of a piece.
+pub(super) fn spell(piece: Piece) -> impl Iterator<Item = TokenId> {
+    (0..piece.tokens.get()).map(move |place| piece.token(place, VOCABULARY))
 }
 
 /// Places of things that come and go.
@@ -61,6 +132,10 @@ impl<T> Places<T> {
 
     pub(super) fn of(&mut self, place: u32) -> &mut T {
         self.places[index(place)].as_mut().expect("a place is named only while it is taken")
+    }
+
+    pub(super) fn get(&self, place: u32) -> Option<&T> {
+        self.places.get(index(place))?.as_ref()
     }
 
     pub(super) fn remove(&mut self, place: u32) -> T {

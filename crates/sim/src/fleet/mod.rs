@@ -9,8 +9,13 @@
 //! grows with the requests under way, and by one sample for each that has ended.
 
 mod agenda;
+mod answers;
+mod cascade;
+mod door;
 mod flight;
+mod guess;
 mod reports;
+mod requests;
 mod scenario;
 mod simulation;
 #[cfg(test)]
@@ -18,5 +23,10 @@ mod tests;
 mod watch;
 mod worker;
 
-pub use self::scenario::{CacheKnowledge, Pace, Scenario, SimulateError, WORKERS_MAX};
+pub use self::cascade::{Cascading, Drafts, RequestKind};
+pub use self::guess::Guesses;
+pub use self::scenario::{
+    AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, RESTART_DEFAULT,
+    Scenario, SimulateError, Speculation, WORKERS_MAX,
+};
 pub use self::simulation::{Simulated, simulate};

@@ -1,11 +1,13 @@
 //! Which fleet, under which policy, seen how late?
 
-use overdraft_core::admit::Mode;
+use overdraft_core::admit::{Mode, QueueSettings};
 use overdraft_core::fleet;
 use overdraft_core::route::RouteSettings;
+use overdraft_core::speculate::Policy;
 use overdraft_silicon::{Profile, ProfileError};
 use overdraft_units::{Micros, Tokens};
 
+use super::cascade::Cascading;
 use crate::workload::WorkloadError;
 
 /// Workers of a simulated fleet at most.
@@ -26,6 +28,8 @@ pub struct Scenario {
     /// Tokens of prompt and answer together at most; by default all that a cache holds. An answer that
     /// would be longer is cut there.
     pub context: Option<Tokens>,
+    /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has.
+    pub declared: Option<Tokens>,
     /// How requests are routed.
     pub routing: RouteSettings,
     /// What the gateway knows of caches.
@@ -42,7 +46,66 @@ pub struct Scenario {
     pub pace: Pace,
     /// Requests that may wait at a worker; one more is refused.
     pub waiting_max: u32,
+    /// How much may wait at the gateway for a worker to have room; nothing waits there while
+    /// `routing.admission` is off.
+    pub queue: QueueSettings,
+    /// How long a request may wait there before it is refused.
+    pub patience: Micros,
+    /// What becomes of a worker whose running requests need more pages than there are.
+    pub overdraft: Overdraft,
+    /// Answers that are given again, where the gateway keeps any.
+    pub cache: Option<AnswerCache>,
+    /// How workers guess ahead, where they do.
+    pub speculation: Option<Speculation>,
+    /// A cheaper pool that is asked first, where there is one.
+    pub cascade: Option<Cascading>,
 }
+
+/// What becomes of a worker whose running requests need more pages than there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdraft {
+    /// It takes them from the least entitled, which is computed again later.
+    Preempt,
+    /// Its process dies with all it has, and an empty one is there after so long.
+    Crash(Micros),
+}
+
+/// The exact response cache: every request is taken to be greedy, so its answer may be given again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerCache {
+    /// What all answers may take, in bytes.
+    pub bytes: u64,
+    /// How long one is kept.
+    pub kept: Micros,
+    /// How long a look-up takes, whether it finds anything or not.
+    pub takes: Micros,
+}
+
+/// A draft model beside the target that costs the same for each pass, whatever the batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Speculation {
+    /// Who decides how deep.
+    pub policy: Policy,
+    /// Tokens of a draft at most.
+    pub depth_max: usize,
+    /// What a pass takes: a token for each sequence that is guessed for.
+    pub pass: Micros,
+    /// For each kind of text, the chance that a guess is right, given that those before it are; the
+    /// last stands for all deeper ones. Sessions are of one kind each, all kinds alike often.
+    pub acceptance: Vec<Vec<f64>>,
+}
+
+/// How long an answer is kept where nobody says.
+pub const KEPT_DEFAULT: Micros = Micros::new(3_600_000_000);
+
+/// How long a look-up takes: memory, or Redis on the same network.
+pub const LOOK_UP_DEFAULT: Micros = Micros::new(500);
+
+/// How long a worker is gone that has crashed: a process starts and reads its weights.
+pub const RESTART_DEFAULT: Micros = Micros::new(120_000_000);
+
+/// How long a request may wait at the gateway, as the gateway's own default.
+const PATIENCE_DEFAULT: Micros = Micros::new(30_000_000);
 
 /// What a gateway knows of its workers' caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +137,23 @@ pub enum SimulateError {
     /// Too few workers or too many.
     #[error("`{0}` workers cannot be simulated; expected 1 to {WORKERS_MAX}")]
     Workers(u32),
+    /// No chances, or none that are shares of one.
+    #[error("`{0}` is no chance that a guess is right; expected a number from 0 to 1")]
+    Acceptance(f64),
+    /// Nobody says how likely guesses are right.
+    #[error("speculation without chances; expected one for one kind of text at least")]
+    NoAcceptance,
+    /// Nobody says what drafts are worth, or what cannot be.
+    #[error("a cascade without kinds of requests, or with one whose figures cannot be")]
+    Kinds,
     /// Not even a page.
     #[error("a cache of `{0}` tokens holds no page; expected {page} or more", page = super::worker::PAGE.get())]
     Cache(u32),
 }
 
 impl Scenario {
-    /// A fleet with the delays of a data centre, at a gateway that sees no KV events. Requests wait
-    /// at the workers and not before them: the gateway's queue is not simulated.
+    /// A fleet with the delays of a data centre, at a gateway that sees no KV events, admits
+    /// everything, keeps no answers, and does not guess. Set what it should do besides.
     pub fn new(profile: Profile, workers: u32, mut routing: RouteSettings) -> Self {
         routing.admission.mode = Mode::Off;
         Self {
@@ -89,6 +161,7 @@ impl Scenario {
             workers,
             kv_tokens: None,
             context: None,
+            declared: None,
             routing,
             knowledge: CacheKnowledge::Estimated,
             scrape_every: Micros::new(1_000_000),
@@ -97,6 +170,12 @@ impl Scenario {
             ingest_ns_per_token: 0,
             pace: Pace::Open,
             waiting_max: 65_536,
+            queue: QueueSettings::default(),
+            patience: PATIENCE_DEFAULT,
+            overdraft: Overdraft::Preempt,
+            cache: None,
+            speculation: None,
+            cascade: None,
         }
     }
 }

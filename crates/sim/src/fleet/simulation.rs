@@ -1,28 +1,32 @@
 //! The loop: what happens next, and what follows from it.
 
-use overdraft_core::admit::{Priority, Tenant};
-use overdraft_core::batch::{Progress, Verdict};
-use overdraft_core::estimate::Kind;
-use overdraft_core::fleet::{Ending, Failure, FirstToken, Probe, Turn, WorkerId};
-use overdraft_core::prefix::{Chunking, EventFeed, PrefixChain, PrefixKey, PrefixLimits};
-use overdraft_core::route::{Outcome, Prompt, Request, Router, Tried};
-use overdraft_units::{CacheSalt, Instant, Micros, TokenId, Tokens};
+use overdraft_core::fleet::{Probe, WorkerId};
+use overdraft_core::prefix::{EventFeed, PrefixLimits};
+use overdraft_core::route::Router;
+use overdraft_units::{Instant, Micros, Tokens};
 
-use super::agenda::{Agenda, Event, FlightId, VisitId};
-use super::flight::{Flight, Places, Visit};
+use super::agenda::{Agenda, Event};
+use super::answers::Answers;
+use super::cascade::{Drafts, Gatekeeper, RequestKind};
+use super::door::Door;
+use super::flight::{Flight, Origin, Places, Visit};
+use super::guess::Guesses;
 use super::reports;
 use super::scenario::{CacheKnowledge, Pace, Scenario, SimulateError, WORKERS_MAX};
 use super::watch::Watch;
-use super::worker::{PAGE, Worker};
+use super::worker::Worker;
 use crate::numbers::{float, length};
-use crate::report::{Fate, Recorder, Sample, Series};
+use crate::report::{Counts, Fate, Recorder, Sample, Series};
 use crate::workload::{Session, Sessions, named};
 
 /// What all workers serve.
-const MODEL: &str = "simulated";
+pub(super) const MODEL: &str = "simulated";
+
+/// What the draft pool serves.
+pub(super) const DRAFT_MODEL: &str = "simulated-draft";
 
 /// Tokens that a vocabulary has; only their being equal counts.
-const VOCABULARY: u32 = 128_000;
+pub(super) const VOCABULARY: u32 = 128_000;
 
 /// Keys that the gateway's index may hold, as the gateway's own default for a fleet of this size.
 const INDEX: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
@@ -41,6 +45,33 @@ pub struct Simulated {
     pub cost: f64,
     /// Times a sequence lost its pages.
     pub preemptions: u64,
+    /// Pages that were given to others while their content could still be found.
+    pub evictions: u64,
+    /// Times a worker died for want of pages.
+    pub crashes: u64,
+    /// Requests that were answered with an answer of before, and the tokens of those answers.
+    pub reused: (u64, u64),
+    /// What was guessed ahead.
+    pub guesses: Guesses,
+    /// What the draft pool was asked, and what came of it.
+    pub drafts: Drafts,
+}
+
+impl Simulated {
+    /// What the fleet counted, for a report.
+    pub const fn counts(&self) -> Counts {
+        Counts {
+            preemptions: self.preemptions,
+            evictions: self.evictions,
+            crashes: self.crashes,
+            reused: self.reused.0,
+            drafted: self.guesses.drafted,
+            right: self.guesses.right,
+            drafts_asked: self.drafts.asked,
+            drafts_served: self.drafts.served,
+            drafts_worse: self.drafts.worse,
+        }
+    }
 }
 
 /// Runs a workload through a fleet. `watch` is told how many requests have ended, now and then.
@@ -65,37 +96,37 @@ pub fn simulate(
     Ok(simulation.result())
 }
 
-struct Simulation<'a> {
-    scenario: &'a Scenario,
-    seed: u64,
-    sessions: Sessions,
+pub(super) struct Simulation<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) seed: u64,
+    pub(super) sessions: Sessions,
     /// The next session of an open loop.
-    next: Option<Session>,
-    now: Instant,
-    agenda: Agenda,
-    router: Router,
-    ids: Vec<WorkerId>,
-    feeds: Vec<EventFeed>,
-    workers: Vec<Worker>,
-    flights: Places<Flight>,
-    visits: Places<Visit>,
-    recorder: Recorder,
-    watch: Watch,
-    asked: u64,
+    pub(super) next: Option<Session>,
+    pub(super) now: Instant,
+    pub(super) agenda: Agenda,
+    pub(super) router: Router,
+    pub(super) ids: Vec<WorkerId>,
+    pub(super) feeds: Vec<EventFeed>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) flights: Places<Flight>,
+    pub(super) visits: Places<Visit>,
+    pub(super) recorder: Recorder,
+    pub(super) watch: Watch,
+    pub(super) asked: u64,
+    pub(super) door: Door,
+    pub(super) answers: Option<Answers>,
+    pub(super) reused: (u64, u64),
+    pub(super) gatekeeper: Option<Gatekeeper>,
 }
 
 impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, sessions: Sessions, seed: u64) -> Result<Self, SimulateError> {
-        if !(1..=WORKERS_MAX).contains(&scenario.workers) {
-            return Err(SimulateError::Workers(scenario.workers));
-        }
         let mut router = Router::new(INDEX);
         let (mut ids, mut feeds, mut workers) = (Vec::new(), Vec::new(), Vec::new());
-        let models = [MODEL.to_owned()];
-        for number in 0..u64::from(scenario.workers) {
+        for (number, worker) in (0..).zip(all_workers(scenario)?) {
             let Some(id) = router.join(named(&[0x776f_726b, number])) else { break };
+            let models = [worker.model().to_owned()];
             router.probed(id, Probe::Ready(&models), Instant::ORIGIN);
-            let worker = Worker::new(scenario)?;
             router.scraped(id, worker.scraped(Instant::ORIGIN));
             if scenario.knowledge == CacheKnowledge::Reported {
                 feeds.push(reports::begin(&mut router, id));
@@ -119,6 +150,10 @@ impl<'a> Simulation<'a> {
             recorder: Recorder::new(),
             watch: Watch::default(),
             asked: 0,
+            door: Door::new(scenario.queue),
+            answers: scenario.cache.map(Answers::new),
+            reused: (0, 0),
+            gatekeeper: scenario.cascade.as_ref().map(Gatekeeper::new),
         })
     }
 
@@ -136,7 +171,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// A user of a closed loop begins another session, if there is one.
-    fn admit_next(&mut self) -> Result<(), SimulateError> {
+    pub(super) fn admit_next(&mut self) -> Result<(), SimulateError> {
         if let Some(session) = self.sessions.next().transpose()? {
             self.admit(session, self.now);
         }
@@ -145,7 +180,7 @@ impl<'a> Simulation<'a> {
 
     fn admit(&mut self, session: Session, at: Instant) {
         let think = session.turns.first().map_or(Micros::ZERO, |turn| turn.think);
-        let visit = self.visits.add(Visit { session, turn: 0 });
+        let visit = self.visits.add(Visit::new(session));
         self.agenda.enter(at + think, Event::Due(visit));
     }
 
@@ -168,14 +203,27 @@ impl<'a> Simulation<'a> {
             Event::Delivered(flight) => self.deliver(flight),
             Event::Stepped(worker) => self.end_step(worker),
             Event::FirstToken(flight) => {
-                let flight = self.flights.of(flight);
-                if let Some(placed) = &mut flight.placed {
+                if let Some(placed) = &mut self.flights.of(flight).placed {
                     self.router.first_token(placed, self.now);
                 }
+                self.call_on();
             }
-            Event::Ended(flight) => self.end(flight)?,
+            Event::Progressed(flight, tokens) => {
+                if let Some(placed) = &mut self.flights.of(flight).placed {
+                    self.router.progress(placed, Tokens::new(tokens), self.now);
+                }
+            }
+            Event::Ended(flight) => {
+                self.end(flight)?;
+                self.call_on();
+            }
+            Event::Expired => self.call_on(),
             Event::Scrape => self.scrape(),
-            Event::Scraped(worker, scraped) => self.router.scraped(self.ids[worker], scraped),
+            Event::Scraped(worker, scraped) => {
+                self.router.scraped(self.ids[worker], scraped);
+                self.call_on();
+            }
+            Event::Restarted(worker) => self.restart(worker),
             Event::CacheChanged(worker, changes) => {
                 let feed = &mut self.feeds[worker];
                 reports::apply(&mut self.router, self.ids[worker], feed, &changes);
@@ -184,165 +232,7 @@ impl<'a> Simulation<'a> {
         Ok(true)
     }
 
-    /// A session asks its next turn: the gateway decides.
-    fn ask(&mut self, visit: VisitId) -> Result<(), SimulateError> {
-        let Visit { session, turn } = self.visits.of(visit);
-        let name = session.name;
-        let asked = &session.turns[*turn];
-        let (answer, prompt_tokens) = (asked.answer, asked.prompt_tokens());
-        let prompt: Vec<TokenId> = asked
-            .prompt
-            .iter()
-            .flat_map(|piece| (0..piece.tokens.get()).map(|place| piece.token(place, VOCABULARY)))
-            .collect();
-        self.asked += 1;
-        let keys = self.keys(&prompt);
-        let request = Request {
-            model: MODEL,
-            prompt: Prompt::Counted { tokens: prompt_tokens, chain: &keys, block: PAGE },
-            limit: Some(answer.tokens.get()),
-            choices: 1,
-            first_token: FirstToken::Seen,
-            session: Some(name),
-            dice: named(&[self.seed, self.asked]),
-            priority: Priority::default(),
-            tenant: Tenant::default(),
-            kind: Kind::default(),
-        };
-        let turn = (&Tried::default(), Turn::First);
-        let placed = self.router.place(request, &self.scenario.routing, turn, self.now);
-        let mut flight = Flight {
-            visit,
-            placed: None,
-            worker: 0,
-            prompt,
-            prompt_tokens,
-            answer,
-            due: self.now,
-            said: 0,
-            first: None,
-            last: self.now,
-            cached: Tokens::ZERO,
-            fate: Fate::Completed,
-        };
-        let Ok(mut placed) = placed else {
-            flight.fate = Fate::Refused;
-            let flight = self.flights.add(flight);
-            return self.end(flight);
-        };
-        self.router.remember(&mut placed, request.prompt, self.now);
-        flight.worker = placed.worker().index();
-        flight.placed = Some(placed);
-        let ingest = u64::from(prompt_tokens.get()) * self.scenario.ingest_ns_per_token / 1_000;
-        let flight = self.flights.add(flight);
-        let at = self.now + self.scenario.network + Micros::new(ingest);
-        self.agenda.enter(at, Event::Delivered(flight));
-        Ok(())
-    }
-
-    /// The prompt's names, where the policy asks for them.
-    fn keys(&self, prompt: &[TokenId]) -> Vec<PrefixKey> {
-        let routing = &self.scenario.routing;
-        let canary = routing.canary.is_some();
-        if !routing.policy.asks_for_prefixes() && !canary {
-            return Vec::new();
-        }
-        let mut chain = PrefixChain::new(CacheSalt(0), Chunking::Tokens(PAGE));
-        chain.push_tokens(prompt);
-        chain.keys().to_vec()
-    }
-
-    /// A request has come to its worker.
-    fn deliver(&mut self, id: FlightId) {
-        let flight = self.flights.of(id);
-        let worker = flight.worker;
-        // As engines do, an answer is cut where the context ends.
-        let output =
-            flight.answer.tokens.min(self.workers[worker].room_after(flight.prompt_tokens));
-        flight.answer.tokens = output;
-        let prompt = std::mem::take(&mut flight.prompt);
-        let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
-        if matches!(verdict, Verdict::Refused(_)) {
-            flight.fate = Fate::Refused;
-            self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
-            return;
-        }
-        self.begin_step(worker);
-    }
-
-    fn begin_step(&mut self, worker: usize) {
-        if let Some(takes) = self.workers[worker].plan_step(&self.scenario.profile, self.now) {
-            self.agenda.enter(self.now + takes, Event::Stepped(worker));
-        }
-    }
-
-    /// A worker has computed a step: its tokens go out, and the next step begins.
-    fn end_step(&mut self, worker: usize) {
-        let seen = self.now + self.scenario.network;
-        let Self { flights, recorder, agenda, .. } = self;
-        let mut tokens = 0;
-        self.workers[worker].handle_step(self.now, |id, cached| {
-            let flight = flights.of(id);
-            let token = flight.answer.token(flight.said, VOCABULARY);
-            flight.said += 1;
-            tokens += 1;
-            if flight.first.is_none() {
-                flight.first = Some(seen);
-                flight.cached = cached;
-                agenda.enter(seen, Event::FirstToken(id));
-            } else {
-                recorder.gap(seen.since(flight.last));
-            }
-            flight.last = seen;
-            if flight.said < flight.answer.tokens.get() {
-                return (token, Progress::Continues);
-            }
-            agenda.enter(seen, Event::Ended(id));
-            (token, Progress::Finished)
-        });
-        recorder.tokens(seen, tokens);
-        if self.scenario.knowledge == CacheKnowledge::Reported {
-            let changes = self.workers[worker].changes();
-            if !changes.is_empty() {
-                self.agenda.enter(seen, Event::CacheChanged(worker, changes));
-            }
-        }
-        self.begin_step(worker);
-    }
-
-    /// An answer is over: it is recorded, and its session goes on.
-    fn end(&mut self, id: FlightId) -> Result<(), SimulateError> {
-        let flight = self.flights.remove(id);
-        self.record(&flight);
-        if let Some(placed) = flight.placed {
-            let outcome = match flight.fate {
-                Fate::Completed => Outcome {
-                    ending: Ending::Answered,
-                    prompt: Some(flight.prompt_tokens),
-                    cached: Some(flight.cached),
-                    completion: Some(Tokens::new(flight.said)),
-                },
-                Fate::Refused | Fate::Failed => Outcome::of(Ending::Failed(Failure::Saturated)),
-            };
-            self.router.end(placed, outcome, self.now);
-        }
-        let visit = self.visits.of(flight.visit);
-        visit.turn += 1;
-        // Who got no answer does not go on talking.
-        let following = visit.session.turns.get(visit.turn);
-        let following = following.filter(|_| flight.fate == Fate::Completed);
-        if let Some(think) = following.map(|turn| turn.think) {
-            self.agenda.enter(self.now + think, Event::Due(flight.visit));
-            return Ok(());
-        }
-        self.visits.remove(flight.visit);
-        match self.scenario.pace {
-            Pace::Open => Ok(()),
-            Pace::Closed(_) => self.admit_next(),
-        }
-    }
-
-    fn record(&mut self, flight: &Flight) {
+    pub(super) fn record(&mut self, flight: &Flight) {
         let completed = flight.fate == Fate::Completed;
         self.recorder.sample(Sample {
             intended: flight.due,
@@ -350,7 +240,7 @@ impl<'a> Simulation<'a> {
             first_token: flight.first,
             ended: if completed { flight.last } else { self.now },
             prompt: flight.prompt_tokens,
-            cached: completed.then_some(flight.cached),
+            cached: (completed && flight.source == Origin::Worker).then_some(flight.cached),
             output: Tokens::new(flight.said),
             fate: flight.fate,
         });
@@ -363,11 +253,26 @@ impl<'a> Simulation<'a> {
         self.router.tick(self.now);
         let taken_in = self.now + self.scenario.scrape_delay;
         for (worker, scraped) in told.into_iter().enumerate() {
-            self.agenda.enter(taken_in, Event::Scraped(worker, scraped));
+            if self.workers[worker].is_up() {
+                self.agenda.enter(taken_in, Event::Scraped(worker, scraped));
+            } else {
+                self.router.probed(self.ids[worker], Probe::Unreachable, self.now);
+            }
         }
         if self.next.is_some() || 0 < self.visits.count() {
             self.agenda.enter(self.now + self.scenario.scrape_every, Event::Scrape);
         }
+    }
+
+    /// A worker that had crashed is there again, with nothing in its cache.
+    fn restart(&mut self, worker: usize) {
+        self.workers[worker].restart();
+        let id = self.ids[worker];
+        self.router.probed(id, Probe::Ready(&[self.workers[worker].model().to_owned()]), self.now);
+        if self.scenario.knowledge == CacheKnowledge::Reported {
+            self.feeds[worker] = reports::begin(&mut self.router, id);
+        }
+        self.call_on();
     }
 
     fn result(self) -> Simulated {
@@ -375,11 +280,41 @@ impl<'a> Simulation<'a> {
         let first = times().map(|sample| sample.intended).min().unwrap_or(Instant::ORIGIN);
         let last = times().map(|sample| sample.ended).max().unwrap_or(Instant::ORIGIN);
         let seconds = float(last.since(first).get()) / 1e6;
+        let counted = || self.workers.iter().map(Worker::counted);
+        let guesses =
+            self.workers.iter().map(Worker::guesses).fold(Guesses::default(), Guesses::and);
         Simulated {
             series: self.watch.series(),
-            cost: self.scenario.profile.price_of(seconds) * f64::from(self.scenario.workers),
-            preemptions: self.workers.iter().map(Worker::preemptions).sum(),
+            cost: self.workers.iter().map(|worker| worker.profile.price_of(seconds)).sum(),
+            preemptions: counted().map(|one| one.preemptions).sum(),
+            evictions: counted().map(|one| one.evicted).sum(),
+            crashes: self.workers.iter().map(|worker| worker.crashes).sum(),
+            reused: self.reused,
+            guesses,
+            drafts: self.gatekeeper.as_ref().map_or_else(Drafts::default, |one| one.drafts),
             recorder: self.recorder,
         }
     }
+}
+
+/// The workers of both pools.
+fn all_workers(scenario: &Scenario) -> Result<Vec<Worker>, SimulateError> {
+    let drafts = scenario.cascade.as_ref().map_or(0, |cascade| cascade.workers);
+    let all = scenario.workers.saturating_add(drafts);
+    if scenario.workers == 0 || WORKERS_MAX < all {
+        return Err(SimulateError::Workers(all));
+    }
+    let mut workers = Vec::new();
+    for _ in 0..scenario.workers {
+        workers.push(Worker::target(scenario)?);
+    }
+    if let Some(cascade) = &scenario.cascade {
+        if cascade.kinds.is_empty() || !cascade.kinds.iter().all(RequestKind::is_sound) {
+            return Err(SimulateError::Kinds);
+        }
+        for _ in 0..cascade.workers {
+            workers.push(Worker::draft(scenario, &cascade.draft)?);
+        }
+    }
+    Ok(workers)
 }

@@ -1,6 +1,9 @@
 //! Histories repeat, nothing is lost, and policies differ where they should and nowhere else.
 
+use overdraft_core::admit::Mode;
+use overdraft_core::cascade;
 use overdraft_core::route::{Policy, RouteSettings};
+use overdraft_core::speculate;
 use overdraft_silicon::Catalogue;
 use overdraft_units::{Instant, Micros, Tokens};
 
@@ -126,4 +129,146 @@ fn time_goes_on_without_requests_and_then_ends() {
     assert!(Micros::new(1_000_000) < last.since(Instant::ORIGIN));
     assert!(float(last.since(Instant::ORIGIN).get()) < 1e10);
     assert!(!simulated.series[0].points.is_empty());
+}
+
+#[test]
+fn an_unguarded_fleet_dies_where_a_guarded_one_lets_wait() {
+    let workload = "bursts:question=400,output=300,spread=0.5,rate=12,swing=3,period=20";
+    let fleet = |mode| {
+        let mut scenario = scenario(Policy::RoundRobin, 2);
+        scenario.kv_tokens = Some(Tokens::new(12_000));
+        scenario.declared = Some(Tokens::new(2_048));
+        scenario.overdraft = Overdraft::Crash(Micros::new(20_000_000));
+        scenario.routing.admission.mode = mode;
+        run(&scenario, workload, 600, 4)
+    };
+    let [unguarded, reserved] = [Mode::Off, Mode::Reserve].map(fleet);
+    assert!(0 < unguarded.crashes && 0 < summary(&unguarded).failed);
+    assert_eq!((reserved.crashes, summary(&reserved).failed), (0, 0));
+    assert_eq!(summary(&reserved).offered, 600);
+    assert_eq!(summary(&reserved).completed + summary(&reserved).refused, 600);
+}
+
+#[test]
+fn whoever_waits_for_too_long_is_refused() {
+    let mut scenario = scenario(Policy::Cost, 1);
+    scenario.kv_tokens = Some(Tokens::new(4_096));
+    scenario.routing.admission.mode = Mode::Reserve;
+    scenario.patience = Micros::new(2_000_000);
+    let workload = "unique:question=1000,output=1000,spread=0,rate=20";
+    let told = summary(&run(&scenario, workload, 40, 1));
+    assert!(0 < told.refused && 0 < told.completed, "{told:?}");
+    assert_eq!(told.refused + told.completed, 40);
+    assert!(told.ttft.p99 < 3_000.0, "{:?}", told.ttft);
+}
+
+#[test]
+fn what_was_asked_before_is_answered_again_and_computed_once() {
+    let mut scenario = scenario(Policy::Cost, 2);
+    let workload = "unique:question=500,output=50,rate=5,repeat=0.4";
+    let (plain, again) = (run(&scenario, workload, 400, 3), {
+        let (bytes, kept, takes) = (64 << 20, KEPT_DEFAULT, LOOK_UP_DEFAULT);
+        scenario.cache = Some(AnswerCache { bytes, kept, takes });
+        run(&scenario, workload, 400, 3)
+    });
+    assert_eq!(plain.reused, (0, 0));
+    assert!((120..=170).contains(&again.reused.0), "{:?}", again.reused);
+    let tokens = |one: &Simulated| summary(one).output_tokens;
+    assert_eq!(tokens(&plain), tokens(&again), "the answers are the same");
+    assert!(summary(&again).ttft.median < summary(&plain).ttft.median);
+    scenario.cache = Some(AnswerCache { bytes: 1, kept: KEPT_DEFAULT, takes: LOOK_UP_DEFAULT });
+    assert_eq!(run(&scenario, workload, 100, 3).reused, (0, 0), "there is no room for an answer");
+}
+
+#[test]
+fn guesses_that_are_right_bring_tokens_and_wrong_ones_are_given_up() {
+    let mut scenario = scenario(Policy::RoundRobin, 1);
+    scenario.pace = Pace::Closed(4);
+    let workload = "unique:question=500,output=200,spread=0";
+    let plain = run(&scenario, workload, 24, 1);
+    let guess = |policy, acceptance: f64| {
+        let mut scenario = scenario.clone();
+        let pass = Micros::new(450);
+        let acceptance = vec![vec![acceptance]];
+        scenario.speculation = Some(Speculation { policy, depth_max: 8, pass, acceptance });
+        run(&scenario, workload, 24, 1)
+    };
+    let rate = |one: &Simulated| summary(one).output_throughput();
+    let good = guess(speculate::Policy::Goodput, 0.8);
+    assert!(2.0 * rate(&plain) < rate(&good), "{} {}", rate(&plain), rate(&good));
+    assert_eq!(summary(&plain).output_tokens, summary(&good).output_tokens);
+    let right = float(good.guesses.right) / float(good.guesses.drafted);
+    assert!((0.4..0.85).contains(&right), "{:?}", good.guesses);
+    let bad = guess(speculate::Policy::Goodput, 0.05);
+    assert!(0.97 * rate(&plain) < rate(&bad), "{} {}", rate(&plain), rate(&bad));
+    let stubborn = guess(speculate::Policy::Fixed(8), 0.05);
+    assert!(rate(&stubborn) < 0.9 * rate(&bad), "{} {}", rate(&stubborn), rate(&bad));
+}
+
+#[test]
+fn a_cascade_gives_drafts_where_they_are_as_good_and_keeps_within_its_loss() {
+    let mut scenario = scenario(Policy::Cost, 2);
+    let profile = Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap();
+    let settings = cascade::Settings {
+        mode: cascade::Mode::Gate,
+        loss: cascade::Chance::percent(2),
+        ..cascade::Settings::default()
+    };
+    let kinds = vec![
+        RequestKind { weight: 1.0, worse: 0.001, surprise: 0.05 },
+        RequestKind { weight: 1.0, worse: 0.8, surprise: 1.5 },
+    ];
+    scenario.cascade = Some(Cascading { draft: profile, workers: 1, settings, kinds });
+    let workload = "unique:question=200,output=60,rate=10";
+    let simulated = run(&scenario, workload, 1_500, 5);
+    let told = summary(&simulated);
+    assert_eq!((told.offered, told.completed), (1_500, 1_500));
+    let share = |part: u64| float(part) / 1_500.0;
+    let Drafts { asked, served, worse } = simulated.drafts;
+    assert!((0.25..0.6).contains(&share(served)), "{:?}", simulated.drafts);
+    assert!(share(worse) <= 0.02 && served < asked, "{:?}", simulated.drafts);
+    scenario.cascade.as_mut().unwrap().kinds.clear();
+    let none = Box::new(std::iter::empty::<Result<_, WorkloadError>>());
+    let refused = simulate(&scenario, none, 1, &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("without kinds"), "{refused}");
+}
+
+#[test]
+fn all_decisions_together_repeat_to_the_microsecond() {
+    let mut scenario = scenario(Policy::Cost, 2);
+    scenario.kv_tokens = Some(Tokens::new(30_000));
+    scenario.routing.admission.mode = Mode::Peak;
+    let (bytes, kept, takes) = (8 << 20, KEPT_DEFAULT, LOOK_UP_DEFAULT);
+    scenario.cache = Some(AnswerCache { bytes, kept, takes });
+    scenario.speculation = Some(Speculation {
+        policy: speculate::Policy::Goodput,
+        depth_max: 4,
+        pass: Micros::new(450),
+        acceptance: vec![vec![0.9, 0.7], vec![0.5]],
+    });
+    scenario.cascade = Some(Cascading {
+        draft: Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap(),
+        workers: 1,
+        settings: cascade::Settings { mode: cascade::Mode::Gate, ..cascade::Settings::default() },
+        kinds: RequestKind::ASSUMED.to_vec(),
+    });
+    let workload = "tenants:groups=6,prefix=1000,question=200,output=80,repeat=0.2,rate=25";
+    let digest = |seed| run(&scenario, workload, 400, seed).recorder.digest();
+    assert_eq!(digest(1), digest(1));
+    assert_ne!(digest(1), digest(2));
+}
+
+#[test]
+fn chances_that_cannot_be_are_refused() {
+    let refused = |acceptance| {
+        let mut scenario = scenario(Policy::Cost, 1);
+        let (policy, pass) = (speculate::Policy::Goodput, Micros::new(450));
+        scenario.speculation = Some(Speculation { policy, depth_max: 4, pass, acceptance });
+        let none = Box::new(std::iter::empty::<Result<_, WorkloadError>>());
+        simulate(&scenario, none, 1, &mut |_| {}).unwrap_err().to_string()
+    };
+    assert!(refused(vec![vec![0.5, 1.5]]).contains("`1.5` is no chance"));
+    assert!(refused(Vec::new()).contains("without chances"));
+    let kind = "0.5:2:1".parse::<RequestKind>().unwrap_err();
+    assert!(kind.contains("`0.5:2:1` is no kind of request; expected WEIGHT:WORSE:SURPRISE"));
 }

@@ -1,8 +1,10 @@
 //! A worker: the engine's scheduler, and a GPU that is not there.
 
+use std::collections::BTreeSet;
+
 use overdraft_core::batch::{
-    Arrival, BatchLimits, CacheChange, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler,
-    Verdict,
+    Arrival, BatchLimits, BatchStats, CacheChange, Logits, Outcome, Plan, PrefixReuse, Progress,
+    Scheduler, Slot, Verdict,
 };
 use overdraft_core::fleet::Scraped;
 use overdraft_silicon::{Batch, Chunk, Profile};
@@ -11,34 +13,95 @@ use overdraft_units::{
 };
 
 use super::agenda::FlightId;
-use super::scenario::{CacheKnowledge, Scenario, SimulateError};
+use super::guess::{Came, Guesser, Guesses, Said};
+use super::scenario::{CacheKnowledge, Overdraft, Scenario, SimulateError};
+use super::simulation::{DRAFT_MODEL, MODEL};
 
 /// Tokens per page, as vLLM's.
 pub(super) const PAGE: BlockSize = BlockSize::new(16).expect("sixteen is not zero");
 
 #[derive(Debug)]
 pub(super) struct Worker {
+    pub(super) profile: Profile,
+    model: &'static str,
+    limits: BatchLimits,
+    knowledge: CacheKnowledge,
     scheduler: Scheduler,
-    /// The step that is being computed.
-    step: Option<Plan>,
-    capacity: Tokens,
-    context: Tokens,
+    guesser: Option<Guesser>,
+    /// The step that is being computed, and how long the target takes for it.
+    step: Option<(Plan, Micros)>,
+    /// Whether it can be reached.
+    is_up: bool,
+    /// Who is on it.
+    flights: BTreeSet<FlightId>,
     /// Sequences so far; a name is never used twice.
     named: u64,
+    /// Counted by schedulers that have crashed.
+    before: Counted,
+    pub(super) crashes: u64,
     /// Kept between steps.
     outcomes: Vec<Outcome>,
 }
 
+/// What is counted over all schedulers that a worker had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) preemptions: u64,
+    pub(super) evicted: u64,
+}
+
+/// What a worker does next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Nothing.
+    Nothing,
+    /// A step that takes so long.
+    Step(Micros),
+    /// It dies, and these with it.
+    Crash(BTreeSet<FlightId>),
+}
+
+/// A slot that yields tokens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Yields<'a> {
+    pub(super) flight: FlightId,
+    scheduler: &'a Scheduler,
+    sequence: SequenceId,
+}
+
+impl Yields<'_> {
+    /// Tokens of the prompt that were found in the cache.
+    pub(super) fn cached(&self) -> Tokens {
+        self.scheduler.cached(self.sequence)
+    }
+}
+
 impl Worker {
-    pub(super) fn new(scenario: &Scenario) -> Result<Self, SimulateError> {
-        let profile = &scenario.profile;
-        let blocks = match scenario.kv_tokens {
+    /// One that the scenario is about.
+    pub(super) fn target(scenario: &Scenario) -> Result<Self, SimulateError> {
+        let guesser = scenario.speculation.as_ref();
+        let guesser = guesser.map(|settings| Guesser::new(settings, &scenario.profile));
+        let mut worker = Self::new(scenario, (&scenario.profile, MODEL), scenario.kv_tokens)?;
+        worker.guesser = guesser.transpose()?;
+        Ok(worker)
+    }
+
+    /// One of the draft pool.
+    pub(super) fn draft(scenario: &Scenario, profile: &Profile) -> Result<Self, SimulateError> {
+        Self::new(scenario, (profile, DRAFT_MODEL), None)
+    }
+
+    fn new(
+        scenario: &Scenario,
+        (profile, model): (&Profile, &'static str),
+        kv_tokens: Option<Tokens>,
+    ) -> Result<Self, SimulateError> {
+        let blocks = match kv_tokens {
             None => profile.kv_blocks(PAGE)?,
             Some(tokens) => Blocks::new(tokens.get() / PAGE.get()),
         };
         if blocks == Blocks::ZERO {
-            let tokens = scenario.kv_tokens.map_or(0, Tokens::get);
-            return Err(SimulateError::Cache(tokens));
+            return Err(SimulateError::Cache(kv_tokens.map_or(0, Tokens::get)));
         }
         let capacity = Tokens::new(blocks.get().saturating_mul(PAGE.get()));
         let context = scenario.context.unwrap_or(capacity).min(capacity);
@@ -50,16 +113,40 @@ impl Worker {
             block_size: PAGE,
             context,
         };
-        let mut scheduler = Scheduler::new(limits);
-        if scenario.knowledge == CacheKnowledge::Reported {
-            scheduler.listen_to_cache();
-        }
-        Ok(Self { scheduler, step: None, capacity, context, named: 0, outcomes: Vec::new() })
+        Ok(Self {
+            profile: profile.clone(),
+            model,
+            limits,
+            knowledge: scenario.knowledge,
+            scheduler: scheduler(limits, scenario.knowledge),
+            guesser: None,
+            step: None,
+            is_up: true,
+            flights: BTreeSet::new(),
+            named: 0,
+            before: Counted::default(),
+            crashes: 0,
+            outcomes: Vec::new(),
+        })
+    }
+
+    /// What it serves.
+    pub(super) const fn model(&self) -> &'static str {
+        self.model
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// A new process, with an empty cache.
+    pub(super) fn restart(&mut self) {
+        self.is_up = true;
     }
 
     /// Tokens that an answer may have after such a prompt; one at least, for what is refused anyway.
     pub(super) fn room_after(&self, prompt: Tokens) -> Tokens {
-        Tokens::new(self.context.get().saturating_sub(prompt.get()).max(1))
+        Tokens::new(self.limits.context.get().saturating_sub(prompt.get()).max(1))
     }
 
     /// Takes a request in, or refuses it.
@@ -80,41 +167,92 @@ impl Worker {
             reuse: PrefixReuse::Allowed,
             logits: Logits::Last,
         };
-        self.scheduler.handle_arrival(now, arrival)
+        let verdict = self.scheduler.handle_arrival(now, arrival);
+        if verdict == Verdict::Queued {
+            self.flights.insert(flight);
+        }
+        verdict
     }
 
-    /// Begins a step unless one is under way or there is nothing to do; says how long it takes.
-    pub(super) fn plan_step(&mut self, profile: &Profile, now: Instant) -> Option<Micros> {
+    /// Begins a step unless one is under way or there is nothing to do. `said` tells how far an answer is.
+    pub(super) fn plan_step(
+        &mut self,
+        overdraft: Overdraft,
+        now: Instant,
+        said: impl Fn(FlightId) -> Option<Said>,
+    ) -> Next {
         if self.step.is_some() || self.scheduler.is_idle() {
-            return None;
+            return Next::Nothing;
+        }
+        if let Some(guesser) = &mut self.guesser {
+            guesser.propose(now, &mut self.scheduler, |sequence| said(flight_of(sequence)));
         }
         let plan = self.scheduler.plan(now);
-        let chunk = |slot: &overdraft_core::batch::Slot| Chunk {
-            before: slot.start,
-            length: slot.length,
-            samples: slot.logits != Logits::None,
-        };
-        let batch: Batch = plan.slots.iter().map(chunk).collect();
-        let micros = u64::try_from(profile.step(&batch).as_micros()).unwrap_or(u64::MAX);
-        self.step = Some(plan);
-        Some(Micros::new(micros.max(1)))
+        if plan.overdraft().is_some() && matches!(overdraft, Overdraft::Crash(_)) {
+            return Next::Crash(self.crash());
+        }
+        let batch = batch(&plan);
+        let took = self.profile.step(&batch).as_micros();
+        let took = Micros::new(u64::try_from(took).unwrap_or(u64::MAX).max(1));
+        self.step = Some((plan, took));
+        let guessing = self.guesser.as_ref().map_or(Micros::ZERO, Guesser::takes);
+        Next::Step(took + guessing)
     }
 
-    /// Ends the step: `say` is told whose token it is and tells the token and whether there are more.
+    /// The process is gone with all it had.
+    fn crash(&mut self) -> BTreeSet<FlightId> {
+        self.before = self.counted();
+        self.crashes += 1;
+        self.is_up = false;
+        self.scheduler = scheduler(self.limits, self.knowledge);
+        std::mem::take(&mut self.flights)
+    }
+
+    /// Ends the step: `say` is told whose turn it is and what was guessed, adds the tokens that follow, and
+    /// tells whether there are more and which session it is.
     pub(super) fn handle_step(
         &mut self,
         now: Instant,
-        mut say: impl FnMut(FlightId, Tokens) -> (TokenId, Progress),
+        mut say: impl FnMut(Yields<'_>, &[TokenId], &mut Vec<TokenId>) -> (Progress, u64),
     ) {
-        let Some(plan) = self.step.take() else { return };
+        let Some((plan, took)) = self.step.take() else { return };
         let mut outcomes = std::mem::take(&mut self.outcomes);
+        let mut used = 0;
         for slot in plan.slots.iter().filter(|slot| slot.logits != Logits::None) {
-            let flight = u32::try_from(slot.sequence.0 & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-            let (token, progress) = say(flight, self.scheduler.cached(slot.sequence));
-            outcomes.push(Outcome { sequence: slot.sequence, appended: vec![token], progress });
+            if outcomes.len() == used {
+                let appended = Vec::with_capacity(1);
+                let progress = Progress::Continues;
+                outcomes.push(Outcome { sequence: slot.sequence, appended, progress });
+            }
+            let outcome = &mut outcomes[used];
+            used += 1;
+            outcome.sequence = slot.sequence;
+            outcome.appended.clear();
+            let flight = flight_of(slot.sequence);
+            let yields = Yields { flight, scheduler: &self.scheduler, sequence: slot.sequence };
+            let drafts: &[TokenId] = if slot.drafts == Tokens::ZERO {
+                &[]
+            } else {
+                self.scheduler.drafts(slot.sequence)
+            };
+            let (progress, session) = say(yields, drafts, &mut outcome.appended);
+            outcome.progress = progress;
+            if let Some(guesser) = &mut self.guesser {
+                guesser.learn(slot.sequence, session, &came(drafts, &outcome.appended));
+                if progress == Progress::Finished {
+                    guesser.forget(slot.sequence);
+                }
+            }
+            if progress == Progress::Finished {
+                self.flights.remove(&flight);
+            }
         }
-        self.scheduler.handle_step(now, &outcomes);
-        outcomes.clear();
+        if let Some(guesser) = &mut self.guesser
+            && let Some(rows) = decoded_rows(&plan)
+        {
+            guesser.measure(rows, took);
+        }
+        self.scheduler.handle_step(now, &outcomes[..used]);
         self.outcomes = outcomes;
     }
 
@@ -125,21 +263,73 @@ impl Worker {
 
     /// What it would say of its load.
     pub(super) fn scraped(&self, at: Instant) -> Scraped {
-        let stats = self.scheduler.stats();
+        let stats = self.stats();
         let held =
             u64::from(stats.blocks_held.get()) * 1_000 / u64::from(stats.blocks.get().max(1));
+        let capacity = self.limits.blocks.get().saturating_mul(PAGE.get());
         Scraped {
             at,
             running: stats.running,
             waiting: stats.waiting,
             kv_use_permille: u16::try_from(held).ok(),
-            kv_capacity: Some(self.capacity),
+            kv_capacity: Some(Tokens::new(capacity)),
             block_size: Some(PAGE),
             preemptions: Some(stats.preemptions),
         }
     }
 
-    pub(super) fn preemptions(&self) -> u64 {
-        self.scheduler.stats().preemptions
+    fn stats(&self) -> BatchStats {
+        self.scheduler.stats()
     }
+
+    pub(super) fn counted(&self) -> Counted {
+        let stats = self.stats();
+        Counted {
+            preemptions: self.before.preemptions + stats.preemptions,
+            evicted: self.before.evicted + stats.blocks_evicted,
+        }
+    }
+
+    pub(super) fn guesses(&self) -> Guesses {
+        self.guesser.as_ref().map_or_else(Guesses::default, |guesser| guesser.guesses)
+    }
+}
+
+fn scheduler(limits: BatchLimits, knowledge: CacheKnowledge) -> Scheduler {
+    let mut scheduler = Scheduler::new(limits);
+    if knowledge == CacheKnowledge::Reported {
+        scheduler.listen_to_cache();
+    }
+    scheduler
+}
+
+fn flight_of(sequence: SequenceId) -> FlightId {
+    u32::try_from(sequence.0 & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+/// What a plan computes, as far as its time depends on it.
+fn batch(plan: &Plan) -> Batch {
+    let mut batch = Batch::new();
+    for slot in &plan.slots {
+        if slot.drafts == Tokens::ZERO {
+            let samples = slot.logits != Logits::None;
+            batch.push(Chunk { before: slot.start, length: slot.length, samples });
+        } else {
+            batch.push_verified(slot.start, slot.drafts);
+        }
+    }
+    batch
+}
+
+/// Rows of a step that does nothing but decode.
+fn decoded_rows(plan: &Plan) -> Option<u32> {
+    let decodes = |slot: &Slot| slot.length.get() == slot.drafts.get() + 1;
+    let rows = plan.slots.iter().map(|slot| slot.length.get()).sum();
+    plan.slots.iter().all(decodes).then_some(rows)
+}
+
+fn came(drafts: &[TokenId], emitted: &[TokenId]) -> Came {
+    let right = drafts.iter().zip(emitted).take_while(|(draft, token)| draft == token).count();
+    let emitted = u32::try_from(emitted.len()).unwrap_or(u32::MAX);
+    Came { drafted: drafts.len(), right, emitted }
 }

@@ -7,6 +7,7 @@
 //! **Invariant:** times count from when a request was meant to be sent, so a client that falls behind hides
 //! nothing; goodput counts over all requests that were offered, those that were refused included.
 
+mod counts;
 mod histogram;
 mod objectives;
 mod page;
@@ -20,6 +21,7 @@ mod timeline;
 
 use serde_json::{Value, json};
 
+pub use self::counts::Counts;
 pub use self::objectives::{ObjectiveError, Objectives};
 pub use self::page::page_of_plots;
 pub use self::plot::{Plot, Scale};
@@ -50,8 +52,8 @@ pub struct Run {
     pub series: Vec<Series>,
     /// Dollars for all of it, where somebody reckons them.
     pub cost: Option<f64>,
-    /// Times a sequence lost its place in a cache, where somebody counts them.
-    pub preemptions: Option<u64>,
+    /// What the fleet counted, where it was simulated.
+    pub counts: Option<Counts>,
 }
 
 /// Runs side by side.
@@ -69,12 +71,13 @@ pub struct Report {
     pub runs: Vec<Run>,
 }
 
-/// A label's figure over its seeds.
+/// A figure over seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
-    pub(crate) mean: f64,
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
     /// Half of the interval that holds the mean with 95 % confidence; none for a single seed.
-    pub(crate) half: Option<f64>,
+    pub half: Option<f64>,
 }
 
 impl Report {
@@ -148,19 +151,19 @@ impl Report {
 impl Run {
     /// What was recorded, and nothing else.
     pub const fn new(label: String, seed: u64, recorder: Recorder) -> Self {
-        Self { label, seed, recorder, series: Vec::new(), cost: None, preemptions: None }
+        Self { label, seed, recorder, series: Vec::new(), cost: None, counts: None }
     }
 
     /// The figures.
     pub fn summary(&self, objectives: &Objectives) -> Summary {
         let told = Summary::of(&self.recorder, objectives);
-        Summary { cost: self.cost, preemptions: self.preemptions, ..told }
+        Summary { cost: self.cost, counts: self.counts, ..told }
     }
 }
 
 impl Estimate {
     /// Of one value a seed, by Student's distribution.
-    pub(crate) fn of(values: &[f64]) -> Self {
+    pub fn of(values: &[f64]) -> Self {
         /// Quantiles of Student's distribution at 97.5 %, by degrees of freedom.
         const STUDENT: [f64; 12] =
             [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];

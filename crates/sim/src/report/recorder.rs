@@ -86,6 +86,14 @@ impl Recorder {
         }
     }
 
+    /// Only the requests that were to be sent from `at` on, without the gaps between their tokens: what
+    /// is left when a fleet has come to what it is like.
+    #[must_use]
+    pub fn intended_from(&self, at: Instant) -> Self {
+        let late = self.samples.iter().filter(|sample| at <= sample.intended);
+        Self { samples: late.copied().collect(), ..Self::new() }
+    }
+
     /// All requests that have ended.
     pub fn samples(&self) -> &[Sample] {
         &self.samples

@@ -3,6 +3,7 @@
 use overdraft_units::Instant;
 use serde_json::{Map, Value, json};
 
+use super::counts::Counts;
 use super::objectives::Objectives;
 use super::recorder::{Fate, Recorder, Sample};
 use crate::numbers::{float, length};
@@ -51,8 +52,8 @@ pub struct Summary {
     pub peak_concurrency: u64,
     /// Dollars for all of it, where somebody reckons them.
     pub cost: Option<f64>,
-    /// Times a sequence lost its place in a cache, where somebody counts them.
-    pub preemptions: Option<u64>,
+    /// What the fleet counted, where it was simulated.
+    pub counts: Option<Counts>,
     /// To the first token.
     pub ttft: Spread,
     /// Per token after it.
@@ -74,7 +75,7 @@ pub(crate) struct Figure {
 }
 
 /// What runs are compared by.
-pub(crate) const FIGURES: [Figure; 17] = [
+pub(crate) const FIGURES: [Figure; 21] = [
     figure("completed", "Successful requests", |one| float(one.completed)),
     figure("refused", "Refused requests", |one| float(one.refused)),
     figure("failed", "Failed requests", |one| float(one.failed)),
@@ -90,7 +91,13 @@ pub(crate) const FIGURES: [Figure; 17] = [
     figure("median_tpot_ms", "Median TPOT (ms)", |one| one.tpot.median),
     figure("p95_tpot_ms", "P95 TPOT (ms)", |one| one.tpot.p95),
     figure("median_e2el_ms", "Median E2EL (ms)", |one| one.e2el.median),
-    figure("preemptions", "Preemptions", |one| one.preemptions.map_or(f64::NAN, float)),
+    figure("preemptions", "Preemptions", |one| one.counted(|all| all.preemptions)),
+    figure("cache_pages_evicted", "Cached pages evicted", |one| one.counted(|all| all.evictions)),
+    figure("crashes", "Crashes for want of pages", |one| one.counted(|all| all.crashes)),
+    figure("answers_reused", "Answers given again", |one| one.counted(|all| all.reused)),
+    figure("accepted_share", "Guesses that were right (%)", |one| {
+        one.counts.map_or(f64::NAN, |all| all.right_share() * 100.0)
+    }),
     figure("cost_per_million", "Cost ($ per million output tokens)", Summary::cost_per_million),
 ];
 
@@ -159,7 +166,7 @@ impl Summary {
             peak_output_throughput: rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
             peak_concurrency: peak_concurrency(samples),
             cost: None,
-            preemptions: None,
+            counts: None,
             ttft: spread(&|sample| sample.ttft().map(|time| ms(time.get()))),
             tpot: spread(&|sample| sample.tpot_us().map(|time| time / 1e3)),
             itl: if gaps.is_empty() {
@@ -214,6 +221,11 @@ impl Summary {
         self.cached_tokens.map_or(f64::NAN, |found| float(found) / float(self.input_tokens.max(1)))
     }
 
+    /// A count of the fleet; no number where it was not simulated.
+    fn counted(&self, of: fn(&Counts) -> u64) -> f64 {
+        self.counts.as_ref().map_or(f64::NAN, |counts| float(of(counts)))
+    }
+
     /// Under the names of vLLM's benchmark; figures that do not exist are null.
     pub(crate) fn json(&self) -> Map<String, Value> {
         let mut told = Map::new();
@@ -236,7 +248,11 @@ impl Summary {
         tell("max_output_tokens_per_s", self.peak_output_throughput.into());
         tell("max_concurrent_requests", self.peak_concurrency.into());
         tell("cost_dollars", json!(self.cost));
-        tell("preemptions", json!(self.preemptions));
+        if let Some(counts) = self.counts {
+            for (name, count) in counts.json() {
+                tell(&name, count);
+            }
+        }
         for (name, spread) in self.spreads() {
             tell(&format!("mean_{name}_ms"), spread.mean.into());
             tell(&format!("median_{name}_ms"), spread.median.into());

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::counts::Counts;
 use super::summary::{FIGURES, Spread, Summary};
 use super::{Estimate, Origin, Report, Run};
 
@@ -62,8 +63,8 @@ fn counts(text: &mut String, summary: &Summary) {
         line("Good of all offered:", format!("{good} of {} ({share:.1} %)", summary.offered));
     }
     line("Output token throughput (tok/s):", format!("{:.2}", summary.output_throughput()));
-    if let Some(preemptions) = summary.preemptions {
-        line("Preemptions:", preemptions.to_string());
+    for (title, count) in summary.counts.map(Counts::lines).unwrap_or_default() {
+        line(title, count.to_string());
     }
     if summary.cost.is_some() {
         let cost = summary.cost_per_million();

@@ -4,13 +4,15 @@
 //! then the turns so far, then what is new. The defaults follow the loads that routing results are
 //! published for.
 
+use std::collections::VecDeque;
+
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::error::WorkloadError;
 use super::knobs::Values;
 use super::{PROMPT_TOKENS_MAX, Piece, Session, TURNS_MAX, Turn, Voice, named, seconds};
 use crate::draws::{Draws, Ranks};
-use crate::numbers::{float, whole, whole32};
+use crate::numbers::{float, length, whole, whole32};
 
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,39 +23,46 @@ pub(super) struct Preset {
 }
 
 /// All kinds. Values: rate, common, groups, prefix, skew, question, output, spread, turns, think, swing,
-/// period.
+/// period, repeat.
 pub(super) const PRESETS: [Preset; 6] = [
     Preset {
         name: "tenants",
         meaning: "applications that each have a long system prompt and many users",
-        values: Values([8.0, 0.0, 64.0, 6_000.0, 0.0, 400.0, 150.0, 0.0, 1.0, 0.0, 1.0, 60.0]),
+        values: Values([8.0, 0.0, 64.0, 6_000.0, 0.0, 400.0, 150.0, 0.0, 1.0, 0.0, 1.0, 60.0, 0.0]),
     },
     Preset {
         name: "chat",
         meaning: "conversations of several turns under one system prompt",
-        values: Values([8.0, 200.0, 1.0, 0.0, 0.0, 120.0, 200.0, 0.7, 5.0, 10.0, 1.0, 60.0]),
+        values: Values([8.0, 200.0, 1.0, 0.0, 0.0, 120.0, 200.0, 0.7, 5.0, 10.0, 1.0, 60.0, 0.0]),
     },
     Preset {
         name: "documents",
         meaning: "questions about long documents, some of them asked about more often",
-        values: Values([8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0]),
+        values: Values([
+            8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0,
+        ]),
     },
     Preset {
         name: "agents",
         meaning: "agents of a few kinds: long tool descriptions, many short steps",
-        values: Values([4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0]),
+        values: Values([
+            4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0, 0.0,
+        ]),
     },
     Preset {
         name: "unique",
         meaning: "prompts that have nothing in common: the control",
-        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 1.0, 60.0]),
+        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0]),
     },
     Preset {
         name: "bursts",
         meaning: "the same, in waves",
-        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 4.0, 60.0]),
+        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 4.0, 60.0, 0.0]),
     },
 ];
+
+/// Sessions that may be asked again: beyond them, the one that was asked first is forgotten.
+const REPEATABLE_MAX: usize = 4_096;
 
 /// Sessions without end.
 #[derive(Debug)]
@@ -64,13 +73,15 @@ pub(super) struct Generator {
     seed: u64,
     at: Instant,
     count: u64,
+    /// What was asked, where it may be asked again.
+    asked: VecDeque<Session>,
 }
 
 impl Generator {
     pub(super) fn new(values: Values, seed: u64) -> Self {
         let ranks = Ranks::new(whole(values.of("groups")), values.of("skew"));
         let draws = Draws::new(seed, 0x6765_6e65);
-        Self { values, draws, ranks, seed, at: Instant::ORIGIN, count: 0 }
+        Self { values, draws, ranks, seed, at: Instant::ORIGIN, count: 0, asked: VecDeque::new() }
     }
 
     /// A length around a mean.
@@ -128,7 +139,27 @@ impl Generator {
             asked.push(turn);
             history.push(answer);
         }
-        Session { at, name, turns: asked }
+        let session = Session { at, name, turns: asked };
+        if 0.0 < self.values.of("repeat") {
+            if self.asked.len() == REPEATABLE_MAX {
+                self.asked.pop_front();
+            }
+            self.asked.push_back(session.clone());
+        }
+        session
+    }
+
+    /// A session that asks what was asked before, in as many of all as are to.
+    fn repeated(&mut self) -> Option<Session> {
+        let share = self.values.of("repeat");
+        if share <= 0.0 || self.asked.is_empty() || share <= self.draws.share() {
+            return None;
+        }
+        let place = self.draws.below(length(self.asked.len()));
+        let asked = self.asked.get(usize::try_from(place).ok()?)?.clone();
+        let (name, at) = (self.count, self.arrive(length(asked.turns.len())));
+        self.count += 1;
+        Some(Session { at, name, ..asked })
     }
 
     /// What stands before the first turn. Groups are the same whatever the seed.
@@ -149,6 +180,10 @@ impl Iterator for Generator {
     type Item = Result<Session, WorkloadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(Ok(self.session()))
+        let session = match self.repeated() {
+            Some(session) => session,
+            None => self.session(),
+        };
+        Some(Ok(session))
     }
 }

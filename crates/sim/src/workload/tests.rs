@@ -173,6 +173,23 @@ fn a_generator_keeps_rate_lengths_and_sharing() {
 }
 
 #[test]
+fn what_is_asked_again_is_word_for_word_what_was_asked() {
+    let source = Source::parse("tenants:groups=9,spread=0.5,turns=2,repeat=0.38").unwrap();
+    let sessions: Vec<Session> =
+        source.open(3).unwrap().sessions.take(4_000).map(Result::unwrap).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    let asked = |session: &Session| {
+        named(&session.turns.iter().map(|t| t.answer.content).collect::<Vec<_>>())
+    };
+    let again = sessions.iter().filter(|session| !seen.insert(asked(session))).count();
+    let share = float(length(again)) / 4_000.0;
+    assert!((0.36..0.40).contains(&share), "{share}");
+    assert!(sessions.windows(2).all(|pair| pair[0].at <= pair[1].at), "times go on");
+    let names: std::collections::BTreeSet<u64> = sessions.iter().map(|one| one.name).collect();
+    assert_eq!(names.len(), sessions.len(), "each session has a name of its own");
+}
+
+#[test]
 fn bursts_come_in_waves_at_the_same_mean_rate() {
     let source = Source::parse("bursts:rate=50,swing=5,period=10").unwrap();
     let sessions = source.open(1).unwrap().sessions.take(20_000).map(Result::unwrap);

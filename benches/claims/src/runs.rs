@@ -48,7 +48,9 @@ pub fn save_page(bench: &str, html: &str) -> io::Result<String> {
 }
 
 fn write(bench: &str, kind: &str, content: &str) -> io::Result<String> {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs");
+    // This package lies beside them.
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let runs = here.parent().unwrap_or(here).join("runs");
     fs::create_dir_all(&runs)?;
     let path = runs.join(format!("{bench}-{}.{kind}", unix_seconds()));
     fs::write(&path, content)?;

@@ -1,0 +1,11 @@
+//! What does a bench promise, and does it hold?
+//!
+//! A bench prints its table, then one line per claim, and fails when one falls short. A claim that
+//! could not be measured says why and fails nothing. This is apart from the benches that need the
+//! engine and the gateway, so that a bench of the simulator builds without them.
+
+mod claim;
+mod runs;
+
+pub use self::claim::{Aim, Claim};
+pub use self::runs::{as_float, machine_load, median, percentile, save, save_page};

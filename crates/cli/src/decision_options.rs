@@ -1,0 +1,230 @@
+//! What a simulated fleet decides besides where requests go: who is admitted, what is answered again,
+//! guessed, or asked of a cheaper model first. Flags are called as the live ones and the configuration.
+
+use overdraft_config::{ByteSize, Share};
+use overdraft_core::admit::Mode;
+use overdraft_core::cascade::{self, Chance};
+use overdraft_core::speculate::{DEPTH_MAX, Policy};
+use overdraft_silicon::Catalogue;
+use overdraft_sim::fleet::{
+    AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT, RequestKind,
+    Scenario, Speculation,
+};
+use overdraft_units::Tokens;
+
+use crate::fault::Fault;
+use crate::workload_options::micros;
+
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Decisions")]
+pub(crate) struct DecisionOptions {
+    /// What the gateway lets in before a worker has room: peak, threshold, reserve, static:N, off
+    #[arg(long, default_value = "off", value_name = "MODE")]
+    admission: String,
+    /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has
+    #[arg(long, value_name = "COUNT")]
+    max_tokens: Option<u32>,
+    /// A worker dies where a running request needs cache and there is none, instead of preempting
+    /// another, and an empty one is there two minutes later
+    #[arg(long)]
+    crash_on_oom: bool,
+    /// Bytes of answers that the gateway keeps to give again, as in `256MiB`; none by default
+    #[arg(long, value_name = "SIZE")]
+    cache_memory: Option<ByteSize>,
+    /// How deep workers guess: off, fixed:N, threshold, batch-table, goodput
+    #[arg(long, default_value = "off", value_name = "POLICY")]
+    speculation_policy: Policy,
+    /// Tokens of a draft at most
+    #[arg(long, default_value_t = DEPTH_MAX, value_name = "COUNT")]
+    num_speculative_tokens: usize,
+    /// Milliseconds of a draft model's pass over all sequences
+    #[arg(long, default_value_t = 0.45, value_name = "MS")]
+    draft_pass_ms: f64,
+    /// The chance that a guess is right, given that those before it are, by position: `0.8` or
+    /// `0.8,0.7,0.6`; given several times, for so many kinds of text
+    #[arg(long, default_value = "0.7", value_name = "CHANCES")]
+    acceptance: Vec<String>,
+    /// Whether a cheaper pool is asked first: off, gate, shadow
+    #[arg(long, default_value = "off", value_name = "MODE")]
+    cascade: String,
+    /// Each worker of the cheaper pool
+    #[arg(long, default_value = "h100-tp1/llama-3-8b-fp8", value_name = "PROFILE")]
+    draft: String,
+    /// Workers of the cheaper pool
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    draft_workers: u32,
+    /// The share of answers that may be worse than the target's
+    #[arg(long, default_value = "1%", value_name = "SHARE")]
+    loss: Share,
+    /// A kind of requests, as WEIGHT:WORSE:SURPRISE: how often it comes, the chance that a draft is
+    /// worse, nats that a draft's token surprises by; may be given several times [default: three
+    /// assumed kinds]
+    #[arg(long, value_name = "KIND")]
+    request_kind: Vec<RequestKind>,
+    /// Begins with the first policy alone and adds the second, then each of the decisions above that
+    /// are not off, one after the other
+    #[arg(long, conflicts_with = "access_log")]
+    decompose: bool,
+}
+
+/// Decisions in the order in which `--decompose` adds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Admission,
+    Cache,
+    Speculation,
+    Cascade,
+}
+
+impl Decision {
+    const ALL: [Self; 4] = [Self::Admission, Self::Cache, Self::Speculation, Self::Cascade];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Admission => "admission",
+            Self::Cache => "cache",
+            Self::Speculation => "speculation",
+            Self::Cascade => "cascade",
+        }
+    }
+}
+
+impl DecisionOptions {
+    pub(crate) const fn decomposes(&self) -> bool {
+        self.decompose
+    }
+
+    /// Those that are not off.
+    pub(crate) fn wanted(&self) -> Vec<Decision> {
+        let is_on = |one: &Decision| match one {
+            Decision::Admission => self.admission != "off",
+            Decision::Cache => self.cache_memory.is_some(),
+            Decision::Speculation => self.speculation_policy != Policy::Off,
+            Decision::Cascade => self.cascade != "off",
+        };
+        Decision::ALL.into_iter().filter(is_on).collect()
+    }
+
+    /// What is no decision of the gateway's.
+    pub(crate) fn set_world(&self, scenario: &mut Scenario) {
+        scenario.declared = self.max_tokens.map(Tokens::new);
+        if self.crash_on_oom {
+            scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
+        }
+    }
+
+    /// Adds a decision to a fleet.
+    ///
+    /// # Errors
+    /// A mode or a chance that is none, a profile that cannot be found.
+    pub(crate) fn add(
+        &self,
+        decision: Decision,
+        scenario: &mut Scenario,
+        profiles: &Catalogue,
+    ) -> Result<(), Fault> {
+        match decision {
+            Decision::Admission => scenario.routing.admission.mode = self.mode()?,
+            Decision::Cache => {
+                let bytes = self.cache_memory.map_or(0, ByteSize::bytes);
+                let (kept, takes) = (KEPT_DEFAULT, LOOK_UP_DEFAULT);
+                scenario.cache = Some(AnswerCache { bytes, kept, takes });
+            }
+            Decision::Speculation => scenario.speculation = Some(self.speculation()?),
+            Decision::Cascade => scenario.cascade = Some(self.cascading(profiles)?),
+        }
+        Ok(())
+    }
+
+    fn mode(&self) -> Result<Mode, Fault> {
+        self.admission.parse().map_err(|_| {
+            let why = format!("`--admission {}` is no mode; expected ", self.admission);
+            Fault::input(why + "`peak`, `threshold`, `reserve`, `static:N` or `off`")
+        })
+    }
+
+    fn speculation(&self) -> Result<Speculation, Fault> {
+        let depth_max = self.num_speculative_tokens;
+        if !(1..=DEPTH_MAX).contains(&depth_max) {
+            let why = format!("`--num-speculative-tokens {depth_max}`: expected 1 to {DEPTH_MAX}");
+            return Err(Fault::input(why));
+        }
+        let acceptance: Result<Vec<_>, _> =
+            self.acceptance.iter().map(|text| chances(text)).collect();
+        Ok(Speculation {
+            policy: self.speculation_policy.clone(),
+            depth_max,
+            pass: micros("draft-pass-ms", self.draft_pass_ms / 1e3)?,
+            acceptance: acceptance?,
+        })
+    }
+
+    fn cascading(&self, profiles: &Catalogue) -> Result<Cascading, Fault> {
+        let mode = cascade::Mode::named(&self.cascade);
+        let mode = mode.filter(|mode| *mode != cascade::Mode::Verify).ok_or_else(|| {
+            let why = format!("`--cascade {}` cannot be simulated; expected ", self.cascade);
+            Fault::input(why + "`gate`, `shadow` or `off`")
+        })?;
+        if self.draft_workers == 0 {
+            return Err(Fault::input("`--draft-workers 0`: expected 1 or more"));
+        }
+        let draft = profiles.find(&self.draft).map_err(|error| {
+            Fault::input(format!("`--draft`: {error}")).hint("`--list` shows all profiles")
+        })?;
+        let loss = Chance::permille(u32::from(self.loss.permille()));
+        let kinds = if self.request_kind.is_empty() {
+            RequestKind::ASSUMED.to_vec()
+        } else {
+            self.request_kind.clone()
+        };
+        let settings = cascade::Settings { mode, loss, ..cascade::Settings::default() };
+        Ok(Cascading { draft, workers: self.draft_workers, settings, kinds })
+    }
+
+    /// What was set, for the report.
+    pub(crate) fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        let mut tell = |name: &str, value: String| settings.push((name.to_owned(), value));
+        for decision in self.wanted() {
+            match decision {
+                Decision::Admission => tell("admission", self.admission.clone()),
+                Decision::Cache => {
+                    let size = self.cache_memory.map(|size| size.to_string());
+                    tell("answers kept", size.unwrap_or_default());
+                }
+                Decision::Speculation => tell(
+                    "speculation",
+                    format!(
+                        "{}, {} ms a pass, guesses right by {}",
+                        self.speculation_policy,
+                        self.draft_pass_ms,
+                        self.acceptance.join("; ")
+                    ),
+                ),
+                Decision::Cascade => tell(
+                    "cascade",
+                    format!("{}, {} × {}", self.cascade, self.draft_workers, self.draft),
+                ),
+            }
+        }
+        if let Some(tokens) = self.max_tokens {
+            tell("max_tokens declared", tokens.to_string());
+        }
+        if self.crash_on_oom {
+            tell("out of pages", "the worker dies".to_owned());
+        }
+        settings
+    }
+}
+
+/// `0.8` or `0.8,0.7,0.6`.
+fn chances(text: &str) -> Result<Vec<f64>, Fault> {
+    let chance = |part: &str| {
+        let chance = part.trim().parse::<f64>().ok();
+        chance.filter(|chance| (0.0..=1.0).contains(chance)).ok_or_else(|| {
+            let why = format!("`--acceptance {text}`: `{part}` is no chance; ");
+            Fault::input(why + "expected numbers from 0 to 1 with commas between them")
+        })
+    };
+    text.split(',').map(chance).collect()
+}

@@ -1,0 +1,408 @@
+//! A request's way: asked, answered again or placed, computed, ended.
+
+use overdraft_core::admit::{Mode, Priority, Tenant};
+use overdraft_core::batch::{Progress, Verdict};
+use overdraft_core::cascade::{self, Ask};
+use overdraft_core::estimate::Kind;
+use overdraft_core::fleet::{Ending, Failure, FirstToken, Turn};
+use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
+use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Tried};
+use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
+
+use super::agenda::{Event, FlightId, VisitId};
+use super::answers::Answers;
+use super::flight::{Flight, Origin, Role, Visit, spell};
+use super::guess::Said;
+use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
+use super::simulation::{Simulation, VOCABULARY};
+use super::worker::{Next, PAGE};
+use crate::report::Fate;
+use crate::workload::named;
+
+/// Tokens of an answer between two times that the gateway says how far it is, as it does live.
+const PROGRESS_TOKENS: u32 = 32;
+
+/// Tokens of the gateway's chunks of text, which are of 512 bytes.
+const TEXT_CHUNK: BlockSize = BlockSize::new(128).expect("128 is not zero");
+
+impl Simulation<'_> {
+    /// A session asks its next turn: the gateway decides.
+    pub(super) fn ask(&mut self, visit: VisitId) -> Result<(), SimulateError> {
+        let Visit { session, turn, .. } = self.visits.of(visit);
+        let asked = &session.turns[*turn];
+        self.asked += 1;
+        let key = match &self.answers {
+            None => None,
+            Some(_) => Answers::key(&asked.prompt, asked.answer.tokens),
+        };
+        let mut flight = Flight {
+            visit: Some(visit),
+            role: Role::Target,
+            placed: None,
+            worker: 0,
+            prompt: Vec::new(),
+            prompt_tokens: asked.prompt_tokens(),
+            keys: Vec::new(),
+            dice: named(&[self.seed, self.asked]),
+            session: session.name,
+            key,
+            answer: asked.answer,
+            limit: asked.answer.tokens.max(self.scenario.declared.unwrap_or(Tokens::ZERO)),
+            due: self.now,
+            said: 0,
+            first: None,
+            last: self.now,
+            cached: Tokens::ZERO,
+            source: Origin::Worker,
+            fate: Fate::Completed,
+        };
+        let found = match (&mut self.answers, &flight.key) {
+            (Some(answers), Some(key)) => answers.find(key, self.now),
+            _ => None,
+        };
+        if let (Some(tokens), Some(cache)) = (found, self.scenario.cache) {
+            flight.source = Origin::Cache;
+            flight.said = tokens.get();
+            flight.last = self.now + cache.takes;
+            flight.first = Some(flight.last);
+            self.reused = (self.reused.0 + 1, self.reused.1 + u64::from(tokens.get()));
+            let at = flight.last;
+            let flight = self.flights.add(flight);
+            self.agenda.enter(at, Event::Ended(flight));
+            return Ok(());
+        }
+        flight.prompt = self.visits.of(visit).prompt();
+        flight.keys = self.keys(&flight.prompt);
+        if self.gatekeeper.is_some() {
+            return self.draft_first(flight);
+        }
+        let flight = self.flights.add(flight);
+        self.seek(flight)
+    }
+
+    /// Asks the draft pool where the gate says so.
+    fn draft_first(&mut self, mut flight: Flight) -> Result<(), SimulateError> {
+        let Some(gatekeeper) = &mut self.gatekeeper else { return Ok(()) };
+        let asked = gatekeeper.ask(flight.dice, flight.prompt_tokens);
+        match asked {
+            Ask::Target => {}
+            Ask::Draft => flight.role = Role::Draft(asked),
+            Ask::Beside(_) => {
+                let beside = Flight { visit: None, role: Role::Draft(asked), ..unsent(&flight) };
+                let beside = self.flights.add(beside);
+                self.seek(beside)?;
+            }
+        }
+        let flight = self.flights.add(flight);
+        self.seek(flight)
+    }
+
+    /// The prompt's names, where the policy asks for them.
+    fn keys(&self, prompt: &[TokenId]) -> Vec<PrefixKey> {
+        let routing = &self.scenario.routing;
+        if !routing.policy.asks_for_prefixes() && routing.canary.is_none() {
+            return Vec::new();
+        }
+        let mut chain = PrefixChain::new(CacheSalt(0), Chunking::Tokens(self.chunk()));
+        chain.push_tokens(prompt);
+        chain.keys().to_vec()
+    }
+
+    /// How finely the gateway looks at prompts: by pages where workers report them, else by what its
+    /// chunks of text come to.
+    fn chunk(&self) -> BlockSize {
+        match self.scenario.knowledge {
+            CacheKnowledge::Reported => PAGE,
+            CacheKnowledge::Estimated => TEXT_CHUNK,
+        }
+    }
+
+    /// Finds a worker for a request, or lets it wait where that is what admission says.
+    fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
+        // A draft does not wait: the target can be asked instead.
+        if self.flights.of(id).role != Role::Target || !self.door.must_queue() {
+            match self.place(id) {
+                Ok(placed) => {
+                    self.send(id, placed);
+                    return Ok(());
+                }
+                Err(Choice::Saturated { .. }) if self.flights.of(id).role == Role::Target => {}
+                Err(_) => return self.refuse(id),
+            }
+        }
+        let chunk = self.chunk();
+        let request = request(self.flights.of(id), chunk);
+        let (prompt, completion) = self.router.expected(request);
+        let tokens = u64::from(prompt.get()) + u64::from(completion.get());
+        let deadline = self.now + self.scenario.patience;
+        if !self.door.enter(id, tokens, deadline, self.now) {
+            return self.refuse(id);
+        }
+        self.agenda.enter(deadline, Event::Expired);
+        Ok(())
+    }
+
+    fn refuse(&mut self, id: FlightId) -> Result<(), SimulateError> {
+        self.flights.of(id).fate = Fate::Refused;
+        self.end(id)
+    }
+
+    fn place(&mut self, id: FlightId) -> Result<Placed, Choice> {
+        let chunk = self.chunk();
+        let request = request(self.flights.of(id), chunk);
+        let turn = (&Tried::default(), Turn::First);
+        let mut placed = self.router.place(request, &self.scenario.routing, turn, self.now)?;
+        self.router.remember(&mut placed, request.prompt, self.now);
+        Ok(placed)
+    }
+
+    fn send(&mut self, id: FlightId, placed: Placed) {
+        let flight = self.flights.of(id);
+        flight.keys = Vec::new();
+        flight.worker = placed.worker().index();
+        flight.placed = Some(placed);
+        let tokens = u64::from(flight.prompt_tokens.get());
+        let ingest = Micros::new(tokens * self.scenario.ingest_ns_per_token / 1_000);
+        let looked_up = match (&flight.key, self.scenario.cache) {
+            (Some(_), Some(cache)) => cache.takes,
+            _ => Micros::ZERO,
+        };
+        let at = self.now + self.scenario.network + ingest + looked_up;
+        self.agenda.enter(at, Event::Delivered(id));
+    }
+
+    /// Something has ended, is known better, or is over: whoever waits may try again.
+    pub(super) fn call_on(&mut self) {
+        if self.scenario.routing.admission.mode == Mode::Off || self.door.is_empty() {
+            return;
+        }
+        for id in self.door.expire(self.now) {
+            self.flights.of(id).fate = Fate::Refused;
+            self.agenda.enter(self.now, Event::Ended(id));
+        }
+        self.door.freed();
+        while let Some((ticket, id)) = self.door.call(self.now) {
+            match self.place(id) {
+                Ok(placed) => {
+                    self.door.admitted(ticket, self.now);
+                    self.send(id, placed);
+                }
+                Err(Choice::Saturated { .. }) => {
+                    self.door.put_back(ticket, self.router.portion(Tenant::default()));
+                }
+                Err(_) => {
+                    self.door.admitted(ticket, self.now);
+                    self.flights.of(id).fate = Fate::Refused;
+                    self.agenda.enter(self.now, Event::Ended(id));
+                }
+            }
+        }
+    }
+
+    /// A request has come to its worker.
+    pub(super) fn deliver(&mut self, id: FlightId) {
+        let flight = self.flights.of(id);
+        let worker = flight.worker;
+        if !self.workers[worker].is_up() {
+            flight.fate = Fate::Failed;
+            self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
+            return;
+        }
+        // As engines do, an answer is cut where the context ends.
+        let output =
+            flight.answer.tokens.min(self.workers[worker].room_after(flight.prompt_tokens));
+        flight.answer.tokens = output;
+        let prompt = std::mem::take(&mut flight.prompt);
+        let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
+        if matches!(verdict, Verdict::Refused(_)) {
+            flight.fate = Fate::Refused;
+            self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
+            return;
+        }
+        self.begin_step(worker);
+    }
+
+    fn begin_step(&mut self, worker: usize) {
+        let Self { flights, workers, .. } = self;
+        let said = |id| {
+            let flight: &Flight = flights.get(id)?;
+            Some(Said { answer: flight.answer, tokens: flight.said, session: flight.session })
+        };
+        match workers[worker].plan_step(self.scenario.overdraft, self.now, said) {
+            Next::Nothing => {}
+            Next::Step(takes) => self.agenda.enter(self.now + takes, Event::Stepped(worker)),
+            Next::Crash(lost) => {
+                let seen = self.now + self.scenario.network;
+                for id in lost {
+                    self.flights.of(id).fate = Fate::Failed;
+                    self.agenda.enter(seen, Event::Ended(id));
+                }
+                if let Overdraft::Crash(restart) = self.scenario.overdraft {
+                    self.agenda.enter(self.now + restart, Event::Restarted(worker));
+                }
+            }
+        }
+    }
+
+    /// A worker has computed a step: its tokens go out, and the next step begins.
+    pub(super) fn end_step(&mut self, worker: usize) {
+        let seen = self.now + self.scenario.network;
+        let Self { flights, recorder, agenda, .. } = self;
+        let mut tokens = 0;
+        self.workers[worker].handle_step(self.now, |yields, drafts, appended| {
+            let id = yields.flight;
+            let flight = flights.of(id);
+            let before = flight.said;
+            let is_shown = flight.visit.is_some() && flight.role == Role::Target;
+            speak(flight, drafts, appended);
+            tokens += if is_shown { u64::from(flight.said - before) } else { 0 };
+            if flight.first.is_none() {
+                flight.first = Some(seen);
+                flight.cached = yields.cached();
+                agenda.enter(seen, Event::FirstToken(id));
+            } else if is_shown {
+                recorder.gap(seen.since(flight.last));
+            }
+            flight.last = seen;
+            if flight.said == flight.answer.tokens.get() {
+                agenda.enter(seen, Event::Ended(id));
+                return (Progress::Finished, flight.session);
+            }
+            if before / PROGRESS_TOKENS < flight.said / PROGRESS_TOKENS {
+                agenda.enter(seen, Event::Progressed(id, flight.said));
+            }
+            (Progress::Continues, flight.session)
+        });
+        recorder.tokens(seen, tokens);
+        if self.scenario.knowledge == CacheKnowledge::Reported {
+            let changes = self.workers[worker].changes();
+            if !changes.is_empty() {
+                self.agenda.enter(seen, Event::CacheChanged(worker, changes));
+            }
+        }
+        self.begin_step(worker);
+    }
+
+    /// An answer is over, whoever asked for it.
+    pub(super) fn end(&mut self, id: FlightId) -> Result<(), SimulateError> {
+        let mut flight = self.flights.remove(id);
+        if let Some(placed) = flight.placed.take() {
+            let outcome = match flight.fate {
+                Fate::Completed => Outcome {
+                    ending: Ending::Answered,
+                    prompt: Some(flight.prompt_tokens),
+                    cached: Some(flight.cached),
+                    completion: Some(Tokens::new(flight.said)),
+                },
+                Fate::Refused => Outcome::of(Ending::Failed(Failure::Saturated)),
+                Fate::Failed => Outcome::of(Ending::Failed(Failure::Unreachable)),
+            };
+            self.router.end(placed, outcome, self.now);
+        }
+        if let Role::Draft(asked) = flight.role {
+            let judged = self.judge(flight, asked)?;
+            let Some(served) = judged else { return Ok(()) };
+            flight = served;
+        }
+        self.go_on(&flight)
+    }
+
+    /// What becomes of a request whose draft has ended: it is given back where that is the answer.
+    fn judge(&mut self, mut flight: Flight, asked: Ask) -> Result<Option<Flight>, SimulateError> {
+        let lengths = (flight.prompt_tokens, Tokens::new(flight.said));
+        let judgement = match (&mut self.gatekeeper, flight.fate) {
+            (Some(gatekeeper), Fate::Completed) => {
+                Some(gatekeeper.judge(flight.dice, lengths, asked))
+            }
+            _ => None,
+        };
+        let Some(visit) = flight.visit else { return Ok(None) };
+        let session = self.visits.of(visit);
+        let prompt = &session.session.turns[session.turn].prompt;
+        flight.prompt = prompt.iter().flat_map(|piece| spell(*piece)).collect();
+        flight.keys = self.keys(&flight.prompt);
+        let is_served = judgement.is_some_and(|one| one.serve == cascade::Choice::Draft);
+        if !is_served {
+            let flight = self.flights.add(Flight { role: Role::Target, ..unsent(&flight) });
+            self.seek(flight)?;
+            return Ok(None);
+        }
+        if judgement.is_some_and(|one| one.checked) {
+            let shadow = Flight { visit: None, role: Role::Target, ..unsent(&flight) };
+            let shadow = self.flights.add(shadow);
+            self.seek(shadow)?;
+        }
+        // What is judged when it is whole is shown when it is whole.
+        flight.first = Some(flight.last);
+        self.recorder.tokens(flight.last, u64::from(flight.said));
+        Ok(Some(flight))
+    }
+
+    /// An answer is given: it is recorded, and its session goes on.
+    fn go_on(&mut self, flight: &Flight) -> Result<(), SimulateError> {
+        let Some(visit_id) = flight.visit else { return Ok(()) };
+        self.record(flight);
+        if let (Some(answers), Some(key), Fate::Completed, Origin::Worker) =
+            (&mut self.answers, flight.key, flight.fate, flight.source)
+        {
+            answers.keep(key, Tokens::new(flight.said), self.now);
+        }
+        let visit = self.visits.of(visit_id);
+        visit.turn += 1;
+        // Who got no answer does not go on talking.
+        let following = visit.session.turns.get(visit.turn);
+        let following = following.filter(|_| flight.fate == Fate::Completed);
+        if let Some(think) = following.map(|turn| turn.think) {
+            self.agenda.enter(self.now + think, Event::Due(visit_id));
+            return Ok(());
+        }
+        self.visits.remove(visit_id);
+        match self.scenario.pace {
+            Pace::Open => Ok(()),
+            Pace::Closed(_) => self.admit_next(),
+        }
+    }
+}
+
+/// A request as routing sees it.
+fn request(flight: &Flight, chunk: BlockSize) -> Request<'_> {
+    Request {
+        model: flight.role.model(),
+        prompt: Prompt::Counted { tokens: flight.prompt_tokens, chain: &flight.keys, block: chunk },
+        limit: Some(flight.limit.get()),
+        choices: 1,
+        first_token: FirstToken::Seen,
+        session: Some(flight.session),
+        dice: flight.dice,
+        priority: Priority::default(),
+        tenant: Tenant::default(),
+        kind: Kind::default(),
+    }
+}
+
+/// The answer goes on: by the guesses that are right, and the token after them.
+fn speak(flight: &mut Flight, drafts: &[TokenId], appended: &mut Vec<TokenId>) {
+    let mut guesses = drafts.iter();
+    while flight.said < flight.answer.tokens.get() {
+        let token = flight.answer.token(flight.said, VOCABULARY);
+        flight.said += 1;
+        appended.push(token);
+        if guesses.next() != Some(&token) {
+            return;
+        }
+    }
+}
+
+/// The same request once more, as it was before it was sent.
+fn unsent(flight: &Flight) -> Flight {
+    Flight {
+        placed: None,
+        prompt: flight.prompt.clone(),
+        keys: flight.keys.clone(),
+        said: 0,
+        first: None,
+        cached: Tokens::ZERO,
+        fate: Fate::Completed,
+        ..*flight
+    }
+}

@@ -1,0 +1,68 @@
+//! What a simulated fleet counts beside what happened to each request.
+
+use serde_json::{Map, Value, json};
+
+use crate::numbers::float;
+
+/// Counts of a whole fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Times a sequence lost its place in a cache.
+    pub preemptions: u64,
+    /// Pages that were given to others while their content could still be found.
+    pub evictions: u64,
+    /// Times a worker died for want of pages.
+    pub crashes: u64,
+    /// Requests that were answered with an answer of before.
+    pub reused: u64,
+    /// Guesses that were put to the test.
+    pub drafted: u64,
+    /// Those of them that were right.
+    pub right: u64,
+    /// Requests that were put to a draft pool.
+    pub drafts_asked: u64,
+    /// Those that got its answer.
+    pub drafts_served: u64,
+    /// Those of them whose answer was worse than the target's.
+    pub drafts_worse: u64,
+}
+
+impl Counts {
+    /// The share of guesses that were right; no number where nobody guessed.
+    pub(crate) fn right_share(&self) -> f64 {
+        if self.drafted == 0 { f64::NAN } else { float(self.right) / float(self.drafted) }
+    }
+
+    /// Under names of their own.
+    pub(crate) fn json(self) -> Map<String, Value> {
+        let counts = [
+            ("preemptions", self.preemptions),
+            ("cache_pages_evicted", self.evictions),
+            ("crashes", self.crashes),
+            ("answers_reused", self.reused),
+            ("draft_tokens", self.drafted),
+            ("accepted_tokens", self.right),
+            ("drafts_asked", self.drafts_asked),
+            ("drafts_served", self.drafts_served),
+            ("drafts_worse", self.drafts_worse),
+        ];
+        counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+    }
+
+    /// What is worth a line, for a terminal.
+    pub(crate) fn lines(self) -> Vec<(&'static str, u64)> {
+        let always = [("Preemptions:", self.preemptions)];
+        let happened = [
+            ("Cached pages evicted:", self.evictions),
+            ("Crashes for want of pages:", self.crashes),
+            ("Answers given again:", self.reused),
+            ("Tokens guessed:", self.drafted),
+            ("Guesses that were right:", self.right),
+            ("Requests put to the draft pool:", self.drafts_asked),
+            ("Requests that got its answer:", self.drafts_served),
+            ("Answers worse than the target's:", self.drafts_worse),
+        ];
+        let happened = happened.into_iter().filter(|(_, count)| 0 < *count);
+        always.into_iter().chain(happened).collect()
+    }
+}
