@@ -16,8 +16,6 @@ use tokio::time::timeout;
 use crate::binary::{Server, figure, told};
 use crate::realtime::PROFILE;
 
-/// Tokens of a prompt.
-const PROMPT_TOKENS: &str = "1000";
 /// Tokens of an answer.
 const ANSWER_TOKENS: &str = "32";
 /// What the endpoint calls its model.
@@ -46,6 +44,8 @@ json.dump({'model_type': 'llama'}, open(path('config.json'), 'w'))
 pub(crate) struct Round {
     pub(crate) users: u32,
     pub(crate) requests: u32,
+    /// Tokens of a prompt.
+    pub(crate) prompt: u32,
 }
 
 /// Medians in milliseconds.
@@ -75,7 +75,7 @@ impl Round {
     }
 
     async fn ours(self, binary: &Path, url: &str) -> Result<Medians> {
-        let workload = format!("unique:question={PROMPT_TOKENS},output={ANSWER_TOKENS},spread=0");
+        let workload = format!("unique:question={},output={ANSWER_TOKENS},spread=0", self.prompt);
         let (users, requests) = (self.users.to_string(), self.requests.to_string());
         let arguments = ["bench", url, "--workload", &workload, "--output", "json"];
         let load = ["--users", &users, "--num-prompts", &requests, "--seed", "1"];
@@ -102,7 +102,7 @@ impl Round {
             .args(["--url", url, "--ui", "none", "--use-server-token-count"])
             .args(["--concurrency", &self.users.to_string()])
             .args(["--request-count", &self.requests.to_string()])
-            .args(["--synthetic-input-tokens-mean", PROMPT_TOKENS])
+            .args(["--synthetic-input-tokens-mean", &self.prompt.to_string()])
             .args(["--synthetic-input-tokens-stddev", "0"])
             .args(["--output-tokens-mean", ANSWER_TOKENS])
             .arg("--tokenizer")

@@ -42,15 +42,16 @@ pub(crate) const SCENES: [Scene; 3] = [
     },
     Scene {
         name: "closed",
-        workload: "tenants:groups=8,prefix=2000,question=200,output=80",
+        // Lengths are spread: equal ones end in lockstep, and medians then tell who came first in a wave.
+        workload: "tenants:groups=8,prefix=2000,question=200,output=80,spread=0.5",
         workers: 1,
-        users: Some(16),
+        users: Some(12),
         requests: 480,
-        requests_quick: 64,
+        requests_quick: 96,
     },
     Scene {
         name: "fleet",
-        workload: "tenants:groups=12,prefix=3000,question=200,output=80,rate=8",
+        workload: "tenants:groups=12,prefix=3000,question=200,output=80,spread=0.5,rate=8",
         workers: 2,
         users: None,
         requests: 480,
