@@ -8,4 +8,6 @@ mod dice;
 pub mod model;
 
 pub use self::dice::Dice;
-pub use overdraft_claims::{Aim, Claim, as_float, machine_load, median, percentile, save};
+pub use overdraft_claims::{
+    Aim, Claim, as_float, machine_load, median, percentile, save, save_page,
+};

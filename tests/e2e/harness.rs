@@ -99,15 +99,7 @@ impl Server {
 
     /// One request, one whole answer.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
-        let mut stream = self.open(method, path, body);
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).expect("an answer");
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        let body = if chunked { unchunk(body) } else { body.to_owned() };
-        Answer { status, head: head.to_owned(), body }
+        ask(self.address, method, path, body)
     }
 
     /// Sends a request and hands over the connection.
@@ -123,16 +115,7 @@ impl Server {
         body: &str,
         sent: usize,
     ) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
-             connection: close\r\ncontent-length: {}\r\n\r\n{}",
-            body.len(),
-            &body[..sent]
-        );
-        stream.write_all(request.as_bytes()).expect("the request is taken");
-        stream
+        open_partly(self.address, (method, path), body, sent)
     }
 
     /// A chat answer as JSON; panics on anything but 200.
@@ -185,6 +168,38 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// One request to an address, one whole answer.
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+    let mut stream = open_partly(address, (method, path), body, body.len());
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("an answer");
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if chunked { unchunk(body) } else { body.to_owned() };
+    Answer { status, head: head.to_owned(), body }
+}
+
+/// A connection over which so many bytes of a request's body have been sent.
+fn open_partly(
+    address: SocketAddr,
+    (method, path): (&str, &str),
+    body: &str,
+    sent: usize,
+) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{}",
+        body.len(),
+        &body[..sent]
+    );
+    stream.write_all(request.as_bytes()).expect("the request is taken");
+    stream
 }
 
 /// How long until `holds` does; panics when it never does.

@@ -13,7 +13,7 @@ fn overdraft(arguments: &[&str]) -> Output {
 
 /// What it writes when it ends well.
 #[track_caller]
-fn said(arguments: &[&str]) -> String {
+pub(crate) fn said(arguments: &[&str]) -> String {
     let out = overdraft(arguments);
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{arguments:?}: {errors}");
@@ -22,7 +22,7 @@ fn said(arguments: &[&str]) -> String {
 
 /// It ends with this code and says all of these things.
 #[track_caller]
-fn refuses(code: i32, arguments: &[&str], says: &[&str]) {
+pub(crate) fn refuses(code: i32, arguments: &[&str], says: &[&str]) {
     let out = overdraft(arguments);
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(code), "{arguments:?}: {errors}");
@@ -102,7 +102,13 @@ fn a_load_that_cannot_be_sent_is_refused_with_what_to_do() {
     refuses(1, &["bench", nowhere], &["the endpoint does not answer", "hint: "]);
     let typo = ["bench", nowhere, "--workload", "monncake:x"];
     refuses(2, &typo, &["`monncake` is no workload", "did you mean `mooncake`?"]);
-    refuses(2, &["bench", "https://a", "--model", "m"], &["TLS", "expected `http://host:port`"]);
+    refuses(
+        2,
+        &["bench", "ftp://a", "--model", "m"],
+        &["no scheme", "expected `http://host:port`"],
+    );
+    let trusting = ["bench", "https://a", "--cacert", "nowhere.pem"];
+    refuses(2, &trusting, &["`nowhere.pem` cannot be read", "expected certificates in PEM"]);
     refuses(2, &["bench", nowhere, "--goodput", "ttlt:5"], &["`ttlt:5` is no objective"]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let trace = folder.path().join("trace.jsonl");

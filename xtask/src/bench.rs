@@ -19,6 +19,7 @@ const BENCHES: &[(&str, &str)] = &[
         "a small model asked first: quality against cost, shifts, a useless draft (S1, S2, S5)",
     ),
     ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
+    ("loadtool", "real time beside virtual time, and `overdraft bench` beside aiperf (S5, S6)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
     ("kv", "blocks fetched from another worker beside computing them (S5)"),
     ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
@@ -29,7 +30,7 @@ const BENCHES: &[(&str, &str)] = &[
 ];
 
 /// Benches that run the real binary, which is then built first.
-const WITH_BINARY: &[&str] = &["burst"];
+const WITH_BINARY: &[&str] = &["burst", "loadtool"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

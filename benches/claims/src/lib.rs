@@ -8,4 +8,4 @@ mod claim;
 mod runs;
 
 pub use self::claim::{Aim, Claim};
-pub use self::runs::{as_float, machine_load, median, percentile, save};
+pub use self::runs::{as_float, machine_load, median, percentile, save, save_page};

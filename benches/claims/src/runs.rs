@@ -36,12 +36,24 @@ pub fn machine_load() -> String {
 /// # Errors
 /// When the file cannot be written.
 pub fn save(bench: &str, results: &impl Serialize) -> io::Result<String> {
+    write(bench, "json", &(serde_json::to_string(results)? + "\n"))
+}
+
+/// Writes a page of plots beside them, and says where.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save_page(bench: &str, html: &str) -> io::Result<String> {
+    write(bench, "html", html)
+}
+
+fn write(bench: &str, kind: &str, content: &str) -> io::Result<String> {
     // This package lies beside them.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let runs = here.parent().unwrap_or(here).join("runs");
     fs::create_dir_all(&runs)?;
-    let path = runs.join(format!("{bench}-{}.json", unix_seconds()));
-    fs::write(&path, serde_json::to_string(results)? + "\n")?;
+    let path = runs.join(format!("{bench}-{}.{kind}", unix_seconds()));
+    fs::write(&path, content)?;
     Ok(path.display().to_string())
 }
 

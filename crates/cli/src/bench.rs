@@ -1,11 +1,12 @@
 //! `overdraft bench`: how does an endpoint answer a load, in real time?
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 use indicatif::{ProgressBar, ProgressStyle};
-use overdraft_load::{Asking, Interface, Loop, Plan, Progress, Target};
+use overdraft_load::{Asking, Interface, Loop, Plan, Progress, Target, Trust};
 use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::{Wording, catalogue};
 use serde_json::{Map, Value};
@@ -22,8 +23,9 @@ const WRONG_TOLD_MAX: usize = 5;
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
-    /// The endpoint: a gateway, a worker, or anything that speaks `OpenAI`'s API over plain HTTP
+    /// The endpoint: a gateway, a worker, or anything that speaks `OpenAI`'s API over HTTP/1.1, with or without TLS
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
     /// The model; by default the first that the endpoint lists
@@ -53,6 +55,12 @@ pub(crate) struct Arguments {
     /// The API key
     #[arg(long, env = "OPENAI_API_KEY", hide_env_values = true, value_name = "KEY")]
     api_key: Option<String>,
+    /// Certificates in PEM of who vouches for an `https` endpoint, instead of those that the system trusts
+    #[arg(long, alias = "ca-file", value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Believes an `https` endpoint whoever vouches for it
+    #[arg(long, short = 'k', conflicts_with = "cacert")]
+    insecure: bool,
     /// Tokens that the endpoint makes of a word; by default two short requests find out
     #[arg(long, value_name = "TOKENS")]
     tokens_per_word: Option<f64>,
@@ -80,6 +88,7 @@ Examples:
   overdraft bench http://gateway:8080 --workload tenants:groups=48,prefix=12000 --ignore-eos
   overdraft bench http://worker:8000 --workload mooncake:conversation_trace.jsonl --speed 2
   overdraft bench URL --users 16 --duration 60 --goodput ttft:500 tpot:50 --html report.html
+  overdraft bench https://gateway.example --cacert authority.pem
   overdraft bench --list                            # all workloads and what can be set about them
 
 Times count from when a request was due: what waited for a connection, for `--max-concurrency` or for
@@ -105,7 +114,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 
 fn target(arguments: &Arguments) -> Result<Target, Fault> {
     let input = |error: overdraft_load::TargetError| Fault::input(error.to_string());
-    let mut target = Target::parse(&arguments.url).map_err(input)?;
+    let trust = match &arguments.cacert {
+        _ if arguments.insecure => Trust::Anyone,
+        Some(file) => Trust::Authorities(file.clone()),
+        None => Trust::System,
+    };
+    let mut target = Target::parse(&arguments.url, &trust).map_err(input)?;
     for header in &arguments.header {
         target.header(header).map_err(input)?;
     }

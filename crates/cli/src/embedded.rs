@@ -13,13 +13,15 @@ use overdraft_engine::echo::{self, EchoBackend, EchoSettings};
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{KvBudget, Model, ModelInfo, ModelSettings};
 use overdraft_engine::simulated::{self, SimulatedBackend};
-use overdraft_engine::{ChatTemplate, Engine, Speculation, TextCodec, Tokenizer, tokenizer};
+use overdraft_engine::{
+    ChatTemplate, Engine, EngineHandle, Speculation, TextCodec, Tokenizer, tokenizer,
+};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::TokenizerDocument;
 use overdraft_wire::kv_blocks::KvModel;
 use overdraft_worker::{
     EngineMetrics, KvEvents, KvEventsSettings, KvPublisher, KvShare, KvShareSettings, MetricNames,
-    Served, Settings,
+    MishapSettings, Served, Settings,
 };
 use tokio::net::TcpListener;
 
@@ -66,8 +68,12 @@ pub(crate) struct Face {
     pub(crate) kv_events: Option<KvEventsSettings>,
     /// With whom it shares the blocks of its cache; `None` is nobody.
     pub(crate) kv_share: Option<KvShareSettings>,
+    /// What it does wrong on purpose; `None` is nothing.
+    pub(crate) mishaps: Option<MishapSettings>,
     /// Whether the process dies where a running request finds no page.
     pub(crate) crash_on_oom: bool,
+    /// Who may give orders; `None` is whoever comes from this machine.
+    pub(crate) admin_token: Option<String>,
     /// How deep to guess, and by lookups.
     pub(crate) guessing: Guessing,
     /// The model that guesses.
@@ -172,6 +178,8 @@ pub(crate) async fn open(
     };
     let mut settings = Settings::new(clock);
     settings.limits.drain = face.drain;
+    settings.mishaps = face.mishaps;
+    settings.admin_token = face.admin_token;
     Ok(Embedded { name: names.swap_remove(0), summary, engine, served, publisher, settings })
 }
 
@@ -267,6 +275,11 @@ impl Source {
 }
 
 impl Embedded {
+    /// A way to the engine.
+    pub(crate) fn handle(&self) -> EngineHandle {
+        self.engine.handle()
+    }
+
     /// Serves until `stop`, lets streams finish, and ends the engine.
     pub(crate) async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
         let serving = overdraft_worker::run(listener, self.served, self.settings, stop);

@@ -16,6 +16,7 @@ mod fault;
 mod kv_event_options;
 mod kv_share_options;
 mod log_options;
+mod mishap_options;
 mod ready;
 mod reload;
 mod report_options;
@@ -26,6 +27,8 @@ mod simulate;
 mod simulated;
 mod speculation_options;
 mod supervise;
+mod tune;
+mod what_if;
 mod worker;
 mod workload_options;
 
@@ -57,6 +60,7 @@ Examples:
   overdraft bench http://127.0.0.1:8080             # how fast does it answer?
   overdraft simulate --workload tenants             # what would a fleet make of this load?
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
+  overdraft tune http://10.0.0.5:8000 --plain http://10.0.0.6:8000
   overdraft supervise -- vllm serve MODEL           # restarted when it dies, or when it must";
 
 #[derive(Subcommand)]
@@ -75,6 +79,8 @@ enum Command {
     Simulate(Box<simulate::Arguments>),
     /// Shows a configuration with every default filled in, or the schema of the file
     Config(config::Arguments),
+    /// Says how deep a vLLM worker should guess, by what it tells of itself; changes nothing
+    Tune(tune::Arguments),
     /// Runs an engine as its child, prepared, and restarts it when it dies or is told to
     Supervise(supervise::Arguments),
 }
@@ -88,6 +94,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Supervise(arguments) => supervise::run(arguments),
     };
     match done {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use overdraft_sim::report::Report;
+use serde_json::Value;
 
 use crate::fault::Fault;
 
@@ -41,7 +42,24 @@ impl ReportOptions {
 
     /// Prints and writes.
     pub(crate) fn tell(&self, report: &Report) -> Result<(), Fault> {
-        let json = format!("{:#}\n", report.json());
+        self.write_all(report, &report.json(), "")
+    }
+
+    /// The same with more behind it: `text` on the terminal, a member of the JSON. The page has it among its
+    /// settings.
+    pub(crate) fn tell_with(
+        &self,
+        report: &Report,
+        text: &str,
+        (name, value): (&str, Value),
+    ) -> Result<(), Fault> {
+        let mut json = report.json();
+        json[name] = value;
+        self.write_all(report, &json, text)
+    }
+
+    fn write_all(&self, report: &Report, json: &Value, more: &str) -> Result<(), Fault> {
+        let json = format!("{json:#}\n");
         if let Some(path) = &self.json {
             write(path, &json)?;
         }
@@ -49,7 +67,7 @@ impl ReportOptions {
             write(path, &report.html())?;
         }
         match self.output {
-            Format::Table => crate::config::print(&report.text()),
+            Format::Table => crate::config::print(&(report.text() + more)),
             Format::Json => crate::config::print(&json),
         }
     }

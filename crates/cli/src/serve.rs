@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use overdraft_config::{Config, Loaded, Loader, WorkerSource};
+use overdraft_config::{Config, Loaded, Loader, Speculation, WorkerSource};
 use overdraft_core::route::Policy;
+use overdraft_engine::EngineHandle;
 use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::{KvEventsSettings, MetricNames};
@@ -49,6 +51,10 @@ pub(crate) struct Arguments {
     /// Where KEDA asks how many workers the pools want; by default as the file says, or nowhere
     #[arg(long, value_name = "ADDRESS")]
     scaler_listen: Option<SocketAddr>,
+    /// Access lines name the beginnings of prompts, by hashes of their text, so that
+    /// `overdraft simulate --access-log` knows what prompts share; takes `--log-format json`
+    #[arg(long)]
+    log_prefixes: bool,
     /// Seconds that streams may go on after a SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     shutdown_timeout: u64,
@@ -99,16 +105,41 @@ struct Settle {
     remote: usize,
     policy: Option<Policy>,
     drain: Duration,
+    /// Whether access lines name the beginnings of prompts.
+    names_prefixes: bool,
     example: Option<String>,
+    /// What flags say of guessing, and the engines that follow.
+    speculation: SpeculationOptions,
+    engines: Vec<EngineHandle>,
+    /// What the file last said of guessing.
+    said: Mutex<Speculation>,
 }
 
 impl Settle {
+    /// Has the embedded engines guess as the file says, where it says something new: what an operator
+    /// ordered since counts until then.
+    fn guess(&self, config: &Config) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said == config.speculation {
+            return;
+        }
+        said.clone_from(&config.speculation);
+        match self.speculation.or(&config.speculation) {
+            Ok(speculation) => {
+                self.engines.iter().for_each(|engine| speculation.put_in_force(engine));
+            }
+            // The file was checked.
+            Err(fault) => tracing::error!(?fault, "`speculation` is not in force"),
+        }
+    }
+
     fn settings(&self, config: &Config) -> GatewaySettings {
         let (remote, embedded) = self.workers.split_at(self.remote);
         let elsewhere = if self.named { remote.to_vec() } else { settings::workers(config) };
         let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
         let mut settings = settings::gateway(config, workers);
         settings.listen.drain = self.drain;
+        settings.routing.names_prefixes = self.names_prefixes;
         if let Some(policy) = self.policy {
             settings.routing.route.policy = policy;
             for (name, model) in &mut settings.routing.models {
@@ -132,6 +163,7 @@ struct Fleet {
     models: Vec<String>,
     /// The model that the printed example asks.
     example: Option<String>,
+    engines: Vec<EngineHandle>,
 }
 
 /// Serves until a signal says stop.
@@ -140,10 +172,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     crate::runtime()?.block_on(serve(arguments))
 }
 
-async fn serve(arguments: Arguments) -> Result<(), Fault> {
+async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let file = arguments.file()?;
     let config = file.as_ref().map(|(_, loaded)| loaded.config.clone()).unwrap_or_default();
+    let flags = arguments.speculation.clone();
+    arguments.speculation = flags.or(&config.speculation)?;
     let listener = bind(arguments.listen.unwrap_or(config.listen)).await?;
     let address = listener
         .local_addr()
@@ -156,19 +190,25 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let (release, released) = tokio::sync::watch::channel(false);
     let remote = remote(&arguments, &config);
     let remote_count = remote.len();
-    let fleet =
-        fleet(&arguments, (remote, Found::of(&config)), clock, &mut embedded, &released).await?;
+    let fleet = fleet(&arguments, (remote, &config), clock, &mut embedded, &released).await?;
     let settle = Settle {
         named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
         workers: fleet.workers.clone(),
         remote: remote_count,
         policy: arguments.policy,
         drain: Duration::from_secs(arguments.shutdown_timeout),
+        names_prefixes: arguments.log_prefixes,
         example: fleet.example.clone(),
+        speculation: flags,
+        engines: fleet.engines.clone(),
+        said: Mutex::new(config.speculation.clone()),
     };
     let (keep, settings) = tokio::sync::watch::channel(settle.settings(&config));
     if let Some((loader, loaded)) = file {
-        let changed = move |config: &Config| drop(keep.send_replace(settle.settings(config)));
+        let changed = move |config: &Config| {
+            settle.guess(config);
+            drop(keep.send_replace(settle.settings(config)));
+        };
         tasks.spawn(reload::watch(loader, loaded, reload::hangups()?, changed));
     }
     tasks.spawn(async move {
@@ -223,13 +263,13 @@ fn remote(arguments: &Arguments, config: &Config) -> Vec<WorkerSettings> {
 /// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
 async fn fleet(
     arguments: &Arguments,
-    (mut workers, found): (Vec<WorkerSettings>, Found),
+    (mut workers, config): (Vec<WorkerSettings>, &Config),
     clock: Clock,
     tasks: &mut JoinSet<()>,
     released: &tokio::sync::watch::Receiver<bool>,
 ) -> Result<Fleet, Fault> {
     let mut sources = Vec::new();
-    let alone = workers.is_empty() && found == Found::Never;
+    let alone = workers.is_empty() && Found::of(config) == Found::Never;
     match &arguments.model {
         Some(file) => sources.push((Source::File(file.clone()), Pool::Target)),
         None if alone => sources.push((Source::Target, Pool::Target)),
@@ -240,7 +280,7 @@ async fn fleet(
         None if alone && arguments.model.is_none() => sources.push((Source::Draft, Pool::Draft)),
         None => {}
     }
-    let (mut models, mut example) = (Vec::new(), None);
+    let (mut models, mut example, mut engines) = (Vec::new(), None, Vec::new());
     let drafter = sources.iter().find(|(_, pool)| *pool == Pool::Draft);
     let drafter = drafter.map(|(source, _)| source.clone());
     let guesses = arguments.speculation.is_wanted();
@@ -252,7 +292,9 @@ async fn fleet(
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
             kv_share: None,
+            mishaps: None,
             crash_on_oom: false,
+            admin_token: config.admin.token.as_ref().map(|token| token.reveal().to_owned()),
             guessing: arguments.speculation.with_lookups()?,
             // What is served as a draft guesses for the target as well, where that is wanted and can be.
             drafter: drafter
@@ -269,10 +311,11 @@ async fn fleet(
         (worker.pool, worker.name) = (pool, format!("embedded-{name}"));
         workers.push(worker);
         models.push(opened.summary.clone());
+        engines.push(opened.handle());
         example.get_or_insert_with(|| opened.name.clone());
         spawn(tasks, opened, listener, released.clone());
     }
-    Ok(Fleet { workers, models, example })
+    Ok(Fleet { workers, models, example, engines })
 }
 
 fn spawn(

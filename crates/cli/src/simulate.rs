@@ -10,12 +10,13 @@ use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_silicon::{Catalogue, Profile, ProfileError};
 use overdraft_sim::fleet::{CacheKnowledge, Pace, Scenario, simulate};
 use overdraft_sim::report::{Origin, Report, Run};
-use overdraft_sim::workload::catalogue;
+use overdraft_sim::workload::{Sessions, catalogue, similar};
 use overdraft_units::{Micros, Tokens};
 
 use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
 use crate::report_options::ReportOptions;
+use crate::what_if::{self, WhatIfOptions};
 use crate::workload_options::{Load, WorkloadOptions, micros};
 
 /// Seeds at most.
@@ -27,22 +28,22 @@ const SEEDS_MAX: u64 = 100;
 pub(crate) struct Arguments {
     /// Each worker's GPUs and model, as HARDWARE-tpN/MODEL-WEIGHTS; `--list` shows all
     #[arg(long, default_value = "h100-tp1/llama-3-8b-bf16", value_name = "PROFILE")]
-    profile: String,
+    pub(crate) profile: String,
     /// A file with more profiles; may be given several times
     #[arg(long, value_name = "FILE")]
     profiles: Vec<PathBuf>,
     /// Workers of the fleet
     #[arg(long, default_value_t = 4, value_name = "COUNT")]
-    workers: u32,
+    pub(crate) workers: u32,
     /// Policies to compare, with commas between them, or `all`
     #[arg(long, default_value = "cost,round-robin", value_name = "POLICY", value_delimiter = ',')]
-    policy: Vec<String>,
+    pub(crate) policy: Vec<String>,
     /// Seeds to run each policy with; more than one give confidence intervals
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
-    seeds: u64,
+    pub(crate) seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 0, value_name = "SEED")]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Workers report their caches to the gateway, as with KV events; otherwise it goes by what it sent
     #[arg(long)]
     kv_events: bool,
@@ -61,6 +62,9 @@ pub(crate) struct Arguments {
     /// Microseconds that a worker's front end takes for each prompt token before it is queued
     #[arg(long, default_value_t = 0.0, value_name = "US")]
     ingest_us_per_token: f64,
+    /// Dollars an hour that a worker costs, instead of what the profile's hardware does
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    price_per_hour: Option<f64>,
     /// Shows all profiles, workloads and policies, and simulates nothing
     #[arg(long)]
     list: bool,
@@ -70,9 +74,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     decisions: DecisionOptions,
     #[command(flatten)]
-    workload: WorkloadOptions,
+    pub(crate) what_if: WhatIfOptions,
     #[command(flatten)]
-    report: ReportOptions,
+    pub(crate) workload: WorkloadOptions,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -83,6 +89,7 @@ Examples:
   overdraft simulate --workload bursts:rate=30 --admission peak --crash-on-oom
   overdraft simulate --users 200 --workload tenants:repeat=0.3 --policy round-robin,cost \
     --cache-memory 256MiB --speculation-policy goodput --cascade gate --decompose
+  overdraft simulate --access-log gateway.log --workers 6 --policy cost,round-robin --price-per-hour 2.5
   overdraft simulate --list
 
 The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
@@ -92,30 +99,27 @@ Exit codes: 0 simulated, 1 a trace broke off, 2 the input cannot be used.";
 
 /// Simulates and tells.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
-    let profiles = profiles(arguments)?;
     if arguments.list {
-        return crate::config::print(&list(&profiles));
+        return crate::config::print(&list(&profiles(arguments)?));
     }
     arguments.report.check()?;
-    let load = arguments.workload.load()?;
-    let policies = policies(&arguments.policy)?;
     if !(1..=SEEDS_MAX).contains(&arguments.seeds) {
         let why = format!("`--seeds {}`: expected 1 to {SEEDS_MAX}", arguments.seeds);
         return Err(Fault::input(why));
     }
-    let profile = profiles.find(&arguments.profile).map_err(|error| {
-        let hint = match &error {
-            ProfileError::TooLarge { .. } => error.hint(),
-            _ => "`--list` shows all profiles; `--profiles FILE` adds your own",
-        };
-        Fault::input(error.to_string()).hint(hint)
-    })?;
-    let fleets = fleets(arguments, &load, &profile, (policies.as_slice(), &profiles))?;
+    if let Some(log) = &arguments.what_if.access_log {
+        arguments.decisions.refuse_beside_a_log()?;
+        return what_if::run(arguments, log);
+    }
+    let load = arguments.workload.load()?;
+    let policies = policies(&arguments.policy)?;
+    let profile = profile(arguments)?;
+    let fleets = fleets(arguments, &load, &profile, &policies)?;
     let bar = bar(&load, fleets.len(), arguments.seeds);
     let mut runs = Vec::new();
     for (label, scenario) in &fleets {
         for seed in arguments.seed..arguments.seed + arguments.seeds {
-            runs.push(one(scenario, &load, (label.as_str(), seed), &bar)?);
+            runs.push(one(scenario, load.open(seed)?, (label.as_str(), seed), &bar)?);
         }
     }
     bar.finish_and_clear();
@@ -141,9 +145,10 @@ fn fleets(
     arguments: &Arguments,
     load: &Load,
     profile: &Profile,
-    (policies, profiles): (&[Policy], &Catalogue),
+    policies: &[Policy],
 ) -> Result<Vec<(String, Scenario)>, Fault> {
     let wanted = arguments.decisions.wanted();
+    let profiles = profiles(arguments)?;
     let mut fleets = Vec::new();
     for (place, &policy) in policies.iter().enumerate() {
         let mut scenario = scenario(arguments, load, profile, policy)?;
@@ -151,7 +156,7 @@ fn fleets(
         let label = if is_added { format!("+ {policy}") } else { policy.name().to_owned() };
         if !arguments.decisions.decomposes() {
             for &decision in &wanted {
-                arguments.decisions.add(decision, &mut scenario, profiles)?;
+                arguments.decisions.add(decision, &mut scenario, &profiles)?;
             }
         }
         fleets.push((label, scenario));
@@ -159,7 +164,7 @@ fn fleets(
     if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
         let mut scenario = last.clone();
         for decision in wanted {
-            arguments.decisions.add(decision, &mut scenario, profiles)?;
+            arguments.decisions.add(decision, &mut scenario, &profiles)?;
             fleets.push((format!("+ {}", decision.name()), scenario.clone()));
         }
     }
@@ -167,15 +172,14 @@ fn fleets(
 }
 
 /// One fleet with one seed.
-fn one(
+pub(crate) fn one(
     scenario: &Scenario,
-    load: &Load,
+    sessions: Sessions,
     (label, seed): (&str, u64),
     bar: &ProgressBar,
 ) -> Result<Run, Fault> {
     bar.set_message(format!("{label}, seed {seed}"));
     let before = bar.position();
-    let sessions = load.open(seed)?;
     let told = simulate(scenario, sessions, seed, &mut |ended| bar.set_position(before + ended));
     let told = told.map_err(|error| Fault::input(error.to_string()))?;
     let ended = u64::try_from(told.recorder.samples().len()).unwrap_or(u64::MAX);
@@ -186,6 +190,28 @@ fn one(
         cost: Some(told.cost),
         counts,
         ..Run::new(label.to_owned(), seed, told.recorder)
+    })
+}
+
+/// The profile that was asked for, at the price that was.
+pub(crate) fn profile(arguments: &Arguments) -> Result<Profile, Fault> {
+    let mut profile = listed(arguments, &arguments.profile)?;
+    if let Some(price) = arguments.price_per_hour {
+        // Told for all GPUs of a worker, kept for one.
+        profile.hardware.price_per_hour *= price / profile.price_per_hour();
+        "`--price-per-hour`".clone_into(&mut profile.hardware.price_source);
+    }
+    Ok(profile)
+}
+
+/// The profile of a name, as it is listed.
+pub(crate) fn listed(arguments: &Arguments, name: &str) -> Result<Profile, Fault> {
+    profiles(arguments)?.find(name).map_err(|error| {
+        let hint = match &error {
+            ProfileError::TooLarge { .. } => error.hint(),
+            _ => "`--list` shows all profiles; `--profiles FILE` adds your own",
+        };
+        Fault::input(error.to_string()).hint(hint)
     })
 }
 
@@ -202,7 +228,7 @@ fn profiles(arguments: &Arguments) -> Result<Catalogue, Fault> {
     Ok(profiles)
 }
 
-fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
+pub(crate) fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
     let mut policies = Vec::new();
     for name in names {
         if name == "all" {
@@ -211,8 +237,7 @@ fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
         }
         let policy: Policy = name.parse().map_err(|_| {
             let known: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
-            let near = known.iter().find(|known| known.starts_with(name.get(..2).unwrap_or(name)));
-            let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            let near = similar(name, known.iter().copied());
             let known = known.join(", ");
             Fault::input(format!("`{name}` is no policy{near}; expected `all` or some of {known}"))
         })?;
@@ -222,7 +247,7 @@ fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
     Ok(policies)
 }
 
-fn scenario(
+pub(crate) fn scenario(
     arguments: &Arguments,
     load: &Load,
     profile: &Profile,
@@ -250,7 +275,11 @@ fn scenario(
     })
 }
 
-fn settings(arguments: &Arguments, load: &Load, profile: &Profile) -> Vec<(String, String)> {
+pub(crate) fn settings(
+    arguments: &Arguments,
+    load: &Load,
+    profile: &Profile,
+) -> Vec<(String, String)> {
     let price = format!("${:.2}/h ({})", profile.price_per_hour(), profile.hardware.price_source);
     let trust = format!("{}: {}", profile.confidence, profile.source);
     let knowledge = if arguments.kv_events { "reported by workers" } else { "what was sent" };
@@ -292,7 +321,13 @@ fn list(profiles: &Catalogue) -> String {
     text
 }
 
-fn bar(load: &Load, policies: usize, seeds: u64) -> ProgressBar {
+/// An amount of dollars, above zero.
+pub(crate) fn dollars(text: &str) -> Result<f64, String> {
+    let dollars = text.parse::<f64>().ok().filter(|dollars| 0.0 < *dollars && *dollars < 1e6);
+    dollars.ok_or_else(|| "expected dollars above zero, as in `2.5`".to_owned())
+}
+
+pub(crate) fn bar(load: &Load, policies: usize, seeds: u64) -> ProgressBar {
     let runs = u64::try_from(policies).unwrap_or(1) * seeds;
     let (bar, template) = match load.pacing.requests_max {
         Some(requests) => {

@@ -7,11 +7,16 @@ use overdraft_engine::{CacheChanges, Observation, Observer, SimulatedSettings};
 use overdraft_silicon::{AnswerLengths, Catalogue, Profile, ProfileError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, Tokens};
+use overdraft_worker::MishapSettings;
 
 use crate::fault::Fault;
+use crate::mishap_options::MishapOptions;
 
 /// What `--simulate` takes instead of a name to show all names.
 const LIST: &str = "list";
+
+/// Simulated workers of one process at most; each has a thread and a port.
+const WORKERS_MAX: u16 = 256;
 
 /// How an out-of-memory kill looks to whoever started the process: 128 and the signal's 9.
 const KILLED: i32 = 137;
@@ -43,6 +48,13 @@ pub(crate) struct SimulateOptions {
     /// preempting another
     #[arg(long, requires = "simulate")]
     pub(crate) crash_on_oom: bool,
+    /// Simulated workers in this process, each on a port of its own from that of `--listen` on, and
+    /// with KV events on ports as much higher; what kills one kills all
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "simulate",
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
+    pub(crate) workers: u16,
+    #[command(flatten)]
+    mishaps: MishapOptions,
 }
 
 /// A worker to simulate.
@@ -64,6 +76,14 @@ pub(crate) enum Asked {
 }
 
 impl SimulateOptions {
+    /// What the worker `place` of this process does wrong on purpose.
+    ///
+    /// # Errors
+    /// Shares that are more than all requests together.
+    pub(crate) fn mishaps(&self, place: u16) -> Result<Option<MishapSettings>, Fault> {
+        self.mishaps.settings(self.seed.wrapping_add(place.into()))
+    }
+
     /// What `--simulate` asks for, if it is there.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use overdraft_engine::{DEPTH_MAX, Lookup, Policy};
+use overdraft_engine::{DEPTH_MAX, EngineHandle, GuessError, Lookup, Policy, PolicyError};
 use serde_json::Value;
 
 use crate::fault::Fault;
@@ -17,9 +17,9 @@ pub(crate) struct SpeculationOptions {
     /// [default: goodput where a drafter is named, else off]
     #[arg(long, value_name = "POLICY")]
     speculation_policy: Option<Policy>,
-    /// Tokens of a draft at most
-    #[arg(long, value_name = "COUNT", default_value_t = DEPTH_DEFAULT)]
-    num_speculative_tokens: usize,
+    /// Tokens of a draft at most [default: 8]
+    #[arg(long, value_name = "COUNT")]
+    num_speculative_tokens: Option<usize>,
 }
 
 /// What a worker of one model may be told besides.
@@ -47,6 +47,36 @@ pub(crate) struct Guessing {
 }
 
 impl SpeculationOptions {
+    /// These, and where they say nothing what the file says.
+    ///
+    /// # Errors
+    /// A rule that there is not; a file that was checked names none.
+    pub(crate) fn or(&self, file: &overdraft_config::Speculation) -> Result<Self, Fault> {
+        let named = file.policy.as_ref().map(|text| text.parse());
+        let named =
+            named.transpose().map_err(|error: PolicyError| Fault::input(error.to_string()))?;
+        Ok(Self {
+            speculation_policy: self.speculation_policy.clone().or(named),
+            num_speculative_tokens: self.num_speculative_tokens.or(file.max_depth),
+        })
+    }
+
+    /// Has a running engine follow these. Nobody guesses where no rule is named.
+    pub(crate) fn put_in_force(&self, engine: &EngineHandle) {
+        let policy = self.speculation_policy.clone().unwrap_or(Policy::Off);
+        let wanted = policy != Policy::Off;
+        let depth = self.num_speculative_tokens.unwrap_or(DEPTH_DEFAULT);
+        match engine.set_speculation(Some(policy), Some(depth)) {
+            Ok(()) => {}
+            // Who does not guess obeys an order not to.
+            Err(GuessError::NoDrafter) if !wanted => {}
+            Err(GuessError::NoDrafter) => {
+                tracing::warn!("to begin to guess needs a restart; `speculation` is not in force");
+            }
+            Err(error) => tracing::error!(%error, "`speculation` is not in force"),
+        }
+    }
+
     /// Whether a rule was named.
     pub(crate) const fn is_wanted(&self) -> bool {
         self.speculation_policy.is_some()
@@ -65,7 +95,7 @@ impl SpeculationOptions {
     }
 
     fn guessing(&self, default: Policy) -> Result<Guessing, Fault> {
-        let depth_max = within(self.num_speculative_tokens)?;
+        let depth_max = within(self.num_speculative_tokens.unwrap_or(DEPTH_DEFAULT))?;
         let policy = self.speculation_policy.clone().unwrap_or(default);
         Ok(Guessing { policy, depth_max, lookup: Some(Lookup::default()) })
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use overdraft_telemetry::Clock;
 use overdraft_worker::MetricNames;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::embedded::{self, Drafter, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
-use crate::kv_event_options::KvEventOptions;
+use crate::kv_event_options::{self, KvEventOptions};
 use crate::kv_share_options::{self, KvShareOptions};
 use crate::log_options::LogOptions;
 use crate::simulated::{self, Asked, SimulateOptions};
@@ -36,6 +37,10 @@ pub(crate) struct Arguments {
     /// Which metric names to expose: vLLM's of today, those of its 0.6, or both
     #[arg(long, default_value = "current", value_name = "WHICH")]
     metrics_names: Names,
+    /// Whoever presents this as a bearer token may give orders at `/admin`; without one, whoever
+    /// comes over the loopback interface
+    #[arg(long, env = "OVERDRAFT_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    admin_token: Option<String>,
     /// Seconds that streams may go on after a SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     shutdown_timeout: u64,
@@ -67,7 +72,8 @@ Examples:
   overdraft worker --backend echo --listen 127.0.0.1:8001
   overdraft worker --simulate list
   overdraft worker --simulate h100-tp2/llama-3-70b-fp8 --speed 10
-  overdraft worker --simulate a10g/llama-3-8b-int4 --kv-tokens 30000 --crash-on-oom";
+  overdraft worker --simulate a10g/llama-3-8b-int4 --kv-tokens 30000 --crash-on-oom
+  overdraft worker --simulate h100/llama-3-8b-fp8 --workers 8 --error-rate 0.01 --cut-rate 0.01";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum StandIn {
@@ -94,22 +100,62 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         simulated::show(catalogue);
         return Ok(());
     }
-    let listener = serve::bind(arguments.listen).await?;
+    let listeners = listeners(arguments.listen, arguments.simulate.workers).await?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
-    let source = match (asked, arguments.model, arguments.backend) {
+    let source = match (asked, &arguments.model, arguments.backend) {
         (Some(Asked::Worker(simulated)), _, _) => Source::Simulated(simulated),
-        (_, Some(file), _) => Source::File(file),
+        (_, Some(file), _) => Source::File(file.clone()),
         (_, None, Some(StandIn::Echo)) => Source::Echo,
         (_, None, None) => return Err(Fault::input("no `--model` was given")),
     };
+    let (face, crowd) = (face(&arguments, &source)?, arguments.simulate.workers);
+    let mut workers = Vec::new();
+    for (place, listener) in (0..crowd).zip(listeners) {
+        let face = one_of(&arguments, &face, place)?;
+        let worker = embedded::open(source.clone(), &arguments.engine, face, clock).await?;
+        greet(&listener, &worker.summary);
+        workers.push((worker, listener));
+    }
+    let mut serving = JoinSet::new();
+    for (worker, listener) in workers {
+        serving.spawn(worker.serve(listener, stop.clone().asked()));
+    }
+    while let Some(ended) = serving.join_next().await {
+        ended.map_err(|error| Fault::running(error.to_string()))?;
+    }
+    tasks.abort_all();
+    Ok(())
+}
+
+/// The ports of all workers of this process, one after the other.
+async fn listeners(first: SocketAddr, count: u16) -> Result<Vec<TcpListener>, Fault> {
+    let mut listeners = Vec::new();
+    for place in 0..count {
+        let port = match first.port() {
+            0 => 0,
+            port => port.checked_add(place).ok_or_else(|| {
+                let most = u16::MAX - count + 1;
+                Fault::input(format!(
+                    "`--workers {count}` on ports from {port} on: there are not so many"
+                ))
+                .hint(format!("choose a port up to {most} with `--listen`"))
+            })?,
+        };
+        listeners.push(serve::bind(SocketAddr::new(first.ip(), port)).await?);
+    }
+    Ok(listeners)
+}
+
+/// How the workers show themselves.
+fn face(arguments: &Arguments, source: &Source) -> Result<Face, Fault> {
     let kv_share = arguments.kv_share.settings()?;
     if kv_share.is_some() {
-        kv_share_options::check(&source)?;
+        kv_share_options::check(source)?;
     }
     let (guessing, draft) = arguments.speculation.with(&arguments.drafters)?;
-    let face = Face {
-        names: arguments.served_model_name,
+    Ok(Face {
+        names: arguments.served_model_name.clone(),
         metrics: match arguments.metrics_names {
             Names::Current => MetricNames::Current,
             Names::V06 => MetricNames::V06,
@@ -120,17 +166,24 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         kv_share,
         guessing,
         drafter: draft.map(|draft| Drafter::Wanted(Source::File(draft))),
+        mishaps: None,
         crash_on_oom: arguments.simulate.crash_on_oom,
-    };
-    let worker = embedded::open(source, &arguments.engine, face, clock).await?;
-    greet(&listener, &worker.summary);
-    worker.serve(listener, stop.asked()).await;
-    tasks.abort_all();
-    Ok(())
+        admin_token: arguments.admin_token.clone().filter(|token| !token.is_empty()),
+    })
+}
+
+/// What sets one worker of several apart.
+fn one_of(arguments: &Arguments, face: &Face, place: u16) -> Result<Face, Fault> {
+    let events = face.kv_events.as_ref().map(|events| events.beside(place)).transpose();
+    Ok(Face {
+        kv_events: events.map_err(|error| kv_event_options::refused(&error))?,
+        mishaps: arguments.simulate.mishaps(place)?,
+        ..face.clone()
+    })
 }
 
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-fn greet(listener: &tokio::net::TcpListener, summary: &str) {
+fn greet(listener: &TcpListener, summary: &str) {
     if let Ok(address) = listener.local_addr() {
         eprintln!("overdraft worker serves on http://{address}");
         eprintln!("  model    {summary}");

@@ -1,5 +1,7 @@
 //! Which load, how fast, how much of it: what `bench` and `simulate` have in common.
 
+use std::path::Path;
+
 use overdraft_sim::report::Objectives;
 use overdraft_sim::workload::{Arrivals, Kind, Pacing, Sessions, Source, Times};
 use overdraft_units::Micros;
@@ -82,6 +84,13 @@ impl WorkloadOptions {
             span: self.duration.map(|seconds| micros("duration", seconds)).transpose()?,
         };
         Ok(Load { source, pacing, objectives, users: self.users })
+    }
+}
+
+impl WorkloadOptions {
+    /// The load of an access log, at the pace that was typed.
+    pub(crate) fn of_log(&self, file: &Path) -> Result<Load, Fault> {
+        Self { workload: format!("access:{}", file.display()), ..self.clone() }.load()
     }
 }
 

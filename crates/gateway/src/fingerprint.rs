@@ -16,6 +16,7 @@ use overdraft_units::{BlockSize, CacheSalt, Tokens};
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::beginnings;
 use crate::keys::Caller;
 use crate::routes::{Routes, TEXT_CHUNK};
 use crate::usage::Counts;
@@ -74,7 +75,7 @@ impl Fingerprint {
         let salt = tenant_salt.as_deref().or(sent).unwrap_or_default();
         let salt = xxh3_64_with_seed(salt.as_bytes(), xxh3_64_with_seed(model.as_bytes(), TEXT));
         let mut chain = PrefixChain::new(CacheSalt(salt), Chunking::Text(chunk));
-        if routes.asks_for_prefixes(&model) {
+        if routes.asks_for_prefixes(&model) || routes.settings.names_prefixes {
             let most = CHUNKS_MAX.saturating_mul(usize::try_from(chunk.get()).unwrap_or(1));
             chain.push_bytes(tools.as_bytes().get(..most).unwrap_or(tools.as_bytes()));
             chain.push_bytes(prompt.as_bytes().get(..most).unwrap_or(prompt.as_bytes()));
@@ -156,6 +157,12 @@ impl Fingerprint {
     /// Whether the prompt's tokens are known.
     pub(crate) const fn is_counted(&self) -> bool {
         matches!(self.prompt, Known::Counted { .. })
+    }
+
+    /// Bytes of the prompt and names of its beginnings, for the access line; none once it was counted.
+    pub(crate) fn beginnings(&self) -> Option<(u64, String)> {
+        let Known::Text { bytes, chain, chunk } = &self.prompt else { return None };
+        Some((*bytes, beginnings::told(bounded(chain), *chunk)))
     }
 
     pub(crate) fn request(&self) -> Request<'_> {

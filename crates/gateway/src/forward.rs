@@ -106,6 +106,10 @@ async fn ask(
         record.delivery = print.delivery;
         record.priority = Some(print.priority.name());
     });
+    if shared.routes().settings.names_prefixes && !print.is_chore {
+        let named = print.beginnings();
+        exchange.access.note(|record| (record.prompt_bytes, record.prefix) = named.unzip());
+    }
     shared.admission.tenant_asked(print.caller.label(), print.priority.name());
     if print.delivery == Delivery::Streamed && !tally.as_mut().is_some_and(Tally::stream) {
         return Err(full("streams"));

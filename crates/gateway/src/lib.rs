@@ -14,6 +14,7 @@
 mod admin;
 mod admission;
 mod attempt;
+mod beginnings;
 mod board;
 mod cache;
 mod care;
@@ -65,7 +66,8 @@ pub use self::care::{
 };
 pub use self::cascade::CascadeSettings;
 pub use self::discovery::{
-    DnsPatience, DnsSettings, FileSettings, KubernetesSettings, ServicePort, Source, SourceError,
+    DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source,
+    SourceError, Template,
 };
 pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
 pub use self::keys::{

@@ -34,6 +34,8 @@ pub struct RoutingSettings {
     pub prefix: PrefixLimits,
     /// What differs for single models.
     pub models: BTreeMap<String, ModelSettings>,
+    /// Whether access lines name the beginnings of prompts.
+    pub names_prefixes: bool,
 }
 
 impl Default for RoutingSettings {
@@ -45,6 +47,7 @@ impl Default for RoutingSettings {
             text_chunk: TEXT_CHUNK,
             prefix: PrefixLimits::default(),
             models: BTreeMap::new(),
+            names_prefixes: false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod connection;
 mod drain;
 mod exchange;
 mod limits;
+mod operator;
 mod quiet;
 pub mod reply;
 mod server;
@@ -21,5 +22,6 @@ pub use self::body::{Body, BodyError, BodySender, BoxError, Gone, RequestBody, r
 pub use self::drain::Drain;
 pub use self::exchange::{Access, Exchange};
 pub use self::limits::Limits;
+pub use self::operator::is_operator;
 pub use self::quiet::Quiet;
 pub use self::server::{Drained, Server, Service};

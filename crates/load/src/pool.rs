@@ -3,14 +3,17 @@
 //! A request takes the one that was used last, or opens another; it comes back when its answer has been
 //! read to the end. The pool owns what drives the connections: dropped, it closes them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
 
 use crate::target::Target;
 
@@ -56,13 +59,22 @@ impl Pool {
     }
 
     async fn open(&self) -> Result<Connection, String> {
-        let Target { host, port, .. } = &self.target;
-        let stream = TcpStream::connect((host.as_str(), *port)).await;
-        let stream = stream.map_err(|error| format!("no connection: {error}"))?;
-        stream.set_nodelay(true).map_err(|error| format!("no connection: {error}"))?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| format!("no connection: {error}"))?;
+        let Target { host, port, tls, .. } = &self.target;
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unconnected)?;
+        stream.set_nodelay(true).map_err(unconnected)?;
+        let Some(config) = tls else { return self.shake(stream).await };
+        let name = ServerName::try_from(host.clone()).map_err(unconnected)?;
+        let connector = TlsConnector::from(Arc::clone(config));
+        self.shake(connector.connect(name, stream).await.map_err(unconnected)?).await
+    }
+
+    /// Speaks HTTP over a stream from now on.
+    async fn shake<S>(&self, stream: S) -> Result<Connection, String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(unconnected)?;
         let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended are forgotten, so the set does not grow with the requests.
         while drivers.try_join_next().is_some() {}
@@ -72,4 +84,8 @@ impl Pool {
         });
         Ok(sender)
     }
+}
+
+fn unconnected(error: impl std::fmt::Display) -> String {
+    format!("no connection: {error}")
 }

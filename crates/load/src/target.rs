@@ -1,9 +1,14 @@
 //! Where requests go.
 
+use std::sync::Arc;
+
 use http::Uri;
 use http::header::{
     AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
+use rustls::ClientConfig;
+
+use crate::tls::{self, Trust, TrustError};
 
 /// An endpoint and what every request to it says.
 #[derive(Clone, Debug)]
@@ -13,19 +18,24 @@ pub struct Target {
     /// What stands before `/chat/completions`, such as `/v1`.
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
+    /// How it is spoken to where that is encrypted.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 /// Why a text names no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Not a URL that can be used.
-    #[error("`{url}` {wrong}; expected `http://host:port` or `http://host:port/v1`")]
+    #[error("`{url}` {wrong}; expected `http://host:port`, or `https://host/v1`")]
     Url {
         /// What was typed.
         url: String,
         /// What is wrong with it.
         wrong: &'static str,
     },
+    /// Nobody vouches for it.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// Not a header.
     #[error("`{0}` is not a header; expected `name: value`")]
     Header(String),
@@ -35,18 +45,19 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Reads `http://host:port`, with `/v1` behind it unless another path is given.
+    /// Reads `http://host:port`, with `/v1` behind it unless another path is given. `https` is spoken to whom
+    /// `trust` vouches for.
     ///
     /// # Errors
-    /// When it is no URL, or one of another scheme.
-    pub fn parse(url: &str) -> Result<Self, TargetError> {
+    /// When it is no URL, one of another scheme, or nobody can be trusted.
+    pub fn parse(url: &str, trust: &Trust) -> Result<Self, TargetError> {
         let fault = |wrong| TargetError::Url { url: url.to_owned(), wrong };
         let uri: Uri = url.parse().map_err(|_| fault("is no URL"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(fault("asks for TLS, which the load tool does not speak")),
-            _ => return Err(fault("has no scheme `http`")),
-        }
+        let is_encrypted = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(fault("has no scheme `http` or `https`")),
+        };
         let host =
             uri.host().filter(|host| !host.is_empty()).ok_or_else(|| fault("has no host"))?;
         if uri.query().is_some() || uri.authority().is_some_and(|all| all.as_str().contains('@')) {
@@ -64,9 +75,10 @@ impl Target {
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
-            port: uri.port_u16().unwrap_or(80),
+            port: uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 }),
             base: base.to_owned(),
             headers,
+            tls: is_encrypted.then(|| tls::config(trust)).transpose()?,
         })
     }
 

@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use overdraft_sim::report::{Fate, Objectives, Recorder, Run, Summary};
 use overdraft_sim::workload::{Pacing, Source, Wording};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -59,7 +63,7 @@ impl Endpoint {
     }
 
     fn target(&self) -> Target {
-        Target::parse(&format!("http://{}", self.address)).unwrap()
+        Target::parse(&format!("http://{}", self.address), &Trust::System).unwrap()
     }
 }
 
@@ -229,7 +233,7 @@ async fn words_are_made_as_long_as_the_endpoint_counts_them() {
     let asking = plan(target.clone(), Loop::Open).asking;
     let wording = timeout(PATIENCE, calibrate(&target, &asking)).await.unwrap().unwrap();
     assert!((wording.tokens_per_word - 3.0).abs() < 1e-9, "{wording:?}");
-    let nowhere = Target::parse("http://127.0.0.1:1").unwrap();
+    let nowhere = Target::parse("http://127.0.0.1:1", &Trust::System).unwrap();
     let error = timeout(PATIENCE, calibrate(&nowhere, &asking)).await.unwrap().unwrap_err();
     assert!(
         error.to_string().starts_with("the endpoint does not answer: no connection"),
@@ -249,15 +253,86 @@ async fn a_fault_in_the_trace_ends_the_run() {
 
 #[test]
 fn an_endpoint_is_read_with_and_without_its_path() {
-    let path = |url: &str| Target::parse(url).unwrap().path("/chat/completions");
+    let parse = |url: &str| Target::parse(url, &Trust::System);
+    let path = |url: &str| parse(url).unwrap().path("/chat/completions");
     assert_eq!(path("http://a:1"), "/v1/chat/completions");
     assert_eq!(path("http://a:1/v1/"), "/v1/chat/completions");
     assert_eq!(path("http://a:1/api/v3"), "/api/v3/chat/completions");
     assert_eq!(path("http://a:1/v1/chat/completions"), "/v1/chat/completions");
-    for (url, says) in [("https://a", "TLS"), ("a:1", "scheme"), ("http://u@a", "user name")] {
-        let error = Target::parse(url).unwrap_err().to_string();
+    for (url, says) in [("ftp://a", "scheme"), ("a:1", "scheme"), ("http://u@a", "user name")] {
+        let error = parse(url).unwrap_err().to_string();
         assert!(error.contains(says) && error.contains("expected `http://host:port`"), "{error}");
     }
+}
+
+/// An endpoint behind TLS, with a certificate of an authority in a file.
+async fn encrypted(manner: Manner) -> (Endpoint, u16, JoinSet<()>, tempfile::NamedTempFile) {
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let certificate = authority.self_signed(&key).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let own = own.signed_by(&key, &issuer).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.der().clone()], key)
+        .unwrap();
+    let endpoint = Endpoint::start(manner).await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (acceptor, inside) = (TlsAcceptor::from(Arc::new(config)), endpoint.address);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut open = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            open.spawn(async move {
+                // Whoever does not trust us hangs up.
+                let Ok(mut outer) = acceptor.accept(stream).await else { return };
+                let mut inner = TcpStream::connect(inside).await.unwrap();
+                let _ended = tokio::io::copy_bidirectional(&mut outer, &mut inner).await;
+            });
+        }
+    });
+    (endpoint, port, tasks, file)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_behind_tls_is_asked_where_somebody_vouches_for_it() {
+    let (_endpoint, port, _tasks, file) = encrypted(PROMPT).await;
+    let url = format!("https://localhost:{port}");
+    let (.., other) = encrypted(PROMPT).await;
+    let trust = Trust::Authorities(other.path().to_owned());
+    let stranger = plan(Target::parse(&url, &trust).unwrap(), Loop::Open);
+    let (recorder, progress) = send(stranger, "unique:rate=200", so_many(2)).await;
+    assert_eq!(summary(&recorder).completed, 0);
+    assert!(progress.wrong()[0].0.contains("invalid peer certificate"), "{:?}", progress.wrong());
+    for trust in [Trust::Authorities(file.path().to_owned()), Trust::Anyone] {
+        let plan = plan(Target::parse(&url, &trust).unwrap(), Loop::Open);
+        let (recorder, progress) = send(plan, "unique:rate=200", so_many(4)).await;
+        assert_eq!(summary(&recorder).completed, 4, "{trust:?}: {:?}", progress.wrong());
+    }
+}
+
+#[test]
+fn certificates_that_are_none_are_told_with_their_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let parse = |path: &std::path::Path| {
+        let trust = Trust::Authorities(path.to_owned());
+        Target::parse("https://a", &trust).unwrap_err().to_string()
+    };
+    let empty = parse(file.path());
+    assert!(empty.contains("has no certificate; expected certificates in PEM"), "{empty}");
+    let missing = parse(std::path::Path::new("/nowhere.pem"));
+    assert!(missing.starts_with("`/nowhere.pem` cannot be read"), "{missing}");
 }
 
 /// Not too many failures are told apart.

@@ -8,6 +8,7 @@ mod draws;
 pub mod fleet;
 mod numbers;
 pub mod report;
+pub mod what_if;
 pub mod workload;
 
 pub use self::draws::Draws;

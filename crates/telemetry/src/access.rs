@@ -143,6 +143,14 @@ pub struct AccessRecord {
     pub prompt: Option<Tokens>,
     /// Completion tokens.
     pub completion: Option<Tokens>,
+    /// Prompt tokens that its worker found in its cache, where it says so.
+    pub cached: Option<Tokens>,
+    /// Tokens of prompt and completion of an answer that was given again, where nobody was asked.
+    pub reused: Option<(Tokens, Tokens)>,
+    /// Bytes of the prompt's text, where its beginnings are named.
+    pub prompt_bytes: Option<u64>,
+    /// Names of the prompt's beginnings, as `END:NAME` in bytes; equal names are equal text.
+    pub prefix: Option<String>,
     /// From the request's head to the first token.
     pub first_token: Option<Micros>,
     /// From the request's head to the last byte handed over.
@@ -198,6 +206,9 @@ impl AccessRecord {
                     stream = self.delivery == Delivery::Streamed,
                     tokens_prompt = self.prompt.map(Tokens::get),
                     tokens_out = self.completion.map(Tokens::get),
+                    tokens_cached = self.cached.map(Tokens::get),
+                    tokens_prompt_reused = self.reused.map(|(prompt, _)| prompt.get()),
+                    tokens_out_reused = self.reused.map(|(_, out)| out.get()),
                     ttft_us = self.first_token.map(Micros::get),
                     total_us = self.total.get(),
                     queued_us = self.queued.map(Micros::get),
@@ -208,6 +219,8 @@ impl AccessRecord {
                     cost_microusd = self.cost,
                     cost_target_only_microusd = self.cost_alone,
                     cache = self.cache,
+                    prompt_bytes = self.prompt_bytes,
+                    prefix = self.prefix.as_deref(),
                     end = %self.end,
                 )
             };

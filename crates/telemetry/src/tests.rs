@@ -80,6 +80,10 @@ fn record() -> AccessRecord {
         delivery: Delivery::Streamed,
         prompt: Some(Tokens::new(12)),
         completion: Some(Tokens::new(3)),
+        cached: None,
+        reused: None,
+        prompt_bytes: None,
+        prefix: None,
         first_token: Some(Micros::new(1_500)),
         total: Micros::new(9_000),
         queued: None,
@@ -130,6 +134,22 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
     let text = logged(LogFormat::Text, &waited);
     let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" \
                 served_by=\"draft\" cost_microusd=7 cost_target_only_microusd=70 end=--";
+    assert!(text.trim_end().ends_with(told), "{text}");
+}
+
+#[test]
+fn the_access_line_tells_what_was_found_and_what_prompts_share() {
+    let found = AccessRecord {
+        cached: Some(Tokens::new(8)),
+        cache: Some("hit"),
+        reused: Some((Tokens::new(12), Tokens::new(3))),
+        prompt_bytes: Some(700),
+        prefix: Some("512:00c0ffee".to_owned()),
+        ..record()
+    };
+    let text = logged(LogFormat::Text, &found);
+    let told = "tokens_cached=8 tokens_prompt_reused=12 tokens_out_reused=3 ttft_us=1500 \
+                total_us=9000 cache=\"hit\" prompt_bytes=700 prefix=\"512:00c0ffee\" end=--";
     assert!(text.trim_end().ends_with(told), "{text}");
 }
 

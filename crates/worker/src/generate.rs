@@ -11,16 +11,18 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
 use overdraft_engine::{EngineHandle, Event, Request, RequestStream, SubmitError};
 use overdraft_http::{Body, BoxError, Exchange, reply};
-use overdraft_telemetry::{Delivery as Told, Ender, Phase, unix_seconds};
+use overdraft_telemetry::{Delivery as Told, EndCode, Ender, Phase, unix_seconds};
 use overdraft_units::Instant;
 use overdraft_wire::request::Delivery;
 use overdraft_wire::{ApiError, ErrorKind};
 
 use crate::kv_share::Peer;
 use crate::meter::Meter;
+use crate::mishap::{self, Mishap, Mishaps};
 use crate::piece::{Choice, Piece, Step};
 use crate::plan::{Dialect, Plan};
 use crate::refusal;
@@ -31,6 +33,9 @@ use crate::{chat, completions};
 
 /// Prompts of one request whose blocks are fetched, one after the other; with more, none are.
 const PROMPTS_FETCHED_MAX: usize = 4;
+
+/// Why a connection ends that was to be cut.
+const CUT: &str = "the connection was cut, as was asked for";
 
 /// Answers a chat or a completion request.
 pub(crate) async fn answer(
@@ -47,6 +52,10 @@ pub(crate) async fn answer(
             Dialect::Completion => completions::plan(&planner, body),
         })
         .await?;
+    let mishap = worker.mishaps.as_ref().map_or(Mishap::None, Mishaps::next);
+    if let Some(error) = mishap.error() {
+        return Err(error);
+    }
     let loading = worker.load.begin();
     worker.metrics.catalogue().request_begun(plan.n);
     note_plan(worker, exchange, &plan);
@@ -55,7 +64,8 @@ pub(crate) async fn answer(
     let streams = submit(worker, &plan, arrived).await?;
     exchange.access.note(|record| record.end.phase = Phase::FirstToken);
     let heading = heading(worker, exchange, &plan);
-    let job = Job { worker: Arc::clone(worker), exchange: exchange.clone(), streams, loading };
+    let (owner, exchange) = (Arc::clone(worker), exchange.clone());
+    let job = Job { worker: owner, exchange, streams, loading, mishap };
     match plan.delivery {
         Delivery::Whole => job.whole(&plan, &heading).await,
         Delivery::Stream(_) => Ok(job.streamed(&plan, heading)),
@@ -185,10 +195,15 @@ struct Job {
     exchange: Exchange,
     streams: Streams,
     loading: Loading,
+    /// What befalls it on purpose.
+    mishap: Mishap,
 }
 
 impl Job {
     async fn whole(mut self, plan: &Plan, heading: &Heading) -> Result<Response<Body>, ApiError> {
+        if self.befallen().await {
+            return Ok(broken_off());
+        }
         let mut choices: Vec<_> =
             (0..plan.choices()).map(|index| (Choice::new(plan, index), Piece::default())).collect();
         let mut meter = Meter::new(plan);
@@ -215,6 +230,27 @@ impl Job {
         let answer = heading.whole(pieces, meter.usage(), &self.worker.tokenizer);
         drop(self.loading);
         Ok(reply::json(StatusCode::OK, answer))
+    }
+
+    /// Waits while the answer stalls, if that befalls it; says whether it is to be cut.
+    async fn befallen(&mut self) -> bool {
+        match std::mem::replace(&mut self.mishap, Mishap::None) {
+            Mishap::None | Mishap::Error(_) => false,
+            Mishap::Stall(_, lasts) => {
+                let drain = self.exchange.drain.clone();
+                tokio::select! {
+                    () = mishap::stall(lasts) => {}
+                    () = drain.cut() => {}
+                }
+                false
+            }
+            Mishap::Cut(_) => {
+                self.exchange.access.note(|record| {
+                    record.end = EndCode { ender: Ender::Server, phase: Phase::Data };
+                });
+                true
+            }
+        }
     }
 
     fn streamed(self, plan: &Plan, heading: Heading) -> Response<Body> {
@@ -267,6 +303,14 @@ impl EventKind {
     }
 }
 
+/// A head, and a connection that is cut behind it.
+fn broken_off() -> Response<Body> {
+    let body = Body::unfold((), |()| async { Err::<Option<(Bytes, ())>, BoxError>(CUT.into()) });
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
 fn append(told: &mut Piece, next: Piece) {
     if told.opening.is_none() && next.opening.is_some() {
         *told = next;
@@ -293,6 +337,11 @@ impl Streaming {
             Progress::GoesOn => {}
             Progress::Done => return Ok(None),
             Progress::Lost => return Err("the stream was lost".into()),
+        }
+        if self.job.mishap.is_due(self.state.meter().completion()) && self.job.befallen().await {
+            // What was handed over before has to leave before the connection does.
+            tokio::task::yield_now().await;
+            return Err(CUT.into());
         }
         let mut out = Vec::with_capacity(512);
         while out.is_empty() {

@@ -34,7 +34,7 @@ impl EngineMetrics {
     /// The same of an engine that can guess ahead.
     pub fn speculating(model: &str, shape: ModelShape, names: MetricNames) -> Self {
         let identity = identity(model, shape);
-        Self::of(WorkerMetrics::new(&identity, names).speculating(&identity))
+        Self::of(WorkerMetrics::new(&identity, names).speculating(&identity, names))
     }
 
     /// The same of an engine that shares its blocks, and perhaps guesses ahead.
@@ -47,7 +47,7 @@ impl EngineMetrics {
         let identity = identity(model, shape);
         let mut catalogue = WorkerMetrics::new(&identity, names);
         if speculates {
-            catalogue = catalogue.speculating(&identity);
+            catalogue = catalogue.speculating(&identity, names);
         }
         let shared = catalogue.sharing(&identity);
         (Self::of(catalogue), shared)

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use overdraft_engine::{Guessing, Request, Sampling};
+use overdraft_engine::{Drafter, Guessing, Request, Sampling};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 use overdraft_wire::ApiError;
-use overdraft_wire::request::{Delivery, Options, TokenIdsOutput};
+use overdraft_wire::request::{Delivery, Options, Speculation, TokenIdsOutput};
 
 use crate::worker::Worker;
 
@@ -146,7 +146,12 @@ pub(crate) fn sampling(
         ignore_eos: ending.ignore_eos,
         logprobs: None,
         skip_special_tokens: options.output.skip_special_tokens,
-        guessing: Guessing::Any,
+        guessing: match options.scheduling.speculation {
+            Speculation::Auto => Guessing::Any,
+            Speculation::Off => Guessing::Never,
+            Speculation::Ngram => Guessing::Only(Drafter::Lookup),
+            Speculation::DraftModel => Guessing::Only(Drafter::Model),
+        },
     })
 }
 

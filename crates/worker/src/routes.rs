@@ -117,7 +117,10 @@ impl Service for Routes {
             }
             Endpoint::KvBlocks => offer::describe(&self.0, &head.headers),
             Endpoint::Speculation if head.method == Method::POST => {
-                self.prepared(body, speculation::set).await
+                match speculation::check(&self.0, &exchange, &head.headers) {
+                    Ok(()) => self.prepared(body, speculation::set).await,
+                    Err(error) => Err(error),
+                }
             }
             Endpoint::Speculation => Ok(speculation::state(&self.0)),
             Endpoint::Metrics => Ok(health::metrics(&self.0, &head.headers)),

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
+use crate::mishap::MishapSettings;
 use crate::routes::Routes;
 use crate::worker::Worker;
 
@@ -58,7 +59,7 @@ pub struct Served {
 }
 
 /// How a worker serves.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// The listener's bounds.
     pub limits: Limits,
@@ -68,6 +69,21 @@ pub struct Settings {
     pub prepare_at_once: usize,
     /// Bytes of tokenized pieces of prompts that are remembered at most.
     pub piece_cache_bytes: usize,
+    /// Which requests go wrong on purpose; `None` is none.
+    pub mishaps: Option<MishapSettings>,
+    /// Whoever presents this as a bearer token may give orders. Without one, whoever comes over the
+    /// loopback interface.
+    pub admin_token: Option<String>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.admin_token.as_ref().map(|_| "…");
+        let mut fields = out.debug_struct("Settings");
+        fields.field("limits", &self.limits).field("prepare_at_once", &self.prepare_at_once);
+        fields.field("piece_cache_bytes", &self.piece_cache_bytes).field("admin_token", &token);
+        fields.finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -78,6 +94,8 @@ impl Settings {
             clock,
             prepare_at_once: PREPARE_AT_ONCE,
             piece_cache_bytes: PIECE_CACHE_BYTES,
+            mishaps: None,
+            admin_token: None,
         }
     }
 }

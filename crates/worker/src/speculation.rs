@@ -1,12 +1,12 @@
 //! How does guessing ahead fare, and by which rule shall it be?
 //!
-//! `GET /admin/speculation` tells; `POST` sets the rule, the depth or both, from the next step on.
-//! **Invariant:** an order is obeyed whole or refused whole.
+//! `GET /admin/speculation` tells what `/health` tells; `POST` sets the rule, the depth or both, from the
+//! next step on, and is for operators. **Invariant:** an order is obeyed whole or refused whole.
 
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use overdraft_engine::{GuessError, Policy, SpeculationStats};
-use overdraft_http::{Body, reply};
-use overdraft_wire::ApiError;
+use overdraft_http::{Body, Exchange, is_operator, reply};
+use overdraft_wire::{ApiError, ErrorKind};
 use serde_json::{Value, json};
 
 use crate::worker::Worker;
@@ -14,6 +14,19 @@ use crate::worker::Worker;
 /// What there is to say of it.
 pub(crate) fn state(worker: &Worker) -> Response<Body> {
     reply::json(StatusCode::OK, told(&worker.engine.stats().speculation).to_string())
+}
+
+/// Whether whoever sent this may give orders.
+pub(crate) fn check(
+    worker: &Worker,
+    exchange: &Exchange,
+    head: &HeaderMap,
+) -> Result<(), ApiError> {
+    if is_operator(worker.admin_token.as_deref(), exchange, head) {
+        return Ok(());
+    }
+    let why = "orders are for operators; expected the token of `--admin-token` as `authorization:                Bearer …`, or, where none is set, a request over the loopback interface";
+    Err(ApiError::new(ErrorKind::PermissionDenied, why.to_owned()))
 }
 
 /// Sets the rule by a body such as `{"policy":"fixed:3","max_depth":4}`; what is missing stays.

@@ -16,6 +16,7 @@ use crate::desk::Desk;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
+use crate::mishap::Mishaps;
 use crate::serve::{Served, Settings};
 
 /// One model, its engine and its names.
@@ -30,7 +31,10 @@ pub(crate) struct Worker {
     pub(crate) kv_share: Option<KvShare>,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
+    pub(crate) admin_token: Option<String>,
     pub(crate) load: Load,
+    /// What befalls requests, where some are to go wrong.
+    pub(crate) mishaps: Option<Mishaps>,
     /// Filled once the warm-up is over: with a reason if the model failed it.
     pub(crate) warm: OnceLock<Result<(), String>>,
     names: Vec<String>,
@@ -54,7 +58,9 @@ impl Worker {
             kv_share: served.kv_share,
             clock: settings.clock,
             desk: Desk::new(settings.prepare_at_once),
+            admin_token: settings.admin_token.clone(),
             load: Load::default(),
+            mishaps: settings.mishaps.map(Mishaps::new),
             warm: OnceLock::new(),
             names: served.names,
             root: served.root,

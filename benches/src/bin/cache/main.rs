@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use overdraft_benches::{Aim, Claim, as_float, save};
+use overdraft_benches::{Aim, Claim, as_float, save, save_page};
 use serde::Serialize;
 
 use self::hits::Hits;
@@ -61,6 +61,7 @@ fn main() -> Result<ExitCode> {
     let figures = Figures { hits, ratios, machine_load: overdraft_benches::machine_load() };
     if arguments.save {
         println!("raw results: {}", save("cache", &figures)?);
+        println!("plots: {}", save_page("cache", &figures.ratios.page())?);
     }
     let claims = figures.claims();
     for claim in &claims {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overdraft_benches::{Dice, as_float};
 use overdraft_core::reuse::{Found, Key, Shelf};
+use overdraft_sim::report::{Plot, Scale, page_of_plots};
 use overdraft_units::{Instant, Micros};
 use serde::Serialize;
 
@@ -65,6 +66,45 @@ impl Ratios {
             println!("{mib:>8}{shelf:>12.1}{lru:>12.1}{evicted:>12}");
         }
     }
+
+    /// Hits and evictions over the memory that they are kept in.
+    pub(crate) fn page(&self) -> String {
+        let over_size = |of: &dyn Fn(&BySize) -> f64| -> Vec<(f64, f64)> {
+            self.by_size.iter().map(|row| (float(row.mib), of(row))).collect()
+        };
+        let x = ("memory, MiB", Scale::Logarithmic);
+        let requests = as_float(self.requests);
+        let hits = Plot {
+            title: "Answers that were kept".to_owned(),
+            x,
+            y: "% of requests".to_owned(),
+            lines: vec![
+                ("S3-FIFO".to_owned(), over_size(&|row| row.shelf)),
+                ("LRU".to_owned(), over_size(&|row| row.lru)),
+                ("without bounds".to_owned(), over_size(&|_| self.unbounded)),
+            ],
+        };
+        let evicted = Plot {
+            title: "Answers that were evicted".to_owned(),
+            x,
+            y: "per 100 requests".to_owned(),
+            lines: vec![(
+                "S3-FIFO".to_owned(),
+                over_size(&|row| 100.0 * float(row.evicted) / requests),
+            )],
+        };
+        let sentence = format!(
+            "{} requests drawn by Zipf's law, of which {:.1} % repeat one before; the cache is the \
+             gateway's own.",
+            self.requests, self.unbounded
+        );
+        page_of_plots("Overdraft: the response cache by its size", &sentence, &[hits, evicted])
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+const fn float(count: u64) -> f64 {
+    count as f64
 }
 
 fn share(part: usize, whole: usize) -> f64 {

@@ -72,14 +72,14 @@ fn main() -> Result<ExitCode> {
 }
 
 async fn measure(quick: bool) -> Result<Report> {
-    let (rounds, windows, seconds) = if quick { (5, 10, 3) } else { (20, 50, 10) };
+    let (rounds, failures, seconds) = if quick { (5, 1, 3) } else { (20, 5, 10) };
     let spread = spread::openings(rounds).await?;
     println!(
         "breakers opened {rounds} times: the other gateway's after {:.0} ms (median), {:.0} ms (longest)",
         spread.median_ms(),
         spread.longest_ms()
     );
-    let windows = spread::trials(windows).await?;
+    let windows = spread::trials(failures).await?;
     println!(
         "two gateways, {} windows of a worker that fails: {} trials",
         windows.windows, windows.trials

@@ -81,8 +81,20 @@ async fn opened(gateway: SocketAddr) -> Result<Instant> {
     }
 }
 
-/// Counts trials over so many windows.
-pub(crate) async fn trials(windows: usize) -> Result<Windows> {
+/// Windows of one worker's failing; a breaker counts no more than 16 in a row.
+const WINDOWS: u64 = 10;
+
+/// Counts trials while a worker fails, so many times over.
+pub(crate) async fn trials(failures: usize) -> Result<Windows> {
+    let mut all = Windows { windows: 0, trials: 0 };
+    for _ in 0..failures {
+        let one = trials_of_one().await?;
+        all = Windows { windows: all.windows + one.windows, trials: all.trials + one.trials };
+    }
+    Ok(all)
+}
+
+async fn trials_of_one() -> Result<Windows> {
     let redis = Redis::start(&[]);
     let fleet = Fleet::start(&redis.url(), Duration::from_millis(100)).await?;
     fleet.workers[0].turn_to(500);
@@ -91,8 +103,7 @@ pub(crate) async fn trials(windows: usize) -> Result<Windows> {
         clients.push(Client::connect(gateway).await?);
     }
     let begun = Instant::now();
-    let wanted = u64::try_from(windows)?;
-    while figure(&clients[0].page("/admin/workers").await?, "\"breaker_streak\":")? <= wanted {
+    while figure(&clients[0].page("/admin/workers").await?, "\"breaker_streak\":")? <= WINDOWS {
         for client in &mut clients {
             ensure!(client.chat().await? == 200, "the other worker answers");
         }

@@ -54,15 +54,21 @@ pub(super) fn warm_up(configured: &config::WarmUp) -> WarmUpSettings {
 }
 
 /// What one worker is given beyond requests.
-pub(super) fn care(worker: &config::Worker) -> Care {
+///
+/// `place` makes an address of a text, or what one will follow from.
+pub(super) fn care<P>(
+    (memory, restart): (Option<&config::Memory>, Option<&config::Restart>),
+    warm_up: bool,
+    place: fn(&str) -> P,
+) -> Care<P> {
     Care {
-        memory: worker.memory.as_ref().map(memory),
-        restart: worker.restart.as_ref().map(restart),
-        warm_up: if worker.warm_up { WarmUp::Always } else { WarmUp::AfterRepair },
+        memory: memory.map(|configured| self::memory(configured, place)),
+        restart: restart.map(|configured| self::restart(configured, place)),
+        warm_up: if warm_up { WarmUp::Always } else { WarmUp::AfterRepair },
     }
 }
 
-fn memory(configured: &config::Memory) -> MemorySource {
+fn memory<P>(configured: &config::Memory, place: fn(&str) -> P) -> MemorySource<P> {
     MemorySource {
         place: place(&configured.url),
         names: MemoryNames {
@@ -75,7 +81,7 @@ fn memory(configured: &config::Memory) -> MemorySource {
     }
 }
 
-fn restart(configured: &config::Restart) -> RestartHook {
+fn restart<P>(configured: &config::Restart, place: fn(&str) -> P) -> RestartHook<P> {
     let told = |hook: &config::Hook, place| {
         RestartHook::Webhook(WebhookSettings {
             place,
@@ -84,7 +90,9 @@ fn restart(configured: &config::Restart) -> RestartHook {
         })
     };
     match configured {
-        config::Restart::Supervise(hook) => told(hook, place(&hook.url).at("/restart")),
+        config::Restart::Supervise(hook) => {
+            told(hook, place(&format!("{}/restart", hook.url.trim_end_matches('/'))))
+        }
         config::Restart::Webhook(hook) => told(hook, place(&hook.url)),
         config::Restart::Command(command) => {
             RestartHook::Command { argv: command.argv.clone(), timeout: command.timeout.duration() }
@@ -92,7 +100,8 @@ fn restart(configured: &config::Restart) -> RestartHook {
     }
 }
 
-fn place(url: &str) -> WebPlace {
+/// An address that is known now.
+pub(super) fn place(url: &str) -> WebPlace {
     WebPlace::parse(url).expect("the configuration was checked to hold addresses")
 }
 

@@ -71,7 +71,8 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.priority_scheduling = configured.priority_scheduling;
     worker.cache_salt = cache::salt(configured.cache_salt);
     worker.kv_share = configured.kv_share;
-    worker.care = care::care(configured);
+    let told = (configured.memory.as_ref(), configured.restart.as_ref());
+    worker.care = care::care(told, configured.warm_up, care::place);
     worker
 }
 

@@ -27,6 +27,8 @@ pub(super) fn routing(
         text_chunk: chunk.unwrap_or(TEXT_CHUNK),
         prefix: PrefixLimits { keys_max: configured.prefix.keys_max },
         models: models.iter().map(|(name, own)| (name.clone(), model(own, &route))).collect(),
+        // Said on the command line.
+        names_prefixes: false,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use overdraft_config as config;
 use overdraft_gateway::{
-    Cloud, DnsSettings, FileSettings, KubernetesSettings, NoticeSettings, ServicePort, Source,
-    TerminationSettings,
+    Cloud, DnsSettings, Each, FileSettings, KubernetesSettings, NoticeSettings, ServicePort,
+    Source, Template, TerminationSettings,
 };
 
 /// One entry of `discovery`.
@@ -14,9 +14,14 @@ pub(super) fn source(configured: &config::Discovery) -> Source {
             settings.server = dns.resolver;
             settings.pool = super::pool(dns.pool);
             settings.model.clone_from(&dns.model);
+            settings.each = each(&dns.each);
             Source::Dns(settings)
         }
-        config::Discovery::File(file) => Source::File(FileSettings::new(file.path.clone())),
+        config::Discovery::File(file) => {
+            let mut settings = FileSettings::new(file.path.clone());
+            settings.each = each(&file.each);
+            Source::File(settings)
+        }
         config::Discovery::Kubernetes(service) => {
             let port = match &service.port {
                 config::Port::Number(number) => ServicePort::Number(*number),
@@ -26,8 +31,22 @@ pub(super) fn source(configured: &config::Discovery) -> Source {
             settings.namespace = Some(service.namespace.clone());
             settings.server.clone_from(&service.api_server);
             settings.pool = super::pool(service.pool);
+            settings.model.clone_from(&service.model);
+            settings.each = each(&service.each);
             Source::Kubernetes(settings)
         }
+    }
+}
+
+/// What workers of one source have in common.
+fn each(configured: &config::Each) -> Each {
+    let told = (configured.memory.as_ref(), configured.restart.as_ref());
+    Each {
+        kv_events: super::kv_events(&configured.kv_events),
+        priority_scheduling: configured.priority_scheduling,
+        cache_salt: super::cache::salt(configured.cache_salt),
+        kv_share: configured.kv_share,
+        care: super::care::care(told, configured.warm_up, |text| Template::new(text)),
     }
 }
 

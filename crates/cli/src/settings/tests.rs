@@ -11,7 +11,7 @@ use overdraft_core::reuse::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
     CacheMode, CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook,
-    SaltPolicy, TokenizerPlace, Tokenizing, WarmUp,
+    SaltPolicy, Source, Template, TokenizerPlace, Tokenizing, WarmUp,
 };
 
 use super::{gateway, workers};
@@ -122,7 +122,8 @@ fn routing_arrives_with_what_models_say_differently() {
                    tokenize: never, slow_start: 7s, prefix: {keys_max: 99}}\n\
          models:\n  m:\n    aliases: [gpt-4o]\n    policy: least-load\n    \
          canary: {policy: cost, share: 10%}\n    tokenizer: off\n\
-         discovery:\n  - file: {path: more}\n  - dns: {name: w.local, port: 9, pool: draft}\n\
+         discovery:\n  - file: {path: more}\n  - dns: {name: w.local, port: 9, pool: draft, each: {warm_up: true, cache_salt: off, \
+         restart: {supervise: {url: 'http://{host}:7'}}}}\n\
          termination: {cloud: aws, workers: [a]}\n",
     );
     let settings = gateway(&config, workers(&config));
@@ -140,7 +141,10 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!((route.policy, route.sticky), (Policy::LeastLoad, routing.route.sticky));
     assert_eq!(route.canary, Some(Canary { policy: Policy::Cost, share_permille: 100 }));
     assert_eq!((&own.aliases[0][..], &own.tokenizer), ("gpt-4o", &TokenizerPlace::Off));
-    assert_eq!(settings.discovery.len(), 2);
+    let [_, Source::Dns(dns)] = settings.discovery.as_slice() else { panic!("{settings:?}") };
+    assert_eq!((dns.each.cache_salt, dns.each.care.warm_up), (SaltPolicy::Untold, WarmUp::Always));
+    let Some(RestartHook::Webhook(hook)) = &dns.each.care.restart else { panic!("{dns:?}") };
+    assert_eq!(hook.place, Template::new("http://{host}:7/restart"));
     assert_eq!(settings.termination.expect("it is set").workers, ["a"]);
 }
 

@@ -1,9 +1,9 @@
 //! What cannot be meant about scaling, fragmented memory and warming up?
 
 use super::Findings;
-use crate::node::Step;
+use crate::node::{Step, shown};
 use crate::quantity::TimeSpan;
-use crate::tree::{Config, Hook, Memory, Restart, Worker};
+use crate::tree::{Config, Discovery, Hook, Memory, Restart};
 
 pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
     targets(config, findings);
@@ -24,7 +24,18 @@ pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
         }
     }
     for (index, worker) in config.workers.iter().enumerate() {
-        of_worker(worker, index, findings);
+        let told = Told { place: path!["workers", index].to_vec(), fill: str::to_owned };
+        told.check(worker.memory.as_ref(), worker.restart.as_ref(), findings);
+    }
+    for (index, discovery) in config.discovery.iter().enumerate() {
+        let (kind, each) = match discovery {
+            Discovery::Dns(dns) => ("dns", &dns.each),
+            Discovery::File(file) => ("file", &file.each),
+            Discovery::Kubernetes(service) => ("kubernetes", &service.each),
+        };
+        let told = Told { place: path!["discovery", index, kind, "each"].to_vec(), fill: filled };
+        told.check(each.memory.as_ref(), each.restart.as_ref(), findings);
+        super::events(&each.kv_events, &told.place, filled, findings);
     }
 }
 
@@ -64,57 +75,82 @@ fn targets(config: &Config, findings: &mut Findings<'_>) {
     }
 }
 
-fn of_worker(worker: &Worker, index: usize, findings: &mut Findings<'_>) {
-    if let Some(memory) = &worker.memory {
-        of_memory(memory, index, findings);
+/// What is said of one worker, or of those that a source will find.
+struct Told {
+    place: Vec<Step>,
+    /// An address as it will be.
+    fill: fn(&str) -> String,
+}
+
+impl Told {
+    fn at(&self, keys: &[&str]) -> Vec<Step> {
+        self.place.iter().cloned().chain(keys.iter().map(|key| Step::from(*key))).collect()
     }
-    let mut told = |kind: &str, hook: &Hook| {
-        http(&hook.url, &path!["workers", index, "restart", kind, "url"], findings);
+
+    fn check(
+        &self,
+        memory: Option<&Memory>,
+        restart: Option<&Restart>,
+        findings: &mut Findings<'_>,
+    ) {
+        if let Some(memory) = memory {
+            self.memory(memory, findings);
+        }
+        match restart {
+            None => {}
+            Some(Restart::Supervise(hook)) => {
+                self.hook("supervise", hook, findings);
+                let uri: Option<http::Uri> = (self.fill)(&hook.url).parse().ok();
+                if uri.is_some_and(|uri| !matches!(uri.path(), "" | "/") || uri.query().is_some()) {
+                    let path = self.at(&["restart", "supervise", "url"]);
+                    let message = format!("`{}` has a path", shown(&path));
+                    findings.value(&path, message, "expected `http://host:port`");
+                }
+            }
+            Some(Restart::Webhook(hook)) => self.hook("webhook", hook, findings),
+            Some(Restart::Command(command)) => {
+                if command.argv.first().is_none_or(String::is_empty) {
+                    let path = self.at(&["restart", "command", "argv"]);
+                    let message = format!("`{}` names no program", shown(&path));
+                    findings.value(&path, message, "expected a program and its arguments");
+                }
+                no_time(command.timeout, &self.at(&["restart", "command", "timeout"]), findings);
+            }
+        }
+    }
+
+    fn hook(&self, kind: &str, hook: &Hook, findings: &mut Findings<'_>) {
+        let at = |key| self.at(&["restart", kind, key]);
+        http(&(self.fill)(&hook.url), &at("url"), findings);
         if hook.token.as_ref().is_some_and(|token| token.reveal().is_empty()) {
-            let path = path!["workers", index, "restart", kind, "token"];
-            let message = format!("`workers[{index}].restart.{kind}.token` is empty");
-            findings.value(&path, message, "expected a secret, or no key `token`");
+            let message = format!("`{}` is empty", shown(&at("token")));
+            findings.value(&at("token"), message, "expected a secret, or no key `token`");
         }
-        no_time(hook.timeout, &path!["workers", index, "restart", kind, "timeout"], findings);
-    };
-    match &worker.restart {
-        None => {}
-        Some(Restart::Supervise(hook)) => {
-            told("supervise", hook);
-            let uri: Option<http::Uri> = hook.url.parse().ok();
-            if uri.is_some_and(|uri| !matches!(uri.path(), "" | "/") || uri.query().is_some()) {
-                let path = path!["workers", index, "restart", "supervise", "url"];
-                let message = format!("`workers[{index}].restart.supervise.url` has a path");
-                findings.value(&path, message, "expected `http://host:port`");
-            }
-        }
-        Some(Restart::Webhook(hook)) => told("webhook", hook),
-        Some(Restart::Command(command)) => {
-            if command.argv.first().is_none_or(String::is_empty) {
-                let path = path!["workers", index, "restart", "command", "argv"];
-                let message = format!("`workers[{index}].restart.command.argv` names no program");
-                findings.value(&path, message, "expected a program and its arguments");
-            }
-            let path = path!["workers", index, "restart", "command", "timeout"];
-            no_time(command.timeout, &path, findings);
+        no_time(hook.timeout, &at("timeout"), findings);
+    }
+
+    fn memory(&self, memory: &Memory, findings: &mut Findings<'_>) {
+        http(&(self.fill)(&memory.url), &self.at(&["memory", "url"]), findings);
+        no_time(memory.interval, &self.at(&["memory", "interval"]), findings);
+        let names = [&memory.used, &memory.free, &memory.total];
+        if names.iter().filter(|name| name.is_some()).count() == 1 {
+            let path = self.at(&["memory"]);
+            let message = format!("`{}` names one metric; no share follows", shown(&path));
+            let expected =
+                "expected two of `used`, `free` and `total`, or none for known exporters";
+            findings.key(&path, message, expected);
         }
     }
 }
 
-fn of_memory(memory: &Memory, index: usize, findings: &mut Findings<'_>) {
-    http(&memory.url, &path!["workers", index, "memory", "url"], findings);
-    no_time(memory.interval, &path!["workers", index, "memory", "interval"], findings);
-    let names = [&memory.used, &memory.free, &memory.total];
-    if names.iter().filter(|name| name.is_some()).count() == 1 {
-        let message = format!("`workers[{index}].memory` names one metric; no share follows");
-        let expected = "expected two of `used`, `free` and `total`, or none for known exporters";
-        findings.key(&path!["workers", index, "memory"], message, expected);
-    }
+/// An address as it could be for a worker that is found.
+fn filled(text: &str) -> String {
+    text.replace("{host}", "10.0.0.5").replace("{port}", "8000").replace("{name}", "worker")
 }
 
 fn no_time(span: TimeSpan, path: &[Step], findings: &mut Findings<'_>) {
     if span.is_zero() {
-        let message = format!("`{}` is no time at all", crate::node::shown(path));
+        let message = format!("`{}` is no time at all", shown(path));
         findings.value(path, message, "expected more than `0s`");
     }
 }
@@ -128,8 +164,10 @@ fn http(text: &str, path: &[Step], findings: &mut Findings<'_>) {
         });
         host && uri.scheme_str() == Some("http")
     });
+    // Braces are left where something stands for nothing that is known.
+    let good = good && !text.contains(['{', '}']);
     if !good {
-        let message = format!("`{}` is not an address of plain HTTP", crate::node::shown(path));
+        let message = format!("`{}` is not an address of plain HTTP", shown(path));
         let expected = "expected one as in `http://10.0.0.5:9400/metrics`, without a user name";
         findings.value(path, message, expected);
     }

@@ -13,6 +13,7 @@ mod cache;
 mod care;
 mod cascade;
 mod keys;
+mod speculation;
 
 use std::collections::BTreeMap;
 
@@ -89,6 +90,7 @@ pub(crate) fn check(
     care::care(config, &mut findings);
     cascade::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
+    speculation::check(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
     findings.faults
 }
@@ -134,7 +136,7 @@ fn workers(config: &Config, findings: &mut Findings<'_>) {
         let path = if worker.name.is_some() { path!["workers", index, "name"] } else { url };
         name(worker, &path, names.get(worker.name()).copied(), findings);
         names.entry(worker.name()).or_insert(index);
-        events(worker, index, findings);
+        events(&worker.kv_events, &path!["workers", index], str::to_owned, findings);
     }
 }
 
@@ -151,12 +153,18 @@ fn name(worker: &Worker, path: &[Step], taken: Option<usize>, findings: &mut Fin
     }
 }
 
-fn events(worker: &Worker, index: usize, findings: &mut Findings<'_>) {
-    let KvEvents::At(events) = &worker.kv_events else { return };
+fn events(
+    events: &KvEvents,
+    place: &[Step],
+    fill: fn(&str) -> String,
+    findings: &mut Findings<'_>,
+) {
+    let KvEvents::At(events) = events else { return };
     let replay = events.replay_endpoint.iter().map(|it| ("replay_endpoint", it));
     for (key, endpoint) in std::iter::once(("endpoint", &events.endpoint)).chain(replay) {
-        if !is_endpoint(endpoint) {
-            let path = path!["workers", index, "kv_events", key];
+        if !is_endpoint(&fill(endpoint)) {
+            let keys = ["kv_events", key].map(Step::from);
+            let path: Vec<Step> = place.iter().cloned().chain(keys).collect();
             let message = format!("`{endpoint}` is not an address of events");
             findings.value(&path, message, "expected one as in `tcp://10.0.0.5:5557`");
         }

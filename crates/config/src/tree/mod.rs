@@ -12,6 +12,7 @@ mod keys;
 mod models;
 mod patience;
 mod routing;
+mod speculation;
 mod store;
 mod workers;
 
@@ -30,11 +31,12 @@ pub use self::cascade::{
     Cascade, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold, CascadeWindow,
     TokenPrices,
 };
-pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
+pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};
 pub use self::workers::{
     Cloud, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
@@ -99,6 +101,8 @@ pub struct Config {
     pub fragmentation: Fragmentation,
     /// The request that is sent to a worker before it takes traffic.
     pub warm_up: WarmUp,
+    /// How deep the workers inside this process guess what their model says.
+    pub speculation: Speculation,
 }
 
 impl Default for Config {
@@ -128,6 +132,7 @@ impl Default for Config {
             scaling: Scaling::default(),
             fragmentation: Fragmentation::default(),
             warm_up: WarmUp::default(),
+            speculation: Speculation::default(),
         }
     }
 }

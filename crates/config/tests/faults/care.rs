@@ -23,6 +23,35 @@ bad.yaml:4:12: `workers[0].memory.url` is not an address of plain HTTP
 }
 
 #[test]
+fn an_address_that_no_worker_that_is_found_will_have() {
+    check(
+        "bad.yaml",
+        "discovery:
+  - file:
+      path: workers
+      each:
+        kv_events: {endpoint: \"tcp://{host}:0\"}
+        memory: {url: \"http://{host}:9400/{pod}\"}
+        restart: {webhook: {url: \"http://{host}:{port}/{name}\"}}
+",
+        &[],
+        "
+bad.yaml:5:31: `tcp://{host}:0` is not an address of events
+  |
+5 |         kv_events: {endpoint: \"tcp://{host}:0\"}
+  |                               ^^^^^^^^^^^^^^^^
+  = expected one as in `tcp://10.0.0.5:5557`
+
+bad.yaml:6:23: `discovery[0].file.each.memory.url` is not an address of plain HTTP
+  |
+6 |         memory: {url: \"http://{host}:9400/{pod}\"}
+  |                       ^^^^^^^^^^^^^^^^^^^^^^^^^^
+  = expected one as in `http://10.0.0.5:9400/metrics`, without a user name
+",
+    );
+}
+
+#[test]
 fn one_name_of_which_no_share_follows() {
     check(
         "bad.yaml",

@@ -7,6 +7,7 @@ mod cascade;
 mod keys;
 mod meaning;
 mod notation;
+mod speculation;
 mod types;
 mod variables;
 

@@ -126,7 +126,7 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
     let stale = if word == Freshness::Stale { STALE_MILLI } else { 0 };
     let base = u32::from(settings.caution_milli.of(asked.priority));
     let caution = base.saturating_add(worker.caution_milli()).saturating_add(stale);
-    let caution = caution.min(CAUTION_MILLI_MAX);
+    let caution = with_few(caution, worker.requests_all()).min(CAUTION_MILLI_MAX);
     let used = asked.booking(worker).used();
     // What others hold is only known from its word.
     let foreign = if word == Freshness::Stale { 0 } else { worker.correction().foreign() };
@@ -145,6 +145,16 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
         Answer::Later(worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
     };
     Judged { answer, peak: Some(peak) }
+}
+
+/// The caution among so many requests. The sum of few lengths has a heavier tail than a normal one; it
+/// is taken as Student's, whose quantile is `z + (z³ + z) / 4ν` at `ν` degrees of freedom (the first
+/// term of its expansion, Abramowitz and Stegun 26.7.5).
+fn with_few(milli: u32, requests: u32) -> u32 {
+    let z = u64::from(milli);
+    let tail =
+        z * (1_000_000 + z * z) / 1_000_000 / 4 / u64::from(requests.saturating_sub(1).max(1));
+    milli.saturating_add(u32::try_from(tail).unwrap_or(u32::MAX))
 }
 
 fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {

@@ -22,6 +22,13 @@ use overdraft_units::{BlockSize, CacheSalt, TokenId};
 #[repr(transparent)]
 pub struct PrefixKey(pub(super) u64);
 
+impl PrefixKey {
+    /// A short name for logs. Few of them are equal where keys are not, so nothing is decided by it.
+    pub const fn short(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// How prompts are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunking {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::chain::PrefixKey;
 use super::holders::{HolderSet, Holders};
 use super::slots::{Slot, Slots, Source};
-use super::table::Table;
+use super::table::{EntryId, Table};
 use super::{Chunks, PrefixIndex};
 use crate::fleet::WorkerId;
 
@@ -87,11 +87,13 @@ impl PrefixIndex {
     /// Finds how many leading chunks of `chain` each worker holds.
     pub fn lookup(&self, chain: &[PrefixKey], out: &mut Matches) {
         out.clear();
-        let Some(&first) = chain.first() else { return };
+        if chain.is_empty() {
+            return;
+        }
         let search =
             Search { table: &self.table, holders: &self.holders, slots: &self.slots, chain };
-        let head = self.table.holders_of(first);
-        if search.open(head).all(Slot::is_whole) {
+        let head = search.look(0, [None; 2]);
+        if search.open(head.set).all(Slot::is_whole) {
             search.bisect(head, out);
         } else {
             search.walk(head, out);
@@ -102,6 +104,26 @@ impl PrefixIndex {
         }
     }
 }
+
+/// A look at one chunk of a prompt.
+#[derive(Clone, Copy)]
+struct Look {
+    /// Which chunk.
+    place: usize,
+    /// Where it stands, if anybody is known to hold it.
+    entry: Option<EntryId>,
+    /// Who holds it.
+    set: HolderSet,
+}
+
+/// Chunks from one place of a chain to another.
+const fn distance(from: usize, to: usize) -> isize {
+    to.cast_signed() - from.cast_signed()
+}
+
+/// From so many chunks on, three looks at once: none waits for what another found, so the waits for
+/// memory are one, and two rounds become one.
+const SPLIT_MIN: usize = 8;
 
 /// One lookup under way.
 struct Search<'a> {
@@ -117,25 +139,41 @@ impl Search<'_> {
         self.holders.members(set).map(|slot| self.slots.at(slot)).filter(|slot| slot.is_open())
     }
 
-    fn bisect(&self, head: HolderSet, out: &mut Matches) {
-        let end = self.chain.len() - 1;
-        let tail = self.table.holders_of(self.chain[end]);
-        self.drop_out(end, tail, out);
-        self.between((0, head), (end, tail), out);
+    fn bisect(&self, head: Look, out: &mut Matches) {
+        let tail = self.look(self.chain.len() - 1, [Some(head), None]);
+        self.drop_out(tail.place, tail.set, out);
+        self.between(head, tail, out);
+    }
+
+    /// Who holds the chunk at `place`; those of `known` may stand near it.
+    fn look(&self, place: usize, known: [Option<Look>; 2]) -> Look {
+        let chunks = |look: Look| Some((look.entry?, distance(look.place, place)));
+        let entry = self.table.find_from(self.chain[place], known.map(|look| chunks(look?)));
+        let set = entry.map_or(HolderSet::NOBODY, |entry| self.table.holders(entry));
+        Look { place, entry, set }
     }
 
     /// Finds all places between two chunks where someone drops out, last first.
-    fn between(&self, low: (usize, HolderSet), high: (usize, HolderSet), out: &mut Matches) {
-        if low.1 == high.1 {
+    fn between(&self, low: Look, high: Look, out: &mut Matches) {
+        if low.set == high.set {
             return;
         }
-        if low.0 + 1 >= high.0 {
-            return self.drop_out(low.0, low.1, out);
+        if low.place + 1 >= high.place {
+            return self.drop_out(low.place, low.set, out);
         }
-        let middle = usize::midpoint(low.0, high.0);
-        let middle = (middle, self.table.holders_of(self.chain[middle]));
-        self.between(middle, high, out);
-        self.between(low, middle, out);
+        let near = [Some(low), Some(high)];
+        let chunks = high.place - low.place;
+        if chunks < SPLIT_MIN {
+            let middle = self.look(low.place + chunks / 2, near);
+            self.between(middle, high, out);
+            return self.between(low, middle, out);
+        }
+        let quarters = [1, 2, 3].map(|part| self.look(low.place + part * chunks / 4, near));
+        let [first, middle, last] = quarters;
+        self.between(last, high, out);
+        self.between(middle, last, out);
+        self.between(first, middle, out);
+        self.between(low, first, out);
     }
 
     /// Notes that whoever holds the chunk at `place` holds all up to it.
@@ -146,24 +184,24 @@ impl Search<'_> {
         }
     }
 
-    fn walk(&self, head: HolderSet, out: &mut Matches) {
-        for slot in self.open(head) {
+    fn walk(&self, head: Look, out: &mut Matches) {
+        for slot in self.open(head.set) {
             let runner = (slot.worker, kind(slot));
             if !out.running.contains(&runner) {
                 out.running.push(runner);
             }
         }
         let mut running = core::mem::take(&mut out.running);
-        let mut before = HolderSet::NOBODY;
-        for (place, &key) in self.chain.iter().enumerate() {
-            let set = self.table.holders_of(key);
-            if set != before {
-                running.retain(|&runner| self.stays(runner, set, Chunks::of(place), out));
-                before = set;
-            }
+        let mut last = head;
+        for place in 1..self.chain.len() {
             if running.is_empty() {
                 break;
             }
+            let next = self.look(place, [Some(last), None]);
+            if next.set != last.set {
+                running.retain(|&runner| self.stays(runner, next.set, Chunks::of(place), out));
+            }
+            last = next;
         }
         for (worker, _) in running.drain(..) {
             out.raise(worker, Chunks::of(self.chain.len()));

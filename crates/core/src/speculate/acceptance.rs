@@ -4,8 +4,9 @@
 //! third guess is only put to the test when the first two hold. So a position's chance does not
 //! depend on how deep the drafts were that it was learnt from (`docs/design/speculation.md#r2`).
 //!
-//! Old trials fade: 400 newer ones halve what they count. Where few were seen, a prior speaks: the
-//! wider group's chance, and the chance of the position before.
+//! Old trials fade: 400 newer ones halve what they count. Where the last few dozen disagree with what
+//! came before, the text has changed, and only they count from then on. Where few were seen, a prior
+//! speaks: the wider group's chance, and the chance of the position before.
 
 use super::share::Share;
 
@@ -14,6 +15,12 @@ pub const DEPTH_MAX: usize = 8;
 
 /// After so many trials one counts 1/e of a new one: half after 400.
 const MEMORY: u64 = 577;
+/// The memory that notices a change: of so many trials.
+const RECENT_MEMORY: u64 = 24;
+/// Trials that it must have seen before it is heard.
+const RECENT_TRIALS: u64 = 12;
+/// It disagrees when it is off by so much: more than three times what chance would do.
+const CHANGED: Share = Share::percent(28);
 /// What one trial counts when it is new.
 const TRIAL: u64 = 1 << 16;
 /// So many trials the guess at a first chance counts for, before any text was seen.
@@ -24,9 +31,16 @@ const GROUP_PRIOR_TRIALS: u64 = 64;
 /// The chance of a first guess before anything is known.
 const PRIOR: Share = Share::percent(70);
 
-/// Trials of one position.
+/// Trials of one position, with a long memory and a short one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Trials {
+    long: Memory,
+    recent: Memory,
+}
+
+/// Trials that fade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Memory {
     seen: u64,
     right: u64,
 }
@@ -41,19 +55,35 @@ pub struct Acceptance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chances([Share; DEPTH_MAX]);
 
-impl Trials {
-    fn observe(&mut self, right: bool) {
-        self.seen += TRIAL - self.seen / MEMORY;
-        self.right -= self.right / MEMORY;
+impl Memory {
+    fn observe(&mut self, right: bool, memory: u64) {
+        self.seen += TRIAL - self.seen / memory;
+        self.right -= self.right / memory;
         if right {
             self.right += TRIAL;
         }
         self.right = self.right.min(self.seen);
     }
 
+    fn share(self) -> Share {
+        Share::of(self.right, self.seen)
+    }
+}
+
+impl Trials {
+    fn observe(&mut self, right: bool) {
+        self.long.observe(right, MEMORY);
+        self.recent.observe(right, RECENT_MEMORY);
+        let (long, recent) = (self.long.share(), self.recent.share());
+        let apart = long.parts().abs_diff(recent.parts());
+        if RECENT_TRIALS * TRIAL <= self.recent.seen && CHANGED.parts() < apart {
+            self.long = self.recent;
+        }
+    }
+
     fn chance(self, prior: Share, trials: u64) -> Share {
-        let right = self.right + trials * u64::from(prior.parts());
-        Share::of(right, self.seen + trials * TRIAL)
+        let right = self.long.right + trials * u64::from(prior.parts());
+        Share::of(right, self.long.seen + trials * TRIAL)
     }
 }
 
@@ -68,7 +98,7 @@ impl Acceptance {
 
     /// Trials of the first position, as far as they still count.
     pub fn trials(&self) -> u64 {
-        self.positions.first().map_or(0, |first| first.seen / TRIAL)
+        self.positions.first().map_or(0, |first| first.long.seen / TRIAL)
     }
 
     /// The chances of all text, to stand behind those of its kinds.
@@ -96,7 +126,7 @@ impl Acceptance {
     /// The share of tried tokens that were right, over all positions; none before any was tried.
     pub fn mean(&self) -> Share {
         let sum = |of: fn(&Trials) -> u64| self.positions.iter().map(of).sum::<u64>();
-        Share::of(sum(|trials| trials.right), sum(|trials| trials.seen))
+        Share::of(sum(|trials| trials.long.right), sum(|trials| trials.long.seen))
     }
 }
 

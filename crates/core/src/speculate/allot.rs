@@ -84,12 +84,21 @@ pub(super) struct Outlook {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     pub(super) costs: &'a StepCosts,
+    /// What a pass of the draft model takes with its part of what is read for it.
+    pub(super) reading: Reading,
     /// Sequences that decode; each yields a token without any guess.
     pub(super) decodes: u32,
     /// Rows of prompts computed besides.
     pub(super) prefill: u32,
     /// Rows that guesses may take.
     pub(super) room: u32,
+}
+
+/// What the draft model spends on reading what the target has read: each new sequence has a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    passes: Nanos,
+    reads: Nanos,
 }
 
 /// A choice of guesses, with what it is expected to bring.
@@ -113,6 +122,31 @@ struct Row {
     doubt: u32,
     depth: usize,
     sequence: usize,
+}
+
+/// Older steps fade: a hundred and twenty-eight newer ones leave a third of what they count.
+const READING_MEMORY: u64 = 128;
+/// Reading is supposed to add at most so many times the passes themselves.
+const READING_MOST: u64 = 4;
+
+impl Reading {
+    /// Takes note of a step's passes and of what was read besides.
+    pub(super) fn observe(&mut self, passes: Nanos, reads: Nanos) {
+        self.passes = self.passes - self.passes / READING_MEMORY + passes;
+        self.reads = self.reads - self.reads / READING_MEMORY + reads;
+    }
+
+    /// A step without the draft model: what is known of reading gets old.
+    pub(super) fn forget(&mut self) {
+        self.reads -= self.reads / (8 * READING_MEMORY);
+    }
+
+    /// What passes that take so long take with what is read for them.
+    fn on(self, passes: Nanos) -> Nanos {
+        let reads = self.reads.min(READING_MOST * self.passes);
+        let more = u128::from(passes) * u128::from(reads) / u128::from(self.passes.max(1));
+        passes.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
+    }
 }
 
 impl Rate {
@@ -192,7 +226,8 @@ impl Field<'_> {
                 drafting += self.costs.draft.at(*pass + 1) - self.costs.draft.at(*pass);
                 *pass += 1;
             }
-            let rate = Rate { tokens, nanos: self.costs.verify.at(rows) + drafting };
+            let nanos = self.costs.verify.at(rows) + self.reading.on(drafting);
+            let rate = Rate { tokens, nanos };
             if rate.exceeds(best.0) {
                 best = (rate, count);
             }
@@ -217,7 +252,8 @@ impl Field<'_> {
         let [_, model] = most;
         let asked = outlooks.iter().filter(|outlook| 0 < outlook.most[1]).count();
         let asked = u32::try_from(asked).unwrap_or(u32::MAX).max(1);
-        let pass = u128::from(self.costs.draft.at(asked) / u64::from(asked));
+        let pass = self.reading.on(self.costs.draft.at(asked));
+        let pass = u128::from(pass / u64::from(asked));
         let price = pass * u128::from(pace.tokens) / u128::from(pace.nanos.max(1));
         let price = u64::try_from(price).unwrap_or(u64::MAX);
         let worth = |outlook: &Outlook, place: usize, price: u64| -> u64 {

@@ -2,9 +2,9 @@
 //!
 //! Asked before every step, told after every step what came of it. The policy may be changed at any
 //! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
-//! used or not; the draft model costs passes and must be kept in step, so its depth moves slowly: up
-//! when that brings 3 % more, down when eight steps in a row would have it lower, and while it is off
-//! it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
+//! used or not; the draft model costs passes and must be kept in step, so it begins when that brings
+//! 3 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
+//! off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{Drafter, Field, Grant, Outlook, Prospect};
+use super::allot::{Drafter, Field, Grant, Outlook, Prospect, Reading};
 use super::costs::{Nanos, StepCosts};
 use super::policy::Policy;
 use super::share::Share;
@@ -23,15 +23,24 @@ use crate::batch::DraftRoom;
 pub const CLASSES_MAX: usize = 64;
 /// One step in so many goes one deeper for one sequence: two in a hundred.
 pub const PROBE_EVERY_STEPS: u64 = 50;
-/// While the draft model is off, it is tried this often.
+/// While the draft model is off, it is tried this often, counted in time with something to decode.
 pub const PROBE_OFF_EVERY: Micros = Micros::new(2_000_000);
+
+/// A longer pause between two steps counts as this: nothing was decoded in it.
+const PAUSE_MAX: Micros = Micros::new(250_000);
 
 /// Steps of such a try.
 const PROBE_OFF_STEPS: u32 = 8;
 /// Its depth.
 const PROBE_OFF_DEPTH: usize = 2;
-/// A deeper draft must bring so many hundredths more.
-const GAIN_HUNDREDTHS: u64 = 3;
+/// A try that goes better than expected is followed by another at once, at most so often.
+const PROBE_OFF_AGAIN: u32 = 4;
+/// Better by so much.
+const PROBE_OFF_BETTER: Share = Share::percent(20);
+/// To begin, the draft model must bring so many hundredths more: it has to read first.
+const BEGIN_HUNDREDTHS: u64 = 3;
+/// To go deeper, so many.
+const DEEPER_HUNDREDTHS: u64 = 1;
 /// Steps between two changes of depth.
 const DWELL_STEPS: u64 = 8;
 /// With more of the cache held than this nothing is guessed.
@@ -96,6 +105,7 @@ pub struct Controller {
     policy: Policy,
     depth_max: usize,
     costs: StepCosts,
+    reading: Reading,
     pool: [Acceptance; 2],
     classes: BTreeMap<u64, [Acceptance; 2]>,
     threshold: Threshold,
@@ -111,8 +121,24 @@ pub struct Controller {
     lower: u64,
     preemptions: u64,
     pressed: Option<Instant>,
-    probed: Option<Instant>,
-    probe_left: u32,
+    decided: Option<Instant>,
+    /// Time with something to decode, as an instant that it leads to.
+    busy: Instant,
+    probe: Probe,
+}
+
+/// The draft model tried while it is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Probe {
+    last: Option<Instant>,
+    steps_left: u32,
+    /// How often it was followed by another at once.
+    again: u32,
+    /// What was expected of a first guess when it began.
+    expected: Share,
+    /// First guesses put to the test, and right ones.
+    tried: u64,
+    right: u64,
 }
 
 impl Reason {
@@ -137,6 +163,7 @@ impl Controller {
             policy,
             depth_max: depth_max.min(DEPTH_MAX),
             costs,
+            reading: Reading::default(),
             pool: [Acceptance::default(); 2],
             classes: BTreeMap::new(),
             threshold: Threshold::new(),
@@ -149,8 +176,9 @@ impl Controller {
             lower: 0,
             preemptions: 0,
             pressed: None,
-            probed: None,
-            probe_left: 0,
+            decided: None,
+            busy: Instant::ORIGIN,
+            probe: Probe::default(),
         }
     }
 
@@ -195,6 +223,10 @@ impl Controller {
     /// Takes note of drafts that were put to the test.
     pub fn learn(&mut self, trial: Trial) {
         let place = trial.drafter.place();
+        if trial.drafter == Drafter::Model && 0 < trial.drafted {
+            self.probe.tried += 1;
+            self.probe.right += u64::from(0 < trial.right);
+        }
         self.pool[place].observe(trial.drafted, trial.right);
         let room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&trial.class);
         if room {
@@ -223,16 +255,31 @@ impl Controller {
         self.policy != Policy::Off
     }
 
+    /// Takes note of what the draft model's passes of one step took together, and of what it spent on
+    /// reading what it had not read.
+    pub fn measure_reading(&mut self, passes: Nanos, reads: Nanos) {
+        // A try reads a sequence for a few steps only: that says nothing of what reading comes to.
+        if 0 < self.model_depth {
+            self.reading.observe(passes, reads);
+        }
+    }
+
     /// How deep the next step guesses for each of these.
     pub fn decide(&mut self, now: Instant, load: &Load, prospects: &[Prospect<'_>]) -> Decision {
         self.steps += 1;
+        let before = self.decided.replace(now).unwrap_or(now);
+        self.busy = self.busy + now.since(before).min(PAUSE_MAX);
         if prospects.is_empty() || self.depth_max == 0 {
             self.depth = 0;
             return Decision { grants: prospects.iter().map(|_| Grant::NONE).collect() };
         }
-        let costs = core::mem::take(&mut self.costs);
+        if self.model_depth == 0 {
+            self.reading.forget();
+        }
+        let (costs, reading) = (core::mem::take(&mut self.costs), self.reading);
         let DraftRoom { decodes, prefill, room } = load.room;
-        let field = Field { costs: &costs, decodes, prefill: prefill.get(), room: room.get() };
+        let (prefill, room) = (prefill.get(), room.get());
+        let field = Field { costs: &costs, reading, decodes, prefill, room };
         let outlooks = self.outlooks(prospects);
         let grants = match self.policy.clone() {
             Policy::Off => field.even(&outlooks, 0),
@@ -241,7 +288,7 @@ impl Controller {
             Policy::Threshold => {
                 let depth = self.threshold.depth(now);
                 let grants = self.obey(&field, &outlooks, depth);
-                if depth == 0 { self.probe_off(now, prospects, grants) } else { grants }
+                if depth == 0 { self.probe_off(prospects, grants) } else { grants }
             }
             Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
         };
@@ -277,7 +324,9 @@ impl Controller {
             let capped = field.best(outlooks, self.model_depth);
             // What was guarded a moment ago need not wait.
             let guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
-            if (settled || guarded) && free.exceeds(&capped, GAIN_HUNDREDTHS) {
+            let begins = self.model_depth == 0;
+            let gain = if begins { BEGIN_HUNDREDTHS } else { DEEPER_HUNDREDTHS };
+            if (settled || guarded) && free.exceeds(&capped, gain) {
                 self.change(wanted, Reason::PaysMore);
             } else {
                 grants = capped.grants;
@@ -286,7 +335,7 @@ impl Controller {
             self.change(wanted, Reason::PaysLess);
         }
         match self.model_depth {
-            0 => self.probe_off(now, prospects, grants),
+            0 => self.probe_off(prospects, grants),
             depth => self.probe_deeper(depth, prospects, grants),
         }
     }
@@ -326,23 +375,15 @@ impl Controller {
     }
 
     /// The draft model is tried on one sequence, whichever costs least.
-    fn probe_off(
-        &mut self,
-        now: Instant,
-        prospects: &[Prospect<'_>],
-        mut grants: Vec<Grant>,
-    ) -> Vec<Grant> {
-        let since = *self.probed.get_or_insert(now);
-        if PROBE_OFF_EVERY <= now.since(since) {
-            self.probed = Some(now);
-            self.probe_left = PROBE_OFF_STEPS;
-        }
+    fn probe_off(&mut self, prospects: &[Prospect<'_>], mut grants: Vec<Grant>) -> Vec<Grant> {
+        let expected = self.pool[Drafter::Model.place()].pooled().survival()[0];
+        self.probe.look(self.busy, expected);
         let able = prospects.iter().enumerate().filter(|(_, prospect)| 0 < prospect.model);
         let Some((place, one)) = able.min_by_key(|(_, prospect)| prospect.backlog) else {
             return grants;
         };
-        if 0 < self.probe_left {
-            self.probe_left -= 1;
+        if 0 < self.probe.steps_left {
+            self.probe.steps_left -= 1;
             let depth = PROBE_OFF_DEPTH.min(one.model).min(self.depth_max);
             grants[place] = Grant { drafter: Drafter::Model, depth };
         }
@@ -373,6 +414,25 @@ impl Controller {
             self.changes += 1;
             self.changed_at = self.steps;
         }
+    }
+}
+
+impl Probe {
+    /// Whether it is time to try: every so often, and again at once after one that went well.
+    fn look(&mut self, now: Instant, expected: Share) {
+        let due = PROBE_OFF_EVERY <= now.since(*self.last.get_or_insert(now));
+        if self.steps_left == 0 && (due || self.went_well()) {
+            let again = if due { 0 } else { self.again + 1 };
+            let expected = if due { expected } else { self.expected };
+            let last = if due { Some(now) } else { self.last };
+            *self = Self { last, steps_left: PROBE_OFF_STEPS, again, expected, tried: 0, right: 0 };
+        }
+    }
+
+    fn went_well(&self) -> bool {
+        let better = self.expected.parts() + PROBE_OFF_BETTER.parts();
+        let enough = u64::from(PROBE_OFF_STEPS / 2) <= self.tried;
+        enough && self.again < PROBE_OFF_AGAIN && better < Share::of(self.right, self.tried).parts()
     }
 }
 

@@ -12,8 +12,12 @@ use alloc::vec::Vec;
 /// Billionths of a second: a row of a small model takes less than a microsecond.
 pub type Nanos = u64;
 
-/// A step moves the whole table by a fiftieth of what it was off, and its neighbours once more.
+/// A step moves the whole table by a fiftieth of what it was off.
 const CORRECTION: u64 = 50;
+/// And its neighbours a quarter as much besides. Machines get slower and faster as a whole, which is
+/// learnt at once; were the neighbours to move much more than the rest, the depth in use would look
+/// dearer than those that are not.
+const CORRECTION_NEAR: u64 = 4 * CORRECTION;
 /// A step that took more than this many times what was expected, or less than that part of it, was
 /// disturbed by something else, and counts as so much.
 const DISTURBED: u64 = 2;
@@ -70,16 +74,16 @@ impl CostCurve {
             return;
         }
         let took = took.clamp(expected / DISTURBED, expected.saturating_mul(DISTURBED));
-        let moved = |cost: Nanos| {
+        let moved = |cost: Nanos, part: u64| {
             let wanted = u128::from(cost) * u128::from(took) / u128::from(expected);
             let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-            (cost - cost / CORRECTION).saturating_add(wanted / CORRECTION).max(1)
+            (cost - cost / part).saturating_add(wanted / part).max(1)
         };
         let behind = self.points.partition_point(|point| point.0 < rows);
         for (place, point) in self.points.iter_mut().enumerate() {
-            point.1 = moved(point.1);
+            point.1 = moved(point.1, CORRECTION);
             if place == behind || place + 1 == behind {
-                point.1 = moved(point.1);
+                point.1 = moved(point.1, CORRECTION_NEAR);
             }
         }
         self.straighten();

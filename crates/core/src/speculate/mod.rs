@@ -15,6 +15,7 @@
 //! | What does the rule of the write-up say?         | `threshold.rs`  |
 //! | How deep does the next step guess?              | `controller.rs` |
 //! | What followed the last time this was said?      | `lookup.rs`     |
+//! | Which table suits an engine that takes only one?| `tune.rs`       |
 
 mod acceptance;
 mod allot;
@@ -26,6 +27,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 mod threshold;
+mod tune;
 
 pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
 pub use self::allot::{Drafter, Grant, Prospect};
@@ -36,3 +38,4 @@ pub use self::costs::{CostCurve, Nanos, StepCosts};
 pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};
 pub use self::policy::{DepthTable, Policy, PolicyError};
 pub use self::share::Share;
+pub use self::tune::{Advised, Counts, DRAFTS_MIN, Evidence, SEQUENCES_MAX, StepSeen, TuneError};

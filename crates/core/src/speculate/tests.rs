@@ -63,10 +63,29 @@ fn four_hundred_trials_halve_what_older_ones_count() {
     for _ in 0..10_000 {
         acceptance.observe(1, 1);
     }
-    for _ in 0..400 {
-        acceptance.observe(1, 0);
+    for n in 0..400_usize {
+        acceptance.observe(1, usize::from(n % 5 != 0));
     }
-    check_chances(&acceptance, &[(48, 52)]);
+    check_chances(&acceptance, &[(89, 91)]);
+}
+
+#[test]
+fn a_text_that_changes_is_noticed_within_two_dozen_trials() {
+    let mut acceptance = Acceptance::default();
+    for n in 0..10_000_usize {
+        acceptance.observe(1, usize::from(n % 10 != 0));
+    }
+    for n in 0..24_usize {
+        acceptance.observe(1, usize::from(n % 5 == 0));
+    }
+    // A mean of the last four hundred would still say 88.
+    check_chances(&acceptance, &[(20, 65)]);
+    for n in 0..5_000_usize {
+        // What chance does is no change.
+        acceptance.observe(1, usize::from((n * 7) % 16 < 8));
+        let kept = acceptance.trials();
+        assert!(n < 2_000 || 400 <= kept, "{kept} of the trials before {n} count");
+    }
 }
 
 #[test]

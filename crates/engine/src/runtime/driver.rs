@@ -123,10 +123,12 @@ impl Driver {
     /// Hands the scheduler guesses, where anybody guesses.
     fn propose(&mut self) {
         let Some(speculator) = &mut self.speculator else { return };
-        let batch = self.scheduler.stats();
+        let mut batch = self.scheduler.stats();
         if batch.running == 0 {
             return;
         }
+        // Who came since the last plan may join in the next one: only who was left behind waits.
+        batch.waiting = batch.waiting.min(self.stats.batch.waiting);
         let (scheduler, live) = (&mut self.scheduler, &mut self.live);
         speculator.propose(&mut View { scheduler, live, clock: self.clock, batch });
     }

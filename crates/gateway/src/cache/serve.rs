@@ -8,8 +8,10 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use overdraft_http::{Access, Body, BoxError, Exchange};
 use overdraft_telemetry::{AccessRecord, EndCode, Phase};
+use overdraft_units::Tokens;
 
 use super::again;
+use super::entry::Entry;
 use super::flight::{Begun, Ended, FlightKey, Flights, Next, Opening, Role, Seat};
 use super::lead::{Errand, now_ms, set_out};
 use super::request::{Form, Seeking, Sought, mark, seek};
@@ -85,8 +87,7 @@ pub(crate) async fn serve(
         }
         if let Some(told) = again::told(&entry, sought.form) {
             pay(shared, print)?;
-            note(shared, exchange, "hit");
-            shared.cache.metrics.saved(entry.took, entry.usage.total_tokens);
+            note_hit(shared, exchange, &entry);
             let response = again::response(told, sought.form, &entry, now_ms());
             return Ok(Served::Answered(response));
         }
@@ -144,8 +145,7 @@ async fn sit(
     exchange.access.note(|record| record.end.phase = Phase::FirstToken);
     let begun = match seat.opening().await {
         Opening::Found(entry, told) => {
-            note(shared, exchange, "hit");
-            shared.cache.metrics.saved(entry.took, entry.usage.total_tokens);
+            note_hit(shared, exchange, &entry);
             return Served::Answered(again::response(told, form, &entry, now_ms()));
         }
         Opening::Begun(begun) if role == Role::Leader || is_for_all(begun.head.status) => begun,
@@ -267,11 +267,20 @@ impl Reader {
 /// once.
 fn learn(exchange: &Exchange, seat: &Seat) {
     let Some(facts) = seat.facts() else { return };
-    let AccessRecord { prompt, completion, end, queued, .. } = facts;
+    let AccessRecord { prompt, completion, cached, end, queued, .. } = facts;
     exchange.access.note(|record| {
-        (record.prompt, record.completion) = (prompt, completion);
+        (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
         (record.end, record.queued) = (end, queued);
     });
+}
+
+/// An answer is given again: tokens that nobody made, and so are told apart from those that somebody did.
+fn note_hit(shared: &Shared, exchange: &Exchange, entry: &Entry) {
+    note(shared, exchange, "hit");
+    let usage = &entry.usage;
+    shared.cache.metrics.saved(entry.took, usage.total_tokens);
+    let reused = (Tokens::new(usage.prompt_tokens), Tokens::new(usage.completion_tokens));
+    exchange.access.note(|record| record.reused = Some(reused));
 }
 
 fn note(shared: &Shared, exchange: &Exchange, word: &'static str) {

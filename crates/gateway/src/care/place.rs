@@ -37,15 +37,6 @@ impl WebPlace {
         Ok(Self { authority, path: path.unwrap_or(PathAndQuery::from_static("/")) })
     }
 
-    /// The same place with another path.
-    ///
-    /// # Panics
-    /// Never: the path is a constant.
-    #[must_use]
-    pub fn at(&self, path: &'static str) -> Self {
-        Self { authority: self.authority.clone(), path: PathAndQuery::from_static(path) }
-    }
-
     pub(crate) fn host(&self) -> &str {
         self.authority.host().trim_matches(['[', ']'])
     }

@@ -5,24 +5,66 @@ use std::time::Duration;
 
 use overdraft_wire::prometheus::memory::MemoryNames;
 
-use super::place::WebPlace;
+use super::place::{PlaceError, WebPlace};
 
 /// What is done for one worker beyond sending it requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Care {
+///
+/// Of workers that are not found yet, places `P` are templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Care<P = WebPlace> {
     /// Where its memory can be read.
-    pub memory: Option<MemorySource>,
+    pub memory: Option<MemorySource<P>>,
     /// How it is restarted when its memory has fragmented.
-    pub restart: Option<RestartHook>,
+    pub restart: Option<RestartHook<P>>,
     /// Whether it is sent a request before it takes traffic.
     pub warm_up: WarmUp,
 }
 
+impl<P> Default for Care<P> {
+    fn default() -> Self {
+        Self { memory: None, restart: None, warm_up: WarmUp::default() }
+    }
+}
+
+impl<P> Care<P> {
+    /// The care for one worker: its own places, and texts that may name it.
+    pub(crate) fn settle(
+        &self,
+        place: impl Fn(&P) -> Result<WebPlace, PlaceError>,
+        text: impl Fn(&str) -> String,
+    ) -> Result<Care, PlaceError> {
+        let memory = self.memory.as_ref().map(|memory| {
+            let labels = memory.labels.iter().map(|(name, value)| (name.clone(), text(value)));
+            Ok(MemorySource {
+                place: place(&memory.place)?,
+                names: memory.names.clone(),
+                labels: labels.collect(),
+                interval: memory.interval,
+            })
+        });
+        let restart = self.restart.as_ref().map(|restart| {
+            Ok(match restart {
+                RestartHook::Webhook(hook) => RestartHook::Webhook(WebhookSettings {
+                    place: place(&hook.place)?,
+                    token: hook.token.clone(),
+                    timeout: hook.timeout,
+                }),
+                RestartHook::Command { argv, timeout } => {
+                    let argv = argv.iter().map(|word| text(word)).collect();
+                    RestartHook::Command { argv, timeout: *timeout }
+                }
+            })
+        });
+        let (memory, restart) = (memory.transpose()?, restart.transpose()?);
+        Ok(Care { memory, restart, warm_up: self.warm_up })
+    }
+}
+
 /// Where a worker's memory can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemorySource {
+pub struct MemorySource<P = WebPlace> {
     /// The exporter's page.
-    pub place: WebPlace,
+    pub place: P,
     /// The metrics' names, where they are not those of a known exporter.
     pub names: MemoryNames,
     /// Labels that pick the worker's devices.
@@ -33,9 +75,9 @@ pub struct MemorySource {
 
 /// How a worker is restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RestartHook {
+pub enum RestartHook<P = WebPlace> {
     /// Whoever listens there does it.
-    Webhook(WebhookSettings),
+    Webhook(WebhookSettings<P>),
     /// A program does it, run as it is, without a shell.
     Command {
         /// The program and its arguments.
@@ -47,9 +89,9 @@ pub enum RestartHook {
 
 /// Somebody who restarts a worker when told to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookSettings {
+pub struct WebhookSettings<P = WebPlace> {
     /// Where it is told.
-    pub place: WebPlace,
+    pub place: P,
     /// What shows that we may.
     pub token: Option<Token>,
     /// How long it may take to answer: it does so when the old process has ended, or at once with

@@ -9,6 +9,7 @@
 //! docs/design/discovery.md.
 
 mod dns;
+mod each;
 mod file;
 mod found;
 mod kubernetes;
@@ -18,6 +19,7 @@ mod report;
 use std::fmt;
 
 pub use self::dns::{DnsPatience, DnsSettings};
+pub use self::each::{Each, Template};
 pub use self::file::FileSettings;
 pub use self::kubernetes::{KubernetesSettings, ServicePort};
 pub(crate) use self::report::{Membership, Reporter, Standing};
@@ -84,6 +86,18 @@ impl Source {
             Self::Static(_) | Self::File(_) => Ok(()),
             Self::Dns(settings) => settings.check(),
             Self::Kubernetes(settings) => settings.check(),
+        }
+    }
+}
+
+impl Source {
+    /// What the workers that it finds have in common; those that the settings name say it themselves.
+    fn each(&self) -> Each {
+        match self {
+            Self::Static(_) => Each::default(),
+            Self::Dns(settings) => settings.each.clone(),
+            Self::File(settings) => settings.each.clone(),
+            Self::Kubernetes(settings) => settings.each.clone(),
         }
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::Source;
+use super::each::Each;
 use super::found::Found;
 use crate::settings::WorkerSettings;
 
@@ -36,6 +37,7 @@ pub(crate) struct Reporter {
     source: usize,
     /// As log lines call it.
     title: String,
+    each: Each,
     sink: mpsc::Sender<Membership>,
     standing: watch::Sender<Standing>,
     known: Option<Vec<Found>>,
@@ -50,7 +52,8 @@ impl Reporter {
     ) -> (Self, watch::Receiver<Standing>) {
         let (standing, latest) = watch::channel(Standing { since: Instant::now(), error: None });
         let title = source.to_string();
-        (Self { source: index, title, sink, standing, known: None }, latest)
+        let each = source.each();
+        (Self { source: index, title, each, sink, standing, known: None }, latest)
     }
 
     /// To wait on for the end of everybody's interest.
@@ -74,12 +77,15 @@ impl Reporter {
         workers.sort_unstable();
         if self.known.as_ref() == Some(&workers) {
             self.stand(trouble);
-        } else if let Some(fault) = refusal(&workers) {
-            self.stand(Some(fault));
         } else {
-            self.stand(trouble);
-            self.known = Some(workers.clone());
-            self.hand_on(workers.into_iter().map(WorkerSettings::from).collect()).await;
+            match settle(&workers, &self.each) {
+                Err(fault) => self.stand(Some(fault)),
+                Ok(settled) => {
+                    self.stand(trouble);
+                    self.known = Some(workers);
+                    self.hand_on(settled).await;
+                }
+            }
         }
     }
 
@@ -108,11 +114,12 @@ impl Reporter {
     }
 }
 
-/// Why the gateway would refuse such a set.
-fn refusal(workers: &[Found]) -> Option<String> {
+/// The settings of all of them, or why the gateway would refuse such a set.
+fn settle(workers: &[Found], each: &Each) -> Result<Vec<WorkerSettings>, String> {
     if WORKERS_MAX < workers.len() {
         let count = workers.len();
-        return Some(format!("`{count}` workers; at most {WORKERS_MAX} fit one gateway"));
+        return Err(format!("`{count}` workers; at most {WORKERS_MAX} fit one gateway"));
     }
-    workers.iter().find_map(|worker| worker.check().err()).map(|error| error.to_string())
+    let settled = workers.iter().map(|worker| each.settle(worker.clone()));
+    settled.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }

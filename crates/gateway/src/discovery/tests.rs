@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+use overdraft_wire::prometheus::memory::MemoryNames;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{KubernetesSettings, Membership, Reporter, ServicePort, Source, SourceError, Standing};
+use super::{
+    Each, KubernetesSettings, Membership, Reporter, ServicePort, Source, SourceError, Standing,
+    Template,
+};
+use crate::care::{Care, MemorySource, RestartHook, WarmUp};
 use crate::discovery::DnsSettings;
 use crate::discovery::found::Found;
 use crate::discovery::patience::Patience;
-use crate::settings::{Pool, WorkerSettings};
+use crate::settings::{KvEvents, Pool, WorkerSettings};
 
 /// Longer than anything here takes; a test that hangs ends with a name.
 pub(super) const LONG: Duration = Duration::from_secs(30);
@@ -115,6 +120,69 @@ async fn a_set_that_a_gateway_would_refuse_changes_nothing() {
     assert!(error.contains("http://not a host:80"), "{error}");
     drop(reporter);
     assert_eq!(memberships.recv().await.unwrap().workers.len(), 1);
+    assert!(memberships.recv().await.is_none());
+}
+
+/// A source whose workers are restarted by a program and have their memory read where they run.
+fn each(memory: &str) -> Source {
+    let mut settings = DnsSettings::new("workers.local", 8000);
+    let place = Template::new(memory);
+    settings.each = Each {
+        kv_events: KvEvents::At {
+            endpoint: "tcp://{host}:5557".to_owned(),
+            replay: None,
+            topic: "kv@{name}".to_owned(),
+        },
+        priority_scheduling: true,
+        care: Care {
+            memory: Some(MemorySource {
+                place,
+                names: MemoryNames::default(),
+                labels: vec![("pod".to_owned(), "{name}".to_owned())],
+                interval: LONG,
+            }),
+            restart: Some(RestartHook::Command {
+                argv: ["restart", "{host}", "{port}"].map(str::to_owned).to_vec(),
+                timeout: LONG,
+            }),
+            warm_up: WarmUp::Always,
+        },
+        ..Each::default()
+    };
+    Source::Dns(settings)
+}
+
+#[tokio::test]
+async fn what_all_have_in_common_is_each_worker_s_own() {
+    let (sink, mut memberships) = mpsc::channel(8);
+    let (mut reporter, _standing) = Reporter::new(0, &each("http://{host}:9400/{name}"), sink);
+    let named = Found { name: "pod-7".to_owned(), ..Found::at("::1", 80) };
+    reporter.found(vec![named]).await;
+    let workers = memberships.recv().await.expect("the source was heard").workers;
+    let worker = &workers[0];
+    let at = |endpoint: &str| KvEvents::At {
+        endpoint: endpoint.to_owned(),
+        replay: None,
+        topic: "kv@pod-7".to_owned(),
+    };
+    assert_eq!(worker.kv_events, at("tcp://[::1]:5557"));
+    assert!(worker.priority_scheduling && !worker.kv_share);
+    let memory = worker.care.memory.as_ref().expect("it can be read");
+    assert_eq!(memory.place.to_string(), "http://[::1]:9400/pod-7");
+    assert_eq!(memory.labels, [("pod".to_owned(), "pod-7".to_owned())]);
+    let argv = ["restart", "[::1]", "80"].map(str::to_owned).to_vec();
+    assert_eq!(worker.care.restart, Some(RestartHook::Command { argv, timeout: LONG }));
+    assert_eq!(worker.care.warm_up, WarmUp::Always);
+}
+
+#[tokio::test]
+async fn a_worker_whose_addresses_cannot_be_is_refused_with_its_set() {
+    let (sink, mut memberships) = mpsc::channel(8);
+    let (mut reporter, standing) = Reporter::new(0, &each("http://{name}/metrics"), sink);
+    reporter.found(vec![Found { name: "two words".to_owned(), ..Found::at("10.0.0.1", 80) }]).await;
+    let error = standing.borrow().error.clone().expect("it was refused");
+    assert!(error.contains("`each` does not fit worker `two words`"), "{error}");
+    drop(reporter);
     assert!(memberships.recv().await.is_none());
 }
 

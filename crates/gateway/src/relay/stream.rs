@@ -246,6 +246,7 @@ fn count_events(events: &[u8]) -> u32 {
 pub(crate) fn note_used(record: &mut overdraft_telemetry::AccessRecord, used: Option<Used>) {
     record.prompt = used.map(|used| used.prompt);
     record.completion = used.map(|used| used.completion);
+    record.cached = used.and_then(|used| used.cached);
 }
 
 impl Drop for Stream {

@@ -41,7 +41,7 @@ fn watched(settings: &mut GatewaySettings, mock: &Mock, restart: RestartHook) {
 }
 
 /// Waits until the page of metrics has these words.
-async fn told(gateway: &Gateway, words: &str) {
+pub(crate) async fn told(gateway: &Gateway, words: &str) {
     let mut client = gateway.client().await;
     in_time(async {
         while !client.get("/metrics").await.1.contains(words) {

@@ -1,13 +1,15 @@
 //! A small model answers first: what is accepted, refused, verified, handed over, and what goes wrong.
 
+mod learning;
+
 use overdraft_core::cascade::{Chance, Mode};
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
 use serde_json::{Value, json};
 
+use crate::care::told;
 use crate::client::{Client, End};
-use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, in_time};
-use crate::keys::until_metrics;
+use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat};
 use crate::mock::{Call, Mock};
 
 /// The model that drafts.
@@ -51,13 +53,7 @@ impl Pair {
 
     /// Waits until the metrics say so.
     async fn until(&self, line: &str) {
-        let mut client = self.gateway.client().await;
-        in_time(async {
-            while !client.get("/metrics").await.1.contains(line) {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
+        told(&self.gateway, line).await;
     }
 
     async fn chat(&self, more: &str) -> Client {
@@ -503,119 +499,4 @@ async fn an_answer_that_breaks_its_schema_is_not_given() {
         }
     }
     pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="schema_failed"} 1"#).await;
-}
-
-#[tokio::test]
-async fn a_shadow_is_compared_behind_the_client_s_back() {
-    let mut pair = Pair::start(1, |it| {
-        (it.mode, it.threshold) = (Mode::Shadow, None);
-        (it.shadow.start, it.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
-    })
-    .await;
-    for (text, label) in [("Hello", "as_good"), ("Goodbye", "worse")] {
-        let mut client = pair.chat("").await;
-        pair.target().await.answer(200, ANSWER).await;
-        let (head, told) = client.whole().await;
-        assert_eq!(told, ANSWER);
-        assert_eq!(head.header("x-overdraft-served-by"), Some("target"));
-        let mut call = pair.draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said(text, 11) + &ended(2))).await;
-        call.end().await;
-        let line = format!(r#"overdraft_cascade_shadows_total{{cascade="m",result="{label}"}} 1"#);
-        pair.until(&line).await;
-    }
-    pair.until(r#"overdraft_cascade_labels{cascade="m"} 2"#).await;
-}
-
-#[tokio::test]
-async fn an_accepted_answer_is_compared_with_what_the_target_would_have_said() {
-    let mut pair = Pair::start(1, |it| {
-        (it.shadow.start, it.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
-        it.shadow.learning = Chance::CERTAIN;
-    })
-    .await;
-    let mut client = pair.streamed().await;
-    let mut call = pair.draft.call().await;
-    call.stream().await;
-    call.chunk(&(opening() + &said("hel", 11) + &said("lo", 12) + &ended(3))).await;
-    call.end().await;
-    assert_eq!(text(&client.rest_after_head().await), "hello");
-    let asked = pair.target().await;
-    assert_eq!((&body(&asked)["stream"], &body(&asked)["model"]), (&json!(false), &json!(MODEL)));
-    asked.answer(200, ANSWER).await;
-    pair.until(r#"overdraft_cascade_shadows_total{cascade="m",result="as_good"} 1"#).await;
-}
-
-#[tokio::test]
-async fn models_that_make_other_tokens_are_never_mixed() {
-    let draft = Mock::start(&[SMALL]).await;
-    let mut target = Mock::start(&[MODEL]).await;
-    draft.behave(|manner| drop(manner.pages.insert("/tokenize", br#"{"tokens":[3]}"#.to_vec())));
-    target.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
-    let mut cascade = CascadeSettings::new(SMALL, MODEL);
-    (cascade.mode, cascade.threshold) = (Mode::Verify, Some(Chance::NONE));
-    let gateway = Gateway::start_with(&[&target, &draft], |settings| {
-        settings.cascades.insert("chat".to_owned(), cascade);
-    })
-    .await;
-    let mut metrics = gateway.client().await;
-    let line = r#"overdraft_cascade_parity{cascade="chat",state="different"} 1"#;
-    in_time(async {
-        while !metrics.get("/metrics").await.1.contains(line) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    // The cascade has a name of its own, which stands for the target.
-    assert!(gateway.client().await.get("/v1/models").await.1.contains(r#""id":"chat""#));
-    let mut client = gateway.client().await;
-    let asked = chat(r#","max_tokens":64,"temperature":0"#).replace(r#""m""#, r#""chat""#);
-    client.post(CHAT, &asked).await;
-    let call = target.call().await;
-    assert_eq!(body(&call)["model"], MODEL);
-    call.answer(200, ANSWER).await;
-    assert_eq!(client.whole().await.1, ANSWER);
-}
-
-#[tokio::test]
-async fn what_was_learnt_outlives_the_gateway() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("cascades.json");
-    let (mut target, mut draft) = (Mock::start(&[MODEL]).await, Mock::start(&[SMALL]).await);
-    for mock in [&target, &draft] {
-        mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
-    }
-    let mut cascade = CascadeSettings::new(SMALL, MODEL);
-    cascade.mode = Mode::Shadow;
-    (cascade.shadow.start, cascade.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
-    for life in 1..3 {
-        let mut gateway = Gateway::start_with(&[&target, &draft], |settings| {
-            settings.cascades.insert(MODEL.to_owned(), cascade.clone());
-            settings.cascade_state = Some(state.clone());
-        })
-        .await;
-        let labels = |labels: u32| format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
-        until_metrics(&gateway, &labels(life - 1)).await;
-        let mut client = gateway.chat(r#","max_tokens":64"#).await;
-        target.call().await.answer(200, ANSWER).await;
-        client.whole().await;
-        let mut call = draft.call().await;
-        call.stream().await;
-        call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
-        call.end().await;
-        until_metrics(&gateway, &labels(life)).await;
-        drop(client);
-        gateway.stop();
-        gateway.stopped().await;
-    }
-    // What is no such state is left.
-    std::fs::write(&state, r#"{"version":1,"cascades":{"m":[1,2]}}"#).unwrap();
-    let gateway = Gateway::start_with(&[&target, &draft], |settings| {
-        settings.cascades.insert(MODEL.to_owned(), cascade);
-        settings.cascade_state = Some(state);
-    })
-    .await;
-    let page = gateway.client().await.get("/metrics").await.1;
-    assert!(page.contains(r#"overdraft_cascade_labels{cascade="m"} 0"#), "{page}");
 }

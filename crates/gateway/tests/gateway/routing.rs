@@ -7,6 +7,7 @@ use overdraft_core::route::{Canary, Policy, RouteSettings, Sticky};
 use overdraft_gateway::{
     AdminSettings, Cloud, FileSettings, ModelSettings, NoticeSettings, Source, TerminationSettings,
 };
+use overdraft_wire::kv_blocks::SOURCE_HEADER;
 use serde_json::Value;
 
 use crate::client::{Client, End};
@@ -94,6 +95,31 @@ async fn a_prompt_goes_where_its_prefix_is_and_says_so() {
         assert!(best["cached_tokens"].as_u64() > Some(500), "{again}");
         assert_eq!(again["candidates"][1]["reason"], "outscored");
         assert!(again["candidates"][1]["score"].as_u64() > best["score"].as_u64(), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_told_who_has_the_prefix_that_it_lacks() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
+        settings.workers.iter_mut().for_each(|worker| worker.kv_share = true);
+    })
+    .await;
+    let first = explained(&gateway, &mut mocks, &long("ada", "one")).await;
+    assert_eq!(first["worker"], "worker-0");
+    let mut client = gateway.client().await;
+    client.post("/admin/workers/worker-0/drain", "").await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let had = format!("\r\n{SOURCE_HEADER}: {}\r\n", mocks[0].url());
+    for (tenant, told) in [("ada", true), ("bob", false)] {
+        // What a client says under that name goes no further.
+        let forged = format!("{SOURCE_HEADER}: http://10.0.0.1:1\r\n");
+        client.post_with(CHAT, &forged, &long(tenant, "two")).await;
+        let call = mocks[1].call().await;
+        assert_eq!(call.head.contains(&had), told, "{}", call.head);
+        assert_eq!(call.head.matches(SOURCE_HEADER).count(), usize::from(told), "{}", call.head);
+        call.answer(200, ANSWER).await;
+        assert_eq!(client.whole().await.0.status, 200);
     }
 }
 

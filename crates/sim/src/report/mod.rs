@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 
 pub use self::counts::Counts;
 pub use self::objectives::{ObjectiveError, Objectives};
+pub use self::page::page_of_plots;
+pub use self::plot::{Plot, Scale};
 pub use self::recorder::{Fate, Recorder, SAMPLES_MAX, Sample};
 use self::summary::FIGURES;
 pub use self::summary::{Spread, Summary};

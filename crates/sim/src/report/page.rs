@@ -27,12 +27,7 @@ height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-1px}\
 .soft{color:var(--soft)}";
 
 pub(super) fn html(report: &Report) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n\
-         <h1>{0}</h1>\n",
-        escaped(&report.title)
-    );
+    let mut page = opened(&report.title);
     if report.origin == Origin::Simulated {
         page.push_str(
             "<p class=\"simulated\">Simulated: all figures are those of a model. Nothing was \
@@ -40,15 +35,37 @@ pub(super) fn html(report: &Report) -> String {
         );
     }
     figures(&mut page, report);
+    draw(&mut page, &plots(report));
+    settings(&mut page, report);
+    page.push_str("</body></html>\n");
+    page
+}
+
+/// One page of pictures under a title and a sentence about them, which needs nothing else.
+pub fn page_of_plots(title: &str, sentence: &str, plots: &[Plot]) -> String {
+    let mut page = opened(title);
+    let _written = writeln!(page, "<p class=\"soft\">{}</p>", escaped(sentence));
+    draw(&mut page, plots);
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn opened(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n\
+         <h1>{0}</h1>\n",
+        escaped(title)
+    )
+}
+
+fn draw(page: &mut String, plots: &[Plot]) {
     page.push_str("<div class=\"plots\">\n");
-    for plot in plots(report) {
+    for plot in plots {
         page.push_str(&plot.svg());
         page.push('\n');
     }
     page.push_str("</div>\n");
-    settings(&mut page, report);
-    page.push_str("</body></html>\n");
-    page
 }
 
 fn figures(page: &mut String, report: &Report) {

@@ -16,7 +16,8 @@ const TICKS: f64 = 5.0;
 
 /// How an axis is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub enum Scale {
+    /// By differences.
     Linear,
     /// By factors; what is not above zero is left out.
     Logarithmic,
@@ -24,12 +25,15 @@ pub(super) enum Scale {
 
 /// Lines, and what they mean.
 #[derive(Clone, Debug)]
-pub(super) struct Plot {
-    pub(super) title: String,
-    pub(super) x: (&'static str, Scale),
-    pub(super) y: String,
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// What stands on the axis to the right, and how it is divided.
+    pub x: (&'static str, Scale),
+    /// What stands on the axis upwards, from zero.
+    pub y: String,
     /// Labels and points.
-    pub(super) lines: Vec<(String, Vec<(f64, f64)>)>,
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 /// From values to places of the picture.

@@ -8,6 +8,7 @@
 //! [`Source::parse`] reads what a user typed (`mooncake:trace.jsonl`, `tenants:groups=48,prefix=12000`),
 //! [`Source::open`] gives the sessions, [`Pacing`] says how fast they come: time is scaled, never lengths.
 
+mod access;
 mod claude;
 mod error;
 mod generate;
@@ -24,9 +25,10 @@ mod text;
 
 use overdraft_units::{Instant, Micros, TokenId, Tokens};
 
+pub use self::access::{AccessLog, AnswerSource, Entry, REQUESTS_MAX};
 pub use self::error::WorkloadError;
 pub use self::pacing::{Arrivals, Pacing};
-pub use self::source::{Kind, Source, SourceError, Times, Workload, catalogue};
+pub use self::source::{Kind, Source, SourceError, Times, Workload, catalogue, similar};
 pub use self::text::{Wording, words};
 
 /// Turns of one session at most; a trace's later ones are a session of their own.

@@ -5,8 +5,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Sessions;
+use super::access::AccessLog;
 use super::claude::Claude;
 use super::error::WorkloadError;
 use super::generate::{Generator, PRESETS};
@@ -28,9 +30,10 @@ enum Format {
     BurstGpt,
     Csv,
     JsonLines,
+    Access,
 }
 
-const FORMATS: [(&str, Format, &str); 7] = [
+const FORMATS: [(&str, Format, &str); 8] = [
     ("mooncake", Format::Mooncake, "Mooncake's JSON lines: lengths and names of prefix blocks"),
     ("azure", Format::Azure, "Azure's CSV: TIMESTAMP,ContextTokens,GeneratedTokens"),
     ("servegen", Format::ServeGen, "a folder of ServeGen's clients: rates and lengths by window"),
@@ -46,6 +49,7 @@ const FORMATS: [(&str, Format, &str); 7] = [
     ),
     ("csv", Format::Csv, "a table: at,prompt_tokens,output_tokens[,prefix,prefix_tokens]"),
     ("jsonl", Format::JsonLines, "the same, an object a line"),
+    ("access", Format::Access, "an access log of `overdraft serve --log-format json`"),
 ];
 
 /// A workload that was named and not opened yet.
@@ -197,6 +201,7 @@ impl Source {
             }
             Format::Azure | Format::BurstGpt | Format::Csv => table(path, Notation::Csv),
             Format::JsonLines => table(path, Notation::JsonLines),
+            Format::Access => Ok(told(Arc::new(AccessLog::read(path)?).sessions())),
         }
     }
 }
@@ -236,8 +241,8 @@ pub fn catalogue() -> String {
     text
 }
 
-/// `; did you mean …?` where a name comes near.
-pub(super) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+/// ` (did you mean …?)` where a name comes near; nothing otherwise.
+pub fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let near = |known: &&str| strsim::jaro_winkler(name, known) >= SIMILARITY_MIN;
     let best = known.filter(near).max_by(|one, other| {
         strsim::jaro_winkler(name, one).total_cmp(&strsim::jaro_winkler(name, other))

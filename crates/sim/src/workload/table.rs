@@ -231,7 +231,7 @@ fn count(line: &str, column: usize, cell: Option<&str>) -> Result<u32, Fault> {
 }
 
 /// `2023-11-16 18:15:46.6805900` as seconds since 1970, whatever zone it says.
-fn calendar_seconds(text: &str) -> Option<f64> {
+pub(super) fn calendar_seconds(text: &str) -> Option<f64> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<i32>().ok());
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);

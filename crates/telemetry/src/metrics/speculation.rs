@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
-use super::worker::Ratio;
+use super::worker::{MetricNames, Ratio, ratio};
 
 type Position = [(&'static str, String); 1];
 type Word = [(&'static str, &'static str); 1];
@@ -59,11 +59,21 @@ pub(super) struct SpeculationMetrics {
     policy: Family<Word, Gauge>,
     reason: Family<Word, Gauge>,
     changes: Counter,
+    /// Those of vLLM 0.6.
+    old: OldMetrics,
+}
+
+/// What only vLLM up to 0.6 tells.
+#[derive(Debug, Default)]
+struct OldMetrics {
+    acceptance: Ratio,
+    efficiency: Ratio,
+    emitted: Counter,
 }
 
 impl SpeculationMetrics {
     /// Registers everything for the model of this name.
-    pub(super) fn new(registry: &mut Registry, model: &str) -> Self {
+    pub(super) fn new(registry: &mut Registry, model: &str, names: MetricNames) -> Self {
         let metrics = Self::default();
         // Its name and its label are this project's own.
         let own = registry.sub_registry_with_label(("model".into(), model.to_owned().into()));
@@ -74,6 +84,14 @@ impl SpeculationMetrics {
         let to = registry.sub_registry_with_labels(labels.into_iter());
         metrics.expose_counts(to);
         metrics.expose_state(to);
+        match names {
+            MetricNames::Current => {}
+            MetricNames::Both => metrics.old.expose(to),
+            MetricNames::V06 => {
+                let label = ("model_name".into(), model.to_owned().into());
+                metrics.old.expose(registry.sub_registry_with_label(label));
+            }
+        }
         metrics
     }
 
@@ -121,6 +139,28 @@ impl SpeculationMetrics {
         only(&self.policy, "policy", &POLICIES, facts.policy);
         only(&self.reason, "reason", &REASONS, facts.reason);
         set(&self.changes, facts.changes);
+        self.old.update(facts);
+    }
+}
+
+impl OldMetrics {
+    fn expose(&self, to: &mut Registry) {
+        let help = "Speculative token acceptance rate";
+        put(to, "vllm:spec_decode_draft_acceptance_rate", help, &self.acceptance);
+        let help = "Speculative decoding system efficiency";
+        put(to, "vllm:spec_decode_efficiency", help, &self.efficiency);
+        let help = "Number of emitted tokens";
+        put(to, "vllm:spec_decode_num_emitted_tokens", help, &self.emitted);
+    }
+
+    /// A verified draft emits what is right of it and one token more; the most it could emit is all of
+    /// it and that one.
+    fn update(&self, facts: &SpeculationFacts) {
+        let emitted = facts.accepted_tokens + facts.drafts;
+        let most = facts.draft_tokens + facts.drafts;
+        self.acceptance.set(facts.acceptance_rate);
+        self.efficiency.set(ratio(emitted, most));
+        set(&self.emitted, emitted);
     }
 }
 

@@ -6,7 +6,7 @@ use overdraft_units::{Blocks, Micros, Tokens};
 
 use super::{
     CacheFacts, Exposition, GatewayMetrics, LabelCap, MetricNames, OTHER, RequestFacts,
-    RequestOutcome, WorkerIdentity, WorkerMetrics, WorkerState,
+    RequestOutcome, SpeculationFacts, WorkerIdentity, WorkerMetrics, WorkerState,
 };
 use crate::access::EndCode;
 
@@ -88,11 +88,13 @@ fn vllm(catalogue: &str) -> BTreeMap<String, Family> {
     families
 }
 
-fn worker(names: MetricNames) -> WorkerMetrics {
+fn identity() -> WorkerIdentity {
     let cache = CacheFacts { block_size: 16, blocks: Blocks::new(1024) };
-    let identity =
-        WorkerIdentity { model: "tar\"get".to_owned(), context: Tokens::new(8192), cache };
-    WorkerMetrics::new(&identity, names)
+    WorkerIdentity { model: "tar\"get".to_owned(), context: Tokens::new(8192), cache }
+}
+
+fn worker(names: MetricNames) -> WorkerMetrics {
+    WorkerMetrics::new(&identity(), names)
 }
 
 #[track_caller]
@@ -136,6 +138,34 @@ fn both_shows_every_name_once_with_the_current_labels() {
         }
     }
     assert!(shown["vllm:gpu_cache_usage_perc"].labels.contains("engine"));
+}
+
+#[test]
+fn a_worker_that_guesses_shows_what_0_6_showed_of_it() {
+    let facts = SpeculationFacts {
+        drafts: 10,
+        draft_tokens: 40,
+        accepted_tokens: 30,
+        acceptance_rate: 0.75,
+        ..SpeculationFacts::default()
+    };
+    for (names, labels) in [
+        (MetricNames::V06, "{model_name=\"tar\\\"get\"}"),
+        (MetricNames::Both, "{model_name=\"tar\\\"get\",engine=\"0\"}"),
+    ] {
+        let metrics = worker(names).speculating(&identity(), names);
+        metrics.update_speculation(&facts);
+        let text = metrics.encode(Exposition::Text);
+        for line in [
+            format!("vllm:spec_decode_draft_acceptance_rate{labels} 0.75"),
+            format!("vllm:spec_decode_efficiency{labels} 0.8"),
+            format!("vllm:spec_decode_num_emitted_tokens_total{labels} 40"),
+        ] {
+            assert!(text.contains(&line), "no {line}: {text}");
+        }
+    }
+    let current = worker(MetricNames::Current).speculating(&identity(), MetricNames::Current);
+    assert!(!current.encode(Exposition::Text).contains("spec_decode_efficiency"));
 }
 
 #[test]

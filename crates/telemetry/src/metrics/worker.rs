@@ -202,8 +202,8 @@ impl WorkerMetrics {
 
     /// The same of a worker that can guess ahead.
     #[must_use]
-    pub fn speculating(mut self, identity: &WorkerIdentity) -> Self {
-        let metrics = SpeculationMetrics::new(&mut self.registry, &identity.model);
+    pub fn speculating(mut self, identity: &WorkerIdentity, names: MetricNames) -> Self {
+        let metrics = SpeculationMetrics::new(&mut self.registry, &identity.model, names);
         metrics.update(&SpeculationFacts::default());
         self.speculation = Some(metrics);
         self

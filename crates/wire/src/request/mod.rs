@@ -19,6 +19,7 @@ pub use self::completion::{CompletionRequest, PROMPTS_MAX, Prompt};
 pub use self::message::{Content, Message, ROLE_CHARS_MAX};
 pub use self::options::{
     CACHE_SALT_CHARS_MAX, CHOICES_MAX, Delivery, Ending, LOGIT_BIAS_MAX, LOGPROBS_MAX, Options,
-    Output, STOP_BYTES_MAX, STOPS_MAX, Sampling, Scheduling, StreamUsage, TokenIdsOutput,
+    Output, STOP_BYTES_MAX, STOPS_MAX, Sampling, Scheduling, Speculation, StreamUsage,
+    TokenIdsOutput,
 };
 pub use self::tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};

@@ -139,6 +139,23 @@ pub struct Scheduling {
     pub priority: Priority,
     /// The client's name for the request.
     pub request_id: Option<String>,
+    /// Who may guess ahead.
+    pub speculation: Speculation,
+}
+
+/// Who may guess ahead for a request: the field `speculation`, Overdraft's own. Names of drafters are
+/// vLLM's methods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speculation {
+    /// `auto`: whoever the worker has and finds worth it.
+    #[default]
+    Auto,
+    /// `off`: nobody.
+    Off,
+    /// `ngram`: lookups only.
+    Ngram,
+    /// `draft_model`: the draft model only.
+    DraftModel,
 }
 
 impl StreamUsage {
@@ -368,7 +385,28 @@ impl Scheduling {
             cache_salt: bounded(fields, "cache_salt", CACHE_SALT_CHARS_MAX)?,
             priority: Priority(i32::try_from(priority).expect("the range is that of i32")),
             request_id: bounded(fields, "request_id", REQUEST_ID_CHARS_MAX)?,
+            speculation: Speculation::take(fields)?,
         })
+    }
+}
+
+impl Speculation {
+    fn take(fields: &mut Fields) -> Result<Self, ApiError> {
+        let path = fields.path("speculation");
+        let Some(name) = fields.text("speculation")? else { return Ok(Self::Auto) };
+        match name.as_str() {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            "ngram" => Ok(Self::Ngram),
+            "draft_model" => Ok(Self::DraftModel),
+            _ => {
+                let name = crate::error::clip(&name);
+                let message = format!(
+                    "`{name}` is not a valid `{path}`; expected `auto`, `off`, `ngram` or `draft_model`"
+                );
+                Err(ApiError::invalid(path, message))
+            }
+        }
     }
 }
 

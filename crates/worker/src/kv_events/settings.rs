@@ -78,6 +78,26 @@ impl KvEventsSettings {
         Self { replay_endpoint: Some(free.to_owned()), ..Self::at(free) }
     }
 
+    /// The same for the worker `place` of several in one process: each port is so much higher, as vLLM has
+    /// it for its data-parallel ranks; port 0 stays a free one.
+    ///
+    /// # Errors
+    /// [`KvEventsError::Endpoint`] without a port, or where that would be too high.
+    pub fn beside(&self, place: u16) -> Result<Self, KvEventsError> {
+        let moved = |endpoint: &String| {
+            let fault = || KvEventsError::Endpoint { endpoint: endpoint.clone() };
+            let (host, port) = endpoint.rsplit_once(':').ok_or_else(fault)?;
+            let port: u16 = port.parse().map_err(|_| fault())?;
+            let port = match port {
+                0 => 0,
+                _ => port.checked_add(place).ok_or_else(fault)?,
+            };
+            Ok::<_, KvEventsError>(format!("{host}:{port}"))
+        };
+        let replay_endpoint = self.replay_endpoint.as_ref().map(moved).transpose()?;
+        Ok(Self { endpoint: moved(&self.endpoint)?, replay_endpoint, ..self.clone() })
+    }
+
     /// Reads what vLLM takes as `--kv-events-config`; `None` where that turns events off.
     ///
     /// # Errors

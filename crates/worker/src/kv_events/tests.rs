@@ -30,6 +30,22 @@ fn a_configuration_of_vllm_is_taken() {
     }
 }
 
+#[test]
+fn workers_of_one_process_publish_on_ports_of_their_own() {
+    let first = KvEventsSettings {
+        replay_endpoint: Some("tcp://127.0.0.1:0".to_owned()),
+        ..KvEventsSettings::at("tcp://*:5557")
+    };
+    let third = first.beside(2).unwrap();
+    assert_eq!(third.endpoint, "tcp://*:5559");
+    assert_eq!(third.replay_endpoint.as_deref(), Some("tcp://127.0.0.1:0"));
+    let none = KvEventsSettings::at("tcp://*:65535").beside(1).unwrap_err().to_string();
+    assert!(
+        none.contains("`tcp://*:65535`") && none.contains("expected `tcp://host:port`"),
+        "{none}"
+    );
+}
+
 #[track_caller]
 fn refuses(text: &str, parts: [&str; 2]) {
     let message = KvEventsSettings::from_json(text).unwrap_err().to_string();

@@ -86,6 +86,57 @@ async fn an_order_that_cannot_be_obeyed_changes_nothing() {
 }
 
 #[tokio::test]
+async fn orders_are_for_whoever_has_the_token() {
+    let worker = Running::guessing_with("off", |serving| {
+        serving.admin_token = Some("secret".to_owned());
+    })
+    .await;
+    let order = json!({ "policy": "fixed:2" });
+    assert_eq!(worker.post("/admin/speculation", &order).await.status, 403);
+    for (lines, status) in [
+        ("authorization: Bearer wrong\r\n", 403),
+        ("x-overdraft-admin: secret\r\n", 200),
+        ("authorization: Bearer secret\r\n", 200),
+    ] {
+        let reply = worker.post_with(lines, "/admin/speculation", &order).await;
+        assert_eq!(reply.status, status, "{lines}: {}", reply.body);
+    }
+    assert_eq!(worker.get("/admin/speculation").await.status, 200, "what /health tells as well");
+}
+
+#[tokio::test]
+async fn without_a_token_orders_come_from_this_machine_and_for_nobody_else() {
+    let worker = Running::guessing("off").await;
+    let order = json!({ "policy": "fixed:2" });
+    let forwarded = "x-forwarded-for: 203.0.113.9\r\n";
+    let reply = worker.post_with(forwarded, "/admin/speculation", &order).await;
+    assert_eq!(reply.status, 403);
+    assert!(reply.body.contains("`--admin-token`"), "{}", reply.body);
+    assert_eq!(worker.post("/admin/speculation", &order).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_request_says_who_may_guess_for_it() {
+    let worker = Running::guessing("fixed:3").await;
+    let drafted_by = || worker.stats().speculation.draft_tokens_by;
+    let ask = async |who: &str| {
+        let body = json!({ "model": "echo", "prompt": "one two. one two. ", "max_tokens": 30,
+            "temperature": 0, "speculation": who });
+        worker.complete(&body).await
+    };
+    let before = drafted_by();
+    assert_eq!(ask("off").await.status, 200);
+    assert_eq!(drafted_by(), before);
+    assert_eq!(ask("ngram").await.status, 200);
+    let [lookups, model] = drafted_by();
+    assert!(before[0] < lookups && before[1] == model, "{lookups} {model}");
+    assert_eq!(ask("draft_model").await.status, 200);
+    assert!(drafted_by()[0] == lookups && model < drafted_by()[1], "{:?}", drafted_by());
+    let refused = ask("magic").await;
+    assert_eq!((refused.status, refused.fault().1.as_str()), (400, "speculation"));
+}
+
+#[tokio::test]
 async fn several_completions_of_one_prompt_are_not_guessed_for() {
     let worker = Running::guessing("fixed:3").await;
     let before = worker.stats().speculation.drafts;

@@ -84,6 +84,11 @@ impl Running {
 
     /// With an echo that guesses for the echo, by this rule.
     pub(crate) async fn guessing(policy: &str) -> Self {
+        Self::guessing_with(policy, |_| {}).await
+    }
+
+    /// The same, served otherwise.
+    pub(crate) async fn guessing_with(policy: &str, serving: fn(&mut Settings)) -> Self {
         let speculation = Speculation {
             policy: policy.parse().unwrap(),
             depth_max: 4,
@@ -91,7 +96,7 @@ impl Running {
             draft: Some(Box::new(EchoBackend::new(small_echo()))),
         };
         let extras = Extras { publishing: None, sharing: None, speculation };
-        Self::start_all(small_echo(), |_| {}, |_| {}, extras).await
+        Self::start_all(small_echo(), |_| {}, serving, extras).await
     }
 
     /// With blocks that are shared.
@@ -220,9 +225,14 @@ impl Running {
 
     /// With more lines in the request's head.
     pub(crate) async fn chat_with(&self, lines: &str, body: &Value) -> Reply {
+        self.post_with(lines, "/v1/chat/completions", body).await
+    }
+
+    /// With more lines in the request's head.
+    pub(crate) async fn post_with(&self, lines: &str, path: &str, body: &Value) -> Reply {
         let (mut client, body) = (self.connect().await, body.to_string());
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\
+            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\
              content-length: {}\r\n\r\n",
             body.len()
         );

@@ -255,8 +255,13 @@ impl Speculator {
                 return;
             }
         };
-        for (rows, took) in model.take_measured() {
-            self.controller.measure_draft(rows, took.get().saturating_mul(1_000));
+        let nanos = |took: Micros| took.get().saturating_mul(1_000);
+        let measured = model.take_measured();
+        for (rows, took) in measured.passes {
+            self.controller.measure_draft(rows, nanos(took));
+        }
+        if !asked.is_empty() {
+            self.controller.measure_reading(nanos(measured.guessing), nanos(measured.reading));
         }
         for (id, guesses) in drafted {
             let Some(note) = self.notes.get_mut(&id) else { continue };

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use overdraft_core::batch::{Logits, Scheduler};
-use overdraft_telemetry::Clock;
 use overdraft_units::{Micros, SequenceId, TokenId};
 
 use super::View;
@@ -30,7 +29,18 @@ pub(super) struct DraftModel {
     logits: Vec<f32>,
     /// Sequences whose guesses are being verified: known tokens, and guesses that were read.
     ahead: BTreeMap<SequenceId, (usize, usize)>,
-    measured: Vec<(u32, Micros)>,
+    measured: Measured,
+}
+
+/// What passes took.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    /// Each that only guessed, by its rows.
+    pub(super) passes: Vec<(u32, Micros)>,
+    /// All of them, as far as they guessed.
+    pub(super) guessing: Micros,
+    /// All of them, as far as they read a backlog.
+    pub(super) reading: Micros,
 }
 
 /// A sequence that wants so many guesses; the places for them are reserved.
@@ -62,7 +72,7 @@ impl DraftModel {
             context: small(shape.context.get()),
             logits: Vec::new(),
             ahead: BTreeMap::new(),
-            measured: Vec::new(),
+            measured: Measured::default(),
         }
     }
 
@@ -76,8 +86,8 @@ impl DraftModel {
         known.saturating_sub(self.pages.computed(sequence))
     }
 
-    /// What passes took, by their rows, since the last call.
-    pub(super) fn take_measured(&mut self) -> Vec<(u32, Micros)> {
+    /// What passes took since the last call.
+    pub(super) fn take_measured(&mut self) -> Measured {
         core::mem::take(&mut self.measured)
     }
 
@@ -103,7 +113,8 @@ impl DraftModel {
         self.ahead.clear();
         let first = self.first_rows(asked, view.scheduler);
         let mut drafted: Drafted = Vec::new();
-        self.compute(&first, view.scheduler, view.clock)?;
+        let began = view.clock.now();
+        self.compute(&first, view.scheduler)?;
         for row in &first {
             self.pages.note_computed(row.sequence, row.start + row.tokens.len());
         }
@@ -113,6 +124,7 @@ impl DraftModel {
                 drafted.push((row.sequence, vec![guess]));
             }
         }
+        self.note_pass(&first, view.clock.now().since(began));
         let depths: BTreeMap<SequenceId, usize> =
             asked.iter().map(|asked| (asked.sequence, asked.depth)).collect();
         let deepest = depths.values().copied().max().unwrap_or(0);
@@ -121,7 +133,8 @@ impl DraftModel {
             if rows.is_empty() {
                 break;
             }
-            self.compute(&rows, view.scheduler, view.clock)?;
+            let began = view.clock.now();
+            self.compute(&rows, view.scheduler)?;
             for (place, row) in rows.iter().enumerate() {
                 let guess = self.guess(view.live, row.sequence, (place, ahead));
                 let entry = drafted.iter_mut().find(|(sequence, _)| *sequence == row.sequence);
@@ -129,6 +142,7 @@ impl DraftModel {
                     guesses.push(guess);
                 }
             }
+            self.note_pass(&rows, view.clock.now().since(began));
         }
         for (sequence, guesses) in &drafted {
             let known = view.scheduler.tokens(*sequence).len();
@@ -179,12 +193,23 @@ impl DraftModel {
         drafted.iter().filter(wants).filter_map(row).collect()
     }
 
-    fn compute(
-        &mut self,
-        rows: &[Row],
-        scheduler: &Scheduler,
-        clock: Clock,
-    ) -> Result<(), BackendError> {
+    /// A pass took so long, drawing included; one that reads a backlog is no measure of the next.
+    fn note_pass(&mut self, rows: &[Row], took: Micros) {
+        let count = |long: bool| -> u64 {
+            let rows = rows.iter().map(|row| row.tokens.len());
+            rows.filter(|length| long == (STEP_TOKENS < *length)).sum::<usize>() as u64
+        };
+        let (guessing, reading) = (count(false), count(true));
+        let Some(part) = (took.get() * reading).checked_div(guessing + reading) else { return };
+        let read = Micros::new(part);
+        self.measured.reading += read;
+        self.measured.guessing += took.checked_sub(read).unwrap_or(Micros::ZERO);
+        if reading == 0 {
+            self.measured.passes.push((u32::try_from(guessing).unwrap_or(u32::MAX), took));
+        }
+    }
+
+    fn compute(&mut self, rows: &[Row], scheduler: &Scheduler) -> Result<(), BackendError> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -195,13 +220,7 @@ impl DraftModel {
             let start = u32::try_from(row.start).expect("contexts fit 32 bits");
             batch.push(BatchSlot { tokens: &row.tokens, start, table, logits: row.logits });
         }
-        let began = clock.now();
         self.backend.forward(&batch, &mut self.logits)?;
-        let count: usize = rows.iter().map(|row| row.tokens.len()).sum();
-        let took = clock.now().since(began);
-        if count <= STEP_TOKENS * rows.len() {
-            self.measured.push((u32::try_from(count).unwrap_or(u32::MAX), took));
-        }
         let wanted = rows.iter().filter(|row| row.logits == Logits::Last).count();
         let (found, expected) = (self.logits.len(), wanted * self.vocabulary);
         if found == expected {

@@ -1,17 +1,20 @@
 //! What does a step of so many rows cost on this machine?
 //!
-//! Asked once, before anything is served: the cache is empty, so it may be written to. Rows double
-//! until the time is up; what lies beyond is guessed along the last line and corrected as it runs.
+//! Asked once, before anything is served: the cache is empty, so it may be written to. Few rows are
+//! always measured, however slow the model: a table that ends before the rows that drafts take says
+//! that each of them costs as much as a step. More rows, and each again, while there is time.
 
 use overdraft_core::batch::{BatchLimits, Logits};
-use overdraft_core::speculate::CostCurve;
+use overdraft_core::speculate::{CostCurve, Nanos};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockId, Micros, TokenId, Tokens};
 
 use crate::backend::{Backend, BatchSlot};
 
-/// Time for the profile of one model; the step that exceeds it is the last.
-pub const PROFILE_MAX: Micros = Micros::new(250_000);
+/// Time for the profile of one model, where one step of each few rows does not take longer.
+pub const PROFILE_MAX: Micros = Micros::new(500_000);
+/// Rows that are always measured: those of one sequence with a full draft, and of a few without.
+const ROWS_LEAST: u32 = 16;
 /// Rows at most.
 const ROWS_MAX: u32 = 256;
 /// Each number of rows is measured so often, and the median counts.
@@ -29,27 +32,42 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
     let table: Vec<BlockId> = (0..pages).map(BlockId).collect();
     // All rows are one and the same position: what they write is the same, too.
     let slot = BatchSlot { tokens: &[TokenId(0)], start, table: &table, logits: Logits::Last };
-    let (began, mut points, mut logits) = (clock.now(), Vec::new(), Vec::new());
-    let mut rows = 1;
-    while rows <= ROWS_MAX.min(limits.step_tokens.get()) {
-        let batch = vec![slot; usize::try_from(rows).expect("usize holds 32 bits")];
-        let mut times = Vec::with_capacity(TIMES);
-        for _ in 0..TIMES {
-            let before = clock.now();
-            if backend.forward(&batch, &mut logits).is_err() {
-                return CostCurve::new(points);
-            }
-            times.push(clock.now().since(before).get().saturating_mul(1_000));
-            if PROFILE_MAX <= clock.now().since(began) {
+    let (began, mut logits) = (clock.now(), Vec::new());
+    let most = ROWS_MAX.min(limits.step_tokens.get());
+    let mut times: Vec<(u32, Vec<Nanos>)> =
+        (0..=ROWS_MAX.ilog2()).map(|power| (1 << power, Vec::new())).collect();
+    times.retain(|(rows, _)| *rows <= most);
+    // Its weights and threads are asleep: the first step is for nobody.
+    let mut last = None;
+    for round in 0..TIMES {
+        for (rows, times) in &mut times {
+            let (spent, last_took) = (clock.now().since(began), last.unwrap_or(Micros::ZERO));
+            // Many rows have half of the time, or few would be measured only once.
+            let over = if ROWS_LEAST < *rows {
+                PROFILE_MAX.get() / 2 < (spent + last_took + last_took).get()
+            } else {
+                0 < round && PROFILE_MAX < spent + last_took
+            };
+            if over {
                 break;
             }
+            let count = usize::try_from(*rows).expect("usize holds 32 bits");
+            for _ in 0..=usize::from(last.is_none()) {
+                let before = clock.now();
+                if backend.forward(&vec![slot; count], &mut logits).is_err() {
+                    return CostCurve::default();
+                }
+                last = Some(clock.now().since(before));
+            }
+            times.extend(last.map(|took| took.get().saturating_mul(1_000)));
         }
-        times.sort_unstable();
-        points.push((rows, times[times.len() / 2]));
-        if PROFILE_MAX <= clock.now().since(began) {
-            break;
-        }
-        rows *= 2;
     }
-    CostCurve::new(points)
+    CostCurve::new(
+        times.into_iter().filter_map(|(rows, times)| Some((rows, median(times)?))).collect(),
+    )
+}
+
+fn median(mut times: Vec<Nanos>) -> Option<Nanos> {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
 }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use self::records::{Answer, Records};
 use super::SourceError;
+use super::each::Each;
 use super::found::Found;
 use super::patience::Patience;
 use super::report::Reporter;
@@ -47,6 +48,8 @@ pub struct DnsSettings {
     pub pool: Pool,
     /// The model that they serve; without one they are asked.
     pub model: Option<String>,
+    /// What else they have in common.
+    pub each: Each,
     /// When to ask again.
     pub patience: DnsPatience,
 }
@@ -91,6 +94,7 @@ impl DnsSettings {
             server: None,
             pool: Pool::default(),
             model: None,
+            each: Each::default(),
             patience: DnsPatience::default(),
         }
     }

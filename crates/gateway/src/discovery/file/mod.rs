@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use super::each::Each;
 use super::report::Reporter;
 
 /// Bytes of a file at most.
@@ -30,12 +31,14 @@ pub struct FileSettings {
     pub path: PathBuf,
     /// From one look at it to the next.
     pub interval: Duration,
+    /// What its workers have in common.
+    pub each: Each,
 }
 
 impl FileSettings {
     /// The file at `path`, looked at every second.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), interval: Duration::from_secs(1) }
+        Self { path: path.into(), interval: Duration::from_secs(1), each: Each::default() }
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 #[cfg(feature = "kubernetes")]
 pub(super) use self::watching::follow;
 use super::SourceError;
+use super::each::Each;
 use crate::settings::Pool;
 
 /// Bytes of the name of a service or a namespace at most, as of a DNS label.
@@ -36,6 +37,8 @@ pub struct KubernetesSettings {
     pub pool: Pool,
     /// The model that they serve; without one they are asked.
     pub model: Option<String>,
+    /// What else they have in common.
+    pub each: Each,
     /// The pause after the first failure; each further one doubles it.
     pub retry_min: Duration,
     /// The longest pause after a failure.
@@ -61,6 +64,7 @@ impl KubernetesSettings {
             server: None,
             pool: Pool::default(),
             model: None,
+            each: Each::default(),
             retry_min: Duration::from_secs(1),
             retry_max: Duration::from_secs(15),
         }

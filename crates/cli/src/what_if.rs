@@ -1,0 +1,305 @@
+//! `overdraft simulate --access-log`: what if the requests of a log had met another fleet, policy or price?
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use overdraft_core::cost::Prices;
+use overdraft_core::route::Policy;
+use overdraft_silicon::Profile;
+use overdraft_sim::report::{Origin, Report, Run};
+use overdraft_sim::what_if::{self, Kept, Recorded, Work};
+use overdraft_sim::workload::{AccessLog, Pacing, Sessions, similar};
+use overdraft_units::Instant;
+use serde_json::{Value, json};
+
+use crate::fault::Fault;
+use crate::simulate::{self, Arguments};
+
+/// The column of what was recorded.
+const RECORDED: &str = "recorded";
+
+/// Width of the titles of rows.
+const TITLE: usize = 38;
+
+/// Width of a column of dollars.
+const COLUMN: usize = 14;
+
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "What if")]
+pub(crate) struct WhatIfOptions {
+    /// Replays the load that a gateway wrote into its access log (`serve --log-format json
+    /// --log-prefixes`) and sets what it would cost beside what it did
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "request_rate", "users"])]
+    pub(crate) access_log: Option<PathBuf>,
+    /// The model whose requests are replayed, where the log has several
+    #[arg(long, value_name = "NAME", requires = "access_log")]
+    model: Option<String>,
+    /// Asks the simulated fleet for what a mechanism answered then, with commas between several;
+    /// otherwise that ends as it did
+    #[arg(long, value_name = "MECHANISM", value_delimiter = ',', requires = "access_log")]
+    without: Vec<Mechanism>,
+    /// Workers that were there when the log was recorded; by default those it names
+    #[arg(long, value_name = "COUNT", requires = "access_log")]
+    recorded_workers: Option<u32>,
+    /// GPUs and model of those, where they were others than those of `--profile`
+    #[arg(long, value_name = "PROFILE", requires = "access_log")]
+    recorded_profile: Option<String>,
+    /// Dollars an hour that one of those cost; by default what their profile's hardware does
+    #[arg(long, value_name = "DOLLARS", value_parser = simulate::dollars, requires = "access_log")]
+    recorded_price: Option<f64>,
+}
+
+/// What may have answered instead of a worker of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Mechanism {
+    /// The response cache
+    Cache,
+    /// A small model that was asked first
+    Cascade,
+}
+
+/// One column: what a load cost.
+#[derive(Clone, Debug)]
+struct Column {
+    label: String,
+    work: Work,
+    workers: u32,
+    dollars_per_hour: f64,
+    /// From the first request to the last answer.
+    hours: f64,
+}
+
+/// Replays and tells.
+pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
+    let options = &arguments.what_if;
+    let log = AccessLog::read(file).map_err(|error| Fault::input(error.to_string()))?;
+    let log = Arc::new(log.of_model(&model(&log, options.model.as_deref())?));
+    note(&log);
+    let load = arguments.workload.of_log(file)?;
+    let policies = simulate::policies(&arguments.policy)?;
+    let profile = simulate::profile(arguments)?;
+    let mut fleet = Recorded::of(&log);
+    fleet.workers = options.recorded_workers.unwrap_or(fleet.workers).max(1);
+    let before = options.recorded_profile.as_deref().unwrap_or(&arguments.profile);
+    let before = simulate::listed(arguments, before)?;
+    let price = options.recorded_price.unwrap_or_else(|| before.price_per_hour());
+    let mut columns = vec![recorded(&log, &fleet, (&before, price))];
+    let mut runs = vec![Run {
+        cost: Some(columns[0].fleet()),
+        ..Run::new(RECORDED.to_owned(), arguments.seed, what_if::recorded(&log))
+    }];
+    let prices = fleet.prices(&profile, profile.price_per_hour());
+    let bar = simulate::bar(&load, policies.len(), arguments.seeds);
+    for policy in policies {
+        let scenario = simulate::scenario(arguments, &load, &profile, policy)?;
+        let mut seeds = Vec::new();
+        for seed in arguments.seed..arguments.seed + arguments.seeds {
+            let (left, sessions) = split(&log, load.pacing, options.kept(), seed);
+            let mut run = simulate::one(&scenario, sessions, (policy.name(), seed), &bar)?;
+            seeds.push(again(&log, &mut run, &left, &prices));
+            runs.push(run);
+        }
+        columns.push(Column::of(policy, &seeds, (arguments.workers, &profile)));
+    }
+    bar.finish_and_clear();
+    let mut settings = simulate::settings(arguments, &load, &profile);
+    settings.push(("model of the log".to_owned(), log.entries()[0].model.to_string()));
+    settings.extend(columns.iter().map(Column::setting));
+    let report = Report {
+        title: format!("What if: {} × {}", arguments.workers, profile.name()),
+        origin: Origin::Simulated,
+        settings,
+        objectives: load.objectives,
+        runs,
+    };
+    let told: serde_json::Map<String, Value> =
+        columns.iter().map(|column| (column.label.clone(), column.json())).collect();
+    arguments.report.tell_with(&report, &table(&columns), ("what_if", told.into()))
+}
+
+impl WhatIfOptions {
+    fn kept(&self) -> Kept {
+        Kept {
+            cache: !self.without.contains(&Mechanism::Cache),
+            cascade: !self.without.contains(&Mechanism::Cascade),
+        }
+    }
+}
+
+/// The one model that is replayed.
+fn model(log: &AccessLog, asked: Option<&str>) -> Result<String, Fault> {
+    let models = log.models();
+    match (asked, models.as_slice()) {
+        (None, [one]) => Ok((*one).to_owned()),
+        (Some(asked), _) if models.contains(&asked) => Ok(asked.to_owned()),
+        (Some(asked), _) => {
+            let near = similar(asked, models.iter().copied());
+            let known = models.join("`, `");
+            let why = format!("the log has no request for `{asked}`{near}; expected `{known}`");
+            Err(Fault::input(why))
+        }
+        (None, _) => {
+            let known = models.join("`, `");
+            Err(Fault::input(format!("the log has requests for several models: `{known}`"))
+                .hint("choose one of them with `--model`"))
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "what a log lacks is for the person at the terminal")]
+fn note(log: &AccessLog) {
+    if !log.names_prefixes() {
+        eprintln!(
+            "warning: the log does not say what prompts share, so routing can save nothing; record it \
+             with `overdraft serve --log-prefixes`"
+        );
+    }
+    if 0 < log.unanswered() {
+        eprintln!(
+            "warning: {} requests of the log got no answer; they are left out",
+            log.unanswered()
+        );
+    }
+}
+
+/// Requests that end as they did: their places in the log, and when they begin now.
+type Left = Arc<Mutex<Vec<(usize, Instant)>>>;
+
+/// What the simulated fleet is asked, and what it is not.
+fn split(log: &Arc<AccessLog>, pacing: Pacing, kept: Kept, seed: u64) -> (Left, Sessions) {
+    let left = Left::default();
+    let (notes, sources) = (Arc::clone(&left), Arc::clone(log));
+    let paced = pacing.apply(Arc::clone(log).sessions(), seed);
+    let asked = paced.filter(move |session| {
+        let Ok(session) = session else { return true };
+        let place = usize::try_from(session.name).unwrap_or(usize::MAX);
+        let keeps = sources.entries().get(place).is_some_and(|entry| kept.keeps(entry.source));
+        if keeps {
+            notes.lock().unwrap_or_else(PoisonError::into_inner).push((place, session.at));
+        }
+        !keeps
+    });
+    (left, Box::new(asked))
+}
+
+/// Puts what ended as it did to what was simulated; the work of both, and the hours.
+fn again(log: &AccessLog, run: &mut Run, left: &Left, prices: &Prices) -> (Work, f64) {
+    let mut work = Work::default();
+    work.simulated(prices, &run.recorder);
+    for (place, at) in left.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let entry = &log.entries()[*place];
+        work.recorded(prices, entry);
+        run.recorder.sample(what_if::sample(entry, *at));
+    }
+    let seconds = run.summary(&overdraft_sim::report::Objectives::default()).duration;
+    (work, seconds / 3_600.0)
+}
+
+fn recorded(log: &AccessLog, fleet: &Recorded, (profile, price): (&Profile, f64)) -> Column {
+    let prices = fleet.prices(profile, price);
+    let mut work = Work::default();
+    for entry in log.entries() {
+        work.recorded(&prices, entry);
+    }
+    Column {
+        label: RECORDED.to_owned(),
+        work,
+        workers: fleet.workers,
+        dollars_per_hour: price,
+        hours: fleet.seconds / 3_600.0,
+    }
+}
+
+impl Column {
+    /// The mean over the seeds.
+    fn of(policy: Policy, seeds: &[(Work, f64)], (workers, profile): (u32, &Profile)) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "a hundred seeds at most")]
+        let count = seeds.len().max(1) as f64;
+        let mean = |of: fn(&(Work, f64)) -> f64| seeds.iter().map(of).sum::<f64>() / count;
+        Self {
+            label: policy.name().to_owned(),
+            work: Work {
+                whole: mean(|(work, _)| work.whole),
+                routing: mean(|(work, _)| work.routing),
+                cache: mean(|(work, _)| work.cache),
+                cascade: mean(|(work, _)| work.cascade),
+                cascaded_unpriced: seeds.first().map_or(0, |(work, _)| work.cascaded_unpriced),
+            },
+            workers,
+            dollars_per_hour: profile.price_per_hour(),
+            hours: mean(|(_, hours)| *hours),
+        }
+    }
+
+    /// Dollars for all workers, whatever they did.
+    fn fleet(&self) -> f64 {
+        f64::from(self.workers) * self.dollars_per_hour * self.hours
+    }
+
+    fn json(&self) -> Value {
+        let work = &self.work;
+        json!({
+            "work_dollars": {
+                "whole": work.whole,
+                "saved_by_routing": work.routing,
+                "saved_by_cache": work.cache,
+                "saved_by_cascade": work.cascade,
+                "cascaded_without_prices": work.cascaded_unpriced,
+                "remaining": work.paid(),
+            },
+            "fleet": {
+                "workers": self.workers,
+                "dollars_per_hour": self.dollars_per_hour,
+                "hours": self.hours,
+                "dollars": self.fleet(),
+            },
+        })
+    }
+
+    fn setting(&self) -> (String, String) {
+        let Self { label, work, workers, dollars_per_hour, hours } = self;
+        let Work { whole, routing, cache, cascade, .. } = work;
+        let value = format!(
+            "work ${whole:.4} - routing ${routing:.4} - response cache ${cache:.4} - cascade \
+             ${cascade:.4} = ${:.4}; fleet {workers} × ${dollars_per_hour:.2}/h × {hours:.3} h = ${:.4}",
+            work.paid(),
+            self.fleet()
+        );
+        (format!("cost, {label}"), value)
+    }
+}
+
+/// What everything costs, a column each.
+fn table(columns: &[Column]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from(
+        "\n`recorded` is what the log says; what stands beside it is simulated.\n\
+         The work, by the time that a GPU takes for a token ($):\n",
+    );
+    let mut row = |title: &str, cell: &dyn Fn(&Column) -> String| {
+        let _written = write!(text, "{title:<TITLE$}");
+        for column in columns {
+            let _written = write!(text, "{:>COLUMN$}", cell(column));
+        }
+        text.push('\n');
+    };
+    let dollars = |value: f64| format!("{value:.4}");
+    // A zero that is subtracted would show a sign.
+    let spared = |value: f64| dollars(0.0 - value);
+    row("", &|column| column.label.clone());
+    row("all by the target, nothing reused", &|column| dollars(column.work.whole));
+    row("routing: prefixes found in caches", &|column| spared(column.work.routing));
+    row("response cache: answers given again", &|column| spared(column.work.cache));
+    row("cascade: small models first", &|column| spared(column.work.cascade));
+    row("speculation", &|_| "not told".to_owned());
+    row("what remains", &|column| dollars(column.work.paid()));
+    let first = columns.first().map_or(0.0, |column| column.work.paid());
+    row("against what was recorded", &|column| {
+        format!("{:+.1} %", (column.work.paid() / first - 1.0) * 100.0)
+    });
+    row("the fleet by the hour", &|column| dollars(column.fleet()));
+    row("  workers", &|column| column.workers.to_string());
+    row("  $ an hour for each", &|column| format!("{:.2}", column.dollars_per_hour));
+    row("  hours", &|column| format!("{:.4}", column.hours));
+    text
+}

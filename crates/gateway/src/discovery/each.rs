@@ -1,0 +1,109 @@
+//! How are workers treated that a source finds?
+//!
+//! What a worker with a fixed address is given stands beside its address. Of workers that come and go
+//! only what they have in common can be said beforehand; where something is each worker's own, a
+//! [`Template`] says how it follows from where the worker was found.
+
+use std::fmt;
+
+use super::found::Found;
+use crate::care::{Care, PlaceError, WebPlace};
+use crate::isolation::SaltPolicy;
+use crate::settings::{GatewayError, KvEvents, WorkerSettings};
+
+/// Why a worker that was found cannot be one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EachError {
+    #[error(transparent)]
+    Worker(#[from] GatewayError),
+    #[error("an address in `each` does not fit worker `{name}`: {error}")]
+    Place { name: String, error: PlaceError },
+}
+
+/// What all workers of one source have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Each {
+    /// Where they report what their caches hold; addresses are templates.
+    pub kv_events: KvEvents,
+    /// Whether they schedule by the `priority` of requests, and are told it.
+    pub priority_scheduling: bool,
+    /// Whether they are told the salts of tenants.
+    pub cache_salt: SaltPolicy,
+    /// Whether they share the blocks of their caches.
+    pub kv_share: bool,
+    /// What is done for them beyond sending them requests.
+    pub care: Care<Template>,
+}
+
+impl Each {
+    /// The settings of a worker that was found.
+    ///
+    /// # Errors
+    /// When the worker, or an address that follows from it, cannot be spoken to.
+    pub(super) fn settle(&self, found: Found) -> Result<WorkerSettings, EachError> {
+        let mut settings = WorkerSettings::from(found);
+        let address = settings.check()?;
+        let names = Names {
+            host: address.authority.host().to_owned(),
+            port: address.port,
+            name: settings.name.clone(),
+        };
+        settings.kv_events = self.kv_events(&names);
+        settings.priority_scheduling = self.priority_scheduling;
+        settings.cache_salt = self.cache_salt;
+        settings.kv_share = self.kv_share;
+        let place = |template: &Template| WebPlace::parse(&names.fill(&template.0));
+        let care = self.care.settle(place, |text| names.fill(text));
+        settings.care =
+            care.map_err(|error| EachError::Place { name: names.name.clone(), error })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn kv_events(&self, names: &Names) -> KvEvents {
+        match &self.kv_events {
+            KvEvents::At { endpoint, replay, topic } => KvEvents::At {
+                endpoint: names.fill(endpoint),
+                replay: replay.as_ref().map(|replay| names.fill(replay)),
+                topic: names.fill(topic),
+            },
+            same => same.clone(),
+        }
+    }
+}
+
+/// An address in which `{host}`, `{port}` and `{name}` stand for the worker's own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Template(String);
+
+impl Template {
+    /// The address `text`, which is looked at when there is a worker.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+/// Without a query, which may be a secret, and without what stands before the host.
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.split('?').next().unwrap_or_default();
+        f.write_str(shown.rsplit('@').next().unwrap_or_default())
+    }
+}
+
+/// What stands for one worker's own.
+struct Names {
+    /// As in its URL: an IPv6 address with its brackets.
+    host: String,
+    port: u16,
+    name: String,
+}
+
+impl Names {
+    fn fill(&self, text: &str) -> String {
+        // The name last: nothing that it holds is a placeholder.
+        text.replace("{host}", &self.host)
+            .replace("{port}", &self.port.to_string())
+            .replace("{name}", &self.name)
+    }
+}

@@ -1,0 +1,402 @@
+//! What a gateway's access log says of the load that it bore.
+//!
+//! `overdraft serve --log-format json` writes a line for each request when it has ended: when, for how long, how many
+//! tokens, and with `--log-prefixes` names of the prompt's beginnings. Lines are put in the order in which requests came.
+//! Equal names become equal pieces. Their ends are told in bytes, so one ratio of tokens to bytes is taken for the
+//! whole log: pieces of a name have one length, whatever prompt they stand in.
+//!
+//! **Invariant:** a request's prompt and answer have the lengths that the log says, whatever its names say.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use overdraft_units::{Instant, Micros, Tokens};
+use serde::Deserialize;
+
+use super::error::{Fault, WorkloadError};
+use super::lines::Lines;
+use super::table::calendar_seconds;
+use super::{PROMPT_TOKENS_MAX, Piece, Session, Sessions, Turn, Voice, named};
+use crate::numbers::{float, length, whole};
+
+/// Requests of a log at most: they are put in order in memory.
+pub const REQUESTS_MAX: usize = 1_000_000;
+
+const EXPECTED: &str = "an access log of `overdraft serve --log-format json`, JSON lines with \
+                        `\"target\":\"access\"`, `timestamp`, `total_us`, `tokens_prompt` and `tokens_out`";
+
+/// The requests of a log that were answered, in the order in which they came.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    entries: Vec<Entry>,
+    /// Generating requests of the log that got no answer; nobody knows how long it would have been.
+    unanswered: u64,
+    /// Tokens to a byte of prompts whose beginnings are named.
+    tokens_per_byte: f64,
+}
+
+/// A request that was answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// When it came, from the first on.
+    pub at: Instant,
+    /// How long until the first token, where it was streamed.
+    pub first_token: Option<Micros>,
+    /// How long until the end.
+    pub total: Micros,
+    /// The model asked for.
+    pub model: Arc<str>,
+    /// Who answered last, where the log says.
+    pub worker: Option<Arc<str>>,
+    /// Tokens of the prompt.
+    pub prompt: Tokens,
+    /// Those of them that a worker found in its cache.
+    pub cached: Option<Tokens>,
+    /// Tokens of the answer.
+    pub output: Tokens,
+    /// Whose answer it got.
+    pub source: AnswerSource,
+    /// Bytes of the prompt, where its beginnings are named.
+    bytes: u64,
+    /// Ends in bytes and names of beginnings, shortest first.
+    beginnings: Vec<(u64, u32)>,
+}
+
+/// Whose answer a request got.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AnswerSource {
+    /// A worker's.
+    Worker,
+    /// One that was given again, or made for another at the same time.
+    Reused,
+    /// That of a cascade in which a small model was asked first and had a part.
+    Cascade {
+        /// What it cost over what the target alone would have cost, where prices were known.
+        cost_share: Option<f64>,
+    },
+}
+
+/// Who wrote a line.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(default, borrow)]
+    target: Cow<'a, str>,
+}
+
+/// An access line, as far as it is of interest.
+#[derive(Deserialize)]
+struct Line {
+    timestamp: Option<String>,
+    status: Option<u16>,
+    model: Option<String>,
+    worker: Option<String>,
+    tokens_prompt: Option<u32>,
+    tokens_out: Option<u32>,
+    tokens_cached: Option<u32>,
+    tokens_prompt_reused: Option<u32>,
+    tokens_out_reused: Option<u32>,
+    ttft_us: Option<u64>,
+    total_us: Option<u64>,
+    served_by: Option<String>,
+    cost_microusd: Option<u64>,
+    cost_target_only_microusd: Option<u64>,
+    cache: Option<String>,
+    prompt_bytes: Option<u64>,
+    prefix: Option<String>,
+    path: Option<String>,
+}
+
+/// What a line turned out to be.
+enum Read {
+    /// When the request began, in microseconds since 1970, and the request.
+    Answered(u64, Box<Entry>),
+    Unanswered,
+    /// Nobody's request for an answer.
+    Other,
+}
+
+impl AccessLog {
+    /// Reads a log. Lines that are no JSON objects, as other programs write them into the same file, are left out.
+    ///
+    /// # Errors
+    /// A file that cannot be read, an access line that lacks something, or no request at all.
+    pub fn read(file: &Path) -> Result<Self, WorkloadError> {
+        let mut lines = Lines::open(file, EXPECTED)?;
+        let (mut entries, mut unanswered) = (Vec::new(), 0);
+        let mut names = Names::default();
+        while let Some(line) = lines.next_line() {
+            let line = line?;
+            if !line.starts_with('{') {
+                continue;
+            }
+            match read(&line, &mut names).map_err(|fault| lines.fault(fault))? {
+                Read::Answered(began, entry) => entries.push((began, *entry)),
+                Read::Unanswered => unanswered += 1,
+                Read::Other => {}
+            }
+            if REQUESTS_MAX < entries.len() {
+                let wrong = format!("is request {} of the log", entries.len());
+                let expected = format!("{REQUESTS_MAX} or fewer; take a part of the log");
+                return Err(lines.fault(Fault::new(&line, wrong, expected)));
+            }
+        }
+        if entries.is_empty() {
+            return Err(WorkloadError::Empty { file: file.to_owned(), expected: EXPECTED });
+        }
+        Ok(Self::of(entries, unanswered))
+    }
+
+    fn of(mut entries: Vec<(u64, Entry)>, unanswered: u64) -> Self {
+        entries.sort_by_key(|(began, _)| *began);
+        let first = entries.first().map_or(0, |(began, _)| *began);
+        let at = |(began, entry): (u64, Entry)| Entry {
+            at: Instant::ORIGIN + Micros::new(began - first),
+            ..entry
+        };
+        let entries: Vec<Entry> = entries.into_iter().map(at).collect();
+        let (mut tokens, mut bytes) = (0, 0);
+        for entry in entries.iter().filter(|entry| 0 < entry.bytes) {
+            tokens += u64::from(entry.prompt.get());
+            bytes += entry.bytes;
+        }
+        Self { entries, unanswered, tokens_per_byte: float(tokens) / float(bytes.max(1)) }
+    }
+
+    /// All that were answered.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Generating requests that got no answer.
+    pub const fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
+    /// Whether it says what prompts share.
+    pub fn names_prefixes(&self) -> bool {
+        self.entries.iter().any(|entry| 0 < entry.bytes)
+    }
+
+    /// The models asked for, each once.
+    pub fn models(&self) -> Vec<&str> {
+        let mut models: Vec<&str> = self.entries.iter().map(|entry| &*entry.model).collect();
+        models.sort_unstable();
+        models.dedup();
+        models
+    }
+
+    /// Only the requests for a model.
+    #[must_use]
+    pub fn of_model(&self, model: &str) -> Self {
+        let entries = self.entries.iter().filter(|entry| &*entry.model == model).cloned().collect();
+        Self { entries, ..*self }
+    }
+
+    /// The same load again: sessions are named by the places of their entries.
+    pub fn sessions(self: Arc<Self>) -> Sessions {
+        Box::new((0..self.entries.len()).map(move |place| Ok(self.session(place))))
+    }
+
+    fn session(&self, place: usize) -> Session {
+        let entry = &self.entries[place];
+        let name = length(place);
+        let mut prompt = Vec::new();
+        let mut told = 0;
+        for (end, beginning) in &entry.beginnings {
+            let end = u32::try_from(whole(float(*end) * self.tokens_per_byte)).unwrap_or(u32::MAX);
+            // The last token is the prompt's own: an answer needs one that is computed.
+            if entry.prompt.get() <= end {
+                break;
+            }
+            if told < end {
+                let content = named(&[0x6163_6365, u64::from(*beginning), u64::from(end)]);
+                let tokens = Tokens::new(end - told);
+                prompt.push(Piece { content, tokens, voice: Voice::User });
+                told = end;
+            }
+        }
+        let own = Tokens::new(entry.prompt.get() - told);
+        prompt.push(Piece::said(named(&[0x6f77_6e65, name]), own));
+        let answer = Piece::said(named(&[0x616e_7377, name]), entry.output);
+        let turn = Turn { think: Micros::ZERO, prompt, answer };
+        Session { at: entry.at, name, turns: vec![turn] }
+    }
+}
+
+/// Names that come again and again, each kept once.
+#[derive(Default)]
+struct Names(BTreeSet<Arc<str>>);
+
+impl Names {
+    fn of(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+}
+
+fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
+    let broken = |error| Fault::new(text, format!("is no line of the log ({error})"), EXPECTED);
+    let written: Written<'_> = serde_json::from_str(text).map_err(broken)?;
+    if written.target != "access" {
+        return Ok(Read::Other);
+    }
+    let line: Line = serde_json::from_str(text).map_err(broken)?;
+    if !line.path.as_ref().is_some_and(|path| path.ends_with("/completions")) {
+        return Ok(Read::Other);
+    }
+    let lacks = |what: &str| Fault::new(text, format!("has no `{what}`"), EXPECTED);
+    let prompt = line.tokens_prompt_reused.or(line.tokens_prompt).filter(|&tokens| 0 < tokens);
+    let output = line.tokens_out_reused.or(line.tokens_out).filter(|&tokens| 0 < tokens);
+    let (Some(prompt), Some(output), Some(200)) = (prompt, output, line.status) else {
+        return Ok(Read::Unanswered);
+    };
+    if PROMPT_TOKENS_MAX < u64::from(prompt) {
+        let expected = format!("up to {PROMPT_TOKENS_MAX}");
+        return Err(Fault::new(text, format!("has {prompt} `tokens_prompt`"), expected));
+    }
+    let total = line.total_us.ok_or_else(|| lacks("total_us"))?;
+    let ended = line.timestamp.as_deref().ok_or_else(|| lacks("timestamp"))?;
+    let ended = calendar_seconds(ended).ok_or_else(|| {
+        Fault::new(ended, "is no time", "a date and time as `2025-11-22T18:15:46.680590Z`")
+    })?;
+    let reused = matches!(line.cache.as_deref(), Some("hit" | "coalesced"));
+    let source = match line.served_by.as_deref() {
+        _ if reused => AnswerSource::Reused,
+        None | Some("target") => AnswerSource::Worker,
+        Some(_) => AnswerSource::Cascade {
+            cost_share: line
+                .cost_microusd
+                .zip(line.cost_target_only_microusd.filter(|&alone| 0 < alone))
+                .map(|(cost, alone)| float(cost) / float(alone)),
+        },
+    };
+    let entry = Entry {
+        at: Instant::ORIGIN,
+        first_token: line.ttft_us.map(Micros::new),
+        total: Micros::new(total),
+        model: names.of(line.model.as_deref().unwrap_or_default()),
+        worker: line.worker.as_deref().map(|worker| names.of(worker)),
+        prompt: Tokens::new(prompt),
+        cached: line.tokens_cached.map(|cached| Tokens::new(cached.min(prompt))),
+        output: Tokens::new(output),
+        source,
+        bytes: line.prompt_bytes.unwrap_or(0),
+        beginnings: beginnings(line.prefix.as_deref().unwrap_or_default())?,
+    };
+    Ok(Read::Answered(whole(ended * 1e6).saturating_sub(total), Box::new(entry)))
+}
+
+/// Reads `512:9f3c21aa 1024:00c0ffee`.
+fn beginnings(text: &str) -> Result<Vec<(u64, u32)>, Fault> {
+    let mut before = 0;
+    let mut one = |word: &str| {
+        let (end, name) = word.split_once(':')?;
+        let end = end.parse().ok().filter(|&end| before < end)?;
+        before = end;
+        Some((end, u32::from_str_radix(name, 16).ok()?))
+    };
+    let read = |word: &str| {
+        one(word).ok_or_else(|| {
+            let expected = "ends in bytes that grow, and names of eight digits, as `512:9f3c21aa`";
+            Fault::new(word, "is no beginning of a prompt", expected)
+        })
+    };
+    text.split_whitespace().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(second: u32, more: &str) -> String {
+        format!(
+            "{{\"timestamp\":\"2025-11-22T10:00:{second:02}.500000Z\",\"level\":\"INFO\",\"request\":\"r\",\
+             \"path\":\"/v1/chat/completions\",\"status\":200,\"model\":\"m\",\"stream\":true,\
+             \"total_us\":1500000,\"target\":\"access\"{more}}}\n"
+        )
+    }
+
+    fn log(text: &str) -> Result<AccessLog, WorkloadError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        AccessLog::read(file.path())
+    }
+
+    #[test]
+    fn requests_are_put_in_the_order_in_which_they_came() {
+        let late = line(9, r#","tokens_prompt":7,"tokens_out":2"#);
+        let early = line(4, r#","tokens_prompt":5,"tokens_out":1,"ttft_us":300,"tokens_cached":4"#);
+        let failed = line(5, "").replace("200", "503");
+        let text =
+            format!("overdraft serves on …\n{late}{early}{failed}{{\"target\":\"overdraft\"}}\n");
+        let log = log(&text).unwrap();
+        let told: Vec<_> = log.entries().iter().map(|one| (one.at, one.prompt.get())).collect();
+        let at = |micros| Instant::ORIGIN + Micros::new(micros);
+        assert_eq!(told, [(at(0), 5), (at(5_000_000), 7)]);
+        assert_eq!(log.entries()[0].cached, Some(Tokens::new(4)));
+        assert_eq!((log.unanswered(), log.names_prefixes()), (1, false));
+    }
+
+    #[test]
+    fn beginnings_with_one_name_are_one_piece_whatever_follows() {
+        let asked = |prefix: &str, tokens: u32| {
+            let more = format!(
+                ",\"tokens_prompt\":{tokens},\"tokens_out\":1,\"prompt_bytes\":{},\"prefix\":\"{prefix}\"",
+                tokens * 4
+            );
+            line(9, &more)
+        };
+        let text =
+            asked("512:a 1024:b", 300) + &asked("512:a 1024:b 1536:c", 500) + &asked("512:d", 200);
+        let log = Arc::new(log(&text).unwrap());
+        let prompts: Vec<_> =
+            Arc::clone(&log).sessions().map(|one| one.unwrap().turns[0].prompt.clone()).collect();
+        let lengths: Vec<Vec<u32>> = prompts
+            .iter()
+            .map(|prompt| prompt.iter().map(|piece| piece.tokens.get()).collect())
+            .collect();
+        assert_eq!(lengths, [vec![128, 128, 44], vec![128, 128, 128, 116], vec![128, 72]]);
+        assert_eq!(prompts[0][..2], prompts[1][..2]);
+        assert_ne!(prompts[0][2].content, prompts[1][3].content);
+        assert_ne!(prompts[0][0].content, prompts[2][0].content);
+    }
+
+    #[test]
+    fn whose_answer_it_was_is_told_apart() {
+        let hit = r#","cache":"hit","tokens_prompt_reused":9,"tokens_out_reused":3"#;
+        let joined = r#","cache":"coalesced","tokens_prompt":9,"tokens_out":3"#;
+        let draft = r#","served_by":"draft","tokens_prompt":9,"tokens_out":3,
+                       "cost_microusd":10,"cost_target_only_microusd":40"#;
+        let draft = draft.replace('\n', "");
+        let target = r#","served_by":"target","tokens_prompt":9,"tokens_out":3"#;
+        let text: String = [hit, joined, &draft, target].iter().map(|more| line(9, more)).collect();
+        let sources: Vec<_> = log(&text).unwrap().entries().iter().map(|one| one.source).collect();
+        let cascade = AnswerSource::Cascade { cost_share: Some(0.25) };
+        let reused = AnswerSource::Reused;
+        assert_eq!(sources, [reused, reused, cascade, AnswerSource::Worker]);
+    }
+
+    #[track_caller]
+    fn refuses(text: &str, parts: &[&str]) {
+        let error = log(text).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+
+    #[test]
+    fn a_bad_line_of_a_log_is_told_with_what_was_expected() {
+        refuses("a plain line\n", &["has no requests", "--log-format json"]);
+        let good = line(9, r#","tokens_prompt":5,"tokens_out":1"#);
+        refuses(&format!("{good}{{\"target\":\n"), &["line 2", "is no line of the log"]);
+        let untimed = good.replace("timestamp", "time");
+        refuses(&untimed, &["line 1", "has no `timestamp`"]);
+        refuses(&good.replace("2025-11", "2025-13"), &["is no time", "2025-11-22T18:15"]);
+        let unordered = line(9, r#","tokens_prompt":5,"tokens_out":1,"prefix":"512:a 512:b""#);
+        refuses(&unordered, &["`512:b` is no beginning", "`512:9f3c21aa`"]);
+    }
+}
