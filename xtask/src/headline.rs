@@ -8,7 +8,7 @@ use crate::shell;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Under a minute once built; figures are rougher
+    /// About a minute once built; figures are rougher
     #[arg(long)]
     quick: bool,
     /// Writes the raw results under benches/runs/

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// How much is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// So little that all parts take under a minute.
+    /// So little that all parts take about a minute.
     Quick,
     /// Enough for narrow intervals.
     Full,

@@ -105,6 +105,16 @@ impl DecisionOptions {
         Decision::ALL.into_iter().filter(is_on).collect()
     }
 
+    /// A log is replayed under another policy, fleet or price, and nothing else.
+    ///
+    /// # Errors
+    /// When a decision was asked for.
+    pub(crate) fn refuse_beside_a_log(&self) -> Result<(), Fault> {
+        let Some(decision) = self.wanted().into_iter().next() else { return Ok(()) };
+        let why = format!("`--access-log` replays no {} of its own", decision.name());
+        Err(Fault::input(why).hint("leave out one of the two; `--workload access:FILE` takes both"))
+    }
+
     /// What is no decision of the gateway's.
     pub(crate) fn set_world(&self, scenario: &mut Scenario) {
         scenario.declared = self.max_tokens.map(Tokens::new);

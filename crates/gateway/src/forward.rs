@@ -144,16 +144,12 @@ async fn ask(
         Some(plan) => Box::pin(cascade::answer(shared, by, plan, (&print, &question), words)).await,
     };
     shared.intake.give_back(question.body);
-    match answered {
-        Ok(mut response) => {
-            mark.tell(&mut response);
-            if let Some(words) = explained {
-                explain::attach(response.headers_mut(), &words);
-            }
-            Ok(response)
-        }
-        Err(refused) => Err(refused.explained(explained)),
+    let mut response = answered.map_err(|refused| refused.explained(explained.clone()))?;
+    mark.tell(&mut response);
+    if let Some(words) = explained {
+        explain::attach(response.headers_mut(), &words);
     }
+    Ok(response)
 }
 
 /// Takes what a request is expected to need from its key's budget, if that is limited.
