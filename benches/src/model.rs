@@ -27,6 +27,10 @@ pub enum Size {
     Small,
     /// 1.04G weights, in the shape of Llama 3.2 1B with a smaller vocabulary.
     Large,
+    /// 10M weights, to guess for the small one; most of them are its vocabulary.
+    SmallDraft,
+    /// 50M weights, a twentieth of the large one, to guess for it.
+    LargeDraft,
 }
 
 /// A Llama's dimensions.
@@ -60,6 +64,22 @@ impl Size {
                 heads: 32,
                 kv_heads: 8,
                 feed_forward: 8192,
+            },
+            Self::SmallDraft => Shape {
+                name: "random-10m",
+                layers: 2,
+                hidden: 256,
+                heads: 4,
+                kv_heads: 2,
+                feed_forward: 1024,
+            },
+            Self::LargeDraft => Shape {
+                name: "random-50m",
+                layers: 4,
+                hidden: 768,
+                heads: 12,
+                kv_heads: 4,
+                feed_forward: 2048,
             },
         }
     }

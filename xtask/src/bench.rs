@@ -27,6 +27,10 @@ const BENCHES: &[(&str, &str)] = &[
         "burst",
         "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",
     ),
+    (
+        "speculation",
+        "guessing ahead under every rule while load and text change: same answers, gains (S1, S3-S5)",
+    ),
 ];
 
 /// Benches that run the real binary, which is then built first.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use overdraft_benches::questions::{Question, questions};
 use overdraft_core::cascade::{Evidence, Finish, LogProb, Nats, Observation, Script, Traits};
 use overdraft_engine::model::{KvBudget, Model, ModelSettings};
 use overdraft_engine::{
@@ -15,11 +16,7 @@ use overdraft_engine::{
 };
 use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, CacheSalt, Priority, Tokens};
-use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// Every question with its answers.
-static QUESTIONS: &str = include_str!("questions.json");
 
 /// Tokens of an answer at most; no right one is longer.
 const ANSWER_MAX: u32 = 192;
@@ -31,13 +28,6 @@ const AT_ONCE: usize = 32;
 const PAGES: u32 = 1_024;
 /// The first window.
 pub(crate) const WINDOW: Tokens = Tokens::new(8);
-
-#[derive(Deserialize)]
-struct Question {
-    family: String,
-    prompt: String,
-    answers: Vec<String>,
-}
 
 /// A question, and what came of it.
 #[derive(Clone, Debug)]
@@ -82,7 +72,7 @@ impl Asked {
 
 /// Asks both models every `step`th question.
 pub(crate) fn ask(step: usize) -> Result<Vec<Asked>> {
-    let questions: Vec<Question> = serde_json::from_str(QUESTIONS)?;
+    let questions: Vec<Question> = questions()?;
     let questions: Vec<Question> = questions.into_iter().step_by(step).collect();
     let drafts = answers("overdraft-draft.q8_0.gguf", &questions)?;
     let targets = answers("overdraft-target.q8_0.gguf", &questions)?;

@@ -1,0 +1,189 @@
+//! How many tokens come out of an engine while so many streams ask it?
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use overdraft_engine::{EngineHandle, Event, Request, RequestStream, SpeculationStats};
+use overdraft_telemetry::Clock;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::pair::Source;
+use crate::steer::Text;
+
+/// How often it is looked whether the engine has become idle, and at most how many times.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+const LOOKS_MAX: u32 = 5_000;
+
+/// A load that stays the same for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) streams: usize,
+    pub(crate) text: Text,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) tokens: u64,
+    pub(crate) seconds: f64,
+    /// Seconds of processor time, over all threads.
+    pub(crate) cpu: f64,
+    pub(crate) speculation: SpeculationStats,
+}
+
+/// Sends loads, one at a time.
+pub(crate) struct Loader {
+    runtime: Runtime,
+    clock: Clock,
+}
+
+impl Window {
+    /// Tokens a second.
+    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+    pub(crate) fn rate(&self) -> f64 {
+        self.tokens as f64 / self.seconds
+    }
+
+    /// Tokens a second of processor time.
+    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+    pub(crate) fn cpu_rate(&self) -> f64 {
+        self.tokens as f64 / self.cpu
+    }
+}
+
+impl Phase {
+    pub(crate) fn name(self) -> String {
+        format!("{:>2} {}", self.streams, self.text.name())
+    }
+}
+
+impl Loader {
+    pub(crate) fn new(clock: Clock) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(Self { runtime, clock })
+    }
+
+    /// Keeps the engine busy with a load for so long, and counts. Each stream asks again when it is
+    /// answered; what is unfinished at the end is taken back.
+    pub(crate) fn window(
+        &self,
+        engine: &EngineHandle,
+        phase: Phase,
+        source: Source,
+        time: Duration,
+    ) -> Result<Window> {
+        self.runtime.block_on(async {
+            idle(engine).await?;
+            let (tokens, source) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(source)));
+            let before = engine.stats().speculation;
+            let (began, spent) = (self.clock.now(), processor());
+            let mut streams = JoinSet::new();
+            for _ in 0..phase.streams {
+                let (tokens, source) = (Arc::clone(&tokens), Arc::clone(&source));
+                streams.spawn(ask(engine.clone(), source, phase.text, tokens));
+            }
+            tokio::select! {
+                ended = streams.join_next() => {
+                    let Some(ended) = ended else { bail!("a load of no streams measures nothing") };
+                    ended??;
+                }
+                () = tokio::time::sleep(time) => {}
+            }
+            let seconds = to_seconds(self.clock.now().since(began).get());
+            let window = Window {
+                tokens: tokens.load(Ordering::Relaxed),
+                seconds,
+                cpu: processor() - spent,
+                speculation: engine.stats().speculation.since(&before),
+            };
+            streams.shutdown().await;
+            idle(engine).await?;
+            Ok(window)
+        })
+    }
+
+    /// The answers to these requests, so many at a time.
+    pub(crate) fn answers(
+        &self,
+        engine: &EngineHandle,
+        requests: &[Request],
+        at_once: usize,
+    ) -> Result<Vec<Vec<u32>>> {
+        self.runtime.block_on(async {
+            let mut answers = Vec::with_capacity(requests.len());
+            for some in requests.chunks(at_once) {
+                let mut streams = Vec::with_capacity(some.len());
+                for request in some {
+                    streams.push(engine.submit(request.clone()).await?);
+                }
+                for stream in streams {
+                    answers.push(read(stream).await?);
+                }
+            }
+            Ok(answers)
+        })
+    }
+}
+
+/// All tokens of an answer.
+async fn read(mut stream: RequestStream) -> Result<Vec<u32>> {
+    let mut answer = Vec::new();
+    while let Some(event) = stream.recv().await {
+        match event {
+            Event::Tokens(more) => answer.extend(more.iter().map(|token| token.id.0)),
+            Event::Failed(why) => bail!(why),
+            Event::Started { .. } | Event::Finished { .. } => {}
+        }
+    }
+    Ok(answer)
+}
+
+/// One stream: asks, reads to the end, asks again; only a fault ends it.
+async fn ask(
+    engine: EngineHandle,
+    source: Arc<Mutex<Source>>,
+    text: Text,
+    tokens: Arc<AtomicU64>,
+) -> Result<()> {
+    loop {
+        let request = source.lock().unwrap_or_else(PoisonError::into_inner).next(text);
+        let mut stream = engine.submit(request).await?;
+        while let Some(event) = stream.recv().await {
+            match event {
+                Event::Tokens(more) => {
+                    tokens.fetch_add(more.len() as u64, Ordering::Relaxed);
+                }
+                Event::Failed(why) => bail!(why),
+                Event::Started { .. } | Event::Finished { .. } => {}
+            }
+        }
+    }
+}
+
+/// Until nothing runs in the engine.
+async fn idle(engine: &EngineHandle) -> Result<()> {
+    for _ in 0..LOOKS_MAX {
+        let batch = engine.stats().batch;
+        if batch.running + batch.waiting == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    bail!("the engine does not come to rest")
+}
+
+/// Seconds of processor time that this process has used.
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes")]
+fn processor() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of minutes")]
+fn to_seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}

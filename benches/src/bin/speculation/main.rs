@@ -1,0 +1,187 @@
+//! What does guessing ahead bring, and does it leave answers alone? (S1, S3, S4, S5)
+//!
+//! All through the real engine: real forward passes, real scheduling, real sampling. The shipped pair
+//! answers held-out questions. The larger pairs have random weights, so which token they say is steered:
+//! that is where their acceptance comes from, and nothing else is. Rules take turns within the same
+//! seconds, because a shared machine drifts.
+#![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+#![expect(clippy::print_stderr, reason = "a long bench tells how far it is")]
+
+mod adaptive;
+mod estimate;
+mod identity;
+mod load;
+mod pair;
+mod rivals;
+mod single;
+mod steer;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use overdraft_benches::{Aim, Claim, machine_load, save};
+use overdraft_telemetry::Clock;
+use serde_json::{Value, json};
+
+use self::adaptive::{PHASES, PHASES_QUICK, Plan};
+use self::load::Loader;
+use self::pair::{Drafters, Pair};
+use self::single::{COPY, EVEN, Question};
+
+/// Fixed depths that are measured besides none.
+const DEPTHS: &[usize] = &[1, 2, 3, 4, 6, 8];
+/// The same in short.
+const DEPTHS_QUICK: &[usize] = &[2, 4, 8];
+/// Questions whose answers are compared.
+const PROMPTS: usize = 200;
+/// The same in short.
+const PROMPTS_QUICK: usize = 24;
+/// The chance of a guess in the text that [`EVEN`] names.
+const EVEN_CHANCE: f64 = 0.8;
+
+/// Measures guessing ahead.
+#[derive(Parser)]
+#[command(name = "speculation")]
+struct Arguments {
+    /// Under a minute; figures are rougher, phases too short to adapt in, and nothing is said of 1B
+    #[arg(long)]
+    quick: bool,
+    /// Runs of the adaptive part; each takes some four minutes
+    #[arg(long, default_value_t = 5, value_name = "COUNT")]
+    runs: u64,
+    /// Only this part; may be given several times
+    #[arg(long, value_name = "PART")]
+    part: Vec<Part>,
+    /// Writes the raw results under benches/runs/
+    #[arg(long)]
+    save: bool,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Answers token for token (S1).
+    Identity,
+    /// The shipped pair while load and text change (S3, S5).
+    Shipped,
+    /// Steered random weights of 110M while load and text change (S3, S5).
+    Steered,
+    /// One stream on 1B with a chance of 0.8 (S3).
+    Large,
+    /// Lookups where text repeats itself (S4).
+    Lookup,
+}
+
+/// What has come together so far.
+#[derive(Default)]
+struct Results {
+    claims: Vec<Claim>,
+    raw: Vec<Value>,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let clock = Clock::start();
+    let loader = Loader::new(clock)?;
+    let mut results = Results::default();
+    let wanted = |part: Part| arguments.part.is_empty() || arguments.part.contains(&part);
+    println!("machine load over 1, 5, 15 minutes: {}", machine_load());
+    if wanted(Part::Identity) {
+        let prompts = if arguments.quick { PROMPTS_QUICK } else { PROMPTS };
+        let identity = identity::measure(prompts, &loader, clock)?;
+        identity.print();
+        results.claims.extend(identity.claims());
+    }
+    for (part, pair) in [(Part::Shipped, Pair::Shipped), (Part::Steered, Pair::Small)] {
+        if wanted(part) {
+            results.adaptive(pair, &arguments, &loader, clock)?;
+        }
+    }
+    if wanted(Part::Lookup) {
+        results.lookups(arguments.quick, &loader, clock)?;
+    }
+    if wanted(Part::Large) {
+        results.large(arguments.quick, &loader, clock)?;
+    }
+    results.end(arguments.save)
+}
+
+impl Results {
+    fn adaptive(
+        &mut self,
+        pair: Pair,
+        arguments: &Arguments,
+        loader: &Loader,
+        clock: Clock,
+    ) -> Result<()> {
+        let costs = single::costs(pair, clock)?;
+        costs.print();
+        let plan = if arguments.quick {
+            let time = Duration::from_millis(500);
+            Plan { pair, phases: &PHASES_QUICK, depths: DEPTHS_QUICK, time, runs: 1 }
+        } else {
+            let time = Duration::from_secs(3);
+            Plan { pair, phases: &PHASES, depths: DEPTHS, time, runs: arguments.runs }
+        };
+        let adaptive = adaptive::measure(plan, loader, clock)?;
+        adaptive.print();
+        self.claims.extend(adaptive.claims());
+        self.raw.extend([costs.told(), adaptive.told()]);
+        Ok(())
+    }
+
+    /// Lookups alone, on text that says again what was said.
+    fn lookups(&mut self, quick: bool, loader: &Loader, clock: Clock) -> Result<()> {
+        println!();
+        let (time, turns) = if quick { (800, 2) } else { (3_000, 5) };
+        let time = Duration::from_millis(time);
+        for (pair, least) in [(Pair::Shipped, 1.0), (Pair::Small, 1.5)] {
+            let question = Question { pair, phase: COPY, drafters: Drafters::Lookup, time, turns };
+            let gain = single::gain(question, loader, clock)?;
+            gain.print();
+            self.claims.push(gain.claim("S4", least));
+            self.raw.push(gain.told());
+        }
+        Ok(())
+    }
+
+    /// One stream on a model of 1B, with a draft model of a twentieth that is right four times in five.
+    fn large(&mut self, quick: bool, loader: &Loader, clock: Clock) -> Result<()> {
+        if quick {
+            self.claims.push(Claim {
+                demonstration: "S3",
+                figure: "random-1b-1-even-over-off".to_owned(),
+                measured: Err("a model of 1B takes longer than `--quick` allows".to_owned()),
+                aim: Aim::AtLeast(2.0),
+            });
+            return Ok(());
+        }
+        let costs = single::costs(Pair::Large, clock)?;
+        costs.print();
+        let (pair, drafters) = (Pair::Large, Drafters::Model);
+        let time = Duration::from_secs(6);
+        let question = Question { pair, phase: EVEN, drafters, time, turns: 5 };
+        let gain = single::gain(question, loader, clock)?;
+        gain.print();
+        let (allowed, depth) = costs.allow(EVEN_CHANCE);
+        let share = 100.0 * gain.estimate().mean / allowed;
+        println!("{share:.0} % of the {allowed:.2} that depth {depth} allows");
+        self.claims.push(gain.claim("S3", 2.0));
+        self.raw.extend([costs.told(), gain.told()]);
+        Ok(())
+    }
+
+    fn end(self, keep: bool) -> Result<ExitCode> {
+        if keep {
+            println!("\nraw results: {}", save("speculation", &json!({ "parts": self.raw }))?);
+        }
+        println!();
+        for claim in &self.claims {
+            println!("{claim}");
+        }
+        let short = self.claims.iter().any(Claim::falls_short);
+        Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
