@@ -108,6 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         return Err(Fault::input(why));
     }
     if let Some(log) = &arguments.what_if.access_log {
+        arguments.decisions.refuse_beside_a_log()?;
         return what_if::run(arguments, log);
     }
     let load = arguments.workload.load()?;
@@ -140,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 }
 
 /// A fleet with all decisions that were asked for.
-pub(crate) fn decided(
+fn decided(
     arguments: &Arguments,
     load: &Load,
     profile: &Profile,

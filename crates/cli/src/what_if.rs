@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     let prices = fleet.prices(&profile, profile.price_per_hour());
     let bar = simulate::bar(&load, policies.len(), arguments.seeds);
     for policy in policies {
-        let scenario = simulate::decided(arguments, &load, &profile, policy)?;
+        let scenario = simulate::scenario(arguments, &load, &profile, policy)?;
         let mut seeds = Vec::new();
         for seed in arguments.seed..arguments.seed + arguments.seeds {
             let (left, sessions) = split(&log, load.pacing, options.kept(), seed);

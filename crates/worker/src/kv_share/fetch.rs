@@ -75,7 +75,15 @@ impl KvShare {
         let Some(mut wanted) = self.wanted(engine, tokens, salt).await else { return };
         self.0.metrics.missed(self.tokens(wanted.missing()));
         match Turn::take(&self.0, wanted.keys[wanted.leading]) {
-            Ok(_turn) => wanted.leading += self.fetch(engine, &wanted, source).await,
+            Ok(_turn) => {
+                // Whoever had the turn before may have brought it since it was found missing.
+                let before = wanted.leading;
+                let leading = engine.leading_blocks(wanted.prefix.clone()).await;
+                wanted.leading = leading.unwrap_or(before);
+                if 0 < wanted.missing() {
+                    wanted.leading += self.fetch(engine, &wanted, source).await;
+                }
+            }
             Err(mut other) => {
                 // It ends by dropping its side: an error is the end, too.
                 let patience = Duration::from_micros(FETCH_TIME_MAX.get());
