@@ -59,6 +59,8 @@ async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
     let settings = shared.settings().probe;
     let probing = probe(&member.upstream, settings.answer_bytes);
     let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
+    let is_up = || shared.router().fleet().worker(worker).health().is_up();
+    let was_up = is_up();
     match seen {
         Seen::Ready(list) => match Listing::parse(&list) {
             Some(listing) => {
@@ -75,6 +77,11 @@ async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
                         shared.catalogue.note(worker, Some(listing));
                         *listed = list;
                     }
+                    // Who was restarted meanwhile may be another process than the one that answered,
+                    // and cold; the next look tells.
+                    if was_up && !is_up() {
+                        return;
+                    }
                     // Last, so that a model whose worker is up is in the list.
                     shared.probed(worker, Probe::Ready(&names));
                 }
@@ -85,8 +92,7 @@ async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
         Seen::Silent => shared.probed(worker, Probe::Silent),
         Seen::Unreachable => shared.probed(worker, Probe::Unreachable),
     }
-    let up = shared.router().fleet().worker(worker).health().is_up();
-    if !up && !listed.is_empty() {
+    if !is_up() && !listed.is_empty() {
         shared.catalogue.note(worker, None);
         *listed = Bytes::new();
     }
