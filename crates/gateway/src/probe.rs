@@ -77,13 +77,12 @@ async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
                         shared.catalogue.note(worker, Some(listing));
                         *listed = list;
                     }
-                    // Who was restarted meanwhile may be another process than the one that answered,
-                    // and cold; the next look tells.
-                    if was_up && !is_up() {
-                        return;
+                    // Last, so that a model whose worker is up is in the list. Who was restarted
+                    // meanwhile may be another process than the one that answered, and cold: the next
+                    // look tells.
+                    if is_up() || !was_up {
+                        shared.probed(worker, Probe::Ready(&names));
                     }
-                    // Last, so that a model whose worker is up is in the list.
-                    shared.probed(worker, Probe::Ready(&names));
                 }
             }
             None => shared.probed(worker, Probe::Unready),
