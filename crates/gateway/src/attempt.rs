@@ -8,38 +8,31 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
-use http_body_util::Full;
-use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Ending, Failure};
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_wire::ApiError;
-use overdraft_wire::json::{Object, Patch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::content::Content;
 use crate::fingerprint::Fingerprint;
-use crate::isolation::{SALT, SaltPolicy};
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
-use crate::settings::{Credentials, WorkerSettings};
+use crate::settings::Credentials;
 use crate::shared::{Lease, Shared};
 use crate::tally::Tally;
-use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
+use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};
 use crate::{headers, refusal};
 
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// The member by which vLLM ranks requests. What clients write there is never passed on.
-pub(crate) const RANK: &str = "priority";
-
 /// What is asked, the same for every worker.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    pub(crate) body: Bytes,
+    pub(crate) content: Content,
     pub(crate) path: Uri,
     pub(crate) request_id: HeaderValue,
     /// The head as the client sent it.
@@ -48,44 +41,13 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    fn to(&self, upstream: &Upstream, body: &Bytes, credentials: Credentials) -> Outgoing {
-        let mut request = Outgoing::new(Full::new(body.clone()));
+    fn to(&self, upstream: &Upstream, body: &Pieces, credentials: Credentials) -> Outgoing {
+        let mut request = Outgoing::new(body.clone());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.path.clone();
         *request.headers_mut() =
             headers::outgoing(&self.head.headers, upstream, &self.request_id, credentials);
         request
-    }
-
-    /// The body for one worker: with a rank where it ranks requests itself, with the salt of whose
-    /// it is where it is told salts, and without any where it is not.
-    fn addressed(&self, print: &Fingerprint, worker: &WorkerSettings) -> Bytes {
-        if print.is_chore {
-            return self.body.clone();
-        }
-        let mut patch = Patch::new();
-        if worker.priority_scheduling {
-            patch = patch.set(RANK, &rank(print.priority));
-        }
-        match (worker.cache_salt, &print.salt) {
-            (SaltPolicy::Told, Some(salt)) => patch = patch.set(SALT, salt),
-            (SaltPolicy::Told, None) => {}
-            (SaltPolicy::Untold, _) => patch = patch.remove(SALT),
-        }
-        if patch.is_empty() {
-            return self.body.clone();
-        }
-        let patched = Object::parse(&self.body).map(|object| patch.apply(&object).into());
-        patched.unwrap_or_else(|_| self.body.clone())
-    }
-}
-
-/// The priority as vLLM has it: the lower goes first, and zero is who says nothing.
-const fn rank(priority: Priority) -> i8 {
-    match priority {
-        Priority::Flex => 10,
-        Priority::Default => 0,
-        Priority::Priority => -10,
     }
 }
 
@@ -223,7 +185,7 @@ pub(crate) async fn converse(
     lease: &mut Lease,
 ) -> Result<Answer, Failed> {
     let member = shared.roster.member(lease.worker());
-    let body = question.addressed(print, &member.settings);
+    let body = question.content.addressed(print, &member.settings);
     let source = lease.source().map(|source| shared.upstream(source));
     let asked = answer(shared, print, (question, &body), (&member.upstream, source.as_deref()));
     once_begun(asked, || lease.remember(print)).await
@@ -247,7 +209,7 @@ pub(crate) enum Answer {
 async fn answer(
     shared: &Arc<Shared>,
     print: &Fingerprint,
-    (question, body): (&Question<'_>, &Bytes),
+    (question, body): (&Question<'_>, &Pieces),
     (upstream, source): (&Arc<Upstream>, Option<&Upstream>),
 ) -> Result<Answer, Failed> {
     let settings = shared.settings();

@@ -7,10 +7,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, HOST, USER_AGENT};
 use http::{Method, StatusCode, Uri};
-use http_body_util::Full;
 
 use crate::headers;
-use crate::upstream::{AnswerBody, Outgoing, Upstream, UpstreamError};
+use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};
 
 /// Why a page was not had.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +50,7 @@ pub(crate) async fn fetch(
 }
 
 fn question(upstream: &Upstream, path: &'static str) -> Outgoing {
-    let mut request = Outgoing::new(Full::new(Bytes::new()));
+    let mut request = Outgoing::new(Pieces::default());
     *request.method_mut() = Method::GET;
     *request.uri_mut() = Uri::from_static(path);
     let headers = request.headers_mut();

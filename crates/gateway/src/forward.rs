@@ -21,9 +21,11 @@ use overdraft_wire::{ApiError, RequestPeek};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::attempt::{Attempted, Question, RANK, attempt};
+use crate::attempt::{Attempted, Question, attempt};
 use crate::cache::serve::{self as cache, Mark, Served};
+use crate::content::{Content, Front, RANK};
 use crate::fingerprint::Fingerprint;
+use crate::isolation::SALT;
 use crate::keys::{Caller, Charge};
 use crate::refusal::{Refused, Retry};
 use crate::shared::{Shared, Strictness};
@@ -97,10 +99,9 @@ async fn ask(
         return Err(full("requests"));
     }
     let body = shared.intake.read(body).await?;
-    let (mut print, patched) = look(shared, exchange, (caller, head), (&body, path))?;
+    let (mut print, content) = look(shared, exchange, (caller, head), (body, path))?;
     signature.priority = Some(print.priority);
-    let plan = cascade::consider(shared, (caller, &head.headers), (&body, path), &print)?;
-    let body = patched.unwrap_or(body);
+    let plan = cascade::consider(shared, (caller, &head.headers), (&content.body, path), &print)?;
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
         record.delivery = print.delivery;
@@ -118,18 +119,18 @@ async fn ask(
         // Whose answer it gets is decided anew each time, and none is kept under the target's name.
         Mark::Nothing
     } else {
-        let asking = cache::serve(shared, exchange, tally, (head, &body, path), &print);
+        let asking = cache::serve(shared, exchange, tally, (head, &content, path), &print);
         match asking.await? {
             Served::Answered(response) => return Ok(response),
             Served::Ask(mark) => mark,
         }
     };
-    tokenizing::count(shared, &mut print, &body, path).await;
+    tokenizing::count(shared, &mut print, &content.body, path).await;
     if let Some(tally) = tally {
         tally.charge(charge(shared, &print)?);
     }
     let question = Question {
-        body,
+        content,
         path: Uri::from_static(path),
         request_id: HeaderValue::from_str(exchange.id.as_str())
             .expect("a request's name is printable"),
@@ -143,7 +144,7 @@ async fn ask(
         None => ask_until_answered(shared, by, &print, &question, words).await,
         Some(plan) => Box::pin(cascade::answer(shared, by, plan, (&print, &question), words)).await,
     };
-    shared.intake.give_back(question.body);
+    shared.intake.give_back(question.content.body);
     let mut response = answered.map_err(|refused| refused.explained(explained.clone()))?;
     mark.tell(&mut response);
     if let Some(words) = explained {
@@ -185,15 +186,15 @@ fn charge_for(
     })
 }
 
-/// Looks into a request: what routing must know of it, and its body where that has to change: where
-/// it names an alias, says itself how workers should rank it, or wants a stream without its counts.
+/// Looks into a request: what routing must know of it, and its body, changed where it names an alias
+/// or says itself how workers should rank it. What it lacks is left to be put before it.
 pub(crate) fn look(
     shared: &Shared,
     exchange: &Exchange,
     (caller, head): (&Caller, &Parts),
-    (body, path): (&Bytes, &'static str),
-) -> Result<(Fingerprint, Option<Bytes>), ApiError> {
-    let peek = RequestPeek::parse(body)?;
+    (body, path): (Bytes, &'static str),
+) -> Result<(Fingerprint, Content), ApiError> {
+    let peek = RequestPeek::parse(&body)?;
     let settings = shared.settings();
     let routes = shared.routes();
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).ok_or_else(|| {
@@ -213,7 +214,13 @@ pub(crate) fn look(
     for name in stripped.chain([RANK]).filter(|name| peek.object.raw(name).is_some()) {
         patch = patch.remove(name);
     }
-    if matches!(path, CHAT | COMPLETIONS) && Counts::of(&peek) == Counts::KeptBack {
+    let is_salted = peek.object.raw(SALT).is_some();
+    let counts = matches!(path, CHAT | COMPLETIONS) && Counts::of(&peek) == Counts::KeptBack;
+    let front = match () {
+        () if is_salted || (counts && usage::has_options(&peek)) => Front::Unknown,
+        () => Front::Open { counts },
+    };
+    if counts && front == Front::Unknown {
         patch = usage::asked(patch, &peek);
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
@@ -226,7 +233,8 @@ pub(crate) fn look(
         }
         _ => Fingerprint::of_chore(model, &peek, (session, dice)),
     };
-    Ok((print.of(caller.clone(), priority, path), patched))
+    let body = patched.unwrap_or_else(|| body.clone());
+    Ok((print.of(caller.clone(), priority, path), Content { body, front }))
 }
 
 /// Asks one worker after the other, as the core says.

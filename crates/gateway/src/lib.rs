@@ -20,6 +20,7 @@ mod cache;
 mod care;
 mod cascade;
 mod catalogue;
+mod content;
 mod deadline;
 mod discovery;
 mod explain;

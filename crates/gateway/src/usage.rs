@@ -5,7 +5,7 @@
 //! ask in any case, and where it was not the client who asked, the chunk that tells them is kept back.
 
 use overdraft_wire::RequestPeek;
-use overdraft_wire::json::{Object, Patch};
+use overdraft_wire::json::{Object, Patch, Prelude};
 use overdraft_wire::request::StreamUsage;
 
 /// The member that says what a stream tells besides its text.
@@ -30,6 +30,16 @@ impl Counts {
             _ => Self::Relayed,
         }
     }
+}
+
+/// Asks for the counts of a stream that has no options yet.
+pub(crate) fn told(prelude: Prelude) -> Prelude {
+    prelude.with(OPTIONS, &serde_json::json!({ INCLUDE: true }))
+}
+
+/// Whether a stream has options, so that asking for its counts changes them.
+pub(crate) fn has_options(peek: &RequestPeek<'_>) -> bool {
+    peek.object.raw(OPTIONS).is_some()
 }
 
 /// Asks for the counts of a stream, whatever else was asked of it.

@@ -91,7 +91,7 @@ async fn lead(shared: Arc<Shared>, mut guard: Guard, errand: Errand) {
         Err(ticket) => ticket,
     };
     let Errand { sought, mut print, head, path, exchange, .. } = errand;
-    tokenizing::count(&shared, &mut print, &sought.body, path).await;
+    tokenizing::count(&shared, &mut print, &sought.content.body, path).await;
     let response = ask(&shared, (&exchange, &print), (&sought, &head, path)).await;
     let is_success = response.status().is_success();
     let (head, body) = response.into_parts();
@@ -181,7 +181,7 @@ async fn ask(
     (sought, head, path): (&Sought, &Parts, &'static str),
 ) -> Response<Body> {
     let question = Question {
-        body: sought.body.clone(),
+        content: sought.content.clone(),
         path: Uri::from_static(path),
         request_id: HeaderValue::from_str(exchange.id.as_str())
             .expect("a request's name is printable"),

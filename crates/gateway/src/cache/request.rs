@@ -4,7 +4,6 @@
 //! the tenant, the endpoint, the model behind the alias, its revision and the pool that serves it,
 //! and every field that `core::reuse` puts into the key, in its canonical form.
 
-use bytes::Bytes;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::reuse::{Asked, Bypass, Effect, Key, Plan, Reuse, Wish, effect, plan};
@@ -16,6 +15,7 @@ use overdraft_wire::{ApiError, RequestPeek};
 use ring::digest;
 
 use super::settings::{CacheMode, CacheSettings};
+use crate::content::Content;
 use crate::fingerprint::Fingerprint;
 use crate::settings::Pool;
 use crate::shared::Shared;
@@ -37,7 +37,7 @@ pub(crate) struct Sought {
     /// Whether it may be answered by what is kept.
     pub(crate) looks_up: bool,
     /// What a worker is asked: a stream always tells its usage, so that it can serve all forms.
-    pub(crate) body: Bytes,
+    pub(crate) content: Content,
 }
 
 /// How the answer is wanted.
@@ -61,7 +61,7 @@ pub(crate) enum Seeking {
 /// Looks at a request with the eyes of the cache.
 pub(crate) fn seek(
     shared: &Shared,
-    (head, body): (&HeaderMap, &Bytes),
+    (head, content): (&HeaderMap, &Content),
     path: &'static str,
     print: &Fingerprint,
 ) -> Result<Seeking, ApiError> {
@@ -77,7 +77,7 @@ pub(crate) fn seek(
     if let Plan::Bypass(why) = plan(reuse, wish, Asked { is_greedy: true, ..Asked::default() }) {
         return Ok(Seeking::Past(why));
     }
-    let peek = RequestPeek::parse(body)?;
+    let peek = RequestPeek::parse(&content.body)?;
     let read = fields(cache, &peek.object);
     let asked = match &read {
         Ok(fields) => Asked {
@@ -103,7 +103,7 @@ pub(crate) fn seek(
         form,
         choices: peek.n.max(1),
         looks_up,
-        body: body.clone(),
+        content: content.clone(),
     })))
 }
 

@@ -16,6 +16,7 @@ use super::flight::{Begun, Ended, FlightKey, Flights, Next, Opening, Role, Seat}
 use super::lead::{Errand, now_ms, set_out};
 use super::request::{Form, Seeking, Sought, mark, seek};
 use super::settings::CacheMode;
+use crate::content::Content;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
 use crate::forward::{charge, charge_request};
@@ -58,10 +59,10 @@ pub(crate) async fn serve(
     shared: &Arc<Shared>,
     exchange: &Exchange,
     tally: &mut Option<Tally>,
-    (head, body, path): (&Parts, &Bytes, &'static str),
+    (head, content, path): (&Parts, &Content, &'static str),
     print: &Fingerprint,
 ) -> Result<Served, Refused> {
-    let seeking = match seek(shared, (&head.headers, body), path, print)? {
+    let seeking = match seek(shared, (&head.headers, content), path, print)? {
         Seeking::Sought(_)
             if explain::is_wanted(&shared.settings().admin, exchange, &head.headers) =>
         {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, StatusCode, Uri};
-use http_body_util::Full;
 use overdraft_core::fleet::{Health, WorkerId};
 use overdraft_telemetry::metrics::WarmedUp;
 use serde::Serialize;
@@ -147,7 +146,7 @@ async fn ask(
 }
 
 fn request(upstream: &Upstream, text: Bytes) -> Outgoing {
-    let mut request = Outgoing::new(Full::new(text));
+    let mut request = Outgoing::new(text.into());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(COMPLETIONS);
     let fields = request.headers_mut();

@@ -20,6 +20,7 @@ use overdraft_wire::sse::{Event, Splitter};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::{Answer, Failed, Question, converse};
+use crate::content::{Content, Front};
 use crate::fingerprint::Fingerprint;
 use crate::relay::{Fault, Opened, Used, Watch};
 use crate::shared::{Lease, Shared, Strictness};
@@ -129,7 +130,7 @@ impl Outset {
 
     async fn ask(&self, lease: &mut Lease, matter: &Matter) -> Result<Answer, Unheard> {
         let question = Question {
-            body: matter.body.clone(),
+            content: Content { body: matter.body.clone(), front: Front::Unknown },
             path: Uri::from_static(matter.path),
             request_id: self.request_id.clone(),
             head: &self.head,

@@ -157,7 +157,7 @@ fn start(
     };
     let tenant = print.caller.label().to_owned();
     let ledger = Ledger::new(shared, &plan.course, (&tenant, &exchange.access), plan.traits.prompt);
-    let request = (question.body.clone(), print.clone());
+    let request = (question.content.body.clone(), print.clone());
     Box::new(Driver::new(outset, plan, request, (teller, ledger)))
 }
 

@@ -14,16 +14,15 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::Response;
-use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use overdraft_http::Quiet;
 use tokio::net::TcpStream;
 
-use super::Outgoing;
+use super::{Outgoing, Pieces};
 
-type Driver = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
+type Driver = http1::Connection<TokioIo<TcpStream>, Pieces>;
 
 /// Header lines of an answer at most.
 const ANSWER_HEADERS_MAX: usize = 128;
@@ -39,7 +38,7 @@ pub(super) enum Freshness {
 
 /// A connection to one worker.
 pub(crate) struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
+    sender: http1::SendRequest<Pieces>,
     driver: Driver,
     quiet: Quiet,
     ended: bool,

@@ -10,24 +10,24 @@
 
 mod answer;
 mod connection;
+mod pieces;
 mod pool;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
-use http_body_util::Full;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 pub(crate) use self::answer::{AnswerBody, AnswerError};
 use self::connection::{Connection, Freshness};
+pub(crate) use self::pieces::Pieces;
 use self::pool::Pool;
 use crate::settings::{Address, GatewaySettings};
 
 /// What is sent to a worker: always whole, always with a length.
-pub(crate) type Outgoing = Request<Full<Bytes>>;
+pub(crate) type Outgoing = Request<Pieces>;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
-//! What the scanner accepts, what a peek reads, what a patch changes.
+//! What the scanner accepts, what a peek reads, what a patch changes and a prelude adds.
 
 use serde::de::IgnoredAny;
 
-use super::{ChunkPeek, DEPTH_MAX, Object, Patch, RequestPeek};
+use super::{ChunkPeek, DEPTH_MAX, Object, Patch, Prelude, RequestPeek};
 use crate::error::ErrorKind;
 use crate::request::StreamUsage;
 
@@ -60,6 +60,31 @@ fn invalid_utf8_is_refused_with_its_place() {
 fn check_patch(source: &str, patch: &Patch, expected: &str) {
     let patched = patch.apply(&Object::parse(source.as_bytes()).unwrap());
     assert_eq!(String::from_utf8(patched).unwrap(), expected, "for {source}");
+}
+
+#[test]
+fn a_prelude_comes_first_and_what_follows_is_not_copied() {
+    let prelude = Prelude::new().with("priority", &-10).with("cache_salt", &"a\"b");
+    let check = |source: &'static str, expected: Option<&str>| {
+        let source = bytes::Bytes::from_static(source.as_bytes());
+        let pieces = prelude.before(&source);
+        let told = pieces.as_ref().map(|pieces| String::from_utf8(pieces.concat()).unwrap());
+        assert_eq!(told.as_deref(), expected, "for {source:?}");
+        if let Some([_, rest]) = pieces {
+            assert_eq!(rest.as_ptr_range().end, source.as_ptr_range().end);
+        }
+    };
+    check(r#"{"x":1}"#, Some(r#"{"priority":-10,"cache_salt":"a\"b","x":1}"#));
+    check(
+        " \t{ \"x\" : 1 } \n",
+        Some("{\"priority\":-10,\"cache_salt\":\"a\\\"b\", \"x\" : 1 } \n"),
+    );
+    check("{}", Some(r#"{"priority":-10,"cache_salt":"a\"b"}"#));
+    check(" { } ", Some(r#"{"priority":-10,"cache_salt":"a\"b" } "#));
+    for other in ["", "  ", "[]", "7", "{"] {
+        check(other, None);
+    }
+    assert!(Prelude::new().is_empty() && !prelude.is_empty());
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! A body that is sent as it lies there: what was put before it, and itself.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+/// Up to two pieces, sent one after the other under one length.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces {
+    first: Bytes,
+    rest: Bytes,
+}
+
+impl From<Bytes> for Pieces {
+    fn from(whole: Bytes) -> Self {
+        Self { first: whole, rest: Bytes::new() }
+    }
+}
+
+impl From<[Bytes; 2]> for Pieces {
+    fn from([first, rest]: [Bytes; 2]) -> Self {
+        Self { first, rest }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let rest = std::mem::take(&mut self.rest);
+        let piece = std::mem::replace(&mut self.first, rest);
+        // The first is empty only where nothing is left.
+        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_empty() && self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let bytes = self.first.len().saturating_add(self.rest.len());
+        SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_come_in_order_and_tell_their_length() {
+        let [one, other] = [Bytes::from_static(b"{\"a\":1,"), Bytes::from_static(b"\"b\":2}")];
+        let both = Pieces::from([one.clone(), other.clone()]);
+        assert_eq!(both.size_hint().exact(), Some(13));
+        assert_eq!(both.collect().await.unwrap().to_bytes(), [one.clone(), other].concat());
+        let whole = Pieces::from(one.clone());
+        assert_eq!((whole.size_hint().exact(), whole.is_end_stream()), (Some(7), false));
+        assert_eq!(whole.collect().await.unwrap().to_bytes(), one);
+        let nothing = Pieces::default();
+        assert_eq!((nothing.size_hint().exact(), nothing.is_end_stream()), (Some(0), true));
+        assert!(nothing.collect().await.unwrap().to_bytes().is_empty());
+    }
+}
