@@ -2,15 +2,20 @@
 //!
 //! Registered pages form a trie. A page's place in it is its parent (the page before it, or the
 //! salt at the root) and its own tokens, so equal places mean equal prefixes and equal salts, by
-//! induction. A chained hash of the same things picks the bucket to look in; it never decides.
+//! induction. A chained hash of the same things picks the bucket to look in; it never decides. Along
+//! most prompts a page has one page behind it, so each knows its newest one, and how many it has:
+//! then nothing has to be hashed to find the next page, or that there is none.
 //!
 //! **Invariant:** a lookup compares parent and tokens in full, so that no collision, accidental or
-//! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`).
+//! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`). A page's newest
+//! page behind it is registered and follows it.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use overdraft_units::{BlockId, BlockSize, Blocks, CacheSalt, TokenId};
+
+use super::link::Link;
 
 /// What a page's content follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub(super) struct PrefixIndex {
     /// Tokens per page.
     page: usize,
     /// First page of each chain; a power of two of them.
-    buckets: Vec<Option<BlockId>>,
+    buckets: Vec<Link>,
     /// Per page: where it stands, if it is registered.
     entries: Vec<Option<Entry>>,
     /// Per page: its tokens, meaningful while it is registered.
@@ -41,7 +46,11 @@ struct Entry {
     /// Hash of the whole prefix, this page included.
     key: u64,
     /// Next page in the same bucket.
-    next: Option<BlockId>,
+    next: Link,
+    /// The newest page behind it, unless that one has gone since.
+    child: Link,
+    /// Registered pages behind it.
+    children: u32,
 }
 
 impl PrefixIndex {
@@ -56,38 +65,38 @@ impl PrefixIndex {
         let (blocks, page) = (blocks.get() as usize, size.get() as usize);
         Self {
             page,
-            buckets: vec![None; buckets],
+            buckets: vec![Link::NONE; buckets],
             entries: vec![None; blocks],
             tokens: vec![TokenId::default(); blocks * page],
         }
     }
 
-    /// The page that holds `tokens` after `parent`.
+    /// The page that holds `tokens` after `parent`, which is registered if it is a page.
     pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
         debug_assert_eq!(tokens.len(), self.page, "only full pages are addressed by content");
-        if let Some(block) = self.find_beside(parent, tokens) {
-            return Some(block);
+        if let Parent::Block(above) = parent {
+            let above = self.entry(above);
+            if above.children == 0 {
+                return None;
+            }
+            if let Some(child) = above.child.page() {
+                if self.holds(child, tokens) {
+                    return Some(child);
+                }
+                if above.children == 1 {
+                    return None;
+                }
+            }
         }
         let mut at = self.buckets[self.bucket(self.key(parent, tokens))];
-        while let Some(block) = at {
+        while let Some(block) = at.page() {
             let entry = self.entry(block);
-            if entry.parent == parent && self.tokens(block) == tokens {
+            if entry.parent == parent && self.holds(block, tokens) {
                 return Some(block);
             }
             at = entry.next;
         }
         None
-    }
-
-    /// The same, if it is the page beside its parent: pages are given out in runs, upwards at first and
-    /// downwards where they were released, so along most prompts nothing has to be hashed.
-    fn find_beside(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
-        let Parent::Block(BlockId(before)) = parent else { return None };
-        let beside = [before.checked_add(1), before.checked_sub(1)].into_iter().flatten();
-        beside.map(BlockId).find(|&block| {
-            let entry = self.entries.get(block.0 as usize).and_then(Option::as_ref);
-            entry.is_some_and(|entry| entry.parent == parent && self.tokens(block) == tokens)
-        })
     }
 
     /// Registers a page that holds `tokens` after `parent`; the place must be vacant.
@@ -96,29 +105,49 @@ impl PrefixIndex {
         debug_assert_eq!(self.find(parent, tokens), None, "a place has one page");
         let key = self.key(parent, tokens);
         let bucket = self.bucket(key);
-        let next = self.buckets[bucket].replace(block);
-        self.entries[block.0 as usize] = Some(Entry { parent, key, next });
+        let next = core::mem::replace(&mut self.buckets[bucket], Link::to(block));
+        let entry = Entry { parent, key, next, child: Link::NONE, children: 0 };
+        self.entries[block.0 as usize] = Some(entry);
         let first = block.0 as usize * self.page;
         self.tokens[first..first + self.page].copy_from_slice(tokens);
+        if let Parent::Block(above) = parent {
+            let above = self.entry_mut(above);
+            above.child = Link::to(block);
+            above.children += 1;
+        }
     }
 
     /// Forgets a registered page. Those that follow it must be forgotten already.
     pub(super) fn remove(&mut self, block: BlockId) {
         let entry = self.entries[block.0 as usize].take().expect("only registered pages go");
+        debug_assert_eq!(entry.children, 0, "who follows a page goes first");
+        if let Parent::Block(above) = entry.parent {
+            let above = self.entry_mut(above);
+            above.children -= 1;
+            if above.child == Link::to(block) {
+                above.child = Link::NONE;
+            }
+        }
         let bucket = self.bucket(entry.key);
-        let mut at = self.buckets[bucket].expect("a registered page is in its bucket");
+        let mut at = self.buckets[bucket].page().expect("a registered page is in its bucket");
         if at == block {
             self.buckets[bucket] = entry.next;
             return;
         }
         loop {
-            let link = &mut self.entries[at.0 as usize].as_mut().expect("chained").next;
-            if *link == Some(block) {
+            let link = &mut self.entry_mut(at).next;
+            if *link == Link::to(block) {
                 *link = entry.next;
                 return;
             }
-            at = link.expect("a registered page is in its bucket");
+            at = link.page().expect("a registered page is in its bucket");
         }
+    }
+
+    /// Registered pages behind a registered page, and the newest of them unless it has gone since.
+    pub(super) fn behind(&self, block: BlockId) -> (u32, Option<BlockId>) {
+        let entry = self.entry(block);
+        (entry.children, entry.child.page())
     }
 
     /// Whether the page is registered.
@@ -139,6 +168,18 @@ impl PrefixIndex {
 
     fn entry(&self, block: BlockId) -> &Entry {
         self.entries[block.0 as usize].as_ref().expect("chains hold registered pages only")
+    }
+
+    fn entry_mut(&mut self, block: BlockId) -> &mut Entry {
+        self.entries[block.0 as usize].as_mut().expect("chains hold registered pages only")
+    }
+
+    /// Whether these are a registered page's own tokens: all are compared at once, for nearly always
+    /// they are.
+    fn holds(&self, block: BlockId, tokens: &[TokenId]) -> bool {
+        let own = self.tokens(block);
+        let differing = own.iter().zip(tokens).fold(0, |all, (one, other)| all | (one.0 ^ other.0));
+        own.len() == tokens.len() && differing == 0
     }
 
     fn tokens(&self, block: BlockId) -> &[TokenId] {
