@@ -51,12 +51,13 @@ impl Scheduler {
         self.clock = self.clock.max(now);
         let mut draft = Draft { budget: self.limits.step_tokens, plan: Plan::default() };
         self.plan_decodes(&mut draft);
+        let decodes = self.step.slots.len();
         self.plan_prefills(&mut draft);
         // After a preemption pages are short: a newcomer would take what its victim comes back for.
         if draft.plan.preempted.is_empty() {
             self.plan_arrivals(&mut draft);
         }
-        self.spend_rest(&mut draft);
+        self.spend_rest(decodes, &mut draft);
         draft.budget = self.plan_drafts(draft.budget);
         draft.plan.slots = self.step.slots.iter().map(|planned| self.slot(planned)).collect();
         debug_assert_eq!(
@@ -88,6 +89,10 @@ impl Scheduler {
 
     /// Prefills go on. Their pages were reserved when they joined.
     fn plan_prefills(&mut self, draft: &mut Draft) {
+        // Mostly everybody decodes.
+        if self.step.slots.len() == self.running.len() {
+            return;
+        }
         for place in 0..self.running.len() {
             let handle = self.running[place];
             let sequence = &self.sequences[handle];
@@ -115,8 +120,8 @@ impl Scheduler {
     /// Extends a table to hold `end` positions, preempting from the last turn on. False if the
     /// sequence itself was the last.
     fn grow(&mut self, handle: Handle, end: Tokens, draft: &mut Draft) -> bool {
-        let pages = self.limits.block_size.pages_for(end).get() as usize;
-        while self.sequences[handle].table.len() < pages {
+        let size = self.limits.block_size.get() as usize;
+        while self.sequences[handle].table.len() * size < end.get() as usize {
             if let Some(block) = self.pool.allocate() {
                 self.sequences[handle].table.push(block);
                 continue;
@@ -255,10 +260,11 @@ impl Scheduler {
         self.offer(handle, start + length);
     }
 
-    /// What is left of the budget goes to the first slots that end before their sequence does. What
-    /// they fill is offered when the step is closed: nobody joins any more who could share it.
-    fn spend_rest(&mut self, draft: &mut Draft) {
-        for planned in &mut self.step.slots {
+    /// What is left of the budget goes to the first slots that end before their sequence does; the
+    /// first `decodes` do not. What they fill is offered when the step is closed: nobody joins any
+    /// more who could share it.
+    fn spend_rest(&mut self, decodes: usize, draft: &mut Draft) {
+        for planned in &mut self.step.slots[decodes..] {
             let sequence = &self.sequences[planned.handle];
             if sequence.decodes() {
                 continue;
@@ -278,7 +284,7 @@ impl Scheduler {
     pub(super) fn offer(&mut self, handle: Handle, end: Tokens) {
         let size = self.limits.block_size;
         let sequence = &mut self.sequences[handle];
-        while sequence.offered < (end.get() / size.get()) as usize {
+        while (sequence.offered + 1) * size.get() as usize <= end.get() as usize {
             let number = sequence.offered;
             let (parent, page) = (sequence.parent(number), sequence.page(number, size));
             let own = sequence.table[number];
