@@ -146,6 +146,9 @@ pub enum SimulateError {
     /// Nobody says what drafts are worth, or what cannot be.
     #[error("a cascade without kinds of requests, or with one whose figures cannot be")]
     Kinds,
+    /// Not a token of a prompt and one of its answer.
+    #[error("a context of `{0}` tokens holds no prompt with an answer; expected 2 or more")]
+    Context(u32),
     /// Not even a page.
     #[error("a cache of `{0}` tokens holds no page; expected {page} or more", page = super::worker::PAGE.get())]
     Cache(u32),

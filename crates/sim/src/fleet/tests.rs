@@ -119,6 +119,9 @@ fn what_cannot_be_simulated_says_why() {
     let mut small = scenario(Policy::Cost, 1);
     small.kv_tokens = Some(Tokens::new(3));
     assert!(refused(&small).contains("`3` tokens holds no page; expected 16"));
+    let mut short = scenario(Policy::Cost, 1);
+    short.context = Some(Tokens::new(1));
+    assert!(refused(&short).contains("a context of `1` tokens holds no prompt"));
 }
 
 #[test]
