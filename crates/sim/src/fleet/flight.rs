@@ -9,7 +9,7 @@ use overdraft_units::{Instant, TokenId, Tokens};
 use super::agenda::VisitId;
 use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
-use crate::workload::{Piece, Session};
+use crate::workload::{Piece, Session, Turn};
 
 /// A request under way.
 #[derive(Debug)]
@@ -87,24 +87,32 @@ impl Visit {
         Self { session, turn: 0, tokens: Vec::new() }
     }
 
-    /// The tokens of the prompt that is asked. Turns that go on from each other are not made anew.
+    /// The tokens of the prompt that is asked, with room for its answer. Turns that go on from each
+    /// other are not made anew.
     pub(super) fn prompt(&mut self) -> Vec<TokenId> {
         let Self { session, turn, tokens } = self;
-        let asked = &session.turns[*turn].prompt;
+        let Turn { prompt: asked, answer, .. } = &session.turns[*turn];
+        let answer = usize::try_from(answer.tokens.get()).unwrap_or(0);
         let before = turn.checked_sub(1).map(|before| &session.turns[before].prompt);
         let shared = before.filter(|before| asked.starts_with(before)).map_or(0, Vec::len);
         if shared == 0 {
             tokens.clear();
         }
-        tokens.extend(asked[shared..].iter().flat_map(|piece| spell(*piece)));
-        let is_last = *turn + 1 == session.turns.len();
-        if is_last { std::mem::take(tokens) } else { tokens.clone() }
+        spell_all(&asked[shared..], tokens);
+        if *turn + 1 == session.turns.len() {
+            return std::mem::take(tokens);
+        }
+        let mut prompt = Vec::with_capacity(tokens.len() + answer);
+        prompt.extend_from_slice(tokens);
+        prompt
     }
 }
 
-/// The tokens of a piece.
-pub(super) fn spell(piece: Piece) -> impl Iterator<Item = TokenId> {
-    (0..piece.tokens.get()).map(move |place| piece.token(place, VOCABULARY))
+/// Adds the tokens of these pieces.
+pub(super) fn spell_all(pieces: &[Piece], tokens: &mut Vec<TokenId>) {
+    for piece in pieces {
+        tokens.extend((0..piece.tokens.get()).map(|place| piece.token(place, VOCABULARY)));
+    }
 }
 
 /// Places of things that come and go.

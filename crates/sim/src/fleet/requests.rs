@@ -11,7 +11,7 @@ use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
-use super::flight::{Flight, Origin, Role, Visit, spell};
+use super::flight::{Flight, Origin, Role, Visit, spell_all};
 use super::guess::Said;
 use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
 use super::simulation::{Simulation, VOCABULARY};
@@ -277,6 +277,7 @@ impl Simulation<'_> {
         if self.scenario.knowledge == CacheKnowledge::Reported {
             let changes = self.workers[worker].changes();
             if !changes.is_empty() {
+                let changes = changes.into_boxed_slice();
                 self.agenda.enter(seen, Event::CacheChanged(worker, changes));
             }
         }
@@ -319,7 +320,8 @@ impl Simulation<'_> {
         let Some(visit) = flight.visit else { return Ok(None) };
         let session = self.visits.of(visit);
         let prompt = &session.session.turns[session.turn].prompt;
-        flight.prompt = prompt.iter().flat_map(|piece| spell(*piece)).collect();
+        flight.prompt.clear();
+        spell_all(prompt, &mut flight.prompt);
         flight.keys = self.keys(&flight.prompt);
         let is_served = judgement.is_some_and(|one| one.serve == cascade::Choice::Draft);
         if !is_served {

@@ -220,7 +220,7 @@ impl<'a> Simulation<'a> {
             Event::Expired => self.call_on(),
             Event::Scrape => self.scrape(),
             Event::Scraped(worker, scraped) => {
-                self.router.scraped(self.ids[worker], scraped);
+                self.router.scraped(self.ids[worker], *scraped);
                 self.call_on();
             }
             Event::Restarted(worker) => self.restart(worker),
@@ -254,7 +254,7 @@ impl<'a> Simulation<'a> {
         let taken_in = self.now + self.scenario.scrape_delay;
         for (worker, scraped) in told.into_iter().enumerate() {
             if self.workers[worker].is_up() {
-                self.agenda.enter(taken_in, Event::Scraped(worker, scraped));
+                self.agenda.enter(taken_in, Event::Scraped(worker, Box::new(scraped)));
             } else {
                 self.router.probed(self.ids[worker], Probe::Unreachable, self.now);
             }
