@@ -88,6 +88,11 @@ impl BlockPool {
         self.index.find(parent, tokens)
     }
 
+    /// Adds the pages that hold these tokens after `parent`, as far as there is no gap.
+    pub(super) fn find_run(&self, parent: Parent, tokens: &[TokenId], found: &mut Vec<BlockId>) {
+        self.index.find_run(parent, tokens, found);
+    }
+
     /// Takes the page at the front of the line, forgetting what it held.
     pub(super) fn allocate(&mut self) -> Option<BlockId> {
         let block = self.front.page()?;

@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 
 use overdraft_units::{BlockId, Blocks, Instant, Tokens};
 
-use super::prefix::Parent;
 use super::queue::Rank;
 use super::scheduler::{PlannedSlot, Scheduler};
 use super::sequence::{Handle, Hold, Phase};
@@ -194,16 +193,12 @@ impl Scheduler {
     fn find_prefix(&self, handle: Handle, hits: &mut Vec<BlockId>) {
         let (sequence, size) = (&self.sequences[handle], self.limits.block_size);
         hits.clear();
-        let mut parent = sequence.parent(0);
-        while hits.len() < sequence.reusable_pages(size) {
-            let page = sequence.page(hits.len(), size);
-            let Some(block) = self.pool.find(parent, page) else { break };
+        let tokens = &sequence.tokens[..sequence.reusable_pages(size) * size.get() as usize];
+        self.pool.find_run(sequence.parent(0), tokens, hits);
+        if sequence.reuse == PrefixReuse::Forbidden {
             // Prompt logits may be computed in a pass of their own, ahead of the step's others.
-            if sequence.reuse == PrefixReuse::Forbidden && self.step.offered.contains(&block) {
-                break;
-            }
-            hits.push(block);
-            parent = Parent::Block(block);
+            let offered = |block: &BlockId| self.step.offered.contains(block);
+            hits.truncate(hits.iter().position(offered).unwrap_or(hits.len()));
         }
     }
 

@@ -17,6 +17,9 @@ use overdraft_units::{BlockId, BlockSize, Blocks, CacheSalt, TokenId};
 
 use super::link::Link;
 
+/// Pages that are followed before the first of them is compared.
+const AHEAD: usize = 16;
+
 /// What a page's content follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parent {
@@ -97,6 +100,36 @@ impl PrefixIndex {
             at = entry.next;
         }
         None
+    }
+
+    /// Adds the pages that hold these tokens after `parent` to `found`, as far as there is no gap.
+    ///
+    /// Pages lie scattered in memory. So the newest page behind the newest is followed some way ahead, and
+    /// what they hold is compared afterwards: no comparison waits for the one before it.
+    pub(super) fn find_run(&self, parent: Parent, tokens: &[TokenId], found: &mut Vec<BlockId>) {
+        let mut tokens = tokens;
+        let mut parent = parent;
+        while self.page <= tokens.len() {
+            let first = found.len();
+            let ahead = (tokens.len() / self.page).min(AHEAD);
+            let newest = |above| match above {
+                Parent::Root(_) => None,
+                Parent::Block(above) => self.entry(above).child.page(),
+            };
+            let run = core::iter::successors(newest(parent), |above| newest(Parent::Block(*above)));
+            found.extend(run.take(ahead));
+            let candidates = found[first..].iter().zip(tokens.chunks_exact(self.page));
+            let held = candidates.take_while(|(block, page)| self.holds(**block, page)).count();
+            found.truncate(first + held);
+            tokens = &tokens[held * self.page..];
+            parent = found[first..].last().map_or(parent, |last| Parent::Block(*last));
+            if held < ahead {
+                let Some(block) = self.find(parent, &tokens[..self.page]) else { return };
+                found.push(block);
+                tokens = &tokens[self.page..];
+                parent = Parent::Block(block);
+            }
+        }
     }
 
     /// Registers a page that holds `tokens` after `parent`; the place must be vacant.
