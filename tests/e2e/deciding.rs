@@ -42,6 +42,8 @@ fn what_crashes_unguarded_waits_where_all_that_is_declared_must_fit() {
     let (open, guarded) = (of(&[]), of(&["--admission", "reserve", "--max-tokens", "2048"]));
     assert!(0.0 < figure(&open, "crashes") && 0.0 < figure(&open, "failed"), "{open}");
     assert_eq!((&guarded["crashes"], &guarded["failed"]), (&0.into(), &0.into()), "{guarded}");
+    assert!(0.0 < figure(&open, "retries"), "who had no token yet is asked of the other: {open}");
+    assert_eq!(of(&["--retries", "0"])["retries"], 0);
     // What clients declare is what must fit: the less they do, the fewer wait.
     let modest = of(&["--admission", "reserve", "--max-tokens", "600"]);
     let waits = |run: &Value| figure(run, "mean_ttft_ms") + 1e6 * figure(run, "refused");
@@ -144,6 +146,7 @@ fn decisions_that_there_are_not_are_refused_with_what_there_is() {
         &["`--admission paek` is no mode (did you mean `peak`?)", "`static:N` with N from 1"],
     );
     mistaken(&["--admission", "static:0"], &["`--admission static:0` is no mode"]);
+    mistaken(&["--retries", "99"], &["'99' for '--retries", "99 is not in 0..="]);
     mistaken(&["--max-tokens", "0"], &["'0' for '--max-tokens", "0 is not in 1.."]);
     mistaken(&["--cache-memory", "lots"], &["`lots` is not a size", "as in `512KiB`"]);
     mistaken(

@@ -4,6 +4,7 @@
 use overdraft_config::{ByteSize, Share};
 use overdraft_core::admit::Mode;
 use overdraft_core::cascade::{self, Chance};
+use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
@@ -15,6 +16,10 @@ use overdraft_units::Tokens;
 
 use crate::fault::Fault;
 use crate::workload_options::thousandths;
+
+/// Attempts after the first at most, whatever is asked for.
+#[expect(clippy::cast_possible_wrap, reason = "it is a handful")]
+const RETRIES_MAX: i64 = ATTEMPTS_MAX as i64 - 1;
 
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Decisions")]
@@ -29,6 +34,10 @@ pub(crate) struct DecisionOptions {
     /// another, and an empty one is there two minutes later
     #[arg(long)]
     crash_on_oom: bool,
+    /// Attempts after one that failed before its first token, at most; each is another worker's
+    #[arg(long, default_value_t = RetrySettings::default().extra_attempts_max, value_name = "COUNT",
+          value_parser = clap::value_parser!(u8).range(..=RETRIES_MAX))]
+    retries: u8,
     /// Bytes of answers that the gateway keeps to give again, as in `256MiB`; none by default
     #[arg(long, value_name = "SIZE")]
     cache_memory: Option<ByteSize>,
@@ -119,6 +128,7 @@ impl DecisionOptions {
     /// What is no decision of the gateway's.
     pub(crate) fn set_world(&self, scenario: &mut Scenario) {
         scenario.declared = self.max_tokens.map(Tokens::new);
+        scenario.retry.extra_attempts_max = self.retries;
         if self.crash_on_oom {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
         }

@@ -1,9 +1,10 @@
 //! Requests and sessions under way, in places that are used again.
 
 use overdraft_core::cascade::Ask;
+use overdraft_core::fleet::Failure;
 use overdraft_core::prefix::PrefixKey;
 use overdraft_core::reuse::Key;
-use overdraft_core::route::Placed;
+use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
@@ -19,6 +20,10 @@ pub(super) struct Flight {
     pub(super) role: Role,
     /// The booking; taken when it ends.
     pub(super) placed: Option<Placed>,
+    /// The workers that have failed it.
+    pub(super) tried: Tried,
+    /// How its last attempt failed, where another worker may do better.
+    pub(super) failure: Option<Failure>,
     pub(super) worker: usize,
     /// The prompt until the worker takes it.
     pub(super) prompt: Vec<TokenId>,
