@@ -221,8 +221,8 @@ fn a_replay_that_cannot_be_is_refused() {
     replay(&model(&["--recorded-price", "0"]), &["expected dollars above zero, as in `2.5`"]);
     replay(&model(&["--recorded-profile", "h100-tp1/llama-3-9b-bf16"]), &["not a known profile"]);
     replay(&model(&["--admission", "peak"]), &["`--access-log` replays no admission of its own"]);
-    replay(&model(&["--decompose"]), &["'--decompose' cannot be used with"]);
-    replay(&model(&["--users", "5"]), &["'--users", "cannot be used with"]);
+    replay(&model(&["--decompose"]), &["cannot be used with '--decompose'"]);
+    replay(&model(&["--users", "5"]), &["--users", "cannot be used with"]);
     refuses(2, &["simulate", "--recorded-price", "3"], &["--access-log <FILE>"]);
     refuses(2, &["simulate", "--model", "m"], &["--access-log <FILE>"]);
 }

@@ -277,6 +277,14 @@ impl Scheduler {
     /// slot in it, and within a step all writes of a layer precede its reads
     /// (`docs/design/batch.md#r8`).
     pub(super) fn offer(&mut self, handle: Handle, end: Tokens) {
+        let size = self.limits.block_size.get() as usize;
+        // Mostly none is.
+        if (self.sequences[handle].offered + 1) * size <= end.get() as usize {
+            self.offer_full(handle, end);
+        }
+    }
+
+    fn offer_full(&mut self, handle: Handle, end: Tokens) {
         let size = self.limits.block_size;
         let sequence = &mut self.sequences[handle];
         while (sequence.offered + 1) * size.get() as usize <= end.get() as usize {
