@@ -204,7 +204,8 @@ fn the_fleet_that_was_recorded_may_have_been_another() {
     assert!((paid - 3.0 * 10.0 * hours).abs() < 1e-9, "{told}");
     assert_eq!(told["cost"]["fleet"], plain["cost"]["fleet"], "what is simulated is as before");
     let small = costs(&["--workers", "1", "--recorded-profile", "l4-tp1/llama-3-8b-int4"]);
-    let (before, now) = (of(&small, "recorded", "dollars_per_hour"), of(&small, "cost", "dollars_per_hour"));
+    let (before, now) =
+        (of(&small, "recorded", "dollars_per_hour"), of(&small, "cost", "dollars_per_hour"));
     assert!(before < now, "an L4 costs less than an H100: {small}");
 }
 
@@ -214,7 +215,10 @@ fn a_replay_that_cannot_be_is_refused() {
     let replay = |more: &[&str], says: &[&str]| {
         refuses(2, &[&["simulate", "--access-log", &file][..], more].concat(), says);
     };
-    replay(&[], &["requests for several models: `m`, `other`", "choose one of them with `--model`"]);
+    replay(
+        &[],
+        &["requests for several models: `m`, `other`", "choose one of them with `--model`"],
+    );
     let model = |more: &[&'static str]| [&["--model", "m"][..], more].concat();
     replay(&model(&["--without", "caches"]), &["'caches' for '--without", "cache, cascade"]);
     replay(&model(&["--recorded-workers", "0"]), &["'0' for '--recorded-workers", "not in 1.."]);

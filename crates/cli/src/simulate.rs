@@ -274,8 +274,7 @@ pub(crate) fn scenario(
     let millis = |name, value| thousandths(name, value, "milliseconds");
     let scrape_every = millis("scrape-interval-ms", arguments.scrape_interval_ms)?;
     // Thousandths of a microsecond are nanoseconds.
-    let ingest =
-        thousandths("ingest-us-per-token", arguments.ingest_us_per_token, "microseconds")?;
+    let ingest = thousandths("ingest-us-per-token", arguments.ingest_us_per_token, "microseconds")?;
     Ok(Scenario {
         kv_tokens: arguments.kv_tokens.map(Tokens::new),
         context: arguments.max_model_len.map(Tokens::new),

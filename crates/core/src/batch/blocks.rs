@@ -191,7 +191,9 @@ impl BlockPool {
 
     /// The idle pages, the one that goes first in front.
     pub(super) fn line(&self) -> impl Iterator<Item = BlockId> + '_ {
-        core::iter::successors(self.front.page(), |block| self.pages[block.0 as usize].behind.page())
+        core::iter::successors(self.front.page(), |block| {
+            self.pages[block.0 as usize].behind.page()
+        })
     }
 
     fn line_up_front(&mut self, block: BlockId) {

@@ -39,8 +39,20 @@ pub(super) struct PrefixIndex {
     buckets: Vec<Link>,
     /// Per page: where it stands, if it is registered.
     entries: Vec<Option<Entry>>,
+    /// Per page: who stands behind it. By itself, because it is what is walked along: it stays in a processor's
+    /// caches where everything else does not.
+    behind: Vec<Behind>,
     /// Per page: its tokens, meaningful while it is registered.
     tokens: Vec<TokenId>,
+}
+
+/// Registered pages that follow a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Behind {
+    /// The newest, unless that one has gone since.
+    newest: Link,
+    /// How many there are.
+    count: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +62,6 @@ struct Entry {
     key: u64,
     /// Next page in the same bucket.
     next: Link,
-    /// The newest page behind it, unless that one has gone since.
-    child: Link,
-    /// Registered pages behind it.
-    children: u32,
 }
 
 impl PrefixIndex {
@@ -70,6 +78,7 @@ impl PrefixIndex {
             page,
             buckets: vec![Link::NONE; buckets],
             entries: vec![None; blocks],
+            behind: vec![Behind::default(); blocks],
             tokens: vec![TokenId::default(); blocks * page],
         }
     }
@@ -78,15 +87,15 @@ impl PrefixIndex {
     pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
         debug_assert_eq!(tokens.len(), self.page, "only full pages are addressed by content");
         if let Parent::Block(above) = parent {
-            let above = self.entry(above);
-            if above.children == 0 {
+            let Behind { newest, count } = self.behind[above.0 as usize];
+            if count == 0 {
                 return None;
             }
-            if let Some(child) = above.child.page() {
-                if self.holds(child, tokens) {
-                    return Some(child);
+            if let Some(newest) = newest.page() {
+                if self.holds(newest, tokens) {
+                    return Some(newest);
                 }
-                if above.children == 1 {
+                if count == 1 {
                     return None;
                 }
             }
@@ -114,7 +123,7 @@ impl PrefixIndex {
             let ahead = (tokens.len() / self.page).min(AHEAD);
             let newest = |above| match above {
                 Parent::Root(_) => None,
-                Parent::Block(above) => self.entry(above).child.page(),
+                Parent::Block(above) => self.behind[above.0 as usize].newest.page(),
             };
             let run = core::iter::successors(newest(parent), |above| newest(Parent::Block(*above)));
             found.extend(run.take(ahead));
@@ -139,26 +148,25 @@ impl PrefixIndex {
         let key = self.key(parent, tokens);
         let bucket = self.bucket(key);
         let next = core::mem::replace(&mut self.buckets[bucket], Link::to(block));
-        let entry = Entry { parent, key, next, child: Link::NONE, children: 0 };
-        self.entries[block.0 as usize] = Some(entry);
+        self.entries[block.0 as usize] = Some(Entry { parent, key, next });
         let first = block.0 as usize * self.page;
         self.tokens[first..first + self.page].copy_from_slice(tokens);
         if let Parent::Block(above) = parent {
-            let above = self.entry_mut(above);
-            above.child = Link::to(block);
-            above.children += 1;
+            let behind = &mut self.behind[above.0 as usize];
+            behind.newest = Link::to(block);
+            behind.count += 1;
         }
     }
 
     /// Forgets a registered page. Those that follow it must be forgotten already.
     pub(super) fn remove(&mut self, block: BlockId) {
         let entry = self.entries[block.0 as usize].take().expect("only registered pages go");
-        debug_assert_eq!(entry.children, 0, "who follows a page goes first");
+        debug_assert_eq!(self.behind[block.0 as usize].count, 0, "who follows a page goes first");
         if let Parent::Block(above) = entry.parent {
-            let above = self.entry_mut(above);
-            above.children -= 1;
-            if above.child == Link::to(block) {
-                above.child = Link::NONE;
+            let behind = &mut self.behind[above.0 as usize];
+            behind.count -= 1;
+            if behind.newest == Link::to(block) {
+                behind.newest = Link::NONE;
             }
         }
         let bucket = self.bucket(entry.key);
@@ -179,8 +187,8 @@ impl PrefixIndex {
 
     /// Registered pages behind a registered page, and the newest of them unless it has gone since.
     pub(super) fn behind(&self, block: BlockId) -> (u32, Option<BlockId>) {
-        let entry = self.entry(block);
-        (entry.children, entry.child.page())
+        let Behind { newest, count } = self.behind[block.0 as usize];
+        (count, newest.page())
     }
 
     /// Whether the page is registered.

@@ -58,7 +58,8 @@ impl Simulation<'_> {
         match self.place(id, strictness) {
             Ok(placed) => {
                 let flight = self.flights.of(id);
-                (flight.fate, flight.failure, flight.cached) = (Fate::Completed, None, Tokens::ZERO);
+                (flight.fate, flight.failure, flight.cached) =
+                    (Fate::Completed, None, Tokens::ZERO);
                 self.retried += 1;
                 self.send(id, placed);
                 None

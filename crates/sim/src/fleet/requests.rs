@@ -150,11 +150,7 @@ impl Simulation<'_> {
         self.end(id)
     }
 
-    pub(super) fn place(
-        &mut self,
-        id: FlightId,
-        strictness: Strictness,
-    ) -> Result<Placed, Choice> {
+    pub(super) fn place(&mut self, id: FlightId, strictness: Strictness) -> Result<Placed, Choice> {
         let chunk = self.chunk();
         let flight = self.flights.of(id);
         let settings = strictness.over(&self.scenario.routing);
