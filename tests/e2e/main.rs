@@ -6,6 +6,7 @@ mod caching;
 mod cascade;
 mod client;
 mod configuring;
+mod deciding;
 mod first_steps;
 mod harness;
 mod leaving;

@@ -124,3 +124,109 @@ fn what_the_response_cache_spared_is_told_apart_and_can_be_asked_after_all() {
     assert!(saved(&asked, "cost").abs() < 1e-12, "{asked}");
     assert!(0.0 < saved(&asked, "recorded"), "{asked}");
 }
+
+/// A log of two models: a worker's answers, one that was given again, and two of a cascade.
+fn mixed() -> (tempfile::TempDir, String) {
+    let rows = [
+        ("m", r#""worker":"a","ttft_us":50000,"tokens_cached":200"#),
+        ("m", r#""worker":"b","ttft_us":60000,"tokens_cached":0"#),
+        ("m", r#""cache":"hit""#),
+        ("m", r#""served_by":"draft","cost_microusd":1,"cost_target_only_microusd":4"#),
+        ("m", r#""served_by":"draft","cost_microusd":2,"cost_target_only_microusd":4"#),
+        ("other", r#""worker":"a","ttft_us":50000"#),
+    ];
+    let line = |(second, (model, more)): (usize, &(&str, &str))| {
+        format!(
+            "{{\"timestamp\":\"2025-11-22T10:00:{:02}Z\",\"path\":\"/v1/chat/completions\",\
+             \"status\":200,\"model\":\"{model}\",\"tokens_prompt\":1000,\"tokens_out\":50,\
+             \"total_us\":800000,\"target\":\"access\",{more}}}\n",
+            10 + second
+        )
+    };
+    let text: String = rows.iter().enumerate().map(line).collect();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("gateway.log");
+    std::fs::write(&file, text).expect("it is writable");
+    let file = file.to_str().expect("a path in UTF-8").to_owned();
+    (folder, file)
+}
+
+#[test]
+fn one_model_of_several_is_replayed_and_asked_for_what_others_answered_then() {
+    let (_folder, file) = mixed();
+    let replay = ["simulate", "--access-log", &file, "--policy", "cost", "--output", "json"];
+    let report = |more: &[&str]| -> Value {
+        let text = said(&[&replay[..], &["--model", "m"], more].concat());
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let saved = |report: &Value, label: &str, by: &str| {
+        let work = &report["what_if"][label]["work_dollars"];
+        work[format!("saved_by_{by}")].as_f64().expect("dollars")
+    };
+    let nothing = |dollars: f64| dollars.abs() < 1e-12;
+    let kept = report(&[]);
+    for run in kept["runs"].as_array().expect("runs") {
+        assert_eq!(run["completed"], 5, "the other model's request is left out: {run}");
+    }
+    for by in ["cache", "cascade"] {
+        let (then, now) = (saved(&kept, "recorded", by), saved(&kept, "cost", by));
+        assert!(0.0 < then && nothing(then - now), "it ends as it did: {kept}");
+    }
+    let asked = report(&["--without", "cascade"]);
+    assert!(nothing(saved(&asked, "cost", "cascade")), "{asked}");
+    assert!(0.0 < saved(&asked, "cost", "cache"), "the response cache is left alone: {asked}");
+    assert!(0.0 < saved(&asked, "recorded", "cascade"), "then is then: {asked}");
+    let asked = report(&["--without", "cache,cascade"]);
+    let sums = ["cache", "cascade"].map(|by| saved(&asked, "cost", by));
+    assert!(sums.into_iter().all(nothing), "{asked}");
+    assert_eq!(asked["runs"][1]["completed"], 5, "the fleet answers all: {asked}");
+}
+
+#[test]
+fn the_fleet_that_was_recorded_may_have_been_another() {
+    let (_folder, file) = mixed();
+    let replay = ["simulate", "--access-log", &file, "--model", "m", "--policy", "cost"];
+    let costs = |more: &[&str]| {
+        let text = said(&[&replay[..], &["--output", "json"], more].concat());
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        report["what_if"].clone()
+    };
+    let of = |costs: &Value, label: &str, name: &str| {
+        costs[label]["fleet"][name].as_f64().expect("a number")
+    };
+    let plain = costs(&["--workers", "1"]);
+    assert_eq!(plain["recorded"]["fleet"]["workers"], 2, "those that the log names: {plain}");
+    let other = ["--recorded-workers", "3", "--recorded-price", "10"];
+    let told = costs(&[&other[..], &["--workers", "1"]].concat());
+    assert_eq!(told["recorded"]["fleet"]["workers"], 3, "{told}");
+    assert!((of(&told, "recorded", "dollars_per_hour") - 10.0).abs() < 1e-9, "{told}");
+    let (paid, hours) = (of(&told, "recorded", "dollars"), of(&told, "recorded", "hours"));
+    assert!((paid - 3.0 * 10.0 * hours).abs() < 1e-9, "{told}");
+    assert_eq!(told["cost"]["fleet"], plain["cost"]["fleet"], "what is simulated is as before");
+    let small = costs(&["--workers", "1", "--recorded-profile", "l4-tp1/llama-3-8b-int4"]);
+    let (before, now) =
+        (of(&small, "recorded", "dollars_per_hour"), of(&small, "cost", "dollars_per_hour"));
+    assert!(before < now, "an L4 costs less than an H100: {small}");
+}
+
+#[test]
+fn a_replay_that_cannot_be_is_refused() {
+    let (_folder, file) = mixed();
+    let replay = |more: &[&str], says: &[&str]| {
+        refuses(2, &[&["simulate", "--access-log", &file][..], more].concat(), says);
+    };
+    replay(
+        &[],
+        &["requests for several models: `m`, `other`", "choose one of them with `--model`"],
+    );
+    let model = |more: &[&'static str]| [&["--model", "m"][..], more].concat();
+    replay(&model(&["--without", "caches"]), &["'caches' for '--without", "cache, cascade"]);
+    replay(&model(&["--recorded-workers", "0"]), &["'0' for '--recorded-workers", "not in 1.."]);
+    replay(&model(&["--recorded-price", "0"]), &["expected dollars above zero, as in `2.5`"]);
+    replay(&model(&["--recorded-profile", "h100-tp1/llama-3-9b-bf16"]), &["not a known profile"]);
+    replay(&model(&["--admission", "peak"]), &["`--access-log` replays no admission of its own"]);
+    replay(&model(&["--decompose"]), &["cannot be used with '--decompose'"]);
+    replay(&model(&["--users", "5"]), &["--users", "cannot be used with"]);
+    refuses(2, &["simulate", "--recorded-price", "3"], &["--access-log <FILE>"]);
+    refuses(2, &["simulate", "--model", "m"], &["--access-log <FILE>"]);
+}

@@ -4,16 +4,22 @@
 use overdraft_config::{ByteSize, Share};
 use overdraft_core::admit::Mode;
 use overdraft_core::cascade::{self, Chance};
+use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT, RequestKind,
     Scenario, Speculation,
 };
+use overdraft_sim::workload::similar;
 use overdraft_units::Tokens;
 
 use crate::fault::Fault;
-use crate::workload_options::micros;
+use crate::workload_options::thousandths;
+
+/// Attempts after the first at most, whatever is asked for.
+#[expect(clippy::cast_possible_wrap, reason = "it is a handful")]
+const RETRIES_MAX: i64 = ATTEMPTS_MAX as i64 - 1;
 
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Decisions")]
@@ -22,12 +28,16 @@ pub(crate) struct DecisionOptions {
     #[arg(long, default_value = "off", value_name = "MODE")]
     admission: String,
     /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// A worker dies where a running request needs cache and there is none, instead of preempting
     /// another, and an empty one is there two minutes later
     #[arg(long)]
     crash_on_oom: bool,
+    /// Attempts after one that failed before its first token, at most; each is another worker's
+    #[arg(long, default_value_t = RetrySettings::default().extra_attempts_max, value_name = "COUNT",
+          value_parser = clap::value_parser!(u8).range(..=RETRIES_MAX))]
+    retries: u8,
     /// Bytes of answers that the gateway keeps to give again, as in `256MiB`; none by default
     #[arg(long, value_name = "SIZE")]
     cache_memory: Option<ByteSize>,
@@ -118,6 +128,7 @@ impl DecisionOptions {
     /// What is no decision of the gateway's.
     pub(crate) fn set_world(&self, scenario: &mut Scenario) {
         scenario.declared = self.max_tokens.map(Tokens::new);
+        scenario.retry.extra_attempts_max = self.retries;
         if self.crash_on_oom {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
         }
@@ -148,8 +159,10 @@ impl DecisionOptions {
 
     fn mode(&self) -> Result<Mode, Fault> {
         self.admission.parse().map_err(|_| {
-            let why = format!("`--admission {}` is no mode; expected ", self.admission);
-            Fault::input(why + "`peak`, `threshold`, `reserve`, `static:N` or `off`")
+            let known = ["peak", "threshold", "reserve", "static", "off"];
+            let near = similar(&self.admission, known.into_iter());
+            let why = format!("`--admission {}` is no mode{near}; expected ", self.admission);
+            Fault::input(why + "`peak`, `threshold`, `reserve`, `static:N` with N from 1, or `off`")
         })
     }
 
@@ -164,7 +177,7 @@ impl DecisionOptions {
         Ok(Speculation {
             policy: self.speculation_policy.clone(),
             depth_max,
-            pass: micros("draft-pass-ms", self.draft_pass_ms / 1e3)?,
+            pass: thousandths("draft-pass-ms", self.draft_pass_ms, "milliseconds")?,
             acceptance: acceptance?,
         })
     }
@@ -172,7 +185,8 @@ impl DecisionOptions {
     fn cascading(&self, profiles: &Catalogue) -> Result<Cascading, Fault> {
         let mode = cascade::Mode::named(&self.cascade);
         let mode = mode.filter(|mode| *mode != cascade::Mode::Verify).ok_or_else(|| {
-            let why = format!("`--cascade {}` cannot be simulated; expected ", self.cascade);
+            let near = similar(&self.cascade, ["gate", "shadow", "off"].into_iter());
+            let why = format!("`--cascade {}` cannot be simulated{near}; expected ", self.cascade);
             Fault::input(why + "`gate`, `shadow` or `off`")
         })?;
         if self.draft_workers == 0 {

@@ -17,7 +17,7 @@ use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
 use crate::report_options::ReportOptions;
 use crate::what_if::{self, WhatIfOptions};
-use crate::workload_options::{Load, WorkloadOptions, micros};
+use crate::workload_options::{Load, WorkloadOptions, thousandths};
 
 /// Seeds at most.
 const SEEDS_MAX: u64 = 100;
@@ -105,6 +105,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     arguments.report.check()?;
     if !(1..=SEEDS_MAX).contains(&arguments.seeds) {
         let why = format!("`--seeds {}`: expected 1 to {SEEDS_MAX}", arguments.seeds);
+        return Err(Fault::input(why));
+    }
+    if arguments.seed.checked_add(arguments.seeds).is_none() {
+        let (first, most) = (arguments.seed, u64::MAX - arguments.seeds);
+        let why = format!("`--seed {first}` leaves no room for so many; expected up to {most}");
         return Err(Fault::input(why));
     }
     if let Some(log) = &arguments.what_if.access_log {
@@ -266,8 +271,10 @@ pub(crate) fn scenario(
     let routing = RouteSettings { policy, ..RouteSettings::default() };
     let mut base = Scenario::new(profile.clone(), arguments.workers, routing);
     arguments.decisions.set_world(&mut base);
-    let scrape_every = micros("scrape-interval-ms", arguments.scrape_interval_ms / 1e3)?;
-    let ingest = micros("ingest-us-per-token", arguments.ingest_us_per_token * 1e-3)?;
+    let millis = |name, value| thousandths(name, value, "milliseconds");
+    let scrape_every = millis("scrape-interval-ms", arguments.scrape_interval_ms)?;
+    // Thousandths of a microsecond are nanoseconds.
+    let ingest = thousandths("ingest-us-per-token", arguments.ingest_us_per_token, "microseconds")?;
     Ok(Scenario {
         kv_tokens: arguments.kv_tokens.map(Tokens::new),
         context: arguments.max_model_len.map(Tokens::new),
@@ -278,7 +285,7 @@ pub(crate) fn scenario(
         },
         // A scrape without an interval would never let time pass.
         scrape_every: scrape_every.max(Micros::new(1_000)),
-        network: micros("network-ms", arguments.network_ms / 1e3)?,
+        network: millis("network-ms", arguments.network_ms)?,
         ingest_ns_per_token: ingest.get(),
         pace: load.users.map_or(Pace::Open, Pace::Closed),
         ..base

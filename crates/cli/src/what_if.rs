@@ -39,7 +39,8 @@ pub(crate) struct WhatIfOptions {
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',', requires = "access_log")]
     without: Vec<Mechanism>,
     /// Workers that were there when the log was recorded; by default those it names
-    #[arg(long, value_name = "COUNT", requires = "access_log")]
+    #[arg(long, value_name = "COUNT", requires = "access_log",
+          value_parser = clap::value_parser!(u32).range(1..))]
     recorded_workers: Option<u32>,
     /// GPUs and model of those, where they were others than those of `--profile`
     #[arg(long, value_name = "PROFILE", requires = "access_log")]
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     let policies = simulate::policies(&arguments.policy)?;
     let profile = simulate::profile(arguments)?;
     let mut fleet = Recorded::of(&log);
-    fleet.workers = options.recorded_workers.unwrap_or(fleet.workers).max(1);
+    fleet.workers = options.recorded_workers.unwrap_or(fleet.workers);
     let before = options.recorded_profile.as_deref().unwrap_or(&arguments.profile);
     let before = simulate::listed(arguments, before)?;
     let price = options.recorded_price.unwrap_or_else(|| before.price_per_hour());

@@ -19,7 +19,7 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, default_value = "chat", value_name = "WORKLOAD")]
     workload: String,
     /// Requests at most; by default a whole trace, or 1000 of a generator
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     num_prompts: Option<u64>,
     /// Requests a second at random, instead of as the workload says; `inf` sends all at once
     #[arg(long, value_name = "RATE")]
@@ -37,7 +37,8 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
     /// A closed loop: so many users, each beginning a session when its last is through
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["request_rate", "speed"])]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["request_rate", "speed"],
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) users: Option<u32>,
     /// What a request has to meet to be good, in milliseconds, as `ttft:500 tpot:50 e2el:10000`
     #[arg(long, value_name = "OBJECTIVE", num_args = 1..)]
@@ -64,7 +65,7 @@ impl WorkloadOptions {
             objectives.add(text).map_err(|error| Fault::input(error.to_string()))?;
         }
         let positive = |name: &str, value: f64| {
-            (0.0 < value).then_some(value).ok_or_else(|| {
+            (0.0 < value && value.is_finite()).then_some(value).ok_or_else(|| {
                 Fault::input(format!("`--{name} {value}`: expected a number above zero"))
             })
         };
@@ -130,8 +131,18 @@ impl Load {
 
 /// Seconds as a user types them.
 pub(crate) fn micros(name: &str, seconds: f64) -> Result<Micros, Fault> {
-    let span = std::time::Duration::try_from_secs_f64(seconds).map_err(|_| {
-        Fault::input(format!("`--{name} {seconds}`: expected seconds, not below zero"))
+    scaled(name, seconds, ("seconds", 1.0))
+}
+
+/// Thousandths as a user types them: of `unit`, which are milliseconds, or microseconds where nanoseconds are
+/// counted.
+pub(crate) fn thousandths(name: &str, value: f64, unit: &str) -> Result<Micros, Fault> {
+    scaled(name, value, (unit, 1e3))
+}
+
+fn scaled(name: &str, value: f64, (unit, scale): (&str, f64)) -> Result<Micros, Fault> {
+    let span = std::time::Duration::try_from_secs_f64(value / scale).map_err(|_| {
+        Fault::input(format!("`--{name} {value}`: expected {unit}, not below zero"))
     })?;
     Ok(Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
 }

@@ -17,6 +17,7 @@ mod lengths;
 mod parts;
 mod profile;
 mod step;
+mod times;
 
 pub use self::batch::{Batch, Chunk};
 pub use self::catalogue::{Catalogue, Listed};
@@ -25,3 +26,4 @@ pub use self::error::ProfileError;
 pub use self::lengths::{AnswerLengths, LengthsError};
 pub use self::parts::StepParts;
 pub use self::profile::{Confidence, Hardware, Model, Profile, Rates};
+pub use self::times::StepTimes;

@@ -25,8 +25,13 @@ impl Profile {
         if batch.is_empty() {
             return StepParts::default();
         }
+        self.step_parts_beside(batch, self.layers_time(batch.rows))
+    }
+
+    /// The same where it is known what the layers take for so many rows.
+    pub(crate) fn step_parts_beside(&self, batch: &Batch, layers: f64) -> StepParts {
         StepParts {
-            layers: self.layers_time(batch),
+            layers,
             head: self.head_time(batch),
             decode_attention: self.decode_attention_time(batch),
             prefill_attention: self.prefill_attention_time(batch),
@@ -38,11 +43,11 @@ impl Profile {
     }
 
     /// Reading the weights and multiplying by them, whichever is slower, with a smooth passage.
-    fn layers_time(&self, batch: &Batch) -> f64 {
+    pub(crate) fn layers_time(&self, rows: f64) -> f64 {
         let (rates, parameters) = (&self.rates, self.model.linear_parameters);
         let read =
             parameters * rates.bytes_per_parameter / self.gpus() / (rates.weights_tb_per_s * TERA);
-        let multiplied = 2.0 * parameters / self.gpus() * batch.rows / (rates.gemm_tflops * TERA);
+        let multiplied = 2.0 * parameters / self.gpus() * rows / (rates.gemm_tflops * TERA);
         let power = rates.roofline_power;
         (read.powf(power) + multiplied.powf(power)).powf(1.0 / power)
     }

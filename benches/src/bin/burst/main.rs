@@ -49,7 +49,7 @@ async fn measure(arguments: Arguments) -> Result<ExitCode> {
     let plan = if arguments.quick { Plan::QUICK } else { Plan::FULL };
     let binary = match arguments.binary {
         Some(binary) => binary,
-        None => worker::beside()?,
+        None => overdraft_benches::binary::beside()?,
     };
     let runs = plan.measure(&binary).await?;
     let report = Report { runs, machine_load: overdraft_benches::machine_load() };

@@ -2,17 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use overdraft_benches::binary;
+use tokio::process::Child;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// What is simulated: the model and the GPUs of the deployment that crashed.
 pub(crate) const PROFILE: &str = "h100-tp2/llama-3-70b-fp8";
@@ -23,8 +22,6 @@ pub(crate) const START_UP: Duration = Duration::from_secs(3);
 
 /// What a worker exits with where its cache is overdrawn.
 const KILLED: i32 = 137;
-/// A worker that does not listen by then has a fault.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A worker under supervision.
 pub(crate) struct Worker {
@@ -32,20 +29,6 @@ pub(crate) struct Worker {
     crashes: Arc<AtomicU32>,
     stop: Option<oneshot::Sender<()>>,
     supervisor: JoinHandle<Result<()>>,
-}
-
-/// `overdraft` in the folder of this binary.
-pub(crate) fn beside() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let folder = own.parent().context("a binary lies in a folder")?;
-    let binary = folder.join("overdraft");
-    ensure!(
-        binary.exists(),
-        "`{}` is not there; build it with `cargo build --release --package overdraft`, or give \
-         --binary",
-        binary.display()
-    );
-    Ok(binary)
 }
 
 impl Worker {
@@ -102,25 +85,9 @@ async fn supervise(
 }
 
 async fn spawn(binary: &Path, listen: SocketAddr) -> Result<(Child, SocketAddr)> {
-    let mut child = Command::new(binary)
-        .args(["worker", "--simulate", PROFILE, "--crash-on-oom"])
-        .args(["--kv-tokens", &CACHE_TOKENS.to_string(), "--listen", &listen.to_string()])
-        .args(["--max-num-seqs", "256", "--log-level", "error"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut told = BufReader::new(child.stderr.take().context("stderr is piped")?).lines();
-    let address = async {
-        while let Some(line) = told.next_line().await? {
-            if let Some((_, address)) = line.split_once("serves on http://") {
-                return Ok(address.trim().parse()?);
-            }
-        }
-        anyhow::bail!("the worker ended before it listened")
-    };
-    let address = timeout(PATIENCE, address).await.context("a worker took too long to start")??;
-    // Nobody reads on, and a full pipe must not stop it.
-    tokio::spawn(async move { while let Ok(Some(_)) = told.next_line().await {} });
-    Ok((child, address))
+    let (tokens, listen) = (CACHE_TOKENS.to_string(), listen.to_string());
+    let worker = ["worker", "--simulate", PROFILE, "--crash-on-oom", "--max-num-seqs", "256"];
+    let arguments = [&worker[..], &["--kv-tokens", &tokens, "--listen", &listen]].concat();
+    let (child, addresses) = binary::start(binary, &arguments, 1).await?;
+    Ok((child, *addresses.first().context("it listens on a port")?))
 }

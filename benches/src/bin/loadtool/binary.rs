@@ -1,18 +1,15 @@
-//! The real binary: servers that end with their owner, and commands that tell what they found as JSON.
+//! Servers that end with their owner, and commands that tell what they found as JSON.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use overdraft_benches::binary;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
-
-/// A server that does not listen by then has a fault.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A command that has not ended by then has one.
 const PATIENCE: Duration = Duration::from_mins(8);
@@ -24,20 +21,6 @@ pub(crate) struct Server {
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// `overdraft` in the folder of this binary.
-pub(crate) fn beside() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let folder = own.parent().context("a binary lies in a folder")?;
-    let binary = folder.join("overdraft");
-    ensure!(
-        binary.exists(),
-        "`{}` is not there; build it with `cargo build --release --package overdraft`, or give \
-         --binary",
-        binary.display()
-    );
-    Ok(binary)
-}
-
 impl Server {
     /// Starts `command` on free ports and waits until it listens on so many.
     pub(crate) async fn start(
@@ -46,30 +29,31 @@ impl Server {
         arguments: &[&str],
         ports: usize,
     ) -> Result<Self> {
-        let mut child = Command::new(binary)
-            .args([command, "--listen", "127.0.0.1:0", "--log-level", "error"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut told = BufReader::new(child.stderr.take().context("stderr is piped")?).lines();
-        let mut addresses = Vec::new();
-        let listening = async {
-            while addresses.len() < ports {
-                let line = told.next_line().await?.context("it ended before it listened")?;
-                if let Some((_, address)) = line.split_once("serves on http://") {
-                    addresses.push(address.trim().parse()?);
-                }
-            }
-            Ok::<_, anyhow::Error>(())
-        };
-        timeout(START_PATIENCE, listening)
-            .await
-            .with_context(|| format!("`overdraft {command}` took too long to start"))??;
-        // Nobody reads on, and a full pipe must not stop it.
-        tokio::spawn(async move { while let Ok(Some(_)) = told.next_line().await {} });
+        let arguments = [&[command, "--listen", "127.0.0.1:0"][..], arguments].concat();
+        let (child, addresses) = binary::start(binary, &arguments, ports).await?;
         Ok(Self { _child: child, addresses })
+    }
+
+    /// Simulated workers that have warmed up.
+    pub(crate) async fn workers(binary: &Path, arguments: &[&str], count: usize) -> Result<Self> {
+        let workers = Self::start(binary, "worker", arguments, count).await?;
+        for address in &workers.addresses {
+            binary::until_healthy(*address, "/health", "").await?;
+        }
+        Ok(workers)
+    }
+
+    /// The live gateway with its defaults before these workers, once it knows them all.
+    pub(crate) async fn gateway(binary: &Path, workers: &Self) -> Result<Self> {
+        let urls: Vec<String> =
+            workers.addresses.iter().map(|address| format!("http://{address}")).collect();
+        let arguments: Vec<&str> = urls.iter().flat_map(|url| ["--worker", url.as_str()]).collect();
+        let gateway = Self::start(binary, "serve", &arguments, 1).await?;
+        let up = format!("\"workers_up\":{},", urls.len());
+        for address in &gateway.addresses {
+            binary::until_healthy(*address, "/healthz", &up).await?;
+        }
+        Ok(gateway)
     }
 
     /// The first address, as a URL.

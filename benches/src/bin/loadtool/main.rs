@@ -59,7 +59,7 @@ fn main() -> Result<ExitCode> {
 async fn measure(arguments: Arguments) -> Result<ExitCode> {
     let binary = match arguments.binary {
         Some(binary) => binary,
-        None => binary::beside()?,
+        None => overdraft_benches::binary::beside()?,
     };
     println!("workers are simulated: {PROFILE}; machine load {}", machine_load());
     let mut pairs = Vec::new();

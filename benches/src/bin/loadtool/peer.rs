@@ -68,7 +68,7 @@ impl Round {
     /// Lets both tools ask, one after the other.
     pub(crate) async fn measure(self, binary: &Path, peers: &Path) -> Result<Told> {
         let simulate = ["--simulate", PROFILE, "--answer-tokens", ANSWER_TOKENS];
-        let worker = Server::start(binary, "worker", &simulate, 1).await?;
+        let worker = Server::workers(binary, &simulate, 1).await?;
         let ours = self.ours(binary, &worker.url()).await?;
         let theirs = self.theirs(peers, &worker.url()).await.map_err(|error| format!("{error:#}"));
         Ok(Told { users: self.users, ours, theirs })
@@ -109,8 +109,12 @@ impl Round {
             .arg(&tokenizer)
             .arg("--artifact-dir")
             .arg(&artifacts);
-        run(&mut profile).await.context("aiperf")?;
         let report = artifacts.join("profile_export_aiperf.json");
+        // What is read below must be of this run.
+        if report.exists() {
+            std::fs::remove_file(&report)?;
+        }
+        run(&mut profile).await.context("aiperf")?;
         let text = std::fs::read_to_string(&report)
             .with_context(|| format!("aiperf wrote no `{}`", report.display()))?;
         let report = serde_json::from_str(&text)?;

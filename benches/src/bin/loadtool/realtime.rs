@@ -94,19 +94,21 @@ impl Scene {
     /// Runs it in both times.
     pub(crate) async fn measure(&self, binary: &Path, quick: bool) -> Result<Pair> {
         let requests = if quick { self.requests_quick } else { self.requests };
+        // What the live gateway does by default; a worker by itself admits all.
+        let admission = if self.workers == 1 { "off" } else { "peak" };
         let simulate = [
             self.load("simulate", requests),
             words(&["--profile", PROFILE, "--policy", "cost", "--network-ms", NETWORK_MS]),
-            words(&["--workers", &self.workers.to_string()]),
+            words(&["--workers", &self.workers.to_string(), "--admission", admission]),
         ]
         .concat();
         let simulated = Figures::of(&told(binary, &simulate).await?, requests)?;
         let count = self.workers.to_string();
         let crowd = ["--simulate", PROFILE, "--workers", &count];
-        let workers = Server::start(binary, "worker", &crowd, self.workers.into()).await?;
+        let workers = Server::workers(binary, &crowd, self.workers.into()).await?;
         let gateway = match self.workers {
             1 => None,
-            _ => Some(gateway(binary, &workers).await?),
+            _ => Some(Server::gateway(binary, &workers).await?),
         };
         let url = gateway.as_ref().unwrap_or(&workers).url();
         let bench = [self.load("bench", requests), words(&[&url, "--ignore-eos"])].concat();
@@ -127,12 +129,4 @@ impl Scene {
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// The live gateway with its defaults before these workers, once it knows them.
-async fn gateway(binary: &Path, workers: &Server) -> Result<Server> {
-    let urls: Vec<String> =
-        workers.addresses.iter().map(|address| format!("http://{address}")).collect();
-    let arguments: Vec<&str> = urls.iter().flat_map(|url| ["--worker", url.as_str()]).collect();
-    Server::start(binary, "serve", &arguments, 1).await
 }

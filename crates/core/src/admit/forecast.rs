@@ -173,25 +173,33 @@ impl Forecast {
 
     /// The prompt of a request has been computed.
     pub(crate) fn first_token(&mut self, place: Place) {
-        if let Some(held) = self.take(place) {
-            self.put(place.0, Held { phase: Phase::Decode, ..held });
-        }
+        let Some(held) = self.held.get_mut(place.0).and_then(Option::as_mut) else { return };
+        // What it uses and what remains of it is as before.
+        self.sums.sub(held);
+        held.phase = Phase::Decode;
+        self.sums.add(held);
     }
 
     /// So many tokens of all its answers have come. Draws that this refutes are made again.
     pub(crate) fn progress(&mut self, place: Place, streamed: Tokens, lengths: &Lengths) {
-        let Some(mut held) = self.take(place) else { return };
+        let Self { held, worlds, sums, .. } = self;
+        let Some(held) = held.get_mut(place.0).and_then(Option::as_mut) else { return };
+        let Some(worlds) = worlds else { return };
+        sums.sub(held);
+        let (used_before, generated_before) = (held.used(), held.generated());
         held.streamed = held.streamed.max(streamed.get());
         held.phase = Phase::Decode;
-        let generated = held.generated();
-        let prospect = &mut held.booking.prospect;
-        for (world, length) in (0_u64..).zip(&mut prospect.lengths) {
+        sums.add(held);
+        let (used, generated) = (held.used(), held.generated());
+        let sequences = held.booking.prospect.sequences();
+        let Prospect { lengths: drawn, class, limit, dice, .. } = &mut held.booking.prospect;
+        for ((number, world), length) in (0_u64..).zip(&mut **worlds).zip(drawn) {
+            let before = (length.saturating_sub(generated_before), used_before);
             if *length <= generated {
-                let dice = prospect.dice ^ world << 32;
-                *length = lengths.draw_beyond(prospect.class, prospect.limit, generated, dice);
+                *length = lengths.draw_beyond(*class, *limit, generated, *dice ^ number << 32);
             }
+            world.change(sequences, before, (length.saturating_sub(generated), used));
         }
-        self.put(place.0, held);
     }
 
     /// Gives back all that a request was booked with.

@@ -60,6 +60,19 @@ impl World {
         self.remaining -= u64::from(remaining) * u64::from(sequences);
     }
 
+    /// What remains of a request and what it uses was the first, and is the second.
+    pub(super) fn change(&mut self, sequences: u32, before: (u32, u32), after: (u32, u32)) {
+        if bucket_of(before.0) != bucket_of(after.0) {
+            self.take(before.0, sequences, before.1);
+            self.put(after.0, sequences, after.1);
+            return;
+        }
+        let cell = &mut self.cells[bucket_of(after.0)];
+        cell.used = cell.used - before.1 + after.1;
+        let of = |remaining| u64::from(remaining) * u64::from(sequences);
+        self.remaining = self.remaining - of(before.0) + of(after.0);
+    }
+
     /// Whether nothing is left in it.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {

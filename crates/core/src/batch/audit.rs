@@ -18,6 +18,7 @@ impl Scheduler {
     pub fn audit(&self) {
         self.audit_holders();
         self.audit_line();
+        self.audit_trie();
         self.audit_order();
         for sequence in self.sequences.iter() {
             self.audit_sequence(sequence);
@@ -69,6 +70,25 @@ impl Scheduler {
                 (Some(parent), Some(child)) => assert!(child < parent, "a parent goes first"),
                 (Some(_), None) => panic!("page {} is held and its parent is not", block.0),
                 (None, _) => {}
+            }
+        }
+    }
+
+    /// Each findable page counts those behind it, and its newest one is one of them.
+    fn audit_trie(&self) {
+        let mut behind: BTreeMap<BlockId, u32> = BTreeMap::new();
+        let all = || (0..self.limits.blocks.get()).map(BlockId);
+        let parent = |block| self.pool.place(block).map(|(parent, _)| parent);
+        for above in all().filter_map(parent) {
+            if let Parent::Block(above) = above {
+                *behind.entry(above).or_default() += 1;
+            }
+        }
+        for block in all().filter(|block| self.pool.place(*block).is_some()) {
+            let (count, newest) = self.pool.behind(block);
+            assert_eq!(count, behind.get(&block).copied().unwrap_or(0), "behind page {}", block.0);
+            if let Some(newest) = newest {
+                assert_eq!(parent(newest), Some(Parent::Block(block)), "it follows");
             }
         }
     }

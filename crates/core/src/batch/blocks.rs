@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use overdraft_units::{BlockId, BlockSize, Blocks, TokenId};
 
 use super::changes::{CacheChange, ChangeLog, PageName, PageParent};
+use super::link::Link;
 use super::prefix::{Parent, PrefixIndex};
 
 /// All pages of one cache.
@@ -23,8 +24,8 @@ pub(super) struct BlockPool {
     pages: Vec<Page>,
     index: PrefixIndex,
     /// Front of the line of idle pages: given out next.
-    front: Option<BlockId>,
-    back: Option<BlockId>,
+    front: Link,
+    back: Link,
     idle: u32,
     cached: u32,
     /// Pages given out so far whose content could still be found.
@@ -37,9 +38,11 @@ pub(super) struct BlockPool {
 struct Page {
     /// How often tables name it.
     holders: u32,
+    /// Whether the index has it; said here too because all that is given back is asked for it.
+    is_findable: bool,
     /// Neighbours in the line, meaningful while idle.
-    before: Option<BlockId>,
-    behind: Option<BlockId>,
+    before: Link,
+    behind: Link,
 }
 
 impl BlockPool {
@@ -51,7 +54,7 @@ impl BlockPool {
     /// A pool over a given, empty index.
     pub(super) fn with_index(blocks: Blocks, index: PrefixIndex) -> Self {
         let pages = vec![Page::default(); blocks.get() as usize];
-        let (front, back) = (None, None);
+        let (front, back) = (Link::NONE, Link::NONE);
         let (idle, cached, evicted) = (0, 0, 0);
         let mut pool = Self { pages, index, front, back, idle, cached, evicted, changes: None };
         for block in (0..blocks.get()).rev() {
@@ -85,11 +88,18 @@ impl BlockPool {
         self.index.find(parent, tokens)
     }
 
+    /// Adds the pages that hold these tokens after `parent`, as far as there is no gap.
+    pub(super) fn find_run(&self, parent: Parent, tokens: &[TokenId], found: &mut Vec<BlockId>) {
+        self.index.find_run(parent, tokens, found);
+    }
+
     /// Takes the page at the front of the line, forgetting what it held.
     pub(super) fn allocate(&mut self) -> Option<BlockId> {
-        let block = self.front?;
+        let block = self.front.page()?;
         self.leave_line(block);
-        if self.index.contains(block) {
+        let page = &mut self.pages[block.0 as usize];
+        page.holders = 1;
+        if core::mem::take(&mut page.is_findable) {
             // What is idle was filled by a step that is closed, so it was announced.
             if let Some(changes) = &mut self.changes {
                 changes.removed(PageName(self.index.key_of(block)));
@@ -98,18 +108,18 @@ impl BlockPool {
             self.cached -= 1;
             self.evicted += 1;
         }
-        self.pages[block.0 as usize].holders = 1;
         Some(block)
     }
 
     /// Names a registered page once more.
     pub(super) fn share(&mut self, block: BlockId) {
         debug_assert!(self.index.contains(block), "only registered pages are shared");
-        if self.pages[block.0 as usize].holders == 0 {
+        let page = &mut self.pages[block.0 as usize];
+        page.holders += 1;
+        if page.holders == 1 {
             self.leave_line(block);
             self.cached -= 1;
         }
-        self.pages[block.0 as usize].holders += 1;
     }
 
     /// Names a page once less. Tables give their pages back tail first.
@@ -120,7 +130,8 @@ impl BlockPool {
         if 0 < page.holders {
             return;
         }
-        if self.index.contains(block) {
+        debug_assert_eq!(page.is_findable, self.index.contains(block), "both say the same");
+        if page.is_findable {
             self.line_up_back(block);
             self.cached += 1;
         } else {
@@ -132,12 +143,14 @@ impl BlockPool {
     pub(super) fn register(&mut self, block: BlockId, parent: Parent, tokens: &[TokenId]) {
         debug_assert!(0 < self.holders(block), "what nobody holds is not being written");
         self.index.insert(block, parent, tokens);
+        self.pages[block.0 as usize].is_findable = true;
     }
 
     /// Makes a held page blank again: what it was to hold was never computed.
     pub(super) fn unregister(&mut self, block: BlockId) {
         debug_assert!(0 < self.holders(block), "a page waits in the line with its content");
         self.index.remove(block);
+        self.pages[block.0 as usize].is_findable = false;
     }
 
     /// Records what happens to content from now on.
@@ -171,41 +184,49 @@ impl BlockPool {
         self.index.place(block)
     }
 
+    /// Findable pages behind a findable page, and the newest of them unless it has gone since.
+    pub(super) fn behind(&self, block: BlockId) -> (u32, Option<BlockId>) {
+        self.index.behind(block)
+    }
+
     /// The idle pages, the one that goes first in front.
     pub(super) fn line(&self) -> impl Iterator<Item = BlockId> + '_ {
-        core::iter::successors(self.front, |block| self.pages[block.0 as usize].behind)
+        core::iter::successors(self.front.page(), |block| {
+            self.pages[block.0 as usize].behind.page()
+        })
     }
 
     fn line_up_front(&mut self, block: BlockId) {
-        let next = self.front.replace(block);
-        self.pages[block.0 as usize].before = None;
-        self.pages[block.0 as usize].behind = next;
-        match next {
-            Some(next) => self.pages[next.0 as usize].before = Some(block),
-            None => self.back = Some(block),
+        let next = core::mem::replace(&mut self.front, Link::to(block));
+        let page = &mut self.pages[block.0 as usize];
+        (page.before, page.behind) = (Link::NONE, next);
+        match next.page() {
+            Some(next) => self.pages[next.0 as usize].before = Link::to(block),
+            None => self.back = Link::to(block),
         }
         self.idle += 1;
     }
 
     fn line_up_back(&mut self, block: BlockId) {
-        let last = self.back.replace(block);
-        self.pages[block.0 as usize].before = last;
-        self.pages[block.0 as usize].behind = None;
-        match last {
-            Some(last) => self.pages[last.0 as usize].behind = Some(block),
-            None => self.front = Some(block),
+        let last = core::mem::replace(&mut self.back, Link::to(block));
+        let page = &mut self.pages[block.0 as usize];
+        (page.before, page.behind) = (last, Link::NONE);
+        match last.page() {
+            Some(last) => self.pages[last.0 as usize].behind = Link::to(block),
+            None => self.front = Link::to(block),
         }
         self.idle += 1;
     }
 
     fn leave_line(&mut self, block: BlockId) {
         let page = &mut self.pages[block.0 as usize];
-        let (before, behind) = (page.before.take(), page.behind.take());
-        match before {
+        let before = core::mem::take(&mut page.before);
+        let behind = core::mem::take(&mut page.behind);
+        match before.page() {
             Some(before) => self.pages[before.0 as usize].behind = behind,
             None => self.front = behind,
         }
-        match behind {
+        match behind.page() {
             Some(behind) => self.pages[behind.0 as usize].before = before,
             None => self.back = before,
         }

@@ -93,6 +93,7 @@ impl Scheduler {
         assert!(!self.step.is_open(), "drafts are for the next step");
         let Some(handle) = self.sequences.handle(sequence) else { return };
         if self.may_draft(handle) {
+            self.has_drafts |= !drafts.is_empty();
             self.sequences[handle].drafts = drafts;
         }
     }
@@ -104,6 +105,9 @@ impl Scheduler {
 
     /// Lengthens the slots of those who have drafts while the budget lasts; returns what is left.
     pub(super) fn plan_drafts(&mut self, mut budget: Tokens) -> Tokens {
+        if !core::mem::take(&mut self.has_drafts) {
+            return budget;
+        }
         let size = self.limits.block_size.get() as usize;
         for planned in &mut self.step.slots {
             let sequence = &mut self.sequences[planned.handle];
@@ -125,9 +129,10 @@ impl Scheduler {
 
     /// Gives back the pages behind the known tokens. Nothing findable is among them.
     pub(super) fn roll_back(&mut self, handle: Handle) {
+        let size = self.limits.block_size.get() as usize;
         let sequence = &mut self.sequences[handle];
-        let pages = self.limits.block_size.pages_for(sequence.known()).get() as usize;
-        while pages < sequence.table.len() {
+        // A page more holds all that is known, and one more besides.
+        while sequence.tokens.len() + size <= sequence.table.len() * size {
             let block = sequence.table.pop().expect("longer than that");
             self.pool.release(block);
         }

@@ -69,16 +69,10 @@ impl Scheduler {
     /// The cached pages that hold the first of these tokens, as far as there is no gap.
     pub fn leading_pages(&self, salt: CacheSalt, tokens: &[TokenId]) -> Vec<BlockId> {
         let mut found: Vec<BlockId> = Vec::new();
-        let mut parent = Parent::Root(salt);
-        for page in tokens.chunks_exact(self.limits.block_size.get() as usize) {
-            let Some(block) = self.pool.find(parent, page) else { break };
-            // What an open step fills holds nothing yet.
-            if self.step.offered.contains(&block) {
-                break;
-            }
-            found.push(block);
-            parent = Parent::Block(block);
-        }
+        self.pool.find_run(Parent::Root(salt), tokens, &mut found);
+        // What an open step fills holds nothing yet.
+        let offered = |block: &BlockId| self.step.offered.contains(block);
+        found.truncate(found.iter().position(offered).unwrap_or(found.len()));
         found
     }
 

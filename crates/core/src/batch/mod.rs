@@ -16,6 +16,7 @@
 //! | What is known about a sequence?            | `sequence.rs`  |
 //! | Which page is free, which is given up?     | `blocks.rs`    |
 //! | Which page holds this prefix?              | `prefix.rs`    |
+//! | How is a page named in four bytes?         | `link.rs`      |
 //! | What came into the cache, what left it?    | `changes.rs`   |
 //! | What did somebody else compute?            | `import.rs`    |
 //! | Does it all hold together?                 | `audit.rs`     |
@@ -25,6 +26,7 @@ mod blocks;
 mod changes;
 mod drafts;
 mod import;
+mod link;
 mod plan;
 mod prefix;
 mod queue;

@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 
 use overdraft_units::{BlockId, Blocks, Instant, Tokens};
 
-use super::prefix::Parent;
 use super::queue::Rank;
 use super::scheduler::{PlannedSlot, Scheduler};
 use super::sequence::{Handle, Hold, Phase};
@@ -51,12 +50,13 @@ impl Scheduler {
         self.clock = self.clock.max(now);
         let mut draft = Draft { budget: self.limits.step_tokens, plan: Plan::default() };
         self.plan_decodes(&mut draft);
+        let decodes = self.step.slots.len();
         self.plan_prefills(&mut draft);
         // After a preemption pages are short: a newcomer would take what its victim comes back for.
         if draft.plan.preempted.is_empty() {
             self.plan_arrivals(&mut draft);
         }
-        self.spend_rest(&mut draft);
+        self.spend_rest(decodes, &mut draft);
         draft.budget = self.plan_drafts(draft.budget);
         draft.plan.slots = self.step.slots.iter().map(|planned| self.slot(planned)).collect();
         debug_assert_eq!(
@@ -88,6 +88,10 @@ impl Scheduler {
 
     /// Prefills go on. Their pages were reserved when they joined.
     fn plan_prefills(&mut self, draft: &mut Draft) {
+        // Mostly everybody decodes.
+        if self.step.slots.len() == self.running.len() {
+            return;
+        }
         for place in 0..self.running.len() {
             let handle = self.running[place];
             let sequence = &self.sequences[handle];
@@ -115,8 +119,8 @@ impl Scheduler {
     /// Extends a table to hold `end` positions, preempting from the last turn on. False if the
     /// sequence itself was the last.
     fn grow(&mut self, handle: Handle, end: Tokens, draft: &mut Draft) -> bool {
-        let pages = self.limits.block_size.pages_for(end).get() as usize;
-        while self.sequences[handle].table.len() < pages {
+        let size = self.limits.block_size.get() as usize;
+        while self.sequences[handle].table.len() * size < end.get() as usize {
             if let Some(block) = self.pool.allocate() {
                 self.sequences[handle].table.push(block);
                 continue;
@@ -189,16 +193,12 @@ impl Scheduler {
     fn find_prefix(&self, handle: Handle, hits: &mut Vec<BlockId>) {
         let (sequence, size) = (&self.sequences[handle], self.limits.block_size);
         hits.clear();
-        let mut parent = sequence.parent(0);
-        while hits.len() < sequence.reusable_pages(size) {
-            let page = sequence.page(hits.len(), size);
-            let Some(block) = self.pool.find(parent, page) else { break };
+        let tokens = &sequence.tokens[..sequence.reusable_pages(size) * size.get() as usize];
+        self.pool.find_run(sequence.parent(0), tokens, hits);
+        if sequence.reuse == PrefixReuse::Forbidden {
             // Prompt logits may be computed in a pass of their own, ahead of the step's others.
-            if sequence.reuse == PrefixReuse::Forbidden && self.step.offered.contains(&block) {
-                break;
-            }
-            hits.push(block);
-            parent = Parent::Block(block);
+            let offered = |block: &BlockId| self.step.offered.contains(block);
+            hits.truncate(hits.iter().position(offered).unwrap_or(hits.len()));
         }
     }
 
@@ -255,10 +255,11 @@ impl Scheduler {
         self.offer(handle, start + length);
     }
 
-    /// What is left of the budget goes to the first slots that end before their sequence does. What
-    /// they fill is offered when the step is closed: nobody joins any more who could share it.
-    fn spend_rest(&mut self, draft: &mut Draft) {
-        for planned in &mut self.step.slots {
+    /// What is left of the budget goes to the first slots that end before their sequence does; the
+    /// first `decodes` do not. What they fill is offered when the step is closed: nobody joins any
+    /// more who could share it.
+    fn spend_rest(&mut self, decodes: usize, draft: &mut Draft) {
+        for planned in &mut self.step.slots[decodes..] {
             let sequence = &self.sequences[planned.handle];
             if sequence.decodes() {
                 continue;
@@ -276,9 +277,17 @@ impl Scheduler {
     /// slot in it, and within a step all writes of a layer precede its reads
     /// (`docs/design/batch.md#r8`).
     pub(super) fn offer(&mut self, handle: Handle, end: Tokens) {
+        let size = self.limits.block_size.get() as usize;
+        // Mostly none is.
+        if (self.sequences[handle].offered + 1) * size <= end.get() as usize {
+            self.offer_full(handle, end);
+        }
+    }
+
+    fn offer_full(&mut self, handle: Handle, end: Tokens) {
         let size = self.limits.block_size;
         let sequence = &mut self.sequences[handle];
-        while sequence.offered < (end.get() / size.get()) as usize {
+        while (sequence.offered + 1) * size.get() as usize <= end.get() as usize {
             let number = sequence.offered;
             let (parent, page) = (sequence.parent(number), sequence.page(number, size));
             let own = sequence.table[number];

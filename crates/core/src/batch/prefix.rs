@@ -2,15 +2,23 @@
 //!
 //! Registered pages form a trie. A page's place in it is its parent (the page before it, or the
 //! salt at the root) and its own tokens, so equal places mean equal prefixes and equal salts, by
-//! induction. A chained hash of the same things picks the bucket to look in; it never decides.
+//! induction. A chained hash of the same things picks the bucket to look in; it never decides. Along
+//! most prompts a page has one page behind it, so each knows its newest one, and how many it has:
+//! then nothing has to be hashed to find the next page, or that there is none.
 //!
 //! **Invariant:** a lookup compares parent and tokens in full, so that no collision, accidental or
-//! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`).
+//! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`). A page's newest
+//! page behind it is registered and follows it.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use overdraft_units::{BlockId, BlockSize, Blocks, CacheSalt, TokenId};
+
+use super::link::Link;
+
+/// Pages that are followed before the first of them is compared.
+const AHEAD: usize = 16;
 
 /// What a page's content follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +36,23 @@ pub(super) struct PrefixIndex {
     /// Tokens per page.
     page: usize,
     /// First page of each chain; a power of two of them.
-    buckets: Vec<Option<BlockId>>,
+    buckets: Vec<Link>,
     /// Per page: where it stands, if it is registered.
     entries: Vec<Option<Entry>>,
+    /// Per page: who stands behind it. By itself, because it is what is walked along: it stays in a processor's
+    /// caches where everything else does not.
+    behind: Vec<Behind>,
     /// Per page: its tokens, meaningful while it is registered.
     tokens: Vec<TokenId>,
+}
+
+/// Registered pages that follow a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Behind {
+    /// The newest, unless that one has gone since.
+    newest: Link,
+    /// How many there are.
+    count: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +61,7 @@ struct Entry {
     /// Hash of the whole prefix, this page included.
     key: u64,
     /// Next page in the same bucket.
-    next: Option<BlockId>,
+    next: Link,
 }
 
 impl PrefixIndex {
@@ -56,22 +76,34 @@ impl PrefixIndex {
         let (blocks, page) = (blocks.get() as usize, size.get() as usize);
         Self {
             page,
-            buckets: vec![None; buckets],
+            buckets: vec![Link::NONE; buckets],
             entries: vec![None; blocks],
+            behind: vec![Behind::default(); blocks],
             tokens: vec![TokenId::default(); blocks * page],
         }
     }
 
-    /// The page that holds `tokens` after `parent`.
+    /// The page that holds `tokens` after `parent`, which is registered if it is a page.
     pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
         debug_assert_eq!(tokens.len(), self.page, "only full pages are addressed by content");
-        if let Some(block) = self.find_beside(parent, tokens) {
-            return Some(block);
+        if let Parent::Block(above) = parent {
+            let Behind { newest, count } = self.behind[above.0 as usize];
+            if count == 0 {
+                return None;
+            }
+            if let Some(newest) = newest.page() {
+                if self.holds(newest, tokens) {
+                    return Some(newest);
+                }
+                if count == 1 {
+                    return None;
+                }
+            }
         }
         let mut at = self.buckets[self.bucket(self.key(parent, tokens))];
-        while let Some(block) = at {
+        while let Some(block) = at.page() {
             let entry = self.entry(block);
-            if entry.parent == parent && self.tokens(block) == tokens {
+            if entry.parent == parent && self.holds(block, tokens) {
                 return Some(block);
             }
             at = entry.next;
@@ -79,15 +111,34 @@ impl PrefixIndex {
         None
     }
 
-    /// The same, if it is the page beside its parent: pages are given out in runs, upwards at first and
-    /// downwards where they were released, so along most prompts nothing has to be hashed.
-    fn find_beside(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
-        let Parent::Block(BlockId(before)) = parent else { return None };
-        let beside = [before.checked_add(1), before.checked_sub(1)].into_iter().flatten();
-        beside.map(BlockId).find(|&block| {
-            let entry = self.entries.get(block.0 as usize).and_then(Option::as_ref);
-            entry.is_some_and(|entry| entry.parent == parent && self.tokens(block) == tokens)
-        })
+    /// Adds the pages that hold these tokens after `parent` to `found`, as far as there is no gap.
+    ///
+    /// Pages lie scattered in memory. So the newest page behind the newest is followed some way ahead, and
+    /// what they hold is compared afterwards: no comparison waits for the one before it.
+    pub(super) fn find_run(&self, parent: Parent, tokens: &[TokenId], found: &mut Vec<BlockId>) {
+        let mut tokens = tokens;
+        let mut parent = parent;
+        while self.page <= tokens.len() {
+            let first = found.len();
+            let ahead = (tokens.len() / self.page).min(AHEAD);
+            let newest = |above| match above {
+                Parent::Root(_) => None,
+                Parent::Block(above) => self.behind[above.0 as usize].newest.page(),
+            };
+            let run = core::iter::successors(newest(parent), |above| newest(Parent::Block(*above)));
+            found.extend(run.take(ahead));
+            let candidates = found[first..].iter().zip(tokens.chunks_exact(self.page));
+            let held = candidates.take_while(|(block, page)| self.holds(**block, page)).count();
+            found.truncate(first + held);
+            tokens = &tokens[held * self.page..];
+            parent = found[first..].last().map_or(parent, |last| Parent::Block(*last));
+            if held < ahead {
+                let Some(block) = self.find(parent, &tokens[..self.page]) else { return };
+                found.push(block);
+                tokens = &tokens[self.page..];
+                parent = Parent::Block(block);
+            }
+        }
     }
 
     /// Registers a page that holds `tokens` after `parent`; the place must be vacant.
@@ -96,29 +147,48 @@ impl PrefixIndex {
         debug_assert_eq!(self.find(parent, tokens), None, "a place has one page");
         let key = self.key(parent, tokens);
         let bucket = self.bucket(key);
-        let next = self.buckets[bucket].replace(block);
+        let next = core::mem::replace(&mut self.buckets[bucket], Link::to(block));
         self.entries[block.0 as usize] = Some(Entry { parent, key, next });
         let first = block.0 as usize * self.page;
         self.tokens[first..first + self.page].copy_from_slice(tokens);
+        if let Parent::Block(above) = parent {
+            let behind = &mut self.behind[above.0 as usize];
+            behind.newest = Link::to(block);
+            behind.count += 1;
+        }
     }
 
     /// Forgets a registered page. Those that follow it must be forgotten already.
     pub(super) fn remove(&mut self, block: BlockId) {
         let entry = self.entries[block.0 as usize].take().expect("only registered pages go");
+        debug_assert_eq!(self.behind[block.0 as usize].count, 0, "who follows a page goes first");
+        if let Parent::Block(above) = entry.parent {
+            let behind = &mut self.behind[above.0 as usize];
+            behind.count -= 1;
+            if behind.newest == Link::to(block) {
+                behind.newest = Link::NONE;
+            }
+        }
         let bucket = self.bucket(entry.key);
-        let mut at = self.buckets[bucket].expect("a registered page is in its bucket");
+        let mut at = self.buckets[bucket].page().expect("a registered page is in its bucket");
         if at == block {
             self.buckets[bucket] = entry.next;
             return;
         }
         loop {
-            let link = &mut self.entries[at.0 as usize].as_mut().expect("chained").next;
-            if *link == Some(block) {
+            let link = &mut self.entry_mut(at).next;
+            if *link == Link::to(block) {
                 *link = entry.next;
                 return;
             }
-            at = link.expect("a registered page is in its bucket");
+            at = link.page().expect("a registered page is in its bucket");
         }
+    }
+
+    /// Registered pages behind a registered page, and the newest of them unless it has gone since.
+    pub(super) fn behind(&self, block: BlockId) -> (u32, Option<BlockId>) {
+        let Behind { newest, count } = self.behind[block.0 as usize];
+        (count, newest.page())
     }
 
     /// Whether the page is registered.
@@ -139,6 +209,18 @@ impl PrefixIndex {
 
     fn entry(&self, block: BlockId) -> &Entry {
         self.entries[block.0 as usize].as_ref().expect("chains hold registered pages only")
+    }
+
+    fn entry_mut(&mut self, block: BlockId) -> &mut Entry {
+        self.entries[block.0 as usize].as_mut().expect("chains hold registered pages only")
+    }
+
+    /// Whether these are a registered page's own tokens: all are compared at once, for nearly always
+    /// they are.
+    fn holds(&self, block: BlockId, tokens: &[TokenId]) -> bool {
+        let own = self.tokens(block);
+        let differing = own.iter().zip(tokens).fold(0, |all, (one, other)| all | (one.0 ^ other.0));
+        own.len() == tokens.len() && differing == 0
     }
 
     fn tokens(&self, block: BlockId) -> &[TokenId] {

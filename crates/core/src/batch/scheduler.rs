@@ -32,6 +32,8 @@ pub struct Scheduler {
     pub(super) running: Vec<Handle>,
     pub(super) pool: BlockPool,
     pub(super) step: OpenStep,
+    /// Whether somebody may have brought drafts since the last plan.
+    pub(super) has_drafts: bool,
     /// Pages that are being written from elsewhere; none between calls.
     pub(super) import: Option<OpenImport>,
     pub(super) counts: Counts,
@@ -95,6 +97,7 @@ impl Scheduler {
             running: Vec::new(),
             pool,
             step: OpenStep::default(),
+            has_drafts: false,
             import: None,
             counts: Counts::default(),
         }

@@ -115,6 +115,11 @@ struct Outcomes<'a> {
 
 impl<'a> Outcomes<'a> {
     fn of(&mut self, sequence: SequenceId) -> Option<&'a Outcome> {
+        let next = self.list.get(self.next);
+        if let Some(next) = next.filter(|outcome| outcome.sequence == sequence) {
+            self.next += 1;
+            return Some(next);
+        }
         let (before, after) = self.list.split_at(self.next);
         let found = after.iter().chain(before).position(|outcome| outcome.sequence == sequence)?;
         let at = (self.next + found) % self.list.len();

@@ -430,6 +430,36 @@ fn the_index_forgets_from_any_place_of_a_bucket() {
     }
 }
 
+#[test]
+fn a_run_of_pages_is_found_past_newer_siblings_and_ends_where_prompts_part() {
+    const PAGES: u32 = 40;
+    let size = BlockSize::new(2).unwrap();
+    let mut index = PrefixIndex::new(Blocks::new(100), size);
+    let page = |n: u32| [TokenId(n), TokenId(n + 1)];
+    let tokens: Vec<TokenId> = (0..PAGES).flat_map(page).collect();
+    let block = overdraft_units::BlockId;
+    let root = Parent::Root(CacheSalt(0));
+    let after = |n: u32| n.checked_sub(1).map_or(root, |above| Parent::Block(block(above)));
+    for n in 0..PAGES {
+        index.insert(block(n), after(n), &page(n));
+    }
+    // Others part from it, later: behind those pages, their page is the newest.
+    for (at, n) in (50..).zip([0, 1, 15, 16, 17, 32]) {
+        index.insert(block(at), after(n), &page(1_000));
+    }
+    let run = |tokens: &[TokenId]| {
+        let mut found = Vec::new();
+        index.find_run(root, tokens, &mut found);
+        found.into_iter().map(|block| block.0).collect::<Vec<u32>>()
+    };
+    assert_eq!(run(&tokens), (0..PAGES).collect::<Vec<u32>>());
+    for whole in 0..PAGES {
+        let mut parted = tokens[..whole as usize * 2].to_vec();
+        parted.extend([TokenId(7_777); 9]);
+        assert_eq!(run(&parted), (0..whole).collect::<Vec<u32>>(), "{whole} pages are common");
+    }
+}
+
 // Eviction and preemption ------------------------------------------------------------------------
 
 #[test]

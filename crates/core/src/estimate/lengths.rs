@@ -85,6 +85,8 @@ struct Histogram {
     /// Answers that ended in each bucket, and that went on beyond it.
     ended: [u32; BUCKETS],
     survived: [u32; BUCKETS],
+    /// The most that came to any bucket.
+    come: u32,
     /// Of all answers, those that should end in each bucket; they add up to [`WHOLE`].
     shares: [u32; BUCKETS],
     /// The length below which so many 64ths of all answers are.
@@ -212,6 +214,7 @@ impl Histogram {
         Self {
             ended: [0; BUCKETS],
             survived: [0; BUCKETS],
+            come: 0,
             shares: [0; BUCKETS],
             quantiles: [0; STEPS + 1],
             stale_in: 0,
@@ -231,6 +234,9 @@ impl Histogram {
             for count in self.ended.iter_mut().chain(&mut self.survived) {
                 *count /= 2;
             }
+            let all = self.ended.iter().zip(&self.survived);
+            let most = all.map(|(ended, survived)| ended.saturating_add(*survived)).max();
+            self.come = most.unwrap_or(0);
         }
         self.stale_in = self.stale_in.saturating_sub(1);
         if self.stale_in == 0 {
@@ -244,18 +250,24 @@ impl Histogram {
     fn grew(&mut self, before: u32, length: u32) {
         for bucket in bucket_of(before)..bucket_of(length) {
             self.survived[bucket] += WEIGHT;
+            self.came_to(bucket);
         }
     }
 
     fn end(&mut self, length: u32) {
-        self.ended[bucket_of(length)] += WEIGHT;
+        let bucket = bucket_of(length);
+        self.ended[bucket] += WEIGHT;
+        self.came_to(bucket);
+    }
+
+    fn came_to(&mut self, bucket: usize) {
+        let come = self.ended[bucket].saturating_add(self.survived[bucket]);
+        self.come = self.come.max(come);
     }
 
     /// Answers that count: as many as have come to any bucket.
     fn answers(&self) -> u64 {
-        let come = self.ended.iter().zip(&self.survived);
-        let most = come.map(|(ended, survived)| ended.saturating_add(*survived)).max();
-        u64::from(most.unwrap_or(0) / WEIGHT)
+        u64::from(self.come / WEIGHT)
     }
 
     /// Makes the shares, counting `lean` answers of `others` as well.

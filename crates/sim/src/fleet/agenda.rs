@@ -35,9 +35,9 @@ pub(super) enum Event {
     /// Workers are asked for their load, and time passes at the gateway.
     Scrape,
     /// What a worker said of its load is taken in.
-    Scraped(usize, Scraped),
+    Scraped(usize, Box<Scraped>),
     /// What a worker says of its cache is taken in.
-    CacheChanged(usize, Vec<CacheChange>),
+    CacheChanged(usize, Box<[CacheChange]>),
 }
 
 /// Events that have yet to happen.

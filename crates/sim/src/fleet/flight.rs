@@ -1,15 +1,16 @@
 //! Requests and sessions under way, in places that are used again.
 
 use overdraft_core::cascade::Ask;
+use overdraft_core::fleet::Failure;
 use overdraft_core::prefix::PrefixKey;
 use overdraft_core::reuse::Key;
-use overdraft_core::route::Placed;
+use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
 use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
-use crate::workload::{Piece, Session};
+use crate::workload::{Piece, Session, Turn};
 
 /// A request under way.
 #[derive(Debug)]
@@ -19,6 +20,10 @@ pub(super) struct Flight {
     pub(super) role: Role,
     /// The booking; taken when it ends.
     pub(super) placed: Option<Placed>,
+    /// The workers that have failed it.
+    pub(super) tried: Tried,
+    /// How its last attempt failed, where another worker may do better.
+    pub(super) failure: Option<Failure>,
     pub(super) worker: usize,
     /// The prompt until the worker takes it.
     pub(super) prompt: Vec<TokenId>,
@@ -87,24 +92,32 @@ impl Visit {
         Self { session, turn: 0, tokens: Vec::new() }
     }
 
-    /// The tokens of the prompt that is asked. Turns that go on from each other are not made anew.
+    /// The tokens of the prompt that is asked, with room for its answer. Turns that go on from each
+    /// other are not made anew.
     pub(super) fn prompt(&mut self) -> Vec<TokenId> {
         let Self { session, turn, tokens } = self;
-        let asked = &session.turns[*turn].prompt;
+        let Turn { prompt: asked, answer, .. } = &session.turns[*turn];
+        let answer = usize::try_from(answer.tokens.get()).unwrap_or(0);
         let before = turn.checked_sub(1).map(|before| &session.turns[before].prompt);
         let shared = before.filter(|before| asked.starts_with(before)).map_or(0, Vec::len);
         if shared == 0 {
             tokens.clear();
         }
-        tokens.extend(asked[shared..].iter().flat_map(|piece| spell(*piece)));
-        let is_last = *turn + 1 == session.turns.len();
-        if is_last { std::mem::take(tokens) } else { tokens.clone() }
+        spell_all(&asked[shared..], tokens);
+        if *turn + 1 == session.turns.len() {
+            return std::mem::take(tokens);
+        }
+        let mut prompt = Vec::with_capacity(tokens.len() + answer);
+        prompt.extend_from_slice(tokens);
+        prompt
     }
 }
 
-/// The tokens of a piece.
-pub(super) fn spell(piece: Piece) -> impl Iterator<Item = TokenId> {
-    (0..piece.tokens.get()).map(move |place| piece.token(place, VOCABULARY))
+/// Adds the tokens of these pieces.
+pub(super) fn spell_all(pieces: &[Piece], tokens: &mut Vec<TokenId>) {
+    for piece in pieces {
+        tokens.extend((0..piece.tokens.get()).map(|place| piece.token(place, VOCABULARY)));
+    }
 }
 
 /// Places of things that come and go.

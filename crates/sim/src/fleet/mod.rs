@@ -8,6 +8,7 @@
 //! **Invariant:** equal scenarios, workloads and seeds give equal histories, to the microsecond; memory
 //! grows with the requests under way, and by one sample for each that has ended.
 
+mod again;
 mod agenda;
 mod answers;
 mod cascade;

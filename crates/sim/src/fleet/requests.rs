@@ -1,17 +1,18 @@
 //! A request's way: asked, answered again or placed, computed, ended.
 
 use overdraft_core::admit::{Mode, Priority, Tenant};
-use overdraft_core::batch::{Progress, Verdict};
+use overdraft_core::batch::{Progress, Refusal, Verdict};
 use overdraft_core::cascade::{self, Ask};
 use overdraft_core::estimate::Kind;
-use overdraft_core::fleet::{Ending, Failure, FirstToken, Turn};
+use overdraft_core::fleet::{Ending, Failure, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Tried};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
+use super::again::{self, Strictness};
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
-use super::flight::{Flight, Origin, Role, Visit, spell};
+use super::flight::{Flight, Origin, Role, Visit, spell_all};
 use super::guess::Said;
 use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
 use super::simulation::{Simulation, VOCABULARY};
@@ -39,6 +40,8 @@ impl Simulation<'_> {
             visit: Some(visit),
             role: Role::Target,
             placed: None,
+            tried: Tried::default(),
+            failure: None,
             worker: 0,
             prompt: Vec::new(),
             prompt_tokens: asked.prompt_tokens(),
@@ -121,7 +124,7 @@ impl Simulation<'_> {
     fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
         // A draft does not wait: the target can be asked instead.
         if self.flights.of(id).role != Role::Target || !self.door.must_queue() {
-            match self.place(id) {
+            match self.place(id, Strictness::Judged) {
                 Ok(placed) => {
                     self.send(id, placed);
                     return Ok(());
@@ -147,16 +150,18 @@ impl Simulation<'_> {
         self.end(id)
     }
 
-    fn place(&mut self, id: FlightId) -> Result<Placed, Choice> {
+    pub(super) fn place(&mut self, id: FlightId, strictness: Strictness) -> Result<Placed, Choice> {
         let chunk = self.chunk();
-        let request = request(self.flights.of(id), chunk);
-        let turn = (&Tried::default(), Turn::First);
-        let mut placed = self.router.place(request, &self.scenario.routing, turn, self.now)?;
+        let flight = self.flights.of(id);
+        let settings = strictness.over(&self.scenario.routing);
+        let (tried, turn) = (flight.tried, again::turn(&flight.tried));
+        let request = request(flight, chunk);
+        let mut placed = self.router.place(request, &settings, (&tried, turn), self.now)?;
         self.router.remember(&mut placed, request.prompt, self.now);
         Ok(placed)
     }
 
-    fn send(&mut self, id: FlightId, placed: Placed) {
+    pub(super) fn send(&mut self, id: FlightId, placed: Placed) {
         let flight = self.flights.of(id);
         flight.keys = Vec::new();
         flight.worker = placed.worker().index();
@@ -182,7 +187,7 @@ impl Simulation<'_> {
         }
         self.door.freed();
         while let Some((ticket, id)) = self.door.call(self.now) {
-            match self.place(id) {
+            match self.place(id, Strictness::Judged) {
                 Ok(placed) => {
                     self.door.admitted(ticket, self.now);
                     self.send(id, placed);
@@ -205,6 +210,7 @@ impl Simulation<'_> {
         let worker = flight.worker;
         if !self.workers[worker].is_up() {
             flight.fate = Fate::Failed;
+            flight.failure = Some(Failure::Unreachable);
             self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
             return;
         }
@@ -214,8 +220,11 @@ impl Simulation<'_> {
         flight.answer.tokens = output;
         let prompt = std::mem::take(&mut flight.prompt);
         let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
-        if matches!(verdict, Verdict::Refused(_)) {
+        if let Verdict::Refused(refusal) = verdict {
             flight.fate = Fate::Refused;
+            // What never fits here fits nowhere: all workers are alike.
+            let is_full = matches!(refusal, Refusal::QueueFull { .. });
+            flight.failure = is_full.then_some(Failure::Saturated);
             self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
             return;
         }
@@ -234,7 +243,9 @@ impl Simulation<'_> {
             Next::Crash(lost) => {
                 let seen = self.now + self.scenario.network;
                 for id in lost {
-                    self.flights.of(id).fate = Fate::Failed;
+                    let flight = self.flights.of(id);
+                    flight.fate = Fate::Failed;
+                    flight.failure = Some(Failure::Unreachable);
                     self.agenda.enter(seen, Event::Ended(id));
                 }
                 if let Overdraft::Crash(restart) = self.scenario.overdraft {
@@ -277,6 +288,7 @@ impl Simulation<'_> {
         if self.scenario.knowledge == CacheKnowledge::Reported {
             let changes = self.workers[worker].changes();
             if !changes.is_empty() {
+                let changes = changes.into_boxed_slice();
                 self.agenda.enter(seen, Event::CacheChanged(worker, changes));
             }
         }
@@ -287,6 +299,7 @@ impl Simulation<'_> {
     pub(super) fn end(&mut self, id: FlightId) -> Result<(), SimulateError> {
         let mut flight = self.flights.remove(id);
         if let Some(placed) = flight.placed.take() {
+            let worker = placed.worker();
             let outcome = match flight.fate {
                 Fate::Completed => Outcome {
                     ending: Ending::Answered,
@@ -298,6 +311,8 @@ impl Simulation<'_> {
                 Fate::Failed => Outcome::of(Ending::Failed(Failure::Unreachable)),
             };
             self.router.end(placed, outcome, self.now);
+            let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };
+            flight = over;
         }
         if let Role::Draft(asked) = flight.role {
             let judged = self.judge(flight, asked)?;
@@ -317,10 +332,7 @@ impl Simulation<'_> {
             _ => None,
         };
         let Some(visit) = flight.visit else { return Ok(None) };
-        let session = self.visits.of(visit);
-        let prompt = &session.session.turns[session.turn].prompt;
-        flight.prompt = prompt.iter().flat_map(|piece| spell(*piece)).collect();
-        flight.keys = self.keys(&flight.prompt);
+        self.spell_again(&mut flight, visit);
         let is_served = judgement.is_some_and(|one| one.serve == cascade::Choice::Draft);
         if !is_served {
             let flight = self.flights.add(Flight { role: Role::Target, ..unsent(&flight) });
@@ -336,6 +348,14 @@ impl Simulation<'_> {
         flight.first = Some(flight.last);
         self.recorder.tokens(flight.last, u64::from(flight.said));
         Ok(Some(flight))
+    }
+
+    /// A worker has the prompt that was sent to it: for another it is spelled anew.
+    pub(super) fn spell_again(&mut self, flight: &mut Flight, visit: VisitId) {
+        let Visit { session, turn, .. } = self.visits.of(visit);
+        flight.prompt.clear();
+        spell_all(&session.turns[*turn].prompt, &mut flight.prompt);
+        flight.keys = self.keys(&flight.prompt);
     }
 
     /// An answer is given: it is recorded, and its session goes on.
@@ -402,6 +422,8 @@ fn unsent(flight: &Flight) -> Flight {
         said: 0,
         first: None,
         cached: Tokens::ZERO,
+        tried: Tried::default(),
+        failure: None,
         fate: Fate::Completed,
         ..*flight
     }

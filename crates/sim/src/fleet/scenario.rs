@@ -2,7 +2,7 @@
 
 use overdraft_core::admit::{Mode, QueueSettings};
 use overdraft_core::fleet;
-use overdraft_core::route::RouteSettings;
+use overdraft_core::route::{RetrySettings, RouteSettings};
 use overdraft_core::speculate::Policy;
 use overdraft_silicon::{Profile, ProfileError};
 use overdraft_units::{Micros, Tokens};
@@ -51,6 +51,8 @@ pub struct Scenario {
     pub queue: QueueSettings,
     /// How long a request may wait there before it is refused.
     pub patience: Micros,
+    /// How freely attempts that failed before their first token are made again elsewhere.
+    pub retry: RetrySettings,
     /// What becomes of a worker whose running requests need more pages than there are.
     pub overdraft: Overdraft,
     /// Answers that are given again, where the gateway keeps any.
@@ -146,6 +148,9 @@ pub enum SimulateError {
     /// Nobody says what drafts are worth, or what cannot be.
     #[error("a cascade without kinds of requests, or with one whose figures cannot be")]
     Kinds,
+    /// Not a token of a prompt and one of its answer.
+    #[error("a context of `{0}` tokens holds no prompt with an answer; expected 2 or more")]
+    Context(u32),
     /// Not even a page.
     #[error("a cache of `{0}` tokens holds no page; expected {page} or more", page = super::worker::PAGE.get())]
     Cache(u32),
@@ -153,7 +158,7 @@ pub enum SimulateError {
 
 impl Scenario {
     /// A fleet with the delays of a data centre, at a gateway that sees no KV events, admits
-    /// everything, keeps no answers, and does not guess. Set what it should do besides.
+    /// everything, keeps no answers, does not guess, and retries as the gateway does by default. Set what it should do besides.
     pub fn new(profile: Profile, workers: u32, mut routing: RouteSettings) -> Self {
         routing.admission.mode = Mode::Off;
         Self {
@@ -172,6 +177,7 @@ impl Scenario {
             waiting_max: 65_536,
             queue: QueueSettings::default(),
             patience: PATIENCE_DEFAULT,
+            retry: RetrySettings::default(),
             overdraft: Overdraft::Preempt,
             cache: None,
             speculation: None,

@@ -49,6 +49,8 @@ pub struct Simulated {
     pub evictions: u64,
     /// Times a worker died for want of pages.
     pub crashes: u64,
+    /// Attempts that were made again on another worker.
+    pub retries: u64,
     /// Requests that were answered with an answer of before, and the tokens of those answers.
     pub reused: (u64, u64),
     /// What was guessed ahead.
@@ -64,6 +66,7 @@ impl Simulated {
             preemptions: self.preemptions,
             evictions: self.evictions,
             crashes: self.crashes,
+            retries: self.retries,
             reused: self.reused.0,
             drafted: self.guesses.drafted,
             right: self.guesses.right,
@@ -113,6 +116,7 @@ pub(super) struct Simulation<'a> {
     pub(super) recorder: Recorder,
     pub(super) watch: Watch,
     pub(super) asked: u64,
+    pub(super) retried: u64,
     pub(super) door: Door,
     pub(super) answers: Option<Answers>,
     pub(super) reused: (u64, u64),
@@ -150,6 +154,7 @@ impl<'a> Simulation<'a> {
             recorder: Recorder::new(),
             watch: Watch::default(),
             asked: 0,
+            retried: 0,
             door: Door::new(scenario.queue),
             answers: scenario.cache.map(Answers::new),
             reused: (0, 0),
@@ -220,7 +225,7 @@ impl<'a> Simulation<'a> {
             Event::Expired => self.call_on(),
             Event::Scrape => self.scrape(),
             Event::Scraped(worker, scraped) => {
-                self.router.scraped(self.ids[worker], scraped);
+                self.router.scraped(self.ids[worker], *scraped);
                 self.call_on();
             }
             Event::Restarted(worker) => self.restart(worker),
@@ -254,7 +259,7 @@ impl<'a> Simulation<'a> {
         let taken_in = self.now + self.scenario.scrape_delay;
         for (worker, scraped) in told.into_iter().enumerate() {
             if self.workers[worker].is_up() {
-                self.agenda.enter(taken_in, Event::Scraped(worker, scraped));
+                self.agenda.enter(taken_in, Event::Scraped(worker, Box::new(scraped)));
             } else {
                 self.router.probed(self.ids[worker], Probe::Unreachable, self.now);
             }
@@ -289,6 +294,7 @@ impl<'a> Simulation<'a> {
             preemptions: counted().map(|one| one.preemptions).sum(),
             evictions: counted().map(|one| one.evicted).sum(),
             crashes: self.workers.iter().map(|worker| worker.crashes).sum(),
+            retries: self.retried,
             reused: self.reused,
             guesses,
             drafts: self.gatekeeper.as_ref().map_or_else(Drafts::default, |one| one.drafts),

@@ -9,7 +9,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
 use crate::numbers::float;
-use crate::report::{Fate, Objectives, Summary};
+use crate::report::{Fate, Objectives, Sample, Summary};
 use crate::workload::{Pacing, Source, WorkloadError};
 
 fn scenario(policy: Policy, workers: u32) -> Scenario {
@@ -119,6 +119,9 @@ fn what_cannot_be_simulated_says_why() {
     let mut small = scenario(Policy::Cost, 1);
     small.kv_tokens = Some(Tokens::new(3));
     assert!(refused(&small).contains("`3` tokens holds no page; expected 16"));
+    let mut short = scenario(Policy::Cost, 1);
+    short.context = Some(Tokens::new(1));
+    assert!(refused(&short).contains("a context of `1` tokens holds no prompt"));
 }
 
 #[test]
@@ -147,6 +150,35 @@ fn an_unguarded_fleet_dies_where_a_guarded_one_lets_wait() {
     assert_eq!((reserved.crashes, summary(&reserved).failed), (0, 0));
     assert_eq!(summary(&reserved).offered, 600);
     assert_eq!(summary(&reserved).completed + summary(&reserved).refused, 600);
+}
+
+#[test]
+fn who_had_no_token_yet_is_asked_of_another_worker_as_often_as_the_core_says() {
+    let workload = "bursts:question=400,output=300,spread=0.5,rate=12,swing=3,period=20";
+    let fleet = |extra_attempts_max| {
+        let mut scenario = scenario(Policy::RoundRobin, 3);
+        scenario.kv_tokens = Some(Tokens::new(12_000));
+        scenario.overdraft = Overdraft::Crash(Micros::new(20_000_000));
+        scenario.retry.extra_attempts_max = extra_attempts_max;
+        run(&scenario, workload, 600, 4)
+    };
+    let [never, again] = [0, 2].map(fleet);
+    assert!(0 < never.crashes && 0 < summary(&never).failed, "{}", never.crashes);
+    assert_eq!(never.retries, 0);
+    assert!(0 < again.crashes && 0 < again.retries);
+    let unheard = |one: &Simulated| {
+        let samples = one.recorder.samples().iter();
+        samples.filter(|one| one.fate == Fate::Failed && one.first_token.is_none()).count()
+    };
+    assert!(unheard(&again) < unheard(&never), "{} {}", unheard(&again), unheard(&never));
+    let broken = |one: &&Sample| one.fate == Fate::Failed && one.first_token.is_some();
+    let broken: Vec<&Sample> = again.recorder.samples().iter().filter(broken).collect();
+    assert!(!broken.is_empty(), "what was told in part is not told again");
+    for simulated in [&never, &again] {
+        let told = summary(simulated);
+        assert_eq!(told.offered, 600);
+        assert_eq!(told.completed + told.failed + told.refused, 600, "each ends once");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use overdraft_core::batch::{
     Scheduler, Slot, Verdict,
 };
 use overdraft_core::fleet::Scraped;
-use overdraft_silicon::{Batch, Chunk, Profile};
+use overdraft_silicon::{Batch, Chunk, Profile, StepTimes};
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
 };
@@ -20,9 +20,13 @@ use super::simulation::{DRAFT_MODEL, MODEL};
 /// Tokens per page, as vLLM's.
 pub(super) const PAGE: BlockSize = BlockSize::new(16).expect("sixteen is not zero");
 
+/// A token of a prompt and one of its answer.
+const CONTEXT_MIN: Tokens = Tokens::new(2);
+
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) profile: Profile,
+    times: StepTimes,
     model: &'static str,
     limits: BatchLimits,
     knowledge: CacheKnowledge,
@@ -105,6 +109,9 @@ impl Worker {
         }
         let capacity = Tokens::new(blocks.get().saturating_mul(PAGE.get()));
         let context = scenario.context.unwrap_or(capacity).min(capacity);
+        if context < CONTEXT_MIN {
+            return Err(SimulateError::Context(context.get()));
+        }
         let limits = BatchLimits {
             step_tokens: profile.step_tokens,
             running_max: profile.running_max,
@@ -115,6 +122,7 @@ impl Worker {
         };
         Ok(Self {
             profile: profile.clone(),
+            times: StepTimes::new(profile.clone()),
             model,
             limits,
             knowledge: scenario.knowledge,
@@ -192,7 +200,7 @@ impl Worker {
             return Next::Crash(self.crash());
         }
         let batch = batch(&plan);
-        let took = self.profile.step(&batch).as_micros();
+        let took = self.times.step(&batch).as_micros();
         let took = Micros::new(u64::try_from(took).unwrap_or(u64::MAX).max(1));
         self.step = Some((plan, took));
         let guessing = self.guesser.as_ref().map_or(Micros::ZERO, Guesser::takes);

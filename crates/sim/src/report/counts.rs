@@ -13,6 +13,8 @@ pub struct Counts {
     pub evictions: u64,
     /// Times a worker died for want of pages.
     pub crashes: u64,
+    /// Attempts that were made again on another worker.
+    pub retries: u64,
     /// Requests that were answered with an answer of before.
     pub reused: u64,
     /// Guesses that were put to the test.
@@ -39,6 +41,7 @@ impl Counts {
             ("preemptions", self.preemptions),
             ("cache_pages_evicted", self.evictions),
             ("crashes", self.crashes),
+            ("retries", self.retries),
             ("answers_reused", self.reused),
             ("draft_tokens", self.drafted),
             ("accepted_tokens", self.right),
@@ -55,6 +58,7 @@ impl Counts {
         let happened = [
             ("Cached pages evicted:", self.evictions),
             ("Crashes for want of pages:", self.crashes),
+            ("Attempts made again elsewhere:", self.retries),
             ("Answers given again:", self.reused),
             ("Tokens guessed:", self.drafted),
             ("Guesses that were right:", self.right),

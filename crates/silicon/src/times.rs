@@ -1,0 +1,71 @@
+//! How long do steps take, asked millions of times?
+//!
+//! Most of what a step's time costs to find are the powers that join reading weights to multiplying by them, and
+//! those depend on the number of rows alone, of which a busy worker has the same few again and again.
+//! **Invariant:** what is remembered is what would be computed, bit for bit.
+
+use std::time::Duration;
+
+use crate::batch::Batch;
+use crate::profile::Profile;
+
+/// Numbers of rows that are remembered: sequences that decode at once, and some.
+const ROWS_MAX: usize = 1_024;
+
+/// A profile that remembers.
+#[derive(Clone, Debug)]
+pub struct StepTimes {
+    profile: Profile,
+    /// By rows: what the layers take.
+    layers: Vec<Option<f64>>,
+}
+
+impl StepTimes {
+    /// Nothing is remembered yet.
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, layers: vec![None; ROWS_MAX] }
+    }
+
+    /// As [`Profile::step`].
+    pub fn step(&mut self, batch: &Batch) -> Duration {
+        if batch.is_empty() {
+            return Duration::ZERO;
+        }
+        let layers = self.layers(batch.rows);
+        Duration::from_secs_f64(self.profile.step_parts_beside(batch, layers).seconds())
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rows are counted, and too many of them are not remembered"
+    )]
+    fn layers(&mut self, rows: f64) -> f64 {
+        let Some(known) = self.layers.get_mut(rows as usize) else {
+            return self.profile.layers_time(rows);
+        };
+        *known.get_or_insert_with(|| self.profile.layers_time(rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overdraft_units::Tokens;
+
+    use super::*;
+    use crate::{Catalogue, Chunk};
+
+    #[test]
+    fn what_is_remembered_is_what_would_be_computed() {
+        let profile = Catalogue::builtin().find("h100-tp2/llama-3-70b-fp8").unwrap();
+        let mut times = StepTimes::new(profile.clone());
+        assert!(times.step(&Batch::new()).is_zero());
+        for round in 0..3 {
+            for rows in (1..1_030).chain([4_000, 1_000_000]) {
+                let (before, length) = (Tokens::new(round * 700), Tokens::new(rows));
+                let batch = [Chunk { before, length, samples: true }].into_iter().collect();
+                assert_eq!(times.step(&batch), profile.step(&batch), "{rows} rows");
+            }
+        }
+    }
+}
