@@ -29,6 +29,9 @@ pub(crate) const LIMITS: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
 /// Tokens that a worker's cache has room for: what it holds here and a quarter more.
 const CACHE_TOKENS: u32 = 400_000;
 
+/// For how long the workers have been up.
+const UP_FOR: Micros = Micros::new(60_000_000);
+
 const MODEL: &str = "model";
 
 /// How the index learns what workers hold.
@@ -196,8 +199,13 @@ impl Scene {
         scene
     }
 
+    /// By now the workers have been up for longer than any slow start.
+    fn now(&self) -> Instant {
+        self.clock.now() + UP_FOR
+    }
+
     fn scrape(&mut self, workers: &[WorkerId]) {
-        let now = self.clock.now();
+        let now = self.now();
         for (number, &worker) in (0_u32..).zip(workers) {
             self.router.scraped(worker, scraped(number, now));
         }
@@ -221,7 +229,7 @@ impl Scene {
             Feed::Estimates => self.held.len(),
         };
         for number in 0..sent {
-            let now = self.clock.now();
+            let now = self.now();
             let asked = request(&self.held[number * 797 % PROMPTS], number);
             let turn = (&Tried::default(), Turn::First);
             let placed = self.router.place(asked, &settings, turn, now);
@@ -288,13 +296,13 @@ impl Scene {
         let tried = Tried::default();
         let mut taken = Taken::default();
         for (number, keys) in asked.iter().enumerate() {
-            let (now, asked) = (self.clock.now(), request(keys, number));
+            let (now, asked) = (self.now(), request(keys, number));
             taken.decide.push(microseconds(|| {
                 black_box(self.router.explain(asked, &settings, &tried, now));
             }));
         }
         for (number, keys) in asked.iter().enumerate() {
-            let (now, asked) = (self.clock.now(), request(keys, number));
+            let (now, asked) = (self.now(), request(keys, number));
             let turn = (&tried, Turn::First);
             let mut placed = None;
             taken.place.push(microseconds(|| {

@@ -26,7 +26,7 @@ const PREFILL_TOKENS_MIN: u64 = 64;
 const FLEET_WEIGHT_TOKENS: u64 = 8_192;
 
 /// How fast prompts are computed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefillRate {
     /// Tokens over microseconds.
     seen: Ratio,

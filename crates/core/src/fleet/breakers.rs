@@ -41,7 +41,7 @@ impl Fleet {
 
     /// Lets the next request that fits be the trial of `worker`.
     pub fn grant_probe(&mut self, worker: WorkerId, now: Instant) -> Option<Change> {
-        let granted = self.is_member(worker) && self.workers[worker.index()].breaker.grant(now);
+        let granted = self.is_member(worker) && self.changing(worker).breaker.grant(now);
         granted.then_some(Change::HalfOpened(worker))
     }
 
@@ -50,7 +50,7 @@ impl Fleet {
         if !self.is_member(worker) {
             return None;
         }
-        let turned = self.workers[worker.index()].breaker.see(seen, now);
+        let turned = self.changing(worker).breaker.see(seen, now);
         self.turn(worker, turned, now)
     }
 
@@ -67,8 +67,8 @@ impl Fleet {
         seen: Seen,
         now: Instant,
     ) -> Option<Change> {
-        let breaker = &mut self.workers.get_mut(worker.index())?.breaker;
-        let turned = breaker.told(sequence, seen, now);
+        self.workers.get(worker.index())?;
+        let turned = self.changing(worker).breaker.told(sequence, seen, now);
         self.turn(worker, turned, now)
     }
 
@@ -81,7 +81,7 @@ impl Fleet {
         now: Instant,
     ) -> Option<Change> {
         let settings = self.breakers_of(worker);
-        let turned = self.workers[worker.index()].breaker.end(ended, begun, &settings, now);
+        let turned = self.changing(worker).breaker.end(ended, begun, &settings, now);
         self.turn(worker, turned, now)
     }
 
@@ -90,14 +90,14 @@ impl Fleet {
         match turned? {
             Turned::Trips if self.is_ejection_allowed(id) => {
                 let settings = self.breakers_of(id);
-                self.workers[id.index()].breaker.open(&settings, now);
+                self.changing(id).breaker.open(&settings, now);
                 Some(Change::Opened(id))
             }
             Turned::Trips => None,
             Turned::Opened => Some(Change::Opened(id)),
             Turned::Closed => {
                 // Back, but not with its whole share at once.
-                self.workers[id.index()].came_up = now;
+                self.changing(id).came_up = now;
                 Some(Change::Closed(id))
             }
         }

@@ -12,6 +12,7 @@
 
 mod attempt;
 mod breakers;
+mod glance;
 mod health;
 mod load;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use self::attempt::Phase;
 pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
+pub(crate) use self::glance::Glance;
 use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub use self::load::{Scraped, Share};
@@ -49,6 +51,11 @@ impl WorkerId {
     /// The place as an index, for the shell's tables that run parallel to the fleet.
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// The worker at a place that one has been given.
+    pub(crate) fn at(index: usize) -> Self {
+        Self(u16::try_from(index).expect("a fleet has fewer places"))
     }
 }
 
@@ -88,6 +95,8 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Fleet {
     workers: Vec<Worker>,
+    /// What decisions look at, of each of them.
+    glances: Vec<Glance>,
     /// Who serves what; kept for workers that are down, so that "unknown" and "down" differ.
     catalogue: BTreeMap<String, Vec<WorkerId>>,
     active: u32,
@@ -114,22 +123,24 @@ impl Fleet {
         let vacant = || self.workers.iter().position(|old| old.membership == Membership::Vacant);
         let place = fresh.or_else(vacant)?;
         let id = WorkerId(u16::try_from(place).ok()?);
+        let worker = Worker::new(tag);
         if place == self.workers.len() {
-            self.workers.push(Worker::new(tag));
+            self.glances.push(Glance::of(&worker));
+            self.workers.push(worker);
         } else {
-            self.workers[place] = Worker::new(tag);
+            *self.changing(id) = worker;
         }
         Some(id)
     }
 
     /// From now on the worker shares blocks with the others of its model that do.
     pub fn share_blocks(&mut self, worker: WorkerId) {
-        self.workers[worker.index()].blocks = BlockSharing::Shared(None);
+        self.changing(worker).blocks = BlockSharing::Shared(None);
     }
 
     /// The worker said how many tokens of prefixes it fetches in a second.
     pub fn fetched(&mut self, worker: WorkerId, tokens_per_second: u64) {
-        let blocks = &mut self.workers[worker.index()].blocks;
+        let blocks = &mut self.changing(worker).blocks;
         if blocks.is_shared() && 0 < tokens_per_second {
             *blocks = BlockSharing::Shared(Some(Pace::per_second(tokens_per_second)));
         }
@@ -138,9 +149,10 @@ impl Fleet {
     /// Takes a worker out of the fleet. Nothing new goes there; what is in flight may finish, and
     /// its place stays taken until it has.
     pub fn leave(&mut self, worker: WorkerId) {
-        let leaving = &mut self.workers[worker.index()];
+        let mut leaving = self.changing(worker);
         leaving.membership = Membership::Leaving;
         leaving.models.clear();
+        drop(leaving);
         self.list_models();
         self.vacate(worker);
     }
@@ -150,8 +162,8 @@ impl Fleet {
         self.starts += 1;
         self.active += 1;
         self.retrying += u32::from(turn == Turn::Again);
-        let fleet_pace = self.prefill_rate.pace();
-        let on = &mut self.workers[worker.index()];
+        let (fleet_pace, grants, starts) = (self.prefill_rate.pace(), self.grants, self.starts);
+        let mut on = self.changing(worker);
         let prefill = u64::from(demand.prefill().get());
         let pace = on.prefill_rate.pace_within(fleet_pace);
         let before = on.prefill_left(pace, now);
@@ -168,8 +180,8 @@ impl Fleet {
         }
         on.booked.tokens += u64::from(demand.whole().get());
         on.booked.prompt_tokens += u64::from(demand.prompt.get());
-        on.started_last = self.starts;
-        let trial = on.breaker.begin(self.grants, now);
+        on.started_last = starts;
+        let trial = on.breaker.begin(grants, now);
         on.load.sent(u64::from(demand.fresh().get()));
         let phase = match demand.first_token {
             FirstToken::Seen => Phase::Prefill,
@@ -187,7 +199,7 @@ impl Fleet {
             return None;
         }
         attempt.phase = Phase::Decode;
-        let on = &mut self.workers[attempt.worker.index()];
+        let mut on = self.changing(attempt.worker);
         if let Some(place) = attempt.place {
             on.forecast.first_token(place);
         }
@@ -195,6 +207,7 @@ impl Fleet {
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         on.prefill_since = now;
         on.prefill_rate.note(attempt.ahead, attempt.age(now));
+        drop(on);
         self.prefill_rate.note(attempt.ahead, attempt.age(now));
         let begun = (attempt.started, attempt.trial);
         attempt.trial.and_then(|_| self.heard(attempt.worker, Ended::Served, begun, now))
@@ -212,6 +225,7 @@ impl Fleet {
         let begun = streamed != Tokens::ZERO;
         let change = begun.then(|| self.first_token(attempt, now)).flatten();
         if let Some(place) = attempt.place {
+            // No decision looks at forecasts before it has chosen.
             let on = &mut self.workers[attempt.worker.index()];
             on.forecast.progress(place, streamed, lengths);
         }
@@ -224,7 +238,7 @@ impl Fleet {
         let Attempt { worker, demand, turn, started, phase, trial, place, .. } = attempt;
         self.active -= 1;
         self.retrying -= u32::from(turn == Turn::Again);
-        let on = &mut self.workers[worker.index()];
+        let mut on = self.changing(worker);
         on.booked.requests -= 1;
         if let Some(place) = place {
             on.forecast.end(place);
@@ -240,6 +254,7 @@ impl Fleet {
         on.booked.tokens -= u64::from(demand.whole().get());
         on.booked.prompt_tokens -= u64::from(demand.prompt.get());
         on.load.ended(u64::from(demand.fresh().get()), started);
+        drop(on);
         let signal = signal_of(ending);
         let change = signal.and_then(|signal| self.signal(worker, signal, now));
         let turned = self.heard(worker, ended_of(ending), (started, trial), now);
@@ -249,20 +264,21 @@ impl Fleet {
 
     /// An answer of `worker` had `tokens` after its first, which took that long.
     pub fn decoded(&mut self, worker: WorkerId, tokens: Tokens, took: Micros) {
-        self.workers[worker.index()].step_time.note(tokens, took);
+        self.changing(worker).step_time.note(tokens, took);
     }
 
     /// Takes in what `worker` said of its load; `lengths` are what is asked when answers that come
     /// whole should be longer by now than was drawn.
     pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped, lengths: &Lengths) {
-        let on = &mut self.workers[worker.index()];
-        on.load.note(scraped, on.booked.requests, on.booked.prefilling);
+        let mut on = self.changing(worker);
+        let Booked { requests, prefilling, .. } = on.booked;
+        on.load.note(scraped, requests, prefilling);
         on.correct(lengths);
     }
 
     /// Takes in what other gateways have in flight on `worker`.
     pub fn others(&mut self, worker: WorkerId, share: Share) {
-        self.workers[worker.index()].load.note_others(share);
+        self.changing(worker).load.note_others(share);
     }
 
     /// Takes in what a probe of `worker` saw.
@@ -287,12 +303,12 @@ impl Fleet {
 
     /// Sends `worker` nothing new from now on; what it has may finish.
     pub fn drain(&mut self, worker: WorkerId) {
-        self.workers[worker.index()].draining = true;
+        self.changing(worker).draining = true;
     }
 
     /// Ends a drain that was called off.
     pub fn rejoin(&mut self, worker: WorkerId) {
-        self.workers[worker.index()].draining = false;
+        self.changing(worker).draining = false;
     }
 
     /// The workers in the order they joined.
@@ -343,7 +359,7 @@ impl Fleet {
     }
 
     fn signal(&mut self, id: WorkerId, signal: Signal, now: Instant) -> Option<Change> {
-        let worker = &mut self.workers[id.index()];
+        let mut worker = self.changing(id);
         let before = worker.health;
         worker.health = before.after(signal, now);
         let gone = |health: Health| matches!(health, Health::Failing { cause, .. } if cause.loses_the_cache());

@@ -84,6 +84,13 @@ pub struct Booked {
     pub prompt_tokens: u64,
 }
 
+impl Booked {
+    /// Of the tokens that have to be computed, the part of one prompt.
+    pub(super) fn prefill_one(self) -> u64 {
+        self.prefill_tokens / u64::from(self.prefilling.max(1))
+    }
+}
+
 impl Worker {
     pub(super) const fn new(tag: u64) -> Self {
         Self {
@@ -157,12 +164,11 @@ impl Worker {
     /// Tokens that have to be computed before the last first token that will be seen. What was begun
     /// counts for what is left of it, at `pace`, and of one prompt at most: the end of each is seen.
     pub(super) fn prefill_left(&self, pace: Pace, now: Instant) -> u64 {
-        let Booked { prefilling, prefill_tokens, .. } = self.booked;
+        let prefill_tokens = self.booked.prefill_tokens;
         if prefill_tokens == 0 {
             return 0;
         }
-        let one = prefill_tokens / u64::from(prefilling.max(1));
-        let done = pace.tokens_in(now.since(self.prefill_since)).min(one);
+        let done = pace.tokens_in(now.since(self.prefill_since)).min(self.booked.prefill_one());
         prefill_tokens.saturating_sub(done)
     }
 
@@ -324,6 +330,11 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
+    /// Whether there are any.
+    pub(super) const fn is_any(self) -> bool {
+        self.tokens != 0
+    }
+
     fn left(self, pace: Pace, now: Instant) -> u64 {
         if self.tokens == 0 {
             return 0;

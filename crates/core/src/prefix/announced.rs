@@ -59,18 +59,14 @@ impl Note {
 }
 
 impl Announced {
-    /// Notes, for each worker, the leading chunks of `chain` that it was just sent; whether there
-    /// are any.
-    pub(super) fn raise(&self, chain: &[PrefixKey], out: &mut Matches) -> bool {
-        let mut any = false;
+    /// Notes, for each worker, the leading chunks of `chain` that it was just sent.
+    pub(super) fn raise(&self, chain: &[PrefixKey], out: &mut Matches) {
         for note in &self.notes {
             let shared = note.shared(chain);
             if 0 < shared {
                 out.raise(note.worker, Chunks::of(shared));
-                any = true;
             }
         }
-        any
     }
 
     /// Forgets a worker.

@@ -22,8 +22,6 @@ use crate::fleet::WorkerId;
 pub struct Matches {
     /// Leading chunks per worker, by its place in the fleet.
     leading: Vec<Chunks>,
-    /// The workers that hold any, longest match first.
-    workers: Vec<WorkerId>,
     /// For walks: who is still in the running.
     running: Vec<(WorkerId, Kind)>,
 }
@@ -38,7 +36,7 @@ enum Kind {
 impl Matches {
     /// Nothing found yet.
     pub const fn new() -> Self {
-        Self { leading: Vec::new(), workers: Vec::new(), running: Vec::new() }
+        Self { leading: Vec::new(), running: Vec::new() }
     }
 
     /// Leading chunks that `worker` holds.
@@ -46,40 +44,39 @@ impl Matches {
         self.leading.get(worker.index()).copied().unwrap_or(Chunks::ZERO)
     }
 
-    /// The workers that hold at least the first chunk, longest match first. Ties are in an order
-    /// that follows from the events alone.
+    /// The workers that hold at least the first chunk, longest match first, then in the order they
+    /// joined.
     pub fn iter(&self) -> impl Iterator<Item = (WorkerId, Chunks)> {
-        self.workers.iter().map(|&worker| (worker, self.leading(worker)))
+        let all = self.leading.iter().enumerate();
+        let any = all.filter(|(_, chunks)| **chunks != Chunks::ZERO);
+        let mut found: Vec<_> = any.map(|(place, chunks)| (WorkerId::at(place), *chunks)).collect();
+        found.sort_by_key(|&(_, chunks)| core::cmp::Reverse(chunks));
+        found.into_iter()
     }
 
     /// The longest match of all.
     pub fn longest(&self) -> Chunks {
-        self.workers.first().map_or(Chunks::ZERO, |&worker| self.leading(worker))
+        self.leading.iter().copied().max().unwrap_or(Chunks::ZERO)
     }
 
     fn clear(&mut self) {
-        for worker in self.workers.drain(..) {
-            self.leading[worker.index()] = Chunks::ZERO;
-        }
+        self.leading.fill(Chunks::ZERO);
         self.running.clear();
     }
 
     /// Notes a match, unless a longer one is known.
+    #[inline]
     pub(super) fn raise(&mut self, worker: WorkerId, chunks: Chunks) {
-        if self.leading.len() <= worker.index() {
-            self.leading.resize(worker.index() + 1, Chunks::ZERO);
+        match self.leading.get_mut(worker.index()) {
+            Some(leading) => *leading = chunks.max(*leading),
+            None => self.grow(worker, chunks),
         }
-        let leading = &mut self.leading[worker.index()];
-        if *leading == Chunks::ZERO {
-            self.workers.push(worker);
-        }
-        *leading = chunks.max(*leading);
     }
 
-    fn sort(&mut self) {
-        let leading = &self.leading;
-        self.workers
-            .sort_unstable_by_key(|worker| (core::cmp::Reverse(leading[worker.index()]), *worker));
+    #[cold]
+    fn grow(&mut self, worker: WorkerId, chunks: Chunks) {
+        self.leading.resize(worker.index() + 1, Chunks::ZERO);
+        self.leading[worker.index()] = chunks;
     }
 }
 
@@ -93,15 +90,12 @@ impl PrefixIndex {
         let search =
             Search { table: &self.table, holders: &self.holders, slots: &self.slots, chain };
         let head = search.look(0, [None; 2]);
-        if search.open(head.set).all(Slot::is_whole) {
+        if !self.slots.any_gaps() || search.open(head.set).all(Slot::is_whole) {
             search.bisect(head, out);
         } else {
             search.walk(head, out);
-            out.sort();
         }
-        if self.announced.raise(chain, out) {
-            out.sort();
-        }
+        self.announced.raise(chain, out);
     }
 }
 
@@ -121,9 +115,10 @@ const fn distance(from: usize, to: usize) -> isize {
     to.cast_signed() - from.cast_signed()
 }
 
-/// From so many chunks on, three looks at once: none waits for what another found, so the waits for
-/// memory are one, and two rounds become one.
-const SPLIT_MIN: usize = 8;
+/// Into so many parts a stretch is split at once: none of the looks waits for what another found, so
+/// the waits for memory are one. More parts are fewer rounds and more looks; eight took a quarter
+/// longer than four.
+const PARTS: usize = 4;
 
 /// One lookup under way.
 struct Search<'a> {
@@ -140,48 +135,56 @@ impl Search<'_> {
     }
 
     fn bisect(&self, head: Look, out: &mut Matches) {
-        let tail = self.look(self.chain.len() - 1, [Some(head), None]);
+        let tail = self.look(self.chain.len() - 1, [None; 2]);
         self.drop_out(tail.place, tail.set, out);
-        self.between(head, tail, out);
+        if head.set != tail.set {
+            // Looked up by their keys, not by where the tail stands: nobody has to wait for it.
+            self.between([head, tail], [None; 2], out);
+        }
     }
 
-    /// Who holds the chunk at `place`; those of `known` may stand near it.
-    fn look(&self, place: usize, known: [Option<Look>; 2]) -> Look {
-        let chunks = |look: Look| Some((look.entry?, distance(look.place, place)));
-        let entry = self.table.find_from(self.chain[place], known.map(|look| chunks(look?)));
+    /// Who holds the chunk at `place`; what is known of two others may tell where it stands.
+    fn look(&self, place: usize, [before, behind]: [Option<Look>; 2]) -> Look {
+        let key = self.chain[place];
+        let near = |known: Option<Look>| {
+            let known = known?;
+            self.table.find_from(key, known.entry?, distance(known.place, place))
+        };
+        // Both before either is judged: the waits for memory are one.
+        let (first, second) = (near(before), near(behind));
+        let entry = first.or(second).or_else(|| self.table.find(key));
         let set = entry.map_or(HolderSet::NOBODY, |entry| self.table.holders(entry));
         Look { place, entry, set }
     }
 
     /// Finds all places between two chunks where someone drops out, last first.
-    fn between(&self, low: Look, high: Look, out: &mut Matches) {
-        if low.set == high.set {
-            return;
-        }
-        if low.place + 1 >= high.place {
+    fn between(&self, [low, high]: [Look; 2], near: [Option<Look>; 2], out: &mut Matches) {
+        let chunks = high.place - low.place;
+        if chunks <= 1 {
             return self.drop_out(low.place, low.set, out);
         }
-        let near = [Some(low), Some(high)];
-        let chunks = high.place - low.place;
-        if chunks < SPLIT_MIN {
-            let middle = self.look(low.place + chunks / 2, near);
-            self.between(middle, high, out);
-            return self.between(low, middle, out);
+        let parts = chunks.min(PARTS);
+        let mut looks = [low; PARTS + 1];
+        looks[parts] = high;
+        for (part, look) in looks[..parts].iter_mut().enumerate().skip(1) {
+            *look = self.look(low.place + part * chunks / parts, near);
         }
-        let quarters = [1, 2, 3].map(|part| self.look(low.place + part * chunks / 4, near));
-        let [first, middle, last] = quarters;
-        self.between(last, high, out);
-        self.between(middle, last, out);
-        self.between(first, middle, out);
-        self.between(low, first, out);
+        for pair in looks[..=parts].windows(2).rev() {
+            if pair[0].set != pair[1].set {
+                self.between([pair[0], pair[1]], [Some(pair[0]), Some(pair[1])], out);
+            }
+        }
     }
 
     /// Notes that whoever holds the chunk at `place` holds all up to it.
     fn drop_out(&self, place: usize, set: HolderSet, out: &mut Matches) {
         // Who has gaps does not hold the head, or this would be a walk; so it matches nothing.
-        for slot in self.open(set).filter(|slot| slot.is_whole()) {
-            out.raise(slot.worker, Chunks::of(place + 1));
-        }
+        let chunks = Chunks::of(place + 1);
+        self.holders
+            .members(set)
+            .map(|slot| self.slots.at(slot))
+            .filter(|slot| slot.is_plain())
+            .for_each(|slot| out.raise(slot.worker, chunks));
     }
 
     fn walk(&self, head: Look, out: &mut Matches) {

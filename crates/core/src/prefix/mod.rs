@@ -204,6 +204,15 @@ impl PrefixIndex {
         self.workers.get(worker.index()).map_or(Chunks::ZERO, |record| Chunks(record.routed))
     }
 
+    /// Both at once, for who asks it of every worker.
+    pub(crate) fn held(&self, worker: WorkerId) -> (Chunks, Chunks) {
+        let Some(record) = self.workers.get(worker.index()) else {
+            return (Chunks::ZERO, Chunks::ZERO);
+        };
+        let reported = record.reported.map_or(0, |slot| self.slots.at(slot).held);
+        (Chunks(reported), Chunks(record.routed))
+    }
+
     /// What the index takes.
     pub fn memory(&self) -> Memory {
         let records = self.workers.iter().map(|record| {

@@ -131,14 +131,13 @@ impl PrefixIndex {
         let set = self.holders.change(set, Change { remove: None, add: Some(slot) });
         self.table.set_holders(id, set);
         let orphaned = u32::from(!self.follows(slot, id));
-        let orphans = match self.slots.at(slot).orphans {
+        let orphans = match self.slots.at(slot).orphans() {
             Some(0) => Some(orphaned),
             Some(before) => self.children_held(slot, id).map(|adopted| before + orphaned - adopted),
             None => None,
         };
-        let slot = self.slots.at_mut(slot);
-        slot.held += 1;
-        slot.orphans = orphans;
+        self.slots.at_mut(slot).held += 1;
+        self.slots.set_orphans(slot, orphans);
     }
 
     fn withdraw(&mut self, slot: SlotId, id: EntryId) {
@@ -151,14 +150,15 @@ impl PrefixIndex {
         let was_orphan = u32::from(!self.follows(slot, id));
         let orphaned = self.children_held(slot, id);
         self.table.prune(id);
-        let slot = self.slots.at_mut(slot);
-        slot.held -= 1;
-        slot.orphans = match (slot.orphans, orphaned) {
+        self.slots.at_mut(slot).held -= 1;
+        let now = self.slots.at(slot);
+        let orphans = match (now.orphans(), orphaned) {
             // Who holds nothing has no gaps, even if they could not be counted before.
-            _ if slot.held == 0 => Some(0),
+            _ if now.held == 0 => Some(0),
             (Some(before), Some(orphaned)) => Some(before + orphaned - was_orphan),
             _ => None,
         };
+        self.slots.set_orphans(slot, orphans);
     }
 
     /// Whether what comes before an entry is held too.

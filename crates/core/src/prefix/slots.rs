@@ -49,8 +49,10 @@ pub(super) struct Slot {
     /// Entries it stands in.
     pub(super) held: u32,
     /// Entries whose parent it does not stand in; `None` once that was too costly to count.
-    pub(super) orphans: Option<u32>,
+    orphans: Option<u32>,
     phase: Phase,
+    /// Whether it is open and without gaps, as nearly all are that lookups come by.
+    is_plain: bool,
 }
 
 impl Slot {
@@ -59,9 +61,20 @@ impl Slot {
         matches!(self.phase, Phase::Open)
     }
 
+    /// Whether it is open, and every entry it stands in follows from another up to the root.
+    #[inline]
+    pub(super) const fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
     /// Whether the sweep under way clears it.
     pub(super) const fn is_swept(&self) -> bool {
         matches!(self.phase, Phase::Sweeping)
+    }
+
+    /// See [`Slots::set_orphans`].
+    pub(super) const fn orphans(&self) -> Option<u32> {
+        self.orphans
     }
 
     /// Whether every entry it stands in follows from another up to the root.
@@ -79,12 +92,15 @@ pub(super) struct Slots {
     sweeping: Vec<SlotId>,
     /// What closed slots held when they were closed.
     closing: usize,
+    /// Open slots with gaps.
+    gapped: usize,
 }
 
 impl Slots {
     /// Opens a slot; `None` while none is vacant.
     pub(super) fn open(&mut self, worker: WorkerId, source: Source) -> Option<SlotId> {
-        let slot = Slot { worker, source, held: 0, orphans: Some(0), phase: Phase::Open };
+        let slot =
+            Slot { worker, source, held: 0, orphans: Some(0), phase: Phase::Open, is_plain: true };
         if let Some(id) = self.vacant.pop() {
             self.all[usize::from(id.0)] = slot;
             return Some(id);
@@ -102,6 +118,8 @@ impl Slots {
     pub(super) fn begin_clearing(&mut self, id: SlotId) -> bool {
         let slot = &mut self.all[usize::from(id.0)];
         debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");
+        self.gapped -= usize::from(!slot.is_plain);
+        slot.is_plain = false;
         self.closing += slot.held as usize;
         if slot.held == 0 {
             slot.phase = Phase::Vacant;
@@ -134,6 +152,8 @@ impl Slots {
     pub(super) fn close(&mut self, id: SlotId) {
         let slot = &mut self.all[usize::from(id.0)];
         debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");
+        self.gapped -= usize::from(!slot.is_plain);
+        slot.is_plain = false;
         if slot.held == 0 {
             slot.phase = Phase::Vacant;
             self.vacant.push(id);
@@ -150,6 +170,22 @@ impl Slots {
 
     pub(super) fn at_mut(&mut self, id: SlotId) -> &mut Slot {
         &mut self.all[usize::from(id.0)]
+    }
+
+    /// Notes in how many entries a slot stands whose parent it does not stand in; `None` for too
+    /// many to count.
+    pub(super) fn set_orphans(&mut self, id: SlotId, orphans: Option<u32>) {
+        let slot = &mut self.all[usize::from(id.0)];
+        debug_assert_eq!(slot.phase, Phase::Open, "what is closed changes no more");
+        self.gapped -= usize::from(!slot.is_plain);
+        slot.orphans = orphans;
+        slot.is_plain = slot.is_whole();
+        self.gapped += usize::from(!slot.is_plain);
+    }
+
+    /// Whether any open slot has gaps; at most times none has.
+    pub(super) const fn any_gaps(&self) -> bool {
+        self.gapped != 0
     }
 
     /// Starts a sweep of what is closed by now; whether there is anything to sweep.

@@ -127,26 +127,20 @@ impl Table {
         (entry.key() == key.0 && entry.parent != VACANT).then_some(EntryId(at))
     }
 
-    /// The same, looked for first where it stands if all chunks between it and one of `known` were
-    /// heard of in a row, as most prompts are: one look at memory instead of three. Each of `known` is
-    /// an entry, and how many chunks further on (or back, if negative) this one comes.
+    /// The same, if it stands where it does when all chunks between it and `from` were heard of in a
+    /// row, as those of most prompts are: one look at memory instead of three. It comes so many
+    /// `chunks` further on, or back if negative.
     pub(super) fn find_from(
         &self,
         key: PrefixKey,
-        known: [Option<(EntryId, isize)>; 2],
+        EntryId(from): EntryId,
+        chunks: isize,
     ) -> Option<EntryId> {
-        // Both at once: the waits for memory are one.
-        let seen = known.map(|known| {
-            let (EntryId(from), chunks) = known?;
-            let at = (from as usize).checked_add_signed(chunks)?;
-            let entry = self.pages.get(at / PAGE)?.get(at % PAGE)?;
-            Some((at, entry.key(), entry.parent))
-        });
-        let stands = |&(_, other, parent): &(usize, u64, u32)| other == key.0 && parent != VACANT;
-        match seen.into_iter().flatten().find(stands) {
-            Some((at, ..)) => u32::try_from(at).ok().map(EntryId),
-            None => self.find(key),
-        }
+        let at = (from as usize).checked_add_signed(chunks)?;
+        let entry = self.pages.get(at / PAGE)?.get(at % PAGE)?;
+        // A vacancy keeps its key.
+        let stands = entry.key() == key.0 && entry.parent != VACANT;
+        stands.then(|| u32::try_from(at).ok().map(EntryId)).flatten()
     }
 
     /// Has the places where these keys stand, or would stand, brought into the processor's caches.

@@ -12,7 +12,7 @@ use super::candidate::{Candidate, Cost, Decision, Room};
 use super::least_load::rank;
 use super::policy::Scene;
 use crate::estimate::Pace;
-use crate::fleet::{BlockSharing, Worker, WorkerId};
+use crate::fleet::{BlockSharing, Glance, Worker, WorkerId};
 
 /// Tokens that a stranger's waiting request is taken to have.
 const FOREIGN_PROMPT_TOKENS: u64 = 512;
@@ -52,21 +52,25 @@ pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<Worke
 }
 
 fn cost(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Cost {
-    let worker = scene.fleet.worker(candidate.worker);
-    let pace = worker.prefill_rate().pace_within(fleet_pace);
+    let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
+    let pace = glance.pace_within(fleet_pace);
     let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
     let uncached = u64::from(uncached.get());
-    candidate.queued = worker.queued(pace, scene.now);
-    let strangers = u64::from(worker.foreign_waiting()) * FOREIGN_PROMPT_TOKENS;
+    let queued = glance.queued(pace, scene.now);
+    candidate.queued = queued.unwrap_or_else(|| scene.fleet.worker(id).queued(pace, scene.now));
+    let strangers = u64::from(glance.foreign_waiting) * FOREIGN_PROMPT_TOKENS;
     let before = candidate.queued.saturating_add(strangers);
     let fresh = uncached.saturating_add(u64::from(scene.ask.completion.get()));
-    let (computed, fetch) = fetched(worker, candidate, pace, uncached);
+    let (computed, fetch) = match candidate.fetchable {
+        Tokens::ZERO => (uncached, Micros::ZERO),
+        _ => fetched(scene.fleet.worker(id), candidate, pace, uncached),
+    };
     Cost {
         wait: pace.time_for(before.saturating_add(computed)),
         fetch,
-        slowed: slowed(worker, pace.time_for(computed), scene.ask.completion),
-        displaced: displaced(scene, candidate, pace, fresh),
-        crowded: crowded(worker, candidate, pace, fresh),
+        slowed: slowed(glance, pace.time_for(computed), scene.ask.completion),
+        displaced: displaced(scene, (id, glance), pace, fresh),
+        crowded: crowded(glance, candidate, pace, fresh),
     }
 }
 
@@ -86,38 +90,37 @@ fn fetched(worker: &Worker, candidate: &Candidate, pace: Pace, uncached: u64) ->
 
 /// Every running answer stands still while this prompt is computed, and every step of this answer
 /// takes longer for all in it.
-fn slowed(worker: &Worker, prefill: Micros, completion: Tokens) -> Micros {
-    let beside = u64::from(worker.requests_all());
-    let step = worker.step_time().micros().get();
-    let stalls = prefill.get().saturating_mul(beside);
-    let steps = u64::from(completion.get()).saturating_mul(step) / STEP_SHARE;
-    let longer = steps.saturating_mul(beside);
-    Micros::new(stalls.saturating_add(longer) / OTHERS_SHARE)
+fn slowed(glance: &Glance, prefill: Micros, completion: Tokens) -> Micros {
+    let beside = u64::from(glance.requests);
+    let step = glance.step.get();
+    let longer = u64::from(completion.get()).saturating_mul(step) / STEP_SHARE;
+    Micros::new(prefill.get().saturating_add(longer).saturating_mul(beside) / OTHERS_SHARE)
 }
 
 /// A cache that is full of prefixes loses as many as come in: copying a hot prefix to one more
 /// worker pays only where there is room (design.md, replicating a hot prefix).
-fn displaced(scene: &Scene<'_>, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
-    let (Some(prefix), Some(capacity)) =
-        (scene.prefix, scene.fleet.worker(candidate.worker).kv_capacity())
-    else {
+fn displaced(
+    scene: &Scene<'_>,
+    (id, glance): (WorkerId, &Glance),
+    pace: Pace,
+    fresh: u64,
+) -> Micros {
+    let (Some(prefix), Some(capacity)) = (scene.prefix, glance.kv_capacity) else {
         return Micros::ZERO;
     };
-    let scraped = scene.fleet.worker(candidate.worker).scraped();
-    let block = scraped.and_then(|scraped| scraped.block_size);
-    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(candidate.worker, block));
+    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(id, glance.block_size));
     Micros::new(pace.time_for(fresh.saturating_sub(blank)).get() / DISPLACED_SHARE)
 }
 
 /// What does not fit beside the requests in flight waits for one of them to end, or evicts it.
-fn crowded(worker: &Worker, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
+fn crowded(glance: &Glance, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
     let (Room::Crowded | Room::Never, Some(free)) = (candidate.room, candidate.free) else {
         return Micros::ZERO;
     };
     let over = fresh.saturating_sub(free);
     let again = pace.time_for(over).get().saturating_mul(CROWDED_FACTOR);
     // Somebody's answer has to end first: as many steps as tokens are missing, a token each.
-    let running = u64::from(worker.requests_all()).max(1);
-    let ends = worker.step_time().micros().get().saturating_mul(over) / running;
+    let running = u64::from(glance.requests).max(1);
+    let ends = glance.step.get().saturating_mul(over) / running;
     Micros::new(again.saturating_add(ends))
 }

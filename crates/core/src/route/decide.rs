@@ -7,7 +7,7 @@ use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
 use crate::breaker::Standing;
-use crate::fleet::{Fleet, Worker, WorkerId};
+use crate::fleet::{Fleet, Glance, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 use crate::transfer::FETCH_TOKENS_MIN;
 
@@ -44,9 +44,9 @@ impl Prefix<'_> {
     /// tokens, if it has said so.
     pub(super) fn held(self, worker: WorkerId, block: Option<BlockSize>) -> u64 {
         let block = block.map_or(self.chunk.get(), BlockSize::get);
-        let reported = u64::from(self.index.reported(worker).get()) * u64::from(block);
-        let routed = u64::from(self.index.routed(worker).get()) * u64::from(self.chunk.get());
-        reported.max(routed)
+        let (reported, routed) = self.index.held(worker);
+        let reported = u64::from(reported.get()) * u64::from(block);
+        reported.max(u64::from(routed.get()) * u64::from(self.chunk.get()))
     }
 }
 
@@ -69,12 +69,19 @@ pub fn decide(
     let Some(serving) = fleet.serving(ask.model) else { return };
     let scene = Scene { fleet, ask, prefix, settings, now };
     let mut rare = Rare::default();
-    for &id in serving {
-        decision.candidates.push(candidate(&scene, id, tried));
-        rare.note(&scene, id);
-    }
+    decision.candidates.extend(serving.iter().map(|&id| {
+        let glance = fleet.glance(id);
+        let candidate = candidate(&scene, (id, glance), tried);
+        rare.note(&scene, glance, &candidate);
+        candidate
+    }));
     let holder = rare.shares.then(|| note_fetchable(&scene, decision)).flatten();
-    standing::keep_best(&scene, decision);
+    if rare.is_shut {
+        standing::keep_best(&scene, decision);
+    }
+    if rare.is_small {
+        standing::pass_over_small(decision);
+    }
     if rare.warms {
         hold_back_warming(&scene, decision);
     }
@@ -83,8 +90,9 @@ pub fn decide(
         return;
     }
     let trial = rare.is_due.then(|| standing::trial(&scene, decision, tried)).flatten();
+    let context = (holder, rare.is_crowded);
     if let Some(id) = trial {
-        settle((decision, holder), id);
+        settle(decision, context, id);
         return;
     }
     let stuck = ask.session.zip(settings.sticky);
@@ -92,7 +100,7 @@ pub fn decide(
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
     match chosen.map(|first| admitted::first(&scene, first, decision)) {
-        Some(Ok(id)) => settle((decision, holder), id),
+        Some(Ok(id)) => settle(decision, context, id),
         Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(&scene, decision),
     }
@@ -109,39 +117,44 @@ struct Rare {
     is_due: bool,
     /// Somebody shares the blocks of its cache.
     shares: bool,
+    /// Somebody cannot be asked.
+    is_shut: bool,
+    /// Somebody's cache is too small for the request.
+    is_small: bool,
+    /// Somebody would have to evict for it what is in use.
+    is_crowded: bool,
 }
 
 impl Rare {
-    fn note(&mut self, scene: &Scene<'_>, id: WorkerId) {
-        let worker = scene.fleet.worker(id);
-        self.warms |= worker.warmth_permille(scene.settings.slow_start, scene.now) < 1_000;
-        self.shares |= worker.blocks().is_shared();
-        let breaker = worker.breaker();
-        self.is_due |= !breaker.is_closed()
-            && breaker.standing(scene.fleet.grants(), scene.now) == Standing::Due;
+    fn note(&mut self, scene: &Scene<'_>, glance: &Glance, candidate: &Candidate) {
+        self.warms |= scene.now.since(glance.came_up) < scene.settings.slow_start;
+        self.shares |= glance.shares;
+        self.is_small |= candidate.room == Room::Never;
+        self.is_crowded |= candidate.room == Room::Crowded;
+        if candidate.reason != Reason::Outscored {
+            self.is_shut = true;
+            let breaker = scene.fleet.worker(candidate.worker).breaker();
+            self.is_due |= breaker.standing(scene.fleet.grants(), scene.now) == Standing::Due;
+        }
     }
 }
 
-fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
-    let worker = scene.fleet.worker(id);
-    let reason = match worker.health() {
-        _ if worker.is_draining() => Reason::Draining,
-        _ if tried.has(id) => Reason::Tried,
-        health if health.is_up() => standing::reason(scene, worker),
-        health if health.is_last_resort() => Reason::LastResort,
-        _ => Reason::Down,
+fn candidate(scene: &Scene<'_>, (id, glance): (WorkerId, &Glance), tried: &Tried) -> Candidate {
+    let reason = match () {
+        () if tried.has(id) || !glance.is_open => shut(scene, id, tried),
+        () => Reason::Outscored,
     };
     let prompt = scene.ask.prompt;
     let cached = scene.prefix.map_or(Tokens::ZERO, |prefix| prefix.cached(id, prompt));
-    let (free, room) = room(scene, worker, cached);
+    let (free, room) = room(scene, glance, cached);
     Candidate {
         worker: id,
         reason,
         score: 0,
         cached,
         fetchable: Tokens::ZERO,
-        queued: worker.booked().prefill_tokens,
-        requests: worker.requests_all(),
+        queued: glance.prefill_tokens,
+        requests: glance.requests,
         free,
         room,
         peak: None,
@@ -149,12 +162,23 @@ fn candidate(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Candidate {
     }
 }
 
-fn room(scene: &Scene<'_>, worker: &Worker, cached: Tokens) -> (Option<u64>, Room) {
-    let (Some(capacity), Some(used)) = (worker.kv_capacity(), worker.kv_used()) else {
-        return (None, Room::Unknown);
-    };
+/// Why a worker is not asked as all others are.
+#[cold]
+fn shut(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Reason {
+    let worker = scene.fleet.worker(id);
+    match worker.health() {
+        _ if worker.is_draining() => Reason::Draining,
+        _ if tried.has(id) => Reason::Tried,
+        health if health.is_up() => standing::reason(scene, worker),
+        health if health.is_last_resort() => Reason::LastResort,
+        _ => Reason::Down,
+    }
+}
+
+fn room(scene: &Scene<'_>, glance: &Glance, cached: Tokens) -> (Option<u64>, Room) {
+    let Some(capacity) = glance.kv_capacity else { return (None, Room::Unknown) };
     let capacity = u64::from(capacity.get());
-    let free = capacity.saturating_sub(used);
+    let free = capacity.saturating_sub(glance.kv_used);
     let prompt = u64::from(scene.ask.prompt.get());
     let fresh =
         prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
@@ -238,9 +262,10 @@ fn note_fetchable(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId
     Some(holder)
 }
 
-fn settle((decision, holder): (&mut Decision, Option<WorkerId>), id: WorkerId) {
+fn settle(decision: &mut Decision, (holder, is_crowded): (Option<WorkerId>, bool), id: WorkerId) {
     decision.choice = Choice::Send(id);
-    let crowded = decision.open().any(|one| one.worker != id && one.room == Room::Crowded);
+    let crowded =
+        is_crowded && decision.open().any(|one| one.worker != id && one.room == Room::Crowded);
     let chosen = decision.candidates.iter_mut().find(|one| one.worker == id);
     if let Some(chosen) = chosen {
         chosen.reason = Reason::Chosen;

@@ -8,8 +8,8 @@ use crate::fleet::{Fleet, WorkerId};
 pub(super) type Rank = (u32, u64, u64);
 
 pub(super) fn rank(fleet: &Fleet, worker: WorkerId) -> Rank {
-    let worker = fleet.worker(worker);
-    (worker.requests_all(), worker.tokens(), worker.started_last())
+    let glance = fleet.glance(worker);
+    (glance.requests, glance.tokens, glance.started_last)
 }
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {

@@ -19,8 +19,7 @@ pub(super) fn reason(scene: &Scene<'_>, worker: &Worker) -> Reason {
     }
 }
 
-/// Workers that are out are asked when too few others can be, then whoever answers at all; what can
-/// never fit is not sent where it cannot.
+/// Workers that are out are asked when too few others can be, then whoever answers at all.
 pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision) {
     let any_out = decision.candidates.iter().any(|one| is_out(one.reason));
     if any_out && is_panic(scene, decision) {
@@ -33,6 +32,10 @@ pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision) {
             readmit(decision, is_asked);
         }
     }
+}
+
+/// What can never fit is not sent where it cannot.
+pub(super) fn pass_over_small(decision: &mut Decision) {
     for candidate in decision.open_mut() {
         if candidate.room == Room::Never {
             candidate.reason = Reason::NoRoom;

@@ -1,0 +1,142 @@
+//! What does a decision look at, of each worker?
+//!
+//! A decision looks at every worker that serves the model, and a [`Worker`] is a kilobyte of books,
+//! windows and forecasts. So what is looked at stands apart, in two cache lines for each, worked out
+//! when a worker changes instead of whenever somebody asks.
+//!
+//! **Invariant:** a glance says what its worker says. Workers are changed through [`Changing`] alone,
+//! which renews the glance when it goes; builds with debug assertions compare the two at every look.
+
+use core::ops::{Deref, DerefMut};
+
+use overdraft_units::{BlockSize, Instant, Micros, Tokens};
+
+use super::{Fleet, Worker, WorkerId};
+use crate::estimate::{Pace, PrefillRate};
+
+/// One worker, as far as nearly every decision asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+pub(crate) struct Glance {
+    /// Whether it is up, takes new requests, and its breaker is closed. Where not, the worker
+    /// itself says why.
+    pub(crate) is_open: bool,
+    /// Whether it shares the blocks of its cache.
+    pub(crate) shares: bool,
+    /// Whether answers that come whole are under way: their prompts are worked off unseen.
+    has_unseen: bool,
+    /// When it last came up.
+    pub(crate) came_up: Instant,
+    /// See [`Worker::requests_all`].
+    pub(crate) requests: u32,
+    /// See [`Worker::foreign_waiting`].
+    pub(crate) foreign_waiting: u32,
+    /// See [`Worker::tokens`].
+    pub(crate) tokens: u64,
+    /// See [`Worker::started_last`].
+    pub(crate) started_last: u64,
+    /// See [`Worker::kv_capacity`].
+    pub(crate) kv_capacity: Option<Tokens>,
+    /// Tokens to a page of its cache, as it said itself.
+    pub(crate) block_size: Option<BlockSize>,
+    /// See [`Worker::kv_used`]; zero while the capacity is unknown.
+    pub(crate) kv_used: u64,
+    /// See [`Booked::prefill_tokens`](super::Booked::prefill_tokens).
+    pub(crate) prefill_tokens: u64,
+    /// Of those, the part of one prompt.
+    prefill_one: u64,
+    prefill_since: Instant,
+    prefill_rate: PrefillRate,
+    /// How long one of its decode steps takes.
+    pub(crate) step: Micros,
+}
+
+impl Glance {
+    pub(super) fn of(worker: &Worker) -> Self {
+        let booked = worker.booked();
+        let health = worker.health();
+        Self {
+            is_open: health.is_up() && !worker.is_draining() && worker.breaker().is_closed(),
+            shares: worker.blocks().is_shared(),
+            has_unseen: worker.unseen.is_any(),
+            came_up: worker.came_up,
+            requests: worker.requests_all(),
+            foreign_waiting: worker.foreign_waiting(),
+            tokens: worker.tokens(),
+            started_last: worker.started_last(),
+            kv_capacity: worker.kv_capacity(),
+            block_size: worker.scraped().and_then(|scraped| scraped.block_size),
+            kv_used: worker.kv_used().unwrap_or(0),
+            prefill_tokens: booked.prefill_tokens,
+            prefill_one: booked.prefill_one(),
+            prefill_since: worker.prefill_since,
+            prefill_rate: *worker.prefill_rate(),
+            step: worker.step_time().micros(),
+        }
+    }
+
+    /// How fast it computes prompts, where little is known of it leaning on its `fleet`.
+    #[inline]
+    pub(crate) fn pace_within(&self, fleet: Pace) -> Pace {
+        self.prefill_rate.pace_within(fleet)
+    }
+
+    /// See [`Worker::queued`]; `None` where only the worker can say.
+    #[inline]
+    pub(crate) fn queued(&self, pace: Pace, now: Instant) -> Option<u64> {
+        if self.has_unseen {
+            return None;
+        }
+        if self.prefill_tokens == 0 {
+            return Some(0);
+        }
+        let done = pace.tokens_in(now.since(self.prefill_since)).min(self.prefill_one);
+        Some(self.prefill_tokens.saturating_sub(done))
+    }
+}
+
+/// A worker that is being changed.
+pub(super) struct Changing<'a> {
+    worker: &'a mut Worker,
+    glance: &'a mut Glance,
+}
+
+impl Deref for Changing<'_> {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        self.worker
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    fn deref_mut(&mut self) -> &mut Worker {
+        self.worker
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        *self.glance = Glance::of(self.worker);
+    }
+}
+
+impl Fleet {
+    /// One worker, to be changed.
+    pub(super) fn changing(&mut self, id: WorkerId) -> Changing<'_> {
+        let (worker, glance) = (&mut self.workers[id.index()], &mut self.glances[id.index()]);
+        Changing { worker, glance }
+    }
+
+    /// What a decision looks at of one worker.
+    #[inline]
+    pub(crate) fn glance(&self, id: WorkerId) -> &Glance {
+        let glance = &self.glances[id.index()];
+        debug_assert_eq!(
+            *glance,
+            Glance::of(self.worker(id)),
+            "a worker changed and its glance not"
+        );
+        glance
+    }
+}
