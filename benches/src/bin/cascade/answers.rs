@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use overdraft_benches::questions::{Question, questions};
-use overdraft_core::cascade::{Evidence, Finish, LogProb, Nats, Observation, Script, Traits};
+use overdraft_core::cascade::{
+    Evidence, Finish, Label, LogProb, Nats, Observation, Script, Traits,
+};
 use overdraft_engine::model::{KvBudget, Model, ModelSettings};
 use overdraft_engine::{
     Engine, EngineSettings, Event, FinishReason, PositionLogprobs, Request, RequestStream,
@@ -62,6 +64,15 @@ impl Asked {
             evidence.mean().get(),
             evidence.features().get()
         ])
+    }
+
+    /// What the draft's answer is worth beside the target's.
+    pub(crate) const fn label(&self) -> Label {
+        match (self.draft_right, self.target_right) {
+            (true, false) => Label::Better,
+            (false, true) => Label::Worse,
+            _ => Label::AsGood,
+        }
     }
 
     /// Whether the draft's answer is worse than the target's.
@@ -144,7 +155,7 @@ fn read(traits: Traits, mut stream: RequestStream) -> Result<Said> {
                 for token in tokens {
                     said.text.push_str(&token.text);
                     let logprobs = token.logprobs.context("no log probability came")?;
-                    said.evidence.observe(observed(&logprobs));
+                    said.evidence.observe(observed(&token.text, &logprobs));
                 }
             }
             Event::Finished { reason, tail, .. } => {
@@ -161,7 +172,7 @@ fn read(traits: Traits, mut stream: RequestStream) -> Result<Said> {
 }
 
 /// What the engine tells of a token, as the core reads it.
-fn observed(logprobs: &PositionLogprobs) -> Observation {
+fn observed(text: &str, logprobs: &PositionLogprobs) -> Observation {
     let logs: Vec<f64> = logprobs.top.iter().map(|one| f64::from(one.logprob)).collect();
     let margin = match logs[..] {
         [first, second, ..] => Some(Nats::from_nats(first - second)),
@@ -172,5 +183,6 @@ fn observed(logprobs: &PositionLogprobs) -> Observation {
         logprob: LogProb::from_nats(f64::from(logprobs.chosen.logprob)),
         margin,
         entropy: (!logs.is_empty()).then(|| Nats::from_nats(entropy)),
+        digit: text.bytes().any(|byte| byte.is_ascii_digit()),
     }
 }

@@ -5,7 +5,7 @@
 //! rule sorts the questions it was not taught by; the surest share is the draft's, the rest the target's.
 
 use overdraft_benches::{Aim, Claim, Dice, as_float};
-use overdraft_core::cascade::{Cascade, Chance, Choice, Label, Mode, Moment, Scorer, Settings};
+use overdraft_core::cascade::{Cascade, Chance, Choice, Mode, Moment, Scorer, Settings};
 use serde::Serialize;
 
 use crate::answers::{Asked, WINDOW};
@@ -118,17 +118,13 @@ fn shuffled(asked: &[Asked], seed: u64) -> Vec<&Asked> {
     order
 }
 
-fn label(one: &Asked) -> Label {
-    if one.is_worse() { Label::Worse } else { Label::AsGood }
-}
-
 /// Teaches with the first part and adds what the rest says.
 fn divide(order: &[&Asked], sums: &mut Sums) {
     let (taught, judged) = order.split_at(order.len() / 4 * 3);
     let mut scorer = Scorer::new();
     for one in taught {
         let class = one.evidence.traits().class();
-        scorer.learn(&one.evidence.features(), class, label(one));
+        scorer.learn(&one.evidence.features(), class, one.label());
     }
     let score =
         |one: &Asked| scorer.score(&one.evidence.features(), one.evidence.traits().class()).get();
@@ -176,7 +172,7 @@ fn run_online(order: &[&Asked], seed: u64) -> (f64, f64) {
             lost += usize::from(one.is_worse());
         }
         if judgement.checked {
-            cascade.learn(&judgement, &one.evidence, label(one));
+            cascade.learn(&judgement, &one.evidence, one.label());
         }
     }
     let counted = as_float(order.len().saturating_sub(LEARNING).max(1));

@@ -94,7 +94,7 @@ fn request(dice: &mut Dice, chances: &[u32; 10]) -> (Evidence, bool) {
     for _ in 0..TOKENS {
         let surprise = i64::try_from(dice.below(2_000 << octave)).unwrap_or(0);
         let logprob = LogProb::micronats(-surprise);
-        evidence.observe(Observation { logprob, margin: None, entropy: None });
+        evidence.observe(Observation { logprob, margin: None, entropy: None, digit: false });
     }
     evidence.finish(Finish::Stop);
     let worse = Chance::millionths(chances[octave]).happens(dice.any());

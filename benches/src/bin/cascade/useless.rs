@@ -46,7 +46,7 @@ fn until_off(seed: u64, served: &mut usize) -> usize {
         for _ in 0..24 {
             let noise = i64::try_from(dice.below(1_000_000)).unwrap_or(0);
             let logprob = LogProb::micronats(CLUELESS + noise);
-            evidence.observe(Observation { logprob, margin: None, entropy: None });
+            evidence.observe(Observation { logprob, margin: None, entropy: None, digit: false });
         }
         let judgement = cascade.judge(Moment::Whole, &evidence, asked, dice.any());
         *served += usize::from(judgement.serve == Choice::Draft);

@@ -18,6 +18,9 @@ pub(super) const FIRST_TOKENS: u32 = 8;
 /// Two tokens nearer to each other than half a nat: the draft might as well have said the other.
 const THIN: Nats = Nats::micronats(500_000);
 
+/// How many of the most surprising tokens are kept.
+const WORST_KEPT: usize = 4;
+
 /// Surprises are counted in steps of 64 millionths of a nat.
 const STEP_LOG2: u32 = 6;
 
@@ -30,6 +33,8 @@ pub struct Observation {
     pub margin: Option<Nats>,
     /// The entropy over the reported alternatives; nothing where there are none.
     pub entropy: Option<Nats>,
+    /// Whether a digit is in what was said: words can be put otherwise and be as right, a number cannot.
+    pub digit: bool,
 }
 
 /// How the draft ended.
@@ -56,9 +61,14 @@ pub struct Evidence {
     pub(super) sum: u64,
     /// Surprise of the first ones.
     pub(super) first: u64,
-    pub(super) worst: Nats,
+    /// The most surprising tokens, the worst first.
+    worst: [Nats; WORST_KEPT],
+    /// Tokens with a digit, and the surprise of the worst of them.
+    pub(super) digits: (u32, Nats),
     /// Tokens whose margin is known, and those among them where it is thin.
     pub(super) margins: (u32, u32),
+    /// The thinnest margin; nothing where none is known.
+    pub(super) thinnest: Option<Nats>,
     /// Tokens whose entropy is known, and its sum.
     pub(super) entropy: (u32, u64),
     histogram: [u32; BUCKETS],
@@ -76,8 +86,10 @@ impl Evidence {
             tokens: 0,
             sum: 0,
             first: 0,
-            worst: Nats::micronats(0),
+            worst: [Nats::micronats(0); WORST_KEPT],
+            digits: (0, Nats::micronats(0)),
             margins: (0, 0),
+            thinnest: None,
             entropy: (0, 0),
             histogram: [0; BUCKETS],
             window,
@@ -94,11 +106,15 @@ impl Evidence {
         }
         self.tokens = self.tokens.saturating_add(1);
         self.sum = self.sum.saturating_add(micronats);
-        self.worst = self.worst.max(surprise);
+        self.note_worst(surprise);
+        if seen.digit {
+            self.digits = (self.digits.0.saturating_add(1), self.digits.1.max(surprise));
+        }
         self.histogram[bucket_of(surprise.get() >> STEP_LOG2)] += 1;
         if let Some(margin) = seen.margin {
             self.margins.0 = self.margins.0.saturating_add(1);
             self.margins.1 = self.margins.1.saturating_add(u32::from(margin < THIN));
+            self.thinnest = Some(self.thinnest.map_or(margin, |least| least.min(margin)));
         }
         if let Some(entropy) = seen.entropy {
             self.entropy.0 = self.entropy.0.saturating_add(1);
@@ -106,6 +122,15 @@ impl Evidence {
         }
         if self.tokens == self.window.get() {
             self.early = Some(self.features());
+        }
+    }
+
+    fn note_worst(&mut self, surprise: Nats) {
+        let mut next = surprise;
+        for kept in &mut self.worst {
+            if *kept < next {
+                core::mem::swap(kept, &mut next);
+            }
         }
     }
 
@@ -144,10 +169,20 @@ impl Evidence {
             passed += u64::from(*count);
             if beyond < passed {
                 let upper = Nats::micronats((longest + 1).saturating_mul(1 << STEP_LOG2));
-                return upper.min(self.worst);
+                return upper.min(self.worst());
             }
         }
         Nats::default()
+    }
+
+    /// The surprise of the most surprising token; none before the first.
+    pub(super) const fn worst(&self) -> Nats {
+        self.worst[0]
+    }
+
+    /// The surprise of the fourth of the most surprising tokens; none where there are fewer.
+    pub(super) const fn fourth_worst(&self) -> Nats {
+        self.worst[WORST_KEPT - 1]
     }
 
     /// The features at the end of the first window; nothing before it was full.

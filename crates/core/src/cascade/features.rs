@@ -1,6 +1,6 @@
 //! What of the evidence is weighed?
 //!
-//! Fifteen numbers between -8 and 8, each centred by hand so that a typical draft is near zero: nothing
+//! Nineteen numbers between -8 and 8, each centred by hand so that a typical draft is near zero: nothing
 //! is learnt about means and spreads, so two gateways weigh alike from the first request on. Surprises
 //! span four orders of magnitude and are weighed by their logarithm.
 
@@ -9,7 +9,9 @@ use super::class::{Bound, Script};
 use super::evidence::{Evidence, FIRST_TOKENS, Finish};
 
 /// How many numbers are weighed.
-pub const FEATURES: usize = 16;
+pub const FEATURES: usize = 20;
+/// How many there were in the first version of a written state: the later ones stand behind them.
+pub(super) const FEATURES_FIRST: usize = 16;
 
 /// Places of those whose products are weighed too.
 pub(super) const MEDIAN: usize = 3;
@@ -48,7 +50,7 @@ impl Features {
             surprise(evidence.surprise_exceeded_by(10)),
             surprise(evidence.surprise_exceeded_by(50)),
             surprise(mean(evidence.sum, tokens)),
-            surprise(evidence.worst),
+            surprise(evidence.worst()),
             surprise(mean(evidence.first, first)),
             thin,
             flag(0 < evidence.margins.1),
@@ -59,6 +61,10 @@ impl Features {
             flag(traits.bound == Bound::Schema) - flag(traits.bound == Bound::Tools),
             flag(traits.script == Script::Other),
             flag(traits.script == Script::Code),
+            surprise(evidence.digits.1),
+            share(evidence.digits.0, evidence.tokens),
+            evidence.thinnest.map_or(0, surprise),
+            surprise(evidence.fourth_worst()),
         ];
         Self(all.map(|one| {
             i16::try_from(one.clamp(-LIMIT, LIMIT)).expect("within eight units of 4,096")
@@ -90,8 +96,8 @@ fn share(part: u32, whole: u32) -> i32 {
     i32::try_from(double).unwrap_or(UNIT) - UNIT
 }
 
-/// To the base of two, straight between powers: never falls, and off by less than a tenth.
-fn logarithm(number: u64) -> i32 {
+/// To the base of two, in 4,096ths, straight between powers: never falls, and off by less than a tenth.
+pub(super) fn logarithm(number: u64) -> i32 {
     let octave = number.max(1).ilog2();
     let base = 1_u64 << octave;
     let within = (u128::from(number.max(1) - base) << UNIT_LOG2) >> octave;

@@ -4,6 +4,7 @@
 //! all without `std`; this is off by less than a millionth, and the same everywhere.
 
 use super::chance::{Chance, WHOLE};
+use super::features::{UNIT, logarithm};
 
 /// Bits of fraction.
 pub(super) const BITS: u32 = 24;
@@ -39,6 +40,12 @@ pub(super) fn logistic(odds: i64) -> i64 {
     let small = decay(odds.saturating_abs());
     let large = ONE * ONE / (ONE + small);
     if odds < 0 { ONE - large } else { large }
+}
+
+/// The log odds of a chance of 2^24 that is neither nothing nor one: never falls, and off by less than a tenth.
+pub(super) fn log_odds(chance: i64) -> i64 {
+    let octaves = logarithm(chance.unsigned_abs()) - logarithm((ONE - chance).unsigned_abs());
+    i64::from(octaves) * LN_2 / i64::from(UNIT)
 }
 
 /// Of 2^24, as a chance.

@@ -24,7 +24,7 @@ use super::switch::{KillSwitch, Sample, Standing};
 use super::threshold::{Bar, Choice, Lesson, Threshold};
 
 /// The version of what [`Cascade::to_parts`] writes.
-pub const PARTS_VERSION: i64 = 1;
+pub const PARTS_VERSION: i64 = 2;
 
 /// A route that accepts nothing, or whose draft may be useless, goes on as while learning up to so many labels.
 const SETTLED_LABELS: u64 = 500;
@@ -350,8 +350,7 @@ impl Cascade {
     /// # Errors
     /// Where the numbers are not such a state.
     pub fn from_parts(settings: Settings, parts: &[i64]) -> Result<Self, PartsError> {
-        let mut row = Reader::new(parts);
-        row.version(PARTS_VERSION)?;
+        let mut row = Reader::new(parts, PARTS_VERSION)?;
         let mut read = Self::new(settings);
         for gate in [&mut read.first, &mut read.whole] {
             gate.scorer = Scorer::read(&mut row)?;

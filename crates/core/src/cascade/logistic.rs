@@ -13,10 +13,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::class::{CLASSES_MAX, Class};
-use super::features::{ENTROPY, FEATURES, Features, LENGTH, MEAN, MEDIAN, WORST};
+use super::features::{ENTROPY, FEATURES, FEATURES_FIRST, Features, LENGTH, MEAN, MEDIAN, WORST};
 use super::fixed::{BITS, ONE, logistic, times};
 use super::parts::{PartsError, Reader, number, write};
-use super::scorer::Example;
+use super::scorer::{Example, Label};
 
 /// Pairs whose products are weighed besides.
 const PAIRS: [(usize, usize); 8] = [
@@ -61,6 +61,13 @@ pub(super) struct Logistic {
     classes: BTreeMap<Class, i64>,
 }
 
+/// A label as it is fitted to.
+struct Row {
+    terms: Terms,
+    class: Class,
+    holds: bool,
+}
+
 /// What the labels of one class say about its intercept.
 #[derive(Clone, Copy, Default)]
 struct Pull {
@@ -75,7 +82,7 @@ impl Default for Logistic {
 }
 
 impl Logistic {
-    /// The log odds that the draft is as good.
+    /// The log odds of what was fitted to.
     pub(super) fn odds(&self, features: &Features, class: Class) -> i64 {
         self.odds_of(&terms(features), class)
     }
@@ -87,25 +94,29 @@ impl Logistic {
         (sum + own).clamp(-ODDS_MAX, ODDS_MAX)
     }
 
-    /// Fits the weights to what is remembered.
-    pub(super) fn fit(&mut self, examples: &[Example]) {
-        let rows: Vec<(Terms, &Example)> =
-            examples.iter().map(|one| (terms(&one.features), one)).collect();
+    /// Fits the weights to which of the remembered labels are such.
+    pub(super) fn fit(&mut self, examples: &[Example], such: fn(Label) -> bool) {
+        let row = |one: &Example| Row {
+            terms: terms(&one.features),
+            class: one.class,
+            holds: such(one.label),
+        };
+        let rows: Vec<Row> = examples.iter().map(row).collect();
         for _ in 0..STEPS {
             self.step(&rows);
             self.step_classes(&rows);
         }
     }
 
-    fn step(&mut self, rows: &[(Terms, &Example)]) {
+    fn step(&mut self, rows: &[Row]) {
         let mut slope: Terms = self.weights.map(|weight| RIDGE * (weight << FEATURE_BITS));
         let mut bends = [[0_i64; TERMS]; TERMS];
-        for (terms, example) in rows {
-            let (error, doubt) = self.error(terms, example);
-            for (place, x) in terms.iter().enumerate() {
+        for row in rows {
+            let (error, doubt) = self.error(row);
+            for (place, x) in row.terms.iter().enumerate() {
                 slope[place] += error * x;
                 let part = (doubt * x) >> FEATURE_BITS;
-                for (bend, other) in bends[place].iter_mut().zip(terms).take(place + 1) {
+                for (bend, other) in bends[place].iter_mut().zip(row.terms).take(place + 1) {
                     *bend += part * other;
                 }
             }
@@ -126,13 +137,13 @@ impl Logistic {
     }
 
     /// Moves each class by what its own labels say.
-    fn step_classes(&mut self, rows: &[(Terms, &Example)]) {
+    fn step_classes(&mut self, rows: &[Row]) {
         let mut pulls: BTreeMap<Class, Pull> = BTreeMap::new();
-        for (terms, example) in rows {
-            let (error, doubt) = self.error(terms, example);
-            let known = pulls.len() < CLASSES_MAX || pulls.contains_key(&example.class);
+        for row in rows {
+            let (error, doubt) = self.error(row);
+            let known = pulls.len() < CLASSES_MAX || pulls.contains_key(&row.class);
             if known {
-                let pull = pulls.entry(example.class).or_default();
+                let pull = pulls.entry(row.class).or_default();
                 pull.slope += error;
                 pull.bend += doubt;
             }
@@ -148,9 +159,9 @@ impl Logistic {
     }
 
     /// By how much the chance is off, and how much in doubt it is.
-    fn error(&self, terms: &Terms, example: &Example) -> (i64, i64) {
-        let chance = logistic(self.odds_of(terms, example.class));
-        let wanted = if example.good { ONE } else { 0 };
+    fn error(&self, row: &Row) -> (i64, i64) {
+        let chance = logistic(self.odds_of(&row.terms, row.class));
+        let wanted = if row.holds { ONE } else { 0 };
         (chance - wanted, times(chance, ONE - chance).max(DOUBT_MIN))
     }
 
@@ -164,7 +175,9 @@ impl Logistic {
 
     pub(super) fn read(row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let mut read = Self::default();
-        for weight in &mut read.weights {
+        let known = if row.version() == 1 { FEATURES_FIRST } else { FEATURES };
+        let (plain, products) = read.weights.split_at_mut(FEATURES);
+        for weight in plain.iter_mut().take(known).chain(products) {
             *weight = row.within(-WEIGHT_MAX, WEIGHT_MAX)?;
         }
         for _ in 0..row.count(CLASSES_MAX)? {

@@ -1,8 +1,8 @@
 //! How does what was learnt survive a restart?
 //!
 //! As a plain row of whole numbers, its version first: the shell keeps it where it keeps state, and
-//! needs to know nothing of what it means. What was written by another version, was cut or was made up
-//! is refused, and the route learns anew.
+//! needs to know nothing of what it means. An older version is read as far as it goes. What was written by a later
+//! one, was cut or was made up is refused, and the route learns anew.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -57,11 +57,24 @@ impl core::error::Error for PartsError {}
 pub(super) struct Reader<'row> {
     row: &'row [i64],
     place: usize,
+    version: i64,
 }
 
 impl<'row> Reader<'row> {
-    pub(super) const fn new(row: &'row [i64]) -> Self {
-        Self { row, place: 0 }
+    /// Behind the version, which must be between the first one and `newest`.
+    pub(super) fn new(row: &'row [i64], newest: i64) -> Result<Self, PartsError> {
+        let mut reader = Self { row, place: 0, version: newest };
+        let found = reader.next()?;
+        if !(1..=newest).contains(&found) {
+            return Err(PartsError::Version { found, expected: newest });
+        }
+        reader.version = found;
+        Ok(reader)
+    }
+
+    /// Which version wrote the row.
+    pub(super) const fn version(&self) -> i64 {
+        self.version
     }
 
     /// The next number.
@@ -94,12 +107,6 @@ impl<'row> Reader<'row> {
         let place = self.place;
         let found = self.next()?;
         u64::try_from(found).map_err(|_| PartsError::Value { place, found })
-    }
-
-    /// The version, which must be `expected`.
-    pub(super) fn version(&mut self, expected: i64) -> Result<(), PartsError> {
-        let found = self.next()?;
-        if found == expected { Ok(()) } else { Err(PartsError::Version { found, expected }) }
     }
 
     /// Nothing may follow.

@@ -1,15 +1,16 @@
 //! How likely is the draft's answer not worse than the target's?
 //!
-//! A logistic model points from the features to log odds, and an isotonic curve says what those odds have come to; both
-//! are fitted to the last thousand labels. Asked before it learnt anything it says even odds.
+//! A logistic model says from the features how likely the draft is worse, another how likely it is better; together
+//! they put drafts in an order of log odds, and an isotonic curve says what those odds have come to. All are fitted to
+//! the last thousand labels. Asked before it learnt anything it says even odds.
 //! See `docs/design/cascade.md#r3`.
 
 use alloc::vec::Vec;
 
 use super::chance::Chance;
 use super::class::Class;
-use super::features::{FEATURES, Features};
-use super::fixed::{BITS, ONE, chance, logistic};
+use super::features::{FEATURES, FEATURES_FIRST, Features};
+use super::fixed::{BITS, ONE, chance, log_odds, logistic};
 use super::isotonic::{Pool, pool};
 use super::logistic::Logistic;
 use super::parts::{PartsError, Reader, number, write};
@@ -17,10 +18,12 @@ use super::parts::{PartsError, Reader, number, write};
 /// What the target's own answer was worth beside the draft's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
-    /// The draft's answer is not worse.
+    /// The draft's answer is not worse, and not known to be better.
     AsGood,
     /// It is worse.
     Worse,
+    /// It is better: right where the target is wrong.
+    Better,
 }
 
 /// Labels remembered, the latest.
@@ -29,6 +32,8 @@ pub const EXAMPLES_MAX: usize = 1_024;
 const REDRAWN_EVERY: u64 = 16;
 /// Labels that share one point of the curve at least: fewer say nothing about one in a hundred.
 const POINT_MIN: usize = 16;
+/// Drafts that were better of those remembered, before anything is made of them.
+const BETTER_MIN: usize = 16;
 /// The curve's share in a score is this much less than all; the rest is the model's, so that no two
 /// drafts of different odds score alike.
 const MODEL_SHARE_LOG2: u32 = 6;
@@ -38,7 +43,7 @@ const MODEL_SHARE_LOG2: u32 = 6;
 pub(super) struct Example {
     pub(super) features: Features,
     pub(super) class: Class,
-    pub(super) good: bool,
+    pub(super) label: Label,
 }
 
 /// A point of the curve: log odds, and what they come to.
@@ -51,7 +56,10 @@ struct Point {
 /// From features to a chance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scorer {
+    /// How likely the draft is not worse.
     model: Logistic,
+    /// How likely it is better; nothing where too few were.
+    better: Option<Logistic>,
     /// A ring, once it is full.
     examples: Vec<Example>,
     curve: Vec<Point>,
@@ -66,19 +74,29 @@ impl Scorer {
 
     /// The chance that a draft like that is not worse than the target.
     pub fn score(&self, features: &Features, class: Class) -> Chance {
-        let odds = self.model.odds(features, class);
+        let odds = self.odds(features, class);
         let model = logistic(odds);
         let Some(curve) = along(&self.curve, odds) else { return chance(model) };
         chance(curve + ((model - curve) >> MODEL_SHARE_LOG2))
     }
 
+    /// The log odds by which drafts are put in order: that a draft is not worse, where of the chance `w` that it is
+    /// only the part `w / (w + b)` counts if it is better with the chance `b`. So a draft that is better as often as
+    /// worse costs half as much, and a sure loss is never made good.
+    fn odds(&self, features: &Features, class: Class) -> i64 {
+        let odds = self.model.odds(features, class);
+        let Some(better) = &self.better else { return odds };
+        let worse = logistic(-odds).max(1);
+        let differs = worse + logistic(better.odds(features, class));
+        log_odds(ONE - (worse * worse / differs).max(1))
+    }
+
     /// Learns what a draft was worth.
     pub fn learn(&mut self, features: &Features, class: Class, label: Label) {
-        let good = label == Label::AsGood;
-        self.remember(Example { features: *features, class, good });
+        self.remember(Example { features: *features, class, label });
         self.learnt += 1;
         if self.learnt.is_multiple_of(REDRAWN_EVERY) {
-            self.model.fit(&self.examples);
+            self.fit();
             self.redraw();
         }
     }
@@ -97,12 +115,23 @@ impl Scorer {
         }
     }
 
-    /// Draws the curve through all that is remembered, by the model of now.
+    fn fit(&mut self) {
+        self.model.fit(&self.examples, |label| label != Label::Worse);
+        let is_better = |label| label == Label::Better;
+        let better = self.examples.iter().filter(|one| is_better(one.label)).count();
+        self.better = (BETTER_MIN <= better).then(|| {
+            let mut model = self.better.take().unwrap_or_default();
+            model.fit(&self.examples, is_better);
+            model
+        });
+    }
+
+    /// Draws the curve through all that is remembered, by the models of now.
     fn redraw(&mut self) {
         let mut placed: Vec<(i64, bool)> = self
             .examples
             .iter()
-            .map(|one| (self.model.odds(&one.features, one.class), one.good))
+            .map(|one| (self.odds(&one.features, one.class), one.label != Label::Worse))
             .collect();
         placed.sort_unstable();
         let points = placed.chunks(POINT_MIN).map(|chunk| {
@@ -121,9 +150,17 @@ impl Scorer {
     pub(super) fn write(&self, row: &mut Vec<i64>) {
         write(row, &[i64::try_from(self.learnt).unwrap_or(i64::MAX), number(self.examples.len())]);
         self.model.write(row);
+        row.push(i64::from(self.better.is_some()));
+        if let Some(better) = &self.better {
+            better.write(row);
+        }
         for example in &self.examples {
             row.push(example.class.get().cast_signed());
-            row.push(i64::from(example.good));
+            row.push(match example.label {
+                Label::Worse => 0,
+                Label::AsGood => 1,
+                Label::Better => 2,
+            });
             for four in example.features.0.chunks_exact(4) {
                 row.push(
                     four.iter().fold(0, |all, one| (all << 16) | i64::from(one.cast_unsigned())),
@@ -140,27 +177,35 @@ impl Scorer {
         let learnt = row.natural()?;
         let examples = row.count(EXAMPLES_MAX)?;
         let model = Logistic::read(row)?;
+        let has_better = row.version() != 1 && row.within(0, 1)? == 1;
+        let better = has_better.then(|| Logistic::read(row)).transpose()?;
         let examples = (0..examples).map(|_| example(row)).collect::<Result<_, _>>()?;
         let points = row.count(EXAMPLES_MAX)?;
         let curve = (0..points)
             .map(|_| Ok(Point { odds: row.next()?, value: row.within(0, ONE)? }))
             .collect::<Result<_, PartsError>>()?;
-        Ok(Self { model, examples, curve, learnt })
+        Ok(Self { model, better, examples, curve, learnt })
     }
 }
 
 fn example(row: &mut Reader<'_>) -> Result<Example, PartsError> {
     let class = Class::new(row.next()?.cast_unsigned());
-    let good = row.within(0, 1)? == 1;
+    let (known, most) = if row.version() == 1 { (FEATURES_FIRST, 1) } else { (FEATURES, 2) };
+    let label = match row.within(0, most)? {
+        0 => Label::Worse,
+        1 => Label::AsGood,
+        _ => Label::Better,
+    };
+    // What an older version did not keep stays at zero, as if it were what it is of a typical draft.
     let mut features = [0_i16; FEATURES];
-    for four in features.chunks_exact_mut(4) {
+    for four in features[..known].chunks_exact_mut(4) {
         let packed = row.next()?.cast_unsigned();
         for (place, one) in four.iter_mut().rev().enumerate() {
             let bits = (packed >> (16 * place)) & u64::from(u16::MAX);
             *one = u16::try_from(bits).unwrap_or(0).cast_signed();
         }
     }
-    Ok(Example { features: Features(features), class, good })
+    Ok(Example { features: Features(features), class, label })
 }
 
 fn point(pool: &Pool) -> Point {

@@ -146,7 +146,7 @@ impl KillSwitch {
 
     fn bet(&mut self, sample: &Sample) {
         let lost = sample.label == Label::Worse && sample.would == Choice::Draft;
-        let good = sample.label == Label::AsGood;
+        let good = sample.label != Label::Worse;
         let known = u64::from(sample.propensity.chance().get());
         let weight = parts(Chance::of(u64::from(sample.least.chance().get()).min(known), known));
         let beyond = if lost { ONE } else { 0 } - self.limit;

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout};
 use super::ask;
 use super::call::Matter;
 use super::driver::{Driver, Heard};
+use super::schema::Schema;
 use super::tap;
 use crate::relay::whole;
 use crate::shared::{Shared, Strictness};
@@ -107,6 +108,7 @@ async fn compare(mut job: Job) {
     let course = Arc::clone(job.driver.course());
     let shared = Arc::clone(&job.driver.outset.shared);
     let result = match job.label().await {
+        Ok(Label::Better) => "better",
         Ok(Label::AsGood) => "as_good",
         Ok(Label::Worse) => "worse",
         Err(why) => why,
@@ -128,7 +130,7 @@ impl Job {
         let course = Arc::clone(driver.course());
         if course.settings.mode == Mode::Verify {
             let drafted = driver.speech.ids().map_or(1, <[u32]>::len).max(1);
-            course.verified(if label == Label::AsGood { drafted } else { 0 }, drafted);
+            course.verified(if label == Label::Worse { 0 } else { drafted }, drafted);
             return Ok(label);
         }
         let drawn = driver.plan.dice.draw("beside");
@@ -160,11 +162,17 @@ impl Driver {
     /// What the draft's answer is worth beside the target's.
     fn compared_with(&self, target: &str) -> Label {
         let own = self.speech.text();
-        let good = match &self.plan.schema {
-            Some(schema) => schema.admits(own) && (!schema.admits(target) || is_same(own, target)),
-            None => is_same(own, target),
-        };
-        if good { Label::AsGood } else { Label::Worse }
+        label(self.plan.schema.as_ref(), own, target)
+    }
+}
+
+/// What one answer is worth beside the other: of an answer bound to a schema it counts first who keeps to it.
+fn label(schema: Option<&Schema>, own: &str, target: &str) -> Label {
+    match schema {
+        Some(schema) if !schema.admits(own) => Label::Worse,
+        Some(schema) if !schema.admits(target) => Label::Better,
+        _ if is_same(own, target) => Label::AsGood,
+        _ => Label::Worse,
     }
 }
 
@@ -179,7 +187,19 @@ fn is_same(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_same;
+    use super::{Label, Schema, is_same, label};
+
+    #[test]
+    fn who_keeps_to_the_schema_is_better_than_who_does_not() {
+        let format = r#"{"type":"json_object"}"#;
+        let schema = Schema::of(Some(format));
+        let label = |own, target| label(Some(&schema), own, target);
+        assert_eq!(label(r#"{"a":1}"#, "no JSON"), Label::Better);
+        assert_eq!(label("no JSON", r#"{"a":1}"#), Label::Worse);
+        assert_eq!(label("no JSON", "no JSON"), Label::Worse, "it must not be given");
+        assert_eq!(label(r#"{"a":1}"#, r#"{ "a": 1 }"#), Label::AsGood);
+        assert_eq!(label(r#"{"a":1}"#, r#"{"a":2}"#), Label::Worse);
+    }
 
     #[test]
     fn space_and_case_make_no_difference_and_words_do() {

@@ -169,7 +169,8 @@ struct Choice<'a> {
     text: Option<Cow<'a, str>>,
     #[serde(borrow)]
     finish_reason: Option<Cow<'a, str>>,
-    logprobs: Option<Logprobs>,
+    #[serde(borrow)]
+    logprobs: Option<Logprobs<'a>>,
     token_ids: Option<Vec<u32>>,
     prompt_token_ids: Option<Vec<u32>>,
 }
@@ -189,14 +190,19 @@ struct Delta<'a> {
 /// Chat's form and completions'.
 #[derive(Deserialize)]
 #[expect(clippy::struct_field_names, reason = "they are the protocol's")]
-struct Logprobs {
-    content: Option<Vec<ChatToken>>,
+struct Logprobs<'a> {
+    #[serde(borrow)]
+    content: Option<Vec<ChatToken<'a>>>,
+    #[serde(borrow)]
+    tokens: Option<Vec<Cow<'a, str>>>,
     token_logprobs: Option<Vec<Option<f64>>>,
     top_logprobs: Option<Vec<Option<BTreeMap<String, f64>>>>,
 }
 
 #[derive(Deserialize)]
-struct ChatToken {
+struct ChatToken<'a> {
+    #[serde(borrow, default)]
+    token: Cow<'a, str>,
     logprob: f64,
     #[serde(default)]
     top_logprobs: Vec<Rival>,
@@ -207,24 +213,26 @@ struct Rival {
     logprob: f64,
 }
 
-impl Logprobs {
+impl Logprobs<'_> {
     fn observe(self, seen: &mut Vec<Observation>) {
         for token in self.content.unwrap_or_default() {
             let rivals = token.top_logprobs.iter().map(|rival| rival.logprob).collect();
-            seen.push(observation(token.logprob, rivals));
+            seen.push(observation(&token.token, token.logprob, rivals));
         }
+        let mut tokens = self.tokens.unwrap_or_default().into_iter();
         let mut tops = self.top_logprobs.unwrap_or_default().into_iter();
         for logprob in self.token_logprobs.unwrap_or_default() {
             let rivals = tops.next().flatten().map(|top| top.into_values().collect());
+            let token = tokens.next().unwrap_or_default();
             if let Some(logprob) = logprob {
-                seen.push(observation(logprob, rivals.unwrap_or_default()));
+                seen.push(observation(&token, logprob, rivals.unwrap_or_default()));
             }
         }
     }
 }
 
-/// What one token says: `rivals` are the log probabilities of the likeliest, in any order.
-fn observation(logprob: f64, mut rivals: Vec<f64>) -> Observation {
+/// What `token`, as its text is told, says: `rivals` are the log probabilities of the likeliest, in any order.
+fn observation(token: &str, logprob: f64, mut rivals: Vec<f64>) -> Observation {
     rivals.sort_unstable_by(|one, other| other.total_cmp(one));
     let margin = match rivals.as_slice() {
         [first, second, ..] => {
@@ -236,7 +244,10 @@ fn observation(logprob: f64, mut rivals: Vec<f64>) -> Observation {
         let of = |logprob: &f64| if logprob.is_finite() { -logprob * logprob.exp() } else { 0.0 };
         Nats::from_nats(rivals.iter().map(of).sum())
     });
-    Observation { logprob: LogProb::from_nats(logprob), margin, entropy }
+    // vLLM can be told to name tokens by their ids, which say nothing of their text.
+    let named = token.starts_with("token_id:");
+    let digit = !named && token.bytes().any(|byte| byte.is_ascii_digit());
+    Observation { logprob: LogProb::from_nats(logprob), margin, entropy, digit }
 }
 
 #[cfg(test)]
@@ -278,6 +289,19 @@ mod tests {
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].logprob, LogProb::micronats(-500_000));
         assert_eq!(seen[0].margin, Some(Nats::micronats(1_000_000)));
+    }
+
+    #[test]
+    fn a_token_with_a_digit_is_told_in_both_forms() {
+        let (_, chat) = heard(&[
+            r#"{"choices":[{"delta":{"content":"is 4"},"logprobs":{"content":[{"token":"is","logprob":-0.1},{"token":" 4","logprob":-0.2},{"token":"token_id:4","logprob":-0.2}]}}]}"#,
+        ]);
+        let (_, completion) = heard(&[
+            r#"{"choices":[{"text":"is 4","logprobs":{"tokens":["is"," 4"],"token_logprobs":[-0.1,-0.2]}}]}"#,
+        ]);
+        let digits = |seen: &[Observation]| seen.iter().map(|one| one.digit).collect::<Vec<_>>();
+        assert_eq!(digits(&chat), [false, true, false]);
+        assert_eq!(digits(&completion), [false, true]);
     }
 
     #[test]

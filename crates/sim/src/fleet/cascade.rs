@@ -126,6 +126,7 @@ impl Gatekeeper {
                 logprob: LogProb::from_nats(-surprise),
                 margin: Some(Nats::from_nats(draws.exponential(0.5 / mean.max(0.05)))),
                 entropy: Some(Nats::from_nats(surprise)),
+                digit: false,
             });
         }
         evidence.finish(Finish::Stop);

@@ -21,7 +21,7 @@ fn quantiles_are_within_an_eighth_of_the_sorted_ones() {
             let surprise = dice.below(1 << octave);
             sorted.push(surprise);
             let logprob = LogProb::micronats(-i64::from(surprise));
-            evidence.observe(Observation { logprob, margin: None, entropy: None });
+            evidence.observe(Observation { logprob, margin: None, entropy: None, digit: false });
         }
         sorted.sort_unstable_by(|one, other| other.cmp(one));
         for percent in [0, 5, 10, 50, 95] {
@@ -71,6 +71,7 @@ fn margins_entropy_and_the_end_are_told() {
                 logprob: LogProb::from_nats(-0.2),
                 margin: Some(Nats::from_nats(margin)),
                 entropy: Some(Nats::from_nats(entropy)),
+                digit: false,
             });
         }
     }
@@ -79,6 +80,33 @@ fn margins_entropy_and_the_end_are_told() {
     assert!(low[9] < high[9], "entropy");
     thin.finish(Finish::Length);
     assert_eq!(thin.features().get()[11], 4_096);
+}
+
+#[test]
+fn digits_the_thinnest_margin_and_the_fourth_worst_are_told() {
+    let said = |said: &[(i64, bool, Option<f64>)]| {
+        let mut evidence = Evidence::new(traits(), Tokens::new(8));
+        for &(thousandths, digit, margin) in said {
+            let margin = margin.map(Nats::from_nats);
+            evidence.observe(Observation { margin, digit, ..token(-thousandths) });
+        }
+        let [.., worst_digit, digits, margin, fourth] = *evidence.features().get();
+        (worst_digit, digits, margin, fourth)
+    };
+    let least = said(&[]).0;
+    let words = said(&[(900, false, None), (800, false, None), (700, false, None)]);
+    assert_eq!(words, (least, -4_096, 0, least), "no digit, no margin, no fourth token");
+    let mixed =
+        [(5, true, Some(3.0)), (900, false, Some(0.1)), (300, true, None), (1, false, None)];
+    let (worst_digit, digits, margin, fourth) = said(&mixed);
+    let alone = |thousandths| said(&[(thousandths, true, None)]).0;
+    assert_eq!(worst_digit, alone(300), "and not that of the word");
+    assert_eq!(digits, 0, "half of them");
+    assert_eq!(margin, alone(100), "surprises and margins are measured alike");
+    assert_eq!(fourth, alone(1));
+    let mut later = mixed.to_vec();
+    later.extend([(700, false, None), (600, false, None)]);
+    assert_eq!(said(&later).3, alone(300), "the order in which they came does not matter");
 }
 
 #[test]
@@ -107,6 +135,7 @@ fn what_is_no_number_is_the_least_and_nothing_overflows() {
             logprob: LogProb::LEAST,
             margin: Some(Nats::micronats(u32::MAX)),
             entropy: Some(Nats::micronats(u32::MAX)),
+            digit: true,
         });
     }
     assert!(evidence.features().get().iter().all(|one| one.unsigned_abs() < 1 << 15));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::super::{
-    Cascade, Chance, Finish, Label, Mode, Moment, PARTS_VERSION, PartsError, Settings,
+    Cascade, Chance, Finish, Label, Mode, Moment, Observation, PARTS_VERSION, PartsError, Settings,
 };
 use super::{Dice, draft, traits};
 
@@ -22,7 +22,9 @@ fn teach(cascade: &mut Cascade, dice: &mut Dice, labels: usize) {
         let mut evidence = cascade.evidence(traits);
         let model = draft(1 << octave, 20, dice);
         for _ in 0..20 {
-            evidence.observe(super::token(-i64::from(dice.below(2 << octave))));
+            let digit = dice.below(3) == 0;
+            let said = super::token(-i64::from(dice.below(2 << octave)));
+            evidence.observe(Observation { digit, ..said });
         }
         evidence.finish(Finish::Stop);
         assert_eq!(model.tokens(), evidence.tokens());
@@ -30,7 +32,12 @@ fn teach(cascade: &mut Cascade, dice: &mut Dice, labels: usize) {
         let judgement = cascade.judge(Moment::Whole, &evidence, asked, dice.any());
         let worse = dice.happens(Chance::of(u64::from(octave), 12));
         if judgement.checked {
-            let label = if worse { Label::Worse } else { Label::AsGood };
+            let better = !worse && dice.below(8) == 0;
+            let label = match (worse, better) {
+                (true, _) => Label::Worse,
+                (_, true) => Label::Better,
+                _ => Label::AsGood,
+            };
             cascade.learn(&judgement, &evidence, label);
         }
     }
@@ -51,6 +58,29 @@ fn equal_labels_teach_alike_and_what_was_written_goes_on_alike() {
         // What was counted since the start is not carried over; what was learnt is.
         assert_eq!(read.to_parts(), one.to_parts(), "after {labels} labels");
     }
+}
+
+/// What a gateway of the first version had written after 64 labels, and what it scored three drafts.
+const FIRST_VERSION: &str = include_str!("first-version.txt");
+
+#[test]
+fn what_the_first_version_wrote_is_read_and_scores_alike() {
+    let (scores, row) = FIRST_VERSION.split_once('\n').unwrap();
+    let numbers = |text: &str| -> Vec<i64> {
+        text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    };
+    let mut read = Cascade::from_parts(settings(), &numbers(row)).unwrap();
+    assert_eq!(read.report().labels, 64);
+    for (surprise, expected) in [10, 120, 900].into_iter().zip(numbers(scores)) {
+        let score = read.score(Moment::Whole, &draft(surprise, 20, &mut Dice::new(3)));
+        let expected = Chance::millionths(u32::try_from(expected).unwrap());
+        let apart = score.apart(expected);
+        assert!(apart < Chance::permille(1), "{surprise}: {score:?}, and it was {expected:?}");
+    }
+    teach(&mut read, &mut Dice::new(6), 200);
+    let parts = read.to_parts();
+    assert_eq!(parts[0], PARTS_VERSION);
+    assert_eq!(Cascade::from_parts(settings(), &parts).unwrap().to_parts(), parts);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(super) fn traits() -> Traits {
 /// A token of that log probability, in thousandths of a nat, and nothing more known.
 pub(super) fn token(thousandths: i64) -> Observation {
     let logprob = LogProb::micronats(thousandths * 1_000);
-    Observation { logprob, margin: None, entropy: None }
+    Observation { logprob, margin: None, entropy: None, digit: false }
 }
 
 /// A draft of tokens whose surprise is drawn around so many thousandths of a nat.

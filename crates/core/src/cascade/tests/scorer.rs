@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::super::fixed::{ONE, decay, logistic};
+use super::super::fixed::{ONE, decay, log_odds, logistic};
 use super::super::isotonic::{Pool, pool};
 use super::super::{Chance, Class, Label, Scorer};
 use super::{Dice, draft, traits};
@@ -70,6 +70,15 @@ proptest! {
         let exact = 1.0 / (1.0 + (-odds).exp());
         prop_assert!((found - exact).abs() < 2e-6, "{} is not {}", found, exact);
     }
+
+    #[test]
+    fn log_odds_are_those_of_the_chance(odds in -12.0_f64..12.0) {
+        #[expect(clippy::cast_possible_truncation, reason = "12 times 2^24 fits")]
+        let fixed = (odds * 16_777_216.0) as i64;
+        let back = log_odds(logistic(fixed).clamp(1, ONE - 1));
+        prop_assert!((back - fixed).abs() < ONE / 5, "{} is not {}", back, fixed);
+        prop_assert!(back <= log_odds((logistic(fixed) + 1).clamp(1, ONE - 1)));
+    }
 }
 
 #[test]
@@ -131,6 +140,50 @@ fn a_higher_score_never_means_less() {
         );
         last = score;
     }
+}
+
+/// Teaches drafts of two classes: both worse as often, and the first better as often as worse.
+fn taught_with_better(better: Label, count: u32) -> (Chance, Chance) {
+    let mut dice = Dice::new(8);
+    let mut scorer = Scorer::new();
+    let mut left = count;
+    for turn in 0_u64..960 {
+        let features = draft(100, 20, &mut dice).features();
+        let class = Class::new(turn % 2);
+        let label = match dice.below(10) {
+            0..3 => Label::Worse,
+            3..6 if class == Class::new(0) && 0 < left => {
+                left -= 1;
+                better
+            }
+            _ => Label::AsGood,
+        };
+        scorer.learn(&features, class, label);
+    }
+    let fresh: Vec<_> = (0..500).map(|_| draft(100, 20, &mut dice).features()).collect();
+    let mean = |class| {
+        let scores = fresh.iter().map(|one| u64::from(scorer.score(one, Class::new(class)).get()));
+        Chance::of(scores.sum(), 500 * 1_000_000)
+    };
+    (mean(0), mean(1))
+}
+
+#[test]
+fn drafts_that_are_better_as_often_as_worse_are_trusted_more() {
+    let (mixed, plain) = taught_with_better(Label::Better, u32::MAX);
+    assert!(plain < mixed, "{mixed:?} is above {plain:?}");
+    for score in [mixed, plain] {
+        let apart = score.apart(Chance::percent(70));
+        assert!(apart < Chance::percent(8), "{score:?} is still the chance of not being worse");
+    }
+}
+
+#[test]
+fn a_few_better_drafts_say_nothing() {
+    let (few, none) =
+        (taught_with_better(Label::Better, 15), taught_with_better(Label::AsGood, 15));
+    assert_eq!(few, none);
+    assert_ne!(taught_with_better(Label::Better, 16), none);
 }
 
 #[test]
