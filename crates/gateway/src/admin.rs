@@ -103,8 +103,8 @@ async fn explained(
     let is_chat = RequestPeek::parse(&body)?.messages.is_some();
     let path = if is_chat { CHAT } else { COMPLETIONS };
     let operator = Caller::operator();
-    let (mut print, content) = look(shared, exchange, (&operator, head), (body, path))?;
-    tokenizing::count(shared, &mut print, &content.body, path).await;
+    let (mut print, _) = look(shared, exchange, (&operator, head), (&body, path))?;
+    tokenizing::count(shared, &mut print, &body, path).await;
     let routes = shared.routes();
     let settings = routes.route(&print.model);
     let mut router = shared.router();

@@ -99,9 +99,11 @@ async fn ask(
         return Err(full("requests"));
     }
     let body = shared.intake.read(body).await?;
-    let (mut print, content) = look(shared, exchange, (caller, head), (body, path))?;
+    let (mut print, content) = look(shared, exchange, (caller, head), (&body, path))?;
     signature.priority = Some(print.priority);
-    let plan = cascade::consider(shared, (caller, &head.headers), (&content.body, path), &print)?;
+    // By the name that the client gave: the body's own may be the target's by now.
+    let plan = cascade::consider(shared, (caller, &head.headers), (&body, path), &print)?;
+    drop(body);
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
         record.delivery = print.delivery;
@@ -192,9 +194,9 @@ pub(crate) fn look(
     shared: &Shared,
     exchange: &Exchange,
     (caller, head): (&Caller, &Parts),
-    (body, path): (Bytes, &'static str),
+    (body, path): (&Bytes, &'static str),
 ) -> Result<(Fingerprint, Content), ApiError> {
-    let peek = RequestPeek::parse(&body)?;
+    let peek = RequestPeek::parse(body)?;
     let settings = shared.settings();
     let routes = shared.routes();
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).ok_or_else(|| {
