@@ -22,6 +22,8 @@ impl From<Bytes> for Pieces {
 
 impl From<[Bytes; 2]> for Pieces {
     fn from([first, rest]: [Bytes; 2]) -> Self {
+        // An empty first piece would end the body before its rest.
+        let (first, rest) = if first.is_empty() { (rest, first) } else { (first, rest) };
         Self { first, rest }
     }
 }
@@ -65,6 +67,8 @@ mod tests {
         let whole = Pieces::from(one.clone());
         assert_eq!((whole.size_hint().exact(), whole.is_end_stream()), (Some(7), false));
         assert_eq!(whole.collect().await.unwrap().to_bytes(), one);
+        let late = Pieces::from([Bytes::new(), one.clone()]);
+        assert_eq!(late.collect().await.unwrap().to_bytes(), one);
         let nothing = Pieces::default();
         assert_eq!((nothing.size_hint().exact(), nothing.is_end_stream()), (Some(0), true));
         assert!(nothing.collect().await.unwrap().to_bytes().is_empty());
