@@ -36,13 +36,12 @@ const TIE_SHARE: u64 = 16;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
     let fleet_pace = scene.fleet.prefill_rate().pace();
-    let mut least = None;
+    let mut least = u64::MAX;
     for candidate in decision.open_mut() {
         candidate.cost = cost(scene, fleet_pace, candidate);
         candidate.score = candidate.cost.total();
-        least = Some(candidate.score.min(least.unwrap_or(candidate.score)));
+        least = least.min(candidate.score);
     }
-    let least = least?;
     let equal = least.saturating_add(least / TIE_SHARE).saturating_add(TIE);
     decision
         .open()
@@ -51,16 +50,18 @@ pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<Worke
         .map(|one| one.worker)
 }
 
+#[inline]
 fn cost(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Cost {
     let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
     let pace = glance.pace_within(fleet_pace);
+    let completion = scene.ask.completion;
     let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
     let uncached = u64::from(uncached.get());
     let queued = glance.queued(pace, scene.now);
     candidate.queued = queued.unwrap_or_else(|| scene.fleet.worker(id).queued(pace, scene.now));
     let strangers = u64::from(glance.foreign_waiting) * FOREIGN_PROMPT_TOKENS;
     let before = candidate.queued.saturating_add(strangers);
-    let fresh = uncached.saturating_add(u64::from(scene.ask.completion.get()));
+    let fresh = uncached + u64::from(completion.get());
     let (computed, fetch) = match candidate.fetchable {
         Tokens::ZERO => (uncached, Micros::ZERO),
         _ => fetched(scene.fleet.worker(id), candidate, pace, uncached),
@@ -68,7 +69,7 @@ fn cost(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Cost 
     Cost {
         wait: pace.time_for(before.saturating_add(computed)),
         fetch,
-        slowed: slowed(glance, pace.time_for(computed), scene.ask.completion),
+        slowed: slowed(glance, pace.time_for(computed), completion),
         displaced: displaced(scene, (id, glance), pace, fresh),
         crowded: crowded(glance, candidate, pace, fresh),
     }

@@ -7,7 +7,7 @@ use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
 use crate::breaker::Standing;
-use crate::fleet::{Fleet, Glance, WorkerId};
+use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 use crate::transfer::FETCH_TOKENS_MIN;
 
@@ -68,11 +68,11 @@ pub fn decide(
     };
     let Some(serving) = fleet.serving(ask.model) else { return };
     let scene = Scene { fleet, ask, prefix, settings, now };
-    let mut rare = Rare::default();
+    let mut rare = Rare::of(&scene);
     decision.candidates.extend(serving.iter().map(|&id| {
         let glance = fleet.glance(id);
         let candidate = candidate(&scene, (id, glance), tried);
-        rare.note(&scene, glance, &candidate);
+        rare.note(&scene, &candidate);
         candidate
     }));
     let holder = rare.shares.then(|| note_fetchable(&scene, decision)).flatten();
@@ -111,11 +111,11 @@ pub fn decide(
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 struct Rare {
-    /// Somebody came up a moment ago.
+    /// Somebody in the fleet came up a moment ago.
     warms: bool,
     /// Somebody is due for a trial.
     is_due: bool,
-    /// Somebody shares the blocks of its cache.
+    /// Somebody in the fleet shares the blocks of its cache.
     shares: bool,
     /// Somebody cannot be asked.
     is_shut: bool,
@@ -126,9 +126,14 @@ struct Rare {
 }
 
 impl Rare {
-    fn note(&mut self, scene: &Scene<'_>, glance: &Glance, candidate: &Candidate) {
-        self.warms |= scene.now.since(glance.came_up) < scene.settings.slow_start;
-        self.shares |= glance.shares;
+    fn of(scene: &Scene<'_>) -> Self {
+        let Seldom { came_up, shares } = scene.fleet.seldom();
+        let warms = scene.now.since(came_up) < scene.settings.slow_start;
+        Self { warms, shares, ..Self::default() }
+    }
+
+    #[inline]
+    fn note(&mut self, scene: &Scene<'_>, candidate: &Candidate) {
         self.is_small |= candidate.room == Room::Never;
         self.is_crowded |= candidate.room == Room::Crowded;
         if candidate.reason != Reason::Outscored {
@@ -178,16 +183,15 @@ fn shut(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Reason {
 fn room(scene: &Scene<'_>, glance: &Glance, cached: Tokens) -> (Option<u64>, Room) {
     let Some(capacity) = glance.kv_capacity else { return (None, Room::Unknown) };
     let capacity = u64::from(capacity.get());
-    let free = capacity.saturating_sub(glance.kv_used);
     let prompt = u64::from(scene.ask.prompt.get());
     let fresh =
         prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
     let room = match () {
         () if capacity < prompt && scene.ask.count == Count::Counted => Room::Never,
-        () if free < fresh => Room::Crowded,
+        () if glance.kv_free < fresh => Room::Crowded,
         () => Room::Fits,
     };
-    (Some(free), room)
+    (Some(glance.kv_free), room)
 }
 
 /// A worker that came up a moment ago has cold caches: it gets a growing share of what those that
