@@ -50,7 +50,8 @@ impl Prefix<'_> {
     }
 }
 
-/// Decides where a request goes; `decision` is filled anew and keeps its memory.
+/// Decides where a request goes; `decision` is filled anew and keeps its memory. Of every worker
+/// that serves the model it says what spoke for it.
 pub fn decide(
     (fleet, prefix): (&Fleet, Option<Prefix<'_>>),
     ask: Ask<'_>,
@@ -59,15 +60,9 @@ pub fn decide(
     now: Instant,
     decision: &mut Decision,
 ) {
-    decision.clear();
-    let canary = settings.canary;
-    decision.arm = canary.map_or(Arm::Baseline, |canary| canary.arm(ask.session, ask.dice));
-    decision.policy = match (decision.arm, canary) {
-        (Arm::Canary, Some(canary)) => canary.policy,
-        _ => settings.policy,
-    };
-    let Some(serving) = fleet.serving(ask.model) else { return };
     let scene = Scene { fleet, ask, prefix, settings, now };
+    decision.begin(&scene);
+    let Some(serving) = fleet.serving(ask.model) else { return };
     let mut rare = Rare::of(&scene);
     decision.candidates.extend(serving.iter().map(|&id| {
         let glance = fleet.glance(id);
@@ -144,7 +139,13 @@ impl Rare {
     }
 }
 
-fn candidate(scene: &Scene<'_>, (id, glance): (WorkerId, &Glance), tried: &Tried) -> Candidate {
+#[expect(clippy::inline_always, reason = "where nobody reads the candidate, none is made")]
+#[inline(always)]
+pub(super) fn candidate(
+    scene: &Scene<'_>,
+    (id, glance): (WorkerId, &Glance),
+    tried: &Tried,
+) -> Candidate {
     let reason = match () {
         () if tried.has(id) || !glance.is_open => shut(scene, id, tried),
         () => Reason::Outscored,
@@ -264,6 +265,19 @@ fn note_fetchable(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId
         }
     }
     Some(holder)
+}
+
+impl Decision {
+    /// Forgets the last one, and says who decides this one.
+    pub(super) fn begin(&mut self, scene: &Scene<'_>) {
+        self.clear();
+        let (ask, canary) = (&scene.ask, scene.settings.canary);
+        self.arm = canary.map_or(Arm::Baseline, |canary| canary.arm(ask.session, ask.dice));
+        self.policy = match (self.arm, canary) {
+            (Arm::Canary, Some(canary)) => canary.policy,
+            _ => scene.settings.policy,
+        };
+    }
 }
 
 fn settle(decision: &mut Decision, (holder, is_crowded): (Option<WorkerId>, bool), id: WorkerId) {
