@@ -20,6 +20,10 @@ use serde::Serialize;
 use self::index::{Churn, Held};
 use self::scene::{Feed, Prompts, Scene, Times};
 
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Most that a decision may take at the median, in microseconds.
 const DECISION_US_MAX: f64 = 5.0;
 /// Most memory for a block held.
