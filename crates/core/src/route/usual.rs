@@ -53,7 +53,7 @@ fn cheapest(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> Option
     let mut score = |id: WorkerId| {
         let glance = scene.fleet.glance(id);
         let mut candidate = candidate(scene, (id, glance), tried);
-        is_usual &= glance.is_open & (candidate.room != Room::Never);
+        is_usual &= glance.is_open && candidate.room != Room::Never;
         is_crowded |= candidate.room == Room::Crowded;
         let before = Before::of(scene, fleet_pace, &mut candidate);
         if equal < before.wait.get() {
