@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// Workers of the fleet
     #[arg(long, default_value_t = 4, value_name = "COUNT")]
     pub(crate) workers: u32,
-    /// Workers of one kind, as COUNTxPROFILE or COUNTxPROFILE@DOLLARS (an hour for each); given several
-    /// times, a fleet of several pools that answer for one model
+    /// Workers of one kind, as `COUNTxPROFILE` or `COUNTxPROFILE@DOLLARS` (an hour for each); given
+    /// several times, a fleet of several pools that answer for one model
     #[arg(long, value_name = "POOL", conflicts_with_all = ["profile", "workers", "price_per_hour"])]
     pub(crate) pool: Vec<PoolOption>,
     /// Policies to compare, with commas between them, or `all`
