@@ -53,6 +53,27 @@ fn what_crashes_unguarded_waits_where_all_that_is_declared_must_fit() {
 }
 
 #[test]
+fn what_matters_least_is_refused_first_and_reports_say_so_by_priority_and_tenant() {
+    let mix = ["--priorities", "flex:1,default:1,priority:1", "--tenants", "8,1"];
+    let fleet = ["--kv-tokens", "12000", "--admission", "reserve", "--max-tokens", "2048"];
+    let load = ("unique:question=400,output=300,spread=0.3,rate=40", "600");
+    let told = run(load, &[&fleet[..], &mix].concat());
+    let rows = |side: &str| told[side].as_array().expect("a table").clone();
+    let refused = |row: &Value| figure(row, "refused") / figure(row, "num_prompts");
+    let priorities = rows("by_priority");
+    let [flex, _, priority] = &priorities[..] else { panic!("{told}") };
+    assert_eq!((&flex["name"], &priority["name"]), (&"flex".into(), &"priority".into()));
+    assert!(refused(priority) < refused(flex), "{told}");
+    let tenants = rows("by_tenant");
+    assert_eq!(tenants.len(), 2, "{told}");
+    assert!(figure(&tenants[1], "num_prompts") < figure(&tenants[0], "num_prompts"));
+    let asked: f64 = tenants.iter().map(|row| figure(row, "num_prompts")).sum();
+    assert!((asked - 600.0).abs() < 0.5, "{told}");
+    let plain = run(load, &fleet);
+    assert!(plain["by_priority"].is_null() && plain["by_tenant"].is_null(), "{plain}");
+}
+
+#[test]
 fn who_had_no_token_when_its_worker_died_is_asked_of_another() {
     let load = ["--workload", "unique:question=1000,output=400,spread=0.5,rate=30"];
     let fleet = ["--policy", "least-load", "--workers", "3", "--num-prompts", "120"];
@@ -199,6 +220,10 @@ fn decisions_that_there_are_not_are_refused_with_what_there_is() {
 
 #[test]
 fn worlds_that_cannot_be_are_refused() {
+    mistaken(&["--priorities", "flex"], &["expected NAME:WEIGHT, as in `flex:3`"]);
+    mistaken(&["--priorities", "batch:1"], &["`batch` is no priority; expected `flex`"]);
+    mistaken(&["--tenants", "1,0"], &["expected a weight above zero, as in `3`"]);
+    mistaken(&["--pool", "0xh100/llama-3-8b-bf16"], &["expected COUNTxPROFILE"]);
     mistaken(&["--max-model-len", "1"], &["a context of `1` tokens", "expected 2 or more"]);
     mistaken(&["--kv-tokens", "3"], &["a cache of `3` tokens holds no page; expected 16"]);
     mistaken(&["--num-prompts", "0"], &["'0' for '--num-prompts", "0 is not in 1.."]);

@@ -210,6 +210,35 @@ fn the_fleet_that_was_recorded_may_have_been_another() {
 }
 
 #[test]
+fn a_log_is_replayed_on_a_fleet_of_several_pools_at_a_price_for_each() {
+    let (_folder, file) = mixed();
+    let replay = ["simulate", "--access-log", &file, "--model", "m", "--policy", "round-robin"];
+    let pools = ["--pool", "1xh100/llama-3-8b-bf16", "--pool", "2xl4/llama-3-8b-int4@0.7"];
+    let fleet = [&replay[..], &pools, &["--without", "cache,cascade"]].concat();
+    let text = said(&[&fleet[..], &["--output", "json"]].concat());
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let run = &report["runs"][1];
+    let rows = run["by_pool"].as_array().expect("pools");
+    let told = |row: &Value, name: &str| row[name].as_f64().expect("a number");
+    assert_eq!((rows.len(), &rows[1]["workers"]), (2, &2.into()), "{run}");
+    assert!((told(&rows[1], "dollars_per_hour") - 0.7).abs() < 1e-9, "{run}");
+    let answered: f64 = rows.iter().map(|row| told(row, "completed")).sum();
+    assert!((answered - told(run, "completed")).abs() < 0.5, "each was answered by a pool: {run}");
+    assert!(rows.iter().all(|row| 0.0 < told(row, "completed")), "in turn: {run}");
+    let dollars: f64 = rows.iter().map(|row| told(row, "cost_dollars")).sum();
+    assert!((dollars - told(run, "cost_dollars")).abs() < 1e-9, "{run}");
+    let costs = &report["what_if"]["round-robin"]["fleet"];
+    assert_eq!((&costs["workers"], &costs["pools"][1]["workers"]), (&3.into(), &2.into()));
+    assert!(costs["dollars"].as_f64() > Some(0.0), "{costs}");
+    let before = report["what_if"]["recorded"]["fleet"]["pools"].as_array().expect("pools");
+    assert_eq!(before.len(), 1, "what was recorded was of one kind: {report}");
+    let table = said(&fleet);
+    for part in ["By pool", "h100-tp1/llama-3-8b-bf16", "l4-tp1/llama-3-8b-int4"] {
+        assert!(table.contains(part), "`{part}` is not in: {table}");
+    }
+}
+
+#[test]
 fn a_replay_that_cannot_be_is_refused() {
     let (_folder, file) = mixed();
     let replay = |more: &[&str], says: &[&str]| {
@@ -227,6 +256,11 @@ fn a_replay_that_cannot_be_is_refused() {
     replay(&model(&["--admission", "peak"]), &["`--access-log` replays no admission of its own"]);
     replay(&model(&["--decompose"]), &["cannot be used with '--decompose'"]);
     replay(&model(&["--users", "5"]), &["--users", "cannot be used with"]);
+    replay(&model(&["--pool", "h100"]), &["COUNTxPROFILE@DOLLARS, as in `2xl4-tp1/"]);
+    replay(&model(&["--pool", "2xh100/llama-3-9b"]), &["not a known profile"]);
+    replay(&model(&["--pool", "1xh100/llama-3-8b-bf16", "--workers", "3"]), &["cannot be used"]);
+    let mixed = ["--pool", "1xh100/llama-3-8b-bf16", "--pool", "1xh100-tp2/llama-3-70b-fp8"];
+    replay(&model(&mixed), &["a pool of `llama-3-70b` beside one of `llama-3-8b`"]);
     refuses(2, &["simulate", "--recorded-price", "3"], &["--access-log <FILE>"]);
     refuses(2, &["simulate", "--model", "m"], &["--access-log <FILE>"]);
 }

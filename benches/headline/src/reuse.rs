@@ -19,7 +19,7 @@ const WORKLOAD: &str = "tenants:groups=96,prefix=8000,question=300,output=100,re
 /// Bytes that answers may take, as the gateway's own default for memory.
 const ANSWER_BYTES: u64 = 256 << 20;
 
-/// Of all requests; the first of each is computed, and some repeat what is still being said.
+/// Of all requests; the first of each is computed.
 const REUSED_PERCENT_LEAST: f64 = 35.0;
 /// What the write-up's throughput rose by: 800 to 2,100 requests a second.
 const TIMES_LEAST: f64 = 2.62;

@@ -2,14 +2,14 @@
 //! guessed, or asked of a cheaper model first. Flags are called as the live ones and the configuration.
 
 use overdraft_config::{ByteSize, Share};
-use overdraft_core::admit::Mode;
+use overdraft_core::admit::{Mode, Priority, QueueSettings};
 use overdraft_core::cascade::{self, Chance};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
-    AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT, RequestKind,
-    Scenario, Speculation,
+    AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft, RESTART_DEFAULT,
+    RequestKind, Scenario, Speculation,
 };
 use overdraft_sim::workload::similar;
 use overdraft_units::Tokens;
@@ -27,6 +27,15 @@ pub(crate) struct DecisionOptions {
     /// What the gateway lets in before a worker has room: peak, threshold, reserve, static:N, off
     #[arg(long, default_value = "off", value_name = "MODE")]
     admission: String,
+    /// How often each priority comes, where the workload does not say: `flex:3,default:6,priority:1`
+    #[arg(long, value_name = "NAME:WEIGHT", value_delimiter = ',', value_parser = priority)]
+    priorities: Vec<(Priority, f64)>,
+    /// How much each tenant asks, beside the others, where the workload does not say: `8,1,1`
+    #[arg(long, value_name = "WEIGHT", value_delimiter = ',', value_parser = weight)]
+    tenants: Vec<f64>,
+    /// Requests of one tenant that may wait for a worker to have room, at most
+    #[arg(long, value_name = "COUNT", default_value_t = QueueSettings::default().per_tenant)]
+    waiting_per_tenant: usize,
     /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
@@ -128,6 +137,8 @@ impl DecisionOptions {
     /// What is no decision of the gateway's.
     pub(crate) fn set_world(&self, scenario: &mut Scenario) {
         scenario.declared = self.max_tokens.map(Tokens::new);
+        scenario.mix = Mix { priorities: self.priorities.clone(), tenants: self.tenants.clone() };
+        scenario.queue.per_tenant = self.waiting_per_tenant;
         scenario.retry.extra_attempts_max = self.retries;
         if self.crash_on_oom {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
@@ -231,6 +242,14 @@ impl DecisionOptions {
                 ),
             }
         }
+        if !self.priorities.is_empty() {
+            let one = |(priority, weight): &(Priority, f64)| format!("{priority}:{weight}");
+            tell("priorities", self.priorities.iter().map(one).collect::<Vec<_>>().join(","));
+        }
+        if !self.tenants.is_empty() {
+            let weights: Vec<String> = self.tenants.iter().map(ToString::to_string).collect();
+            tell("tenants", weights.join(","));
+        }
         if let Some(tokens) = self.max_tokens {
             tell("max_tokens declared", tokens.to_string());
         }
@@ -239,6 +258,22 @@ impl DecisionOptions {
         }
         settings
     }
+}
+
+/// `flex:3`.
+fn priority(text: &str) -> Result<(Priority, f64), String> {
+    let (name, share) = text.split_once(':').ok_or("expected NAME:WEIGHT, as in `flex:3`")?;
+    let priority = name.trim().parse().map_err(|_| {
+        let known = Priority::ALL.map(Priority::name).join("`, `");
+        format!("`{name}` is no priority; expected `{known}`")
+    })?;
+    Ok((priority, weight(share)?))
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.trim().parse::<f64>().ok();
+    let weight = weight.filter(|weight| weight.is_finite() && 0.0 < *weight);
+    weight.ok_or_else(|| "expected a weight above zero, as in `3`".to_owned())
 }
 
 /// `0.8` or `0.8,0.7,0.6`.

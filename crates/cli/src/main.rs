@@ -17,6 +17,7 @@ mod kv_event_options;
 mod kv_share_options;
 mod log_options;
 mod mishap_options;
+mod pool_options;
 mod ready;
 mod reload;
 mod report_options;

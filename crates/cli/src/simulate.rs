@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_silicon::{Catalogue, Profile, ProfileError};
-use overdraft_sim::fleet::{CacheKnowledge, Pace, Scenario, simulate};
+use overdraft_sim::fleet::{CacheKnowledge, Pace, Pool, Scenario, simulate};
 use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::{Sessions, catalogue, similar};
 use overdraft_units::{Micros, Tokens};
 
 use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
+use crate::pool_options::{self, PoolOption};
 use crate::report_options::ReportOptions;
 use crate::what_if::{self, WhatIfOptions};
 use crate::workload_options::{Load, WorkloadOptions, thousandths};
@@ -35,6 +36,10 @@ pub(crate) struct Arguments {
     /// Workers of the fleet
     #[arg(long, default_value_t = 4, value_name = "COUNT")]
     pub(crate) workers: u32,
+    /// Workers of one kind, as `COUNTxPROFILE` or `COUNTxPROFILE@DOLLARS` (an hour for each); given
+    /// several times, a fleet of several pools that answer for one model
+    #[arg(long, value_name = "POOL", conflicts_with_all = ["profile", "workers", "price_per_hour"])]
+    pub(crate) pool: Vec<PoolOption>,
     /// Policies to compare, with commas between them, or `all`
     #[arg(long, default_value = "cost,round-robin", value_name = "POLICY", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
@@ -64,7 +69,7 @@ pub(crate) struct Arguments {
     ingest_us_per_token: f64,
     /// Dollars an hour that a worker costs, instead of what the profile's hardware does
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
-    price_per_hour: Option<f64>,
+    pub(crate) price_per_hour: Option<f64>,
     /// Shows all profiles, workloads and policies, and simulates nothing
     #[arg(long)]
     list: bool,
@@ -87,7 +92,9 @@ Examples:
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
   overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl --html out.html
   overdraft simulate --access-log gateway.log --workers 6 --policy cost,round-robin --price-per-hour 2.5
+  overdraft simulate --access-log gateway.log --pool 2xh100/llama-3-8b-bf16 --pool 4xl4/llama-3-8b-int4@0.7
   overdraft simulate --workload bursts:rate=30 --admission peak --crash-on-oom
+  overdraft simulate --workload bursts:rate=30 --admission peak --priorities flex:3,default:6,priority:1
   overdraft simulate --users 200 --workload tenants:repeat=0.3 --policy round-robin,cost \
     --cache-memory 256MiB --speculation-policy goodput --cascade gate --decompose
   overdraft simulate --list
@@ -118,8 +125,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     }
     let load = arguments.workload.load()?;
     let policies = policies(&arguments.policy)?;
-    let profile = profile(arguments)?;
-    let fleets = fleets(arguments, &load, &profile, &policies)?;
+    let pools = pool_options::pools(arguments)?;
+    let fleets = fleets(arguments, &load, &pools, &policies)?;
     let bar = bar(&load, fleets.len(), arguments.seeds);
     let mut runs = Vec::new();
     for (label, scenario) in &fleets {
@@ -129,9 +136,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     }
     bar.finish_and_clear();
     let report = Report {
-        title: format!("Simulated: {} × {}", arguments.workers, profile.name()),
+        title: format!("Simulated: {}", pool_options::told(&pools)),
         origin: Origin::Simulated,
-        settings: settings(arguments, &load, &profile),
+        settings: settings(arguments, &load, &pools),
         objectives: load.objectives,
         runs,
     };
@@ -149,10 +156,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 fn decided(
     arguments: &Arguments,
     load: &Load,
-    profile: &Profile,
+    pools: &[Pool],
     policy: Policy,
 ) -> Result<Scenario, Fault> {
-    let mut scenario = scenario(arguments, load, profile, policy)?;
+    let mut scenario = scenario(arguments, load, pools, policy)?;
     let profiles = profiles(arguments)?;
     for decision in arguments.decisions.wanted() {
         arguments.decisions.add(decision, &mut scenario, &profiles)?;
@@ -164,7 +171,7 @@ fn decided(
 fn fleets(
     arguments: &Arguments,
     load: &Load,
-    profile: &Profile,
+    pools: &[Pool],
     policies: &[Policy],
 ) -> Result<Vec<(String, Scenario)>, Fault> {
     let (wanted, profiles) = (arguments.decisions.wanted(), profiles(arguments)?);
@@ -174,7 +181,7 @@ fn fleets(
         let make = if decomposes { scenario } else { decided };
         let is_added = decomposes && 0 < place;
         let label = if is_added { format!("+ {policy}") } else { policy.name().to_owned() };
-        fleets.push((label, make(arguments, load, profile, policy)?));
+        fleets.push((label, make(arguments, load, pools, policy)?));
     }
     if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
         let mut scenario = last.clone();
@@ -204,17 +211,22 @@ pub(crate) fn one(
         series: told.series,
         cost: Some(told.cost),
         counts,
+        groups: told.groups,
         ..Run::new(label.to_owned(), seed, told.recorder)
     })
 }
 
-/// The profile that was asked for, at the price that was.
-pub(crate) fn profile(arguments: &Arguments) -> Result<Profile, Fault> {
-    let mut profile = listed(arguments, &arguments.profile)?;
-    if let Some(price) = arguments.price_per_hour {
+/// The profile of a name, at the price that a flag says, if it does.
+pub(crate) fn priced(
+    arguments: &Arguments,
+    name: &str,
+    (flag, price): (&str, Option<f64>),
+) -> Result<Profile, Fault> {
+    let mut profile = listed(arguments, name)?;
+    if let Some(price) = price {
         // Told for all GPUs of a worker, kept for one.
         profile.hardware.price_per_hour *= price / profile.price_per_hour();
-        "`--price-per-hour`".clone_into(&mut profile.hardware.price_source);
+        profile.hardware.price_source = format!("`{flag}`");
     }
     Ok(profile)
 }
@@ -265,11 +277,13 @@ pub(crate) fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
 pub(crate) fn scenario(
     arguments: &Arguments,
     load: &Load,
-    profile: &Profile,
+    pools: &[Pool],
     policy: Policy,
 ) -> Result<Scenario, Fault> {
     let routing = RouteSettings { policy, ..RouteSettings::default() };
-    let mut base = Scenario::new(profile.clone(), arguments.workers, routing);
+    let (first, others) = pools.split_first().expect("a fleet has a pool");
+    let mut base = Scenario::new(first.profile.clone(), first.workers, routing);
+    base.others = others.to_vec();
     arguments.decisions.set_world(&mut base);
     let millis = |name, value| thousandths(name, value, "milliseconds");
     let scrape_every = millis("scrape-interval-ms", arguments.scrape_interval_ms)?;
@@ -295,22 +309,17 @@ pub(crate) fn scenario(
 pub(crate) fn settings(
     arguments: &Arguments,
     load: &Load,
-    profile: &Profile,
+    pools: &[Pool],
 ) -> Vec<(String, String)> {
-    let price = format!("${:.2}/h ({})", profile.price_per_hour(), profile.hardware.price_source);
-    let trust = format!("{}: {}", profile.confidence, profile.source);
     let knowledge = if arguments.kv_events { "reported by workers" } else { "what was sent" };
-    let mut settings = vec![
-        ("profile".to_owned(), profile.name()),
-        ("trust in its figures".to_owned(), trust),
-        ("price of a worker".to_owned(), price),
-        ("workers".to_owned(), arguments.workers.to_string()),
+    let mut settings = pool_options::settings(pools);
+    settings.extend([
         ("known of caches".to_owned(), knowledge.to_owned()),
         ("scrapes every".to_owned(), format!("{} ms", arguments.scrape_interval_ms)),
         ("network".to_owned(), format!("{} ms each way", arguments.network_ms)),
         ("ingest".to_owned(), format!("{} µs a prompt token", arguments.ingest_us_per_token)),
         ("seeds".to_owned(), format!("{} from {}", arguments.seeds, arguments.seed)),
-    ];
+    ]);
     if let Some(tokens) = arguments.kv_tokens {
         settings.push(("cache".to_owned(), format!("{tokens} tokens a worker")));
     }

@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use overdraft_core::cost::Prices;
 use overdraft_core::route::Policy;
 use overdraft_silicon::Profile;
-use overdraft_sim::report::{Origin, Report, Run};
+use overdraft_sim::fleet::Pool;
+use overdraft_sim::report::{Groups, Origin, Report, Run};
 use overdraft_sim::what_if::{self, Kept, Recorded, Work};
 use overdraft_sim::workload::{AccessLog, Pacing, Sessions, similar};
 use overdraft_units::Instant;
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
+use crate::pool_options;
 use crate::simulate::{self, Arguments};
 
 /// The column of what was recorded.
@@ -42,7 +44,7 @@ pub(crate) struct WhatIfOptions {
     #[arg(long, value_name = "COUNT", requires = "access_log",
           value_parser = clap::value_parser!(u32).range(1..))]
     recorded_workers: Option<u32>,
-    /// GPUs and model of those, where they were others than those of `--profile`
+    /// GPUs and model of those, where they were others than those of `--profile` or the first `--pool`
     #[arg(long, value_name = "PROFILE", requires = "access_log")]
     recorded_profile: Option<String>,
     /// Dollars an hour that one of those cost; by default what their profile's hardware does
@@ -64,8 +66,8 @@ enum Mechanism {
 struct Column {
     label: String,
     work: Work,
-    workers: u32,
-    dollars_per_hour: f64,
+    /// Workers of each pool, and dollars an hour for each of them.
+    pools: Vec<(u32, f64)>,
     /// From the first request to the last answer.
     hours: f64,
 }
@@ -78,36 +80,42 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     note(&log);
     let load = arguments.workload.of_log(file)?;
     let policies = simulate::policies(&arguments.policy)?;
-    let profile = simulate::profile(arguments)?;
+    let pools = pool_options::pools(arguments)?;
     let mut fleet = Recorded::of(&log);
     fleet.workers = options.recorded_workers.unwrap_or(fleet.workers);
-    let before = options.recorded_profile.as_deref().unwrap_or(&arguments.profile);
-    let before = simulate::listed(arguments, before)?;
+    // Without a word on it, what was there is what the (first) pool is.
+    let before = match &options.recorded_profile {
+        Some(name) => simulate::listed(arguments, name)?,
+        None => simulate::listed(arguments, &pools[0].profile.name())?,
+    };
     let price = options.recorded_price.unwrap_or_else(|| before.price_per_hour());
     let mut columns = vec![recorded(&log, &fleet, (&before, price))];
     let mut runs = vec![Run {
         cost: Some(columns[0].fleet()),
+        groups: groups(&log, Groups::default()),
         ..Run::new(RECORDED.to_owned(), arguments.seed, what_if::recorded(&log))
     }];
-    let prices = fleet.prices(&profile, profile.price_per_hour());
+    let priced = |pool: &Pool| fleet.prices(&pool.profile, pool.profile.price_per_hour());
+    let prices: Vec<Prices> = pools.iter().map(priced).collect();
     let bar = simulate::bar(&load, policies.len(), arguments.seeds);
     for policy in policies {
-        let scenario = simulate::scenario(arguments, &load, &profile, policy)?;
+        let scenario = simulate::scenario(arguments, &load, &pools, policy)?;
         let mut seeds = Vec::new();
         for seed in arguments.seed..arguments.seed + arguments.seeds {
             let (left, sessions) = split(&log, load.pacing, options.kept(), seed);
             let mut run = simulate::one(&scenario, sessions, (policy.name(), seed), &bar)?;
+            run.groups = groups(&log, run.groups);
             seeds.push(again(&log, &mut run, &left, &prices));
             runs.push(run);
         }
-        columns.push(Column::of(policy, &seeds, (arguments.workers, &profile)));
+        columns.push(Column::of(policy, &seeds, &pools));
     }
     bar.finish_and_clear();
-    let mut settings = simulate::settings(arguments, &load, &profile);
+    let mut settings = simulate::settings(arguments, &load, &pools);
     settings.push(("model of the log".to_owned(), log.entries()[0].model.to_string()));
     settings.extend(columns.iter().map(Column::setting));
     let report = Report {
-        title: format!("What if: {} × {}", arguments.workers, profile.name()),
+        title: format!("What if: {}", pool_options::told(&pools)),
         origin: Origin::Simulated,
         settings,
         objectives: load.objectives,
@@ -184,16 +192,21 @@ fn split(log: &Arc<AccessLog>, pacing: Pacing, kept: Kept, seed: u64) -> (Left, 
 }
 
 /// Puts what ended as it did to what was simulated; the work of both, and the hours.
-fn again(log: &AccessLog, run: &mut Run, left: &Left, prices: &Prices) -> (Work, f64) {
+fn again(log: &AccessLog, run: &mut Run, left: &Left, prices: &[Prices]) -> (Work, f64) {
     let mut work = Work::default();
     work.simulated(prices, &run.recorder);
     for (place, at) in left.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let entry = &log.entries()[*place];
-        work.recorded(prices, entry);
+        work.recorded(&prices[0], entry);
         run.recorder.sample(what_if::sample(entry, *at));
     }
     let seconds = run.summary(&overdraft_sim::report::Objectives::default()).duration;
     (work, seconds / 3_600.0)
+}
+
+/// Whose requests they are, by the names in the log.
+fn groups(log: &AccessLog, groups: Groups) -> Groups {
+    Groups { tenants: log.tenants(), ..groups }
 }
 
 fn recorded(log: &AccessLog, fleet: &Recorded, (profile, price): (&Profile, f64)) -> Column {
@@ -205,15 +218,14 @@ fn recorded(log: &AccessLog, fleet: &Recorded, (profile, price): (&Profile, f64)
     Column {
         label: RECORDED.to_owned(),
         work,
-        workers: fleet.workers,
-        dollars_per_hour: price,
+        pools: vec![(fleet.workers, price)],
         hours: fleet.seconds / 3_600.0,
     }
 }
 
 impl Column {
     /// The mean over the seeds.
-    fn of(policy: Policy, seeds: &[(Work, f64)], (workers, profile): (u32, &Profile)) -> Self {
+    fn of(policy: Policy, seeds: &[(Work, f64)], pools: &[Pool]) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a hundred seeds at most")]
         let count = seeds.len().max(1) as f64;
         let mean = |of: fn(&(Work, f64)) -> f64| seeds.iter().map(of).sum::<f64>() / count;
@@ -226,15 +238,27 @@ impl Column {
                 cascade: mean(|(work, _)| work.cascade),
                 cascaded_unpriced: seeds.first().map_or(0, |(work, _)| work.cascaded_unpriced),
             },
-            workers,
-            dollars_per_hour: profile.price_per_hour(),
+            pools: pools.iter().map(|one| (one.workers, one.profile.price_per_hour())).collect(),
             hours: mean(|(_, hours)| *hours),
         }
     }
 
     /// Dollars for all workers, whatever they did.
     fn fleet(&self) -> f64 {
-        f64::from(self.workers) * self.dollars_per_hour * self.hours
+        self.dollars_an_hour() * self.hours
+    }
+
+    fn workers(&self) -> u32 {
+        self.pools.iter().map(|(workers, _)| workers).sum()
+    }
+
+    fn dollars_an_hour(&self) -> f64 {
+        self.pools.iter().map(|(workers, price)| f64::from(*workers) * price).sum()
+    }
+
+    /// Of one worker, on average.
+    fn price(&self) -> f64 {
+        self.dollars_an_hour() / f64::from(self.workers().max(1))
     }
 
     fn json(&self) -> Value {
@@ -249,8 +273,12 @@ impl Column {
                 "remaining": work.paid(),
             },
             "fleet": {
-                "workers": self.workers,
-                "dollars_per_hour": self.dollars_per_hour,
+                "workers": self.workers(),
+                "dollars_per_hour": self.price(),
+                "pools": self.pools.iter().map(|(workers, price)| json!({
+                    "workers": workers,
+                    "dollars_per_hour": price,
+                })).collect::<Vec<_>>(),
                 "hours": self.hours,
                 "dollars": self.fleet(),
             },
@@ -258,11 +286,13 @@ impl Column {
     }
 
     fn setting(&self) -> (String, String) {
-        let Self { label, work, workers, dollars_per_hour, hours } = self;
+        let Self { label, work, hours, .. } = self;
+        let each = |(workers, price): &(u32, f64)| format!("{workers} × ${price:.2}/h");
+        let fleet = self.pools.iter().map(each).collect::<Vec<_>>().join(" + ");
         let Work { whole, routing, cache, cascade, .. } = work;
         let value = format!(
             "work ${whole:.4} - routing ${routing:.4} - response cache ${cache:.4} - cascade \
-             ${cascade:.4} = ${:.4}; fleet {workers} × ${dollars_per_hour:.2}/h × {hours:.3} h = ${:.4}",
+             ${cascade:.4} = ${:.4}; fleet {fleet}, {hours:.3} h = ${:.4}",
             work.paid(),
             self.fleet()
         );
@@ -299,8 +329,8 @@ fn table(columns: &[Column]) -> String {
         format!("{:+.1} %", (column.work.paid() / first - 1.0) * 100.0)
     });
     row("the fleet by the hour", &|column| dollars(column.fleet()));
-    row("  workers", &|column| column.workers.to_string());
-    row("  $ an hour for each", &|column| format!("{:.2}", column.dollars_per_hour));
+    row("  workers", &|column| column.workers().to_string());
+    row("  $ an hour for each, on average", &|column| format!("{:.2}", column.price()));
     row("  hours", &|column| format!("{:.4}", column.hours));
     text
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use overdraft_sim::report::{Fate, Recorder, Sample};
+use overdraft_sim::report::{Belongs, Fate, Recorder, Sample};
 use overdraft_sim::workload::{Session, Sessions, Turn, WorkloadError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros, Tokens};
@@ -205,6 +205,7 @@ impl Shared {
             cached: None,
             output: Tokens::ZERO,
             fate: Fate::Completed,
+            belongs: Belongs::default(),
         };
         self.record(sample, answered)
     }

@@ -11,7 +11,7 @@ use overdraft_silicon::{Batch, Chunk, Profile};
 use overdraft_units::Tokens;
 
 use crate::numbers::{float, length, whole, whole32};
-use crate::report::{Fate, Recorder, Sample};
+use crate::report::{Belongs, Fate, Recorder, Sample};
 use crate::workload::{AccessLog, AnswerSource, Entry};
 
 /// Millionths of a dollar in a dollar.
@@ -67,11 +67,15 @@ impl Work {
         }
     }
 
-    /// All that a simulated fleet answered.
-    pub fn simulated(&mut self, prices: &Prices, recorder: &Recorder) {
+    /// All that a simulated fleet answered, each request at the prices of the pool that did; a pool beyond
+    /// the last has the last one's.
+    pub fn simulated(&mut self, prices: &[Prices], recorder: &Recorder) {
+        let Some(last) = prices.last() else { return };
         let completed = |sample: &&Sample| sample.fate == Fate::Completed;
         for sample in recorder.samples().iter().filter(completed) {
             let cached = sample.cached.unwrap_or_default();
+            let pool = usize::from(sample.belongs.pool.unwrap_or(0));
+            let prices = prices.get(pool).unwrap_or(last);
             self.asked(prices, sample.prompt, cached, sample.output);
         }
     }
@@ -179,6 +183,11 @@ pub fn sample(entry: &Entry, at: overdraft_units::Instant) -> Sample {
         cached: entry.cached,
         output: entry.output,
         fate: Fate::Completed,
+        belongs: Belongs {
+            pool: None,
+            priority: entry.sender.priority,
+            tenant: entry.sender.tenant,
+        },
     }
 }
 
@@ -285,7 +294,7 @@ mod tests {
         let log = log(&[(2, r#""total_us":1000000,"tokens_cached":600"#)]);
         let prices = Recorded::of(&log).prices(&profile(), 3.0);
         let mut again = Work::default();
-        again.simulated(&prices, &recorded(&log));
+        again.simulated(&[prices], &recorded(&log));
         assert_eq!(again, work(&log));
     }
 }

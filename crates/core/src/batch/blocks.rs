@@ -146,6 +146,12 @@ impl BlockPool {
         self.pages[block.0 as usize].is_findable = true;
     }
 
+    /// Notes that a findable page is [`super::prefix::STRIDE`] pages behind another, which helps to
+    /// find the pages between them.
+    pub(super) fn note_far(&mut self, above: BlockId, block: BlockId) {
+        self.index.note_far(above, block);
+    }
+
     /// Makes a held page blank again: what it was to hold was never computed.
     pub(super) fn unregister(&mut self, block: BlockId) {
         debug_assert!(0 < self.holders(block), "a page waits in the line with its content");

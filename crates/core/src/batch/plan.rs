@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use overdraft_units::{BlockId, Blocks, Instant, Tokens};
 
+use super::prefix::STRIDE;
 use super::queue::Rank;
 use super::scheduler::{PlannedSlot, Scheduler};
 use super::sequence::{Handle, Hold, Phase};
@@ -118,6 +119,7 @@ impl Scheduler {
 
     /// Extends a table to hold `end` positions, preempting from the last turn on. False if the
     /// sequence itself was the last.
+    #[inline]
     fn grow(&mut self, handle: Handle, end: Tokens, draft: &mut Draft) -> bool {
         let size = self.limits.block_size.get() as usize;
         while self.sequences[handle].table.len() * size < end.get() as usize {
@@ -245,6 +247,7 @@ impl Scheduler {
     }
 
     /// Running => Stepping, with a slot of `length` positions from the first uncomputed one on.
+    #[inline]
     fn open_slot(&mut self, handle: Handle, length: Tokens, draft: &mut Draft) {
         let sequence = &mut self.sequences[handle];
         debug_assert!(Tokens::ZERO < length, "a slot computes something");
@@ -276,6 +279,7 @@ impl Scheduler {
     /// In an open step they hold nothing yet. Whoever finds them before it is closed has a later
     /// slot in it, and within a step all writes of a layer precede its reads
     /// (`docs/design/batch.md#r8`).
+    #[inline]
     pub(super) fn offer(&mut self, handle: Handle, end: Tokens) {
         let size = self.limits.block_size.get() as usize;
         // Mostly none is.
@@ -284,6 +288,7 @@ impl Scheduler {
         }
     }
 
+    #[inline(never)]
     fn offer_full(&mut self, handle: Handle, end: Tokens) {
         let size = self.limits.block_size;
         let sequence = &mut self.sequences[handle];
@@ -302,6 +307,9 @@ impl Scheduler {
                 sequence.table[number] = equal;
             } else {
                 self.pool.register(own, parent, page);
+                if let Some(above) = number.checked_sub(STRIDE) {
+                    self.pool.note_far(sequence.table[above], own);
+                }
                 if self.step.is_open() {
                     self.step.offered.push(own);
                 } else {

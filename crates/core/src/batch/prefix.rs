@@ -4,11 +4,13 @@
 //! salt at the root) and its own tokens, so equal places mean equal prefixes and equal salts, by
 //! induction. A chained hash of the same things picks the bucket to look in; it never decides. Along
 //! most prompts a page has one page behind it, so each knows its newest one, and how many it has:
-//! then nothing has to be hashed to find the next page, or that there is none.
+//! then nothing has to be hashed to find the next page, or that there is none. A page without
+//! siblings is found by that alone and stands in no bucket until another comes beside it.
 //!
 //! **Invariant:** a lookup compares parent and tokens in full, so that no collision, accidental or
 //! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`). A page's newest
-//! page behind it is registered and follows it.
+//! page behind it is registered and follows it. What stands in no bucket is its parent's newest page
+//! and the only one behind it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,8 +19,11 @@ use overdraft_units::{BlockId, BlockSize, Blocks, CacheSalt, TokenId};
 
 use super::link::Link;
 
-/// Pages that are followed before the first of them is compared.
-const AHEAD: usize = 16;
+/// Pages between a page and the one that it remembers further on.
+pub(super) const STRIDE: usize = 16;
+
+/// Stretches of so many pages that are followed at once.
+const LANES: usize = 4;
 
 /// What a page's content follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,8 @@ struct Behind {
     newest: Link,
     /// How many there are.
     count: u32,
+    /// The page that came [`STRIDE`] pages behind it some time ago: only a guess.
+    far: Link,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +69,8 @@ struct Entry {
     key: u64,
     /// Next page in the same bucket.
     next: Link,
+    /// Whether it stands in one.
+    in_bucket: bool,
 }
 
 impl PrefixIndex {
@@ -87,7 +96,7 @@ impl PrefixIndex {
     pub(super) fn find(&self, parent: Parent, tokens: &[TokenId]) -> Option<BlockId> {
         debug_assert_eq!(tokens.len(), self.page, "only full pages are addressed by content");
         if let Parent::Block(above) = parent {
-            let Behind { newest, count } = self.behind[above.0 as usize];
+            let Behind { newest, count, .. } = self.behind[above.0 as usize];
             if count == 0 {
                 return None;
             }
@@ -120,19 +129,16 @@ impl PrefixIndex {
         let mut parent = parent;
         while self.page <= tokens.len() {
             let first = found.len();
-            let ahead = (tokens.len() / self.page).min(AHEAD);
-            let newest = |above| match above {
-                Parent::Root(_) => None,
-                Parent::Block(above) => self.behind[above.0 as usize].newest.page(),
-            };
-            let run = core::iter::successors(newest(parent), |above| newest(Parent::Block(*above)));
-            found.extend(run.take(ahead));
+            if let Parent::Block(above) = parent {
+                self.follow(above, tokens.len() / self.page, found);
+            }
+            let ahead = found.len() - first;
             let candidates = found[first..].iter().zip(tokens.chunks_exact(self.page));
             let held = candidates.take_while(|(block, page)| self.holds(**block, page)).count();
             found.truncate(first + held);
             tokens = &tokens[held * self.page..];
             parent = found[first..].last().map_or(parent, |last| Parent::Block(*last));
-            if held < ahead {
+            if held < ahead || ahead == 0 {
                 let Some(block) = self.find(parent, &tokens[..self.page]) else { return };
                 found.push(block);
                 tokens = &tokens[self.page..];
@@ -141,21 +147,75 @@ impl PrefixIndex {
         }
     }
 
+    /// Adds pages behind `above`, each the newest behind the one before it: `most` at most, and some
+    /// at least where there are any.
+    ///
+    /// Each link is known only when the page before it was read. So several stretches are followed at
+    /// once, from pages that were that far behind some time ago; one that does not begin where the one
+    /// before it ends is given up.
+    fn follow(&self, above: BlockId, most: usize, found: &mut Vec<BlockId>) {
+        let mut heads = [Some(above); LANES];
+        let mut lanes = 1;
+        while lanes < LANES && lanes * STRIDE < most {
+            let far = heads[lanes - 1].and_then(|head| self.behind[head.0 as usize].far.page());
+            heads[lanes] = far;
+            lanes += usize::from(far.is_some());
+            if far.is_none() {
+                break;
+            }
+        }
+        let first = found.len();
+        found.resize(first + lanes * STRIDE, above);
+        let mut at = heads;
+        let mut followed = [0; LANES];
+        for step in 0..STRIDE.min(most) {
+            for (lane, place) in at.iter_mut().take(lanes).enumerate() {
+                *place = place.and_then(|above| self.behind[above.0 as usize].newest.page());
+                if let Some(next) = *place {
+                    found[first + lane * STRIDE + step] = next;
+                    followed[lane] += 1;
+                }
+            }
+        }
+        let meets = |lane: &usize| *lane == 0 || at[*lane - 1] == heads[*lane];
+        let whole: usize = (0..lanes).take_while(meets).map(|lane| followed[lane]).sum();
+        found.truncate(first + whole.min(most));
+    }
+
+    /// Notes that `block` is, as of now, [`STRIDE`] pages behind `above`.
+    pub(super) fn note_far(&mut self, above: BlockId, block: BlockId) {
+        self.behind[above.0 as usize].far = Link::to(block);
+    }
+
     /// Registers a page that holds `tokens` after `parent`; the place must be vacant.
     pub(super) fn insert(&mut self, block: BlockId, parent: Parent, tokens: &[TokenId]) {
         debug_assert!(!self.contains(block), "a page has one place");
         debug_assert_eq!(self.find(parent, tokens), None, "a place has one page");
         let key = self.key(parent, tokens);
-        let bucket = self.bucket(key);
-        let next = core::mem::replace(&mut self.buckets[bucket], Link::to(block));
-        self.entries[block.0 as usize] = Some(Entry { parent, key, next });
+        let (next, in_bucket) = (Link::NONE, false);
+        self.entries[block.0 as usize] = Some(Entry { parent, key, next, in_bucket });
         let first = block.0 as usize * self.page;
         self.tokens[first..first + self.page].copy_from_slice(tokens);
-        if let Parent::Block(above) = parent {
-            let behind = &mut self.behind[above.0 as usize];
-            behind.newest = Link::to(block);
-            behind.count += 1;
+        let Parent::Block(above) = parent else { return self.enter_bucket(block) };
+        let behind = &mut self.behind[above.0 as usize];
+        let before = core::mem::replace(&mut behind.newest, Link::to(block));
+        behind.count += 1;
+        if behind.count == 1 {
+            return;
         }
+        self.enter_bucket(block);
+        if let Some(before) = before.page()
+            && !self.entry(before).in_bucket
+        {
+            self.enter_bucket(before);
+        }
+    }
+
+    fn enter_bucket(&mut self, block: BlockId) {
+        let bucket = self.bucket(self.entry(block).key);
+        let next = core::mem::replace(&mut self.buckets[bucket], Link::to(block));
+        let entry = self.entry_mut(block);
+        (entry.next, entry.in_bucket) = (next, true);
     }
 
     /// Forgets a registered page. Those that follow it must be forgotten already.
@@ -169,8 +229,14 @@ impl PrefixIndex {
                 behind.newest = Link::NONE;
             }
         }
+        if entry.in_bucket {
+            self.leave_bucket(block, &entry);
+        }
+    }
+
+    fn leave_bucket(&mut self, block: BlockId, entry: &Entry) {
         let bucket = self.bucket(entry.key);
-        let mut at = self.buckets[bucket].page().expect("a registered page is in its bucket");
+        let mut at = self.buckets[bucket].page().expect("a page in a bucket is in its own");
         if at == block {
             self.buckets[bucket] = entry.next;
             return;
@@ -181,13 +247,13 @@ impl PrefixIndex {
                 *link = entry.next;
                 return;
             }
-            at = link.page().expect("a registered page is in its bucket");
+            at = link.page().expect("a page in a bucket is in its own");
         }
     }
 
     /// Registered pages behind a registered page, and the newest of them unless it has gone since.
     pub(super) fn behind(&self, block: BlockId) -> (u32, Option<BlockId>) {
-        let Behind { newest, count } = self.behind[block.0 as usize];
+        let Behind { newest, count, .. } = self.behind[block.0 as usize];
         (count, newest.page())
     }
 

@@ -64,6 +64,10 @@ impl WaitingQueue {
 
     /// The first one behind `rank`, or the very first.
     pub(super) fn after(&self, rank: Option<Rank>) -> Option<(Rank, Handle)> {
+        // Asked in every step, and mostly nobody waits.
+        if self.0.is_empty() {
+            return None;
+        }
         let from = rank.map_or(Bound::Unbounded, Bound::Excluded);
         self.0.range((from, Bound::Unbounded)).next().map(|(rank, handle)| (*rank, *handle))
     }

@@ -65,24 +65,31 @@ impl Scheduler {
             return false;
         }
         sequence.delivered = sequence.delivered.max(end);
-        let drafts = core::mem::take(&mut sequence.drafts);
         let mut right = Tokens::ZERO;
         if let Some(outcome) = outcome.filter(|outcome| !outcome.appended.is_empty()) {
             debug_assert_eq!(end, sequence.known(), "only what reaches the end goes on");
             let room = sequence.remaining_to_ceiling();
             debug_assert!(outcome.appended.len() <= room, "finished at `output_max` at the latest");
-            sequence.tokens.extend(outcome.appended.iter().take(room));
+            let appended = &outcome.appended;
+            // Mostly one, for which a copy of a slice would be a call.
+            for token in appended.iter().take(room) {
+                sequence.tokens.push(*token);
+            }
             // Whatever the caller says, a page holds what was computed into it.
-            let pairs = drafts.iter().zip(&outcome.appended);
+            let pairs = sequence.drafts.iter().zip(appended);
             let equal = pairs.take_while(|(draft, token)| draft == token).count();
             right = Tokens::new(u32::try_from(equal).expect("drafts fit the context"));
         }
+        sequence.drafts.clear();
         // The next token needs the logits of the last one known: without a next one, once more.
         let last = sequence.known().checked_sub(Tokens::new(1)).expect("prompts are not empty");
         sequence.computed = (end + right).min(last);
         sequence.delivered = sequence.delivered.max(sequence.computed);
         let computed = sequence.computed;
-        self.offer(handle, computed);
+        // Without drafts that were right it is what has just been offered.
+        if end < computed {
+            self.offer(handle, computed);
+        }
         // Stepping => gone
         if outcome.is_some_and(|outcome| outcome.progress == Progress::Finished) {
             self.drop_running(handle);

@@ -277,6 +277,9 @@ impl Histogram {
         let mut shares = [0; BUCKETS];
         for (bucket, share) in shares.iter_mut().enumerate() {
             let ended = u64::from(self.ended[bucket]);
+            if ended == 0 {
+                continue;
+            }
             let come = ended + u64::from(self.survived[bucket]);
             *share = (left * ended).checked_div(come).unwrap_or(0);
             left -= *share;

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use overdraft_core::admit::{Portion, Priority, Queue, QueueSettings, Tenant, Ticket, Waiter};
+use overdraft_core::admit::{Portion, Priority, Queue, QueueSettings, Ticket, Waiter};
 use overdraft_units::Instant;
 
 use super::agenda::FlightId;
 
 /// What all wait for, as a number.
-const MODEL: u64 = 0;
+pub(super) const MODEL: u64 = 0;
 
 /// All who wait.
 #[derive(Debug)]
@@ -25,20 +25,12 @@ impl Door {
     }
 
     /// Whether a request that has just come would pass others that wait.
-    pub(super) fn must_queue(&self) -> bool {
-        self.queue.must_queue(MODEL, Priority::default())
+    pub(super) fn must_queue(&self, priority: Priority) -> bool {
+        self.queue.must_queue(MODEL, priority)
     }
 
-    /// Lets a request of so many tokens wait; false if it may not.
-    pub(super) fn enter(
-        &mut self,
-        flight: FlightId,
-        tokens: u64,
-        deadline: Instant,
-        now: Instant,
-    ) -> bool {
-        let (priority, tenant) = (Priority::default(), Tenant::default());
-        let waiter = Waiter { priority, tenant, model: MODEL, tokens, deadline };
+    /// Lets a request wait; false if it may not.
+    pub(super) fn enter(&mut self, flight: FlightId, waiter: Waiter, now: Instant) -> bool {
         let Ok(ticket) = self.queue.enter(waiter, now) else { return false };
         self.flights.insert(ticket, flight);
         true

@@ -2,15 +2,15 @@
 
 use overdraft_core::cascade::Ask;
 use overdraft_core::fleet::Failure;
-use overdraft_core::prefix::PrefixKey;
+use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::reuse::Key;
 use overdraft_core::route::{Placed, Tried};
-use overdraft_units::{Instant, TokenId, Tokens};
+use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
 use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
-use crate::workload::{Piece, Session, Turn};
+use crate::workload::{Piece, Sender, Session, Turn};
 
 /// A request under way.
 #[derive(Debug)]
@@ -18,13 +18,17 @@ pub(super) struct Flight {
     /// Who asks; nobody where an answer is only compared.
     pub(super) visit: Option<VisitId>,
     pub(super) role: Role,
-    /// The booking; taken when it ends.
-    pub(super) placed: Option<Placed>,
+    /// The booking; taken when it ends. Elsewhere, because it is large and a token needs none of it.
+    pub(super) placed: Option<Box<Placed>>,
     /// The workers that have failed it.
     pub(super) tried: Tried,
     /// How its last attempt failed, where another worker may do better.
     pub(super) failure: Option<Failure>,
     pub(super) worker: usize,
+    /// Whether it was ever sent to one.
+    pub(super) is_placed: bool,
+    /// Who asks.
+    pub(super) sender: Sender,
     /// The prompt until the worker takes it.
     pub(super) prompt: Vec<TokenId>,
     pub(super) prompt_tokens: Tokens,
@@ -36,6 +40,8 @@ pub(super) struct Flight {
     pub(super) session: u64,
     /// What its answer is kept under, where answers are kept.
     pub(super) key: Option<Key>,
+    /// Whether equal requests of the same time wait for its answer.
+    pub(super) leads: bool,
     pub(super) answer: Piece,
     /// Tokens that its client says the answer may have.
     pub(super) limit: Tokens,
@@ -83,33 +89,44 @@ pub(super) struct Visit {
     pub(super) session: Session,
     /// The turn that is being asked, or will be next.
     pub(super) turn: usize,
-    /// The tokens of the last prompt, where the next one may begin with them.
-    pub(super) tokens: Vec<TokenId>,
+    /// The tokens of a prompt, where the next one may begin with them.
+    tokens: Vec<TokenId>,
+    /// Whose prompt that is.
+    spelled: Option<usize>,
+    /// Their names, where somebody asks for them.
+    chain: Option<PrefixChain>,
 }
 
 impl Visit {
     pub(super) const fn new(session: Session) -> Self {
-        Self { session, turn: 0, tokens: Vec::new() }
+        Self { session, turn: 0, tokens: Vec::new(), spelled: None, chain: None }
     }
 
-    /// The tokens of the prompt that is asked, with room for its answer. Turns that go on from each
-    /// other are not made anew.
-    pub(super) fn prompt(&mut self) -> Vec<TokenId> {
-        let Self { session, turn, tokens } = self;
+    /// The tokens of the prompt that is asked, with room for its answer, and their names where it is said
+    /// how they are cut. Turns that go on from each other are not made anew.
+    pub(super) fn prompt(&mut self, cut: Option<Chunking>) -> (Vec<TokenId>, Vec<PrefixKey>) {
+        let Self { session, turn, tokens, spelled, chain } = self;
         let Turn { prompt: asked, answer, .. } = &session.turns[*turn];
         let answer = usize::try_from(answer.tokens.get()).unwrap_or(0);
-        let before = turn.checked_sub(1).map(|before| &session.turns[before].prompt);
+        // Not always the turn before it: that one's answer may have been given again.
+        let before = spelled.replace(*turn).map(|before| &session.turns[before].prompt);
         let shared = before.filter(|before| asked.starts_with(before)).map_or(0, Vec::len);
         if shared == 0 {
             tokens.clear();
+            *chain = cut.map(|cut| PrefixChain::new(CacheSalt(0), cut));
         }
+        let known = tokens.len();
         spell_all(&asked[shared..], tokens);
+        let keys = chain.as_mut().map_or_else(Vec::new, |chain| {
+            chain.push_tokens(&tokens[known..]);
+            chain.keys().to_vec()
+        });
         if *turn + 1 == session.turns.len() {
-            return std::mem::take(tokens);
+            return (std::mem::take(tokens), keys);
         }
         let mut prompt = Vec::with_capacity(tokens.len() + answer);
         prompt.extend_from_slice(tokens);
-        prompt
+        (prompt, keys)
     }
 }
 

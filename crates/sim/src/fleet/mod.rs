@@ -15,6 +15,7 @@ mod cascade;
 mod door;
 mod flight;
 mod guess;
+mod mix;
 mod reports;
 mod requests;
 mod scenario;
@@ -26,8 +27,9 @@ mod worker;
 
 pub use self::cascade::{Cascading, Drafts, RequestKind};
 pub use self::guess::Guesses;
+pub use self::mix::Mix;
 pub use self::scenario::{
-    AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, RESTART_DEFAULT,
-    Scenario, SimulateError, Speculation, WORKERS_MAX,
+    AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, Pool,
+    RESTART_DEFAULT, Scenario, SimulateError, Speculation, WORKERS_MAX,
 };
 pub use self::simulation::{Simulated, simulate};

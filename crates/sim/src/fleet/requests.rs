@@ -1,6 +1,6 @@
 //! A request's way: asked, answered again or placed, computed, ended.
 
-use overdraft_core::admit::{Mode, Priority, Tenant};
+use overdraft_core::admit::{Mode, Tenant, Waiter};
 use overdraft_core::batch::{Progress, Refusal, Verdict};
 use overdraft_core::cascade::{self, Ask};
 use overdraft_core::estimate::Kind;
@@ -12,6 +12,7 @@ use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 use super::again::{self, Strictness};
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
+use super::door;
 use super::flight::{Flight, Origin, Role, Visit, spell_all};
 use super::guess::Said;
 use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
@@ -36,19 +37,22 @@ impl Simulation<'_> {
             None => None,
             Some(_) => Answers::key(&asked.prompt, asked.answer.tokens),
         };
-        let mut flight = Flight {
+        let flight = Flight {
             visit: Some(visit),
             role: Role::Target,
             placed: None,
             tried: Tried::default(),
             failure: None,
             worker: 0,
+            is_placed: false,
+            sender: self.scenario.mix.sender(self.seed, session),
             prompt: Vec::new(),
             prompt_tokens: asked.prompt_tokens(),
             keys: Vec::new(),
             dice: named(&[self.seed, self.asked]),
             session: session.name,
             key,
+            leads: false,
             answer: asked.answer,
             limit: asked.answer.tokens.max(self.scenario.declared.unwrap_or(Tokens::ZERO)),
             due: self.now,
@@ -59,23 +63,14 @@ impl Simulation<'_> {
             source: Origin::Worker,
             fate: Fate::Completed,
         };
-        let found = match (&mut self.answers, &flight.key) {
-            (Some(answers), Some(key)) => answers.find(key, self.now),
-            _ => None,
-        };
-        if let (Some(tokens), Some(cache)) = (found, self.scenario.cache) {
-            flight.source = Origin::Cache;
-            flight.said = tokens.get();
-            flight.last = self.now + cache.takes;
-            flight.first = Some(flight.last);
-            self.reused = (self.reused.0 + 1, self.reused.1 + u64::from(tokens.get()));
-            let at = flight.last;
-            let flight = self.flights.add(flight);
-            self.agenda.enter(at, Event::Ended(flight));
-            return Ok(());
-        }
-        flight.prompt = self.visits.of(visit).prompt();
-        flight.keys = self.keys(&flight.prompt);
+        let Some(mut flight) = self.answer_again(flight) else { return Ok(()) };
+        let cut = self.cut();
+        (flight.prompt, flight.keys) = self.visits.of(visit).prompt(cut);
+        self.ask_models(flight)
+    }
+
+    /// Asks the draft pool first where there is one, or a worker.
+    pub(super) fn ask_models(&mut self, flight: Flight) -> Result<(), SimulateError> {
         if self.gatekeeper.is_some() {
             return self.draft_first(flight);
         }
@@ -100,13 +95,17 @@ impl Simulation<'_> {
         self.seek(flight)
     }
 
+    /// How prompts are cut to be named, where the policy asks for names.
+    fn cut(&self) -> Option<Chunking> {
+        let routing = &self.scenario.routing;
+        let asks = routing.policy.asks_for_prefixes() || routing.canary.is_some();
+        asks.then(|| Chunking::Tokens(self.chunk()))
+    }
+
     /// The prompt's names, where the policy asks for them.
     fn keys(&self, prompt: &[TokenId]) -> Vec<PrefixKey> {
-        let routing = &self.scenario.routing;
-        if !routing.policy.asks_for_prefixes() && routing.canary.is_none() {
-            return Vec::new();
-        }
-        let mut chain = PrefixChain::new(CacheSalt(0), Chunking::Tokens(self.chunk()));
+        let Some(cut) = self.cut() else { return Vec::new() };
+        let mut chain = PrefixChain::new(CacheSalt(0), cut);
         chain.push_tokens(prompt);
         chain.keys().to_vec()
     }
@@ -123,7 +122,8 @@ impl Simulation<'_> {
     /// Finds a worker for a request, or lets it wait where that is what admission says.
     fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
         // A draft does not wait: the target can be asked instead.
-        if self.flights.of(id).role != Role::Target || !self.door.must_queue() {
+        let priority = self.flights.of(id).sender.priority.unwrap_or_default();
+        if self.flights.of(id).role != Role::Target || !self.door.must_queue(priority) {
             match self.place(id, Strictness::Judged) {
                 Ok(placed) => {
                     self.send(id, placed);
@@ -136,9 +136,15 @@ impl Simulation<'_> {
         let chunk = self.chunk();
         let request = request(self.flights.of(id), chunk);
         let (prompt, completion) = self.router.expected(request);
-        let tokens = u64::from(prompt.get()) + u64::from(completion.get());
         let deadline = self.now + self.scenario.patience;
-        if !self.door.enter(id, tokens, deadline, self.now) {
+        let waiter = Waiter {
+            priority,
+            tenant: request.tenant,
+            model: door::MODEL,
+            tokens: u64::from(prompt.get()) + u64::from(completion.get()),
+            deadline,
+        };
+        if !self.door.enter(id, waiter, self.now) {
             return self.refuse(id);
         }
         self.agenda.enter(deadline, Event::Expired);
@@ -164,8 +170,8 @@ impl Simulation<'_> {
     pub(super) fn send(&mut self, id: FlightId, placed: Placed) {
         let flight = self.flights.of(id);
         flight.keys = Vec::new();
-        flight.worker = placed.worker().index();
-        flight.placed = Some(placed);
+        (flight.worker, flight.is_placed) = (placed.worker().index(), true);
+        flight.placed = Some(Box::new(placed));
         let tokens = u64::from(flight.prompt_tokens.get());
         let ingest = Micros::new(tokens * self.scenario.ingest_ns_per_token / 1_000);
         let looked_up = match (&flight.key, self.scenario.cache) {
@@ -193,7 +199,8 @@ impl Simulation<'_> {
                     self.send(id, placed);
                 }
                 Err(Choice::Saturated { .. }) => {
-                    self.door.put_back(ticket, self.router.portion(Tenant::default()));
+                    let tenant = tenant(self.flights.of(id));
+                    self.door.put_back(ticket, self.router.portion(tenant));
                 }
                 Err(_) => {
                     self.door.admitted(ticket, self.now);
@@ -222,7 +229,7 @@ impl Simulation<'_> {
         let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
         if let Verdict::Refused(refusal) = verdict {
             flight.fate = Fate::Refused;
-            // What never fits here fits nowhere: all workers are alike.
+            // What never fits is the client's mistake, as it is live, even where a larger worker has room.
             let is_full = matches!(refusal, Refusal::QueueFull { .. });
             flight.failure = is_full.then_some(Failure::Saturated);
             self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
@@ -260,6 +267,8 @@ impl Simulation<'_> {
         let seen = self.now + self.scenario.network;
         let Self { flights, recorder, agenda, .. } = self;
         let mut tokens = 0;
+        // Mostly all had their last token at one time.
+        let (mut gap, mut gaps) = (Micros::ZERO, 0);
         self.workers[worker].handle_step(self.now, |yields, drafts, appended| {
             let id = yields.flight;
             let flight = flights.of(id);
@@ -272,7 +281,12 @@ impl Simulation<'_> {
                 flight.cached = yields.cached();
                 agenda.enter(seen, Event::FirstToken(id));
             } else if is_shown {
-                recorder.gap(seen.since(flight.last));
+                let own = seen.since(flight.last);
+                if own != gap {
+                    recorder.gaps(gap, gaps);
+                    (gap, gaps) = (own, 0);
+                }
+                gaps += 1;
             }
             flight.last = seen;
             if flight.said == flight.answer.tokens.get() {
@@ -284,6 +298,7 @@ impl Simulation<'_> {
             }
             (Progress::Continues, flight.session)
         });
+        recorder.gaps(gap, gaps);
         recorder.tokens(seen, tokens);
         if self.scenario.knowledge == CacheKnowledge::Reported {
             let changes = self.workers[worker].changes();
@@ -310,7 +325,7 @@ impl Simulation<'_> {
                 Fate::Refused => Outcome::of(Ending::Failed(Failure::Saturated)),
                 Fate::Failed => Outcome::of(Ending::Failed(Failure::Unreachable)),
             };
-            self.router.end(placed, outcome, self.now);
+            self.router.end(*placed, outcome, self.now);
             let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };
             flight = over;
         }
@@ -367,6 +382,9 @@ impl Simulation<'_> {
         {
             answers.keep(key, Tokens::new(flight.said), self.now);
         }
+        if flight.leads {
+            self.share(flight)?;
+        }
         let visit = self.visits.of(visit_id);
         visit.turn += 1;
         // Who got no answer does not go on talking.
@@ -394,10 +412,15 @@ fn request(flight: &Flight, chunk: BlockSize) -> Request<'_> {
         first_token: FirstToken::Seen,
         session: Some(flight.session),
         dice: flight.dice,
-        priority: Priority::default(),
-        tenant: Tenant::default(),
+        priority: flight.sender.priority.unwrap_or_default(),
+        tenant: tenant(flight),
         kind: Kind::default(),
     }
+}
+
+/// Whose a request is, as a number; zero is nobody's in particular.
+fn tenant(flight: &Flight) -> Tenant {
+    Tenant(flight.sender.tenant.map_or(0, |place| u64::from(place) + 1))
 }
 
 /// The answer goes on: by the guesses that are right, and the token after them.

@@ -8,7 +8,8 @@ use overdraft_silicon::{Profile, ProfileError};
 use overdraft_units::{Micros, Tokens};
 
 use super::cascade::Cascading;
-use crate::workload::WorkloadError;
+use super::mix::Mix;
+use crate::workload::{TENANTS_MAX, WorkloadError};
 
 /// Workers of a simulated fleet at most.
 pub const WORKERS_MAX: u32 = {
@@ -23,6 +24,10 @@ pub struct Scenario {
     pub profile: Profile,
     /// How many workers there are; 1 to [`WORKERS_MAX`].
     pub workers: u32,
+    /// More workers that serve the same model, on other GPUs or with other weights.
+    pub others: Vec<Pool>,
+    /// Whose requests are whose, and how much they matter, where the workload does not say.
+    pub mix: Mix,
     /// Tokens that a worker's cache holds; by default what the profile leaves room for.
     pub kv_tokens: Option<Tokens>,
     /// Tokens of prompt and answer together at most; by default all that a cache holds. An answer that
@@ -61,6 +66,15 @@ pub struct Scenario {
     pub speculation: Option<Speculation>,
     /// A cheaper pool that is asked first, where there is one.
     pub cascade: Option<Cascading>,
+}
+
+/// Workers of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Each worker's GPUs and model.
+    pub profile: Profile,
+    /// How many there are; 1 or more.
+    pub workers: u32,
 }
 
 /// What becomes of a worker whose running requests need more pages than there are.
@@ -148,6 +162,23 @@ pub enum SimulateError {
     /// Nobody says what drafts are worth, or what cannot be.
     #[error("a cascade without kinds of requests, or with one whose figures cannot be")]
     Kinds,
+    /// Pools that answer for different models.
+    #[error(
+        "a pool of `{other}` beside one of `{first}`; expected one model for all of a fleet (a \
+         cheaper one that is asked first is a cascade)"
+    )]
+    Models {
+        /// What the first pool serves.
+        first: String,
+        /// What another does.
+        other: String,
+    },
+    /// More tenants than are told apart.
+    #[error("`{0}` tenants; expected {TENANTS_MAX} or fewer")]
+    Tenants(usize),
+    /// How often something comes, beside others.
+    #[error("`{0}` is no weight; expected a number above zero")]
+    Weight(f64),
     /// Not a token of a prompt and one of its answer.
     #[error("a context of `{0}` tokens holds no prompt with an answer; expected 2 or more")]
     Context(u32),
@@ -164,6 +195,8 @@ impl Scenario {
         Self {
             profile,
             workers,
+            others: Vec::new(),
+            mix: Mix::default(),
             kv_tokens: None,
             context: None,
             declared: None,
@@ -183,5 +216,11 @@ impl Scenario {
             speculation: None,
             cascade: None,
         }
+    }
+
+    /// All pools that answer for the model, the first one first.
+    pub(super) fn pools(&self) -> impl Iterator<Item = (&Profile, u32)> + Clone {
+        let others = self.others.iter().map(|pool| (&pool.profile, pool.workers));
+        std::iter::once((&self.profile, self.workers)).chain(others)
     }
 }

@@ -3,6 +3,7 @@
 use overdraft_core::fleet::{Probe, WorkerId};
 use overdraft_core::prefix::{EventFeed, PrefixLimits};
 use overdraft_core::route::Router;
+use overdraft_silicon::Profile;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::agenda::{Agenda, Event};
@@ -15,8 +16,8 @@ use super::reports;
 use super::scenario::{CacheKnowledge, Pace, Scenario, SimulateError, WORKERS_MAX};
 use super::watch::Watch;
 use super::worker::Worker;
-use crate::numbers::{float, length};
-use crate::report::{Counts, Fate, Recorder, Sample, Series};
+use crate::numbers::length;
+use crate::report::{Belongs, Counts, Fate, Groups, PoolTold, Recorder, Sample, Series};
 use crate::workload::{Session, Sessions, named};
 
 /// What all workers serve.
@@ -57,6 +58,8 @@ pub struct Simulated {
     pub guesses: Guesses,
     /// What the draft pool was asked, and what came of it.
     pub drafts: Drafts,
+    /// What requests belong to.
+    pub groups: Groups,
 }
 
 impl Simulated {
@@ -248,7 +251,34 @@ impl<'a> Simulation<'a> {
             cached: (completed && flight.source == Origin::Worker).then_some(flight.cached),
             output: Tokens::new(flight.said),
             fate: flight.fate,
+            belongs: Belongs {
+                pool: self.pool_of(flight),
+                priority: flight.sender.priority,
+                tenant: flight.sender.tenant,
+            },
         });
+    }
+
+    /// Whose worker had a request last.
+    fn pool_of(&self, flight: &Flight) -> Option<u16> {
+        let had = flight.source == Origin::Worker && flight.is_placed;
+        had.then(|| self.workers[flight.worker].pool)
+    }
+
+    /// What places in samples stand for.
+    fn groups(&self) -> Groups {
+        let told = |profile: &Profile, workers| PoolTold {
+            name: profile.name(),
+            workers,
+            dollars_per_hour: profile.price_per_hour(),
+        };
+        let mut pools: Vec<PoolTold> =
+            self.scenario.pools().map(|(profile, workers)| told(profile, workers)).collect();
+        if let Some(cascade) = &self.scenario.cascade {
+            let told = told(&cascade.draft, cascade.workers);
+            pools.push(PoolTold { name: format!("drafts: {}", told.name), ..told });
+        }
+        Groups { pools, tenants: Vec::new() }
     }
 
     /// Workers are asked for their load. Asked again only while something can still happen.
@@ -281,14 +311,12 @@ impl<'a> Simulation<'a> {
     }
 
     fn result(self) -> Simulated {
-        let times = || self.recorder.samples().iter();
-        let first = times().map(|sample| sample.intended).min().unwrap_or(Instant::ORIGIN);
-        let last = times().map(|sample| sample.ended).max().unwrap_or(Instant::ORIGIN);
-        let seconds = float(last.since(first).get()) / 1e6;
+        let seconds = self.recorder.seconds();
         let counted = || self.workers.iter().map(Worker::counted);
         let guesses =
             self.workers.iter().map(Worker::guesses).fold(Guesses::default(), Guesses::and);
         Simulated {
+            groups: self.groups(),
             series: self.watch.series(),
             cost: self.workers.iter().map(|worker| worker.profile.price_of(seconds)).sum(),
             preemptions: counted().map(|one| one.preemptions).sum(),
@@ -306,20 +334,31 @@ impl<'a> Simulation<'a> {
 /// The workers of both pools.
 fn all_workers(scenario: &Scenario) -> Result<Vec<Worker>, SimulateError> {
     let drafts = scenario.cascade.as_ref().map_or(0, |cascade| cascade.workers);
-    let all = scenario.workers.saturating_add(drafts);
-    if scenario.workers == 0 || WORKERS_MAX < all {
-        return Err(SimulateError::Workers(all));
+    let counts = scenario.pools().map(|(_, workers)| workers);
+    let all = counts.clone().fold(drafts, u32::saturating_add);
+    let is_empty = counts.clone().any(|workers| workers == 0);
+    if is_empty || WORKERS_MAX < all {
+        return Err(SimulateError::Workers(if is_empty { 0 } else { all }));
     }
+    scenario.mix.check()?;
     let mut workers = Vec::new();
-    for _ in 0..scenario.workers {
-        workers.push(Worker::target(scenario)?);
+    for (place, (profile, count)) in (0..).zip(scenario.pools()) {
+        let (first, other) = (&scenario.profile.model.name, &profile.model.name);
+        if first != other {
+            let (first, other) = (first.clone(), other.clone());
+            return Err(SimulateError::Models { first, other });
+        }
+        for _ in 0..count {
+            workers.push(Worker::target(scenario, profile)?.of_pool(place));
+        }
     }
     if let Some(cascade) = &scenario.cascade {
         if cascade.kinds.is_empty() || !cascade.kinds.iter().all(RequestKind::is_sound) {
             return Err(SimulateError::Kinds);
         }
         for _ in 0..cascade.workers {
-            workers.push(Worker::draft(scenario, &cascade.draft)?);
+            let pool = u16::try_from(scenario.others.len() + 1).unwrap_or(u16::MAX);
+            workers.push(Worker::draft(scenario, &cascade.draft)?.of_pool(pool));
         }
     }
     Ok(workers)

@@ -1,6 +1,6 @@
 //! Histories repeat, nothing is lost, and policies differ where they should and nowhere else.
 
-use overdraft_core::admit::Mode;
+use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::cascade;
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_core::speculate;
@@ -9,7 +9,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
 use crate::numbers::float;
-use crate::report::{Fate, Objectives, Sample, Summary};
+use crate::report::{Belongs, Fate, Objectives, Sample, Summary};
 use crate::workload::{Pacing, Source, WorkloadError};
 
 fn scenario(policy: Policy, workers: u32) -> Scenario {
@@ -209,7 +209,29 @@ fn what_was_asked_before_is_answered_again_and_computed_once() {
     assert_eq!(tokens(&plain), tokens(&again), "the answers are the same");
     assert!(summary(&again).ttft.median < summary(&plain).ttft.median);
     scenario.cache = Some(AnswerCache { bytes: 1, kept: KEPT_DEFAULT, takes: LOOK_UP_DEFAULT });
-    assert_eq!(run(&scenario, workload, 100, 3).reused, (0, 0), "there is no room for an answer");
+    let rare = "unique:question=500,output=50,rate=0.01,repeat=0.4";
+    assert_eq!(run(&scenario, rare, 100, 4).reused, (0, 0), "there is no room for an answer");
+}
+
+#[test]
+fn what_is_being_answered_is_computed_once_for_all_who_ask() {
+    let mut scenario = scenario(Policy::Cost, 1);
+    let (kept, takes) = (KEPT_DEFAULT, LOOK_UP_DEFAULT);
+    // Nothing is kept, so all that is shared is shared while it is being said.
+    scenario.cache = Some(AnswerCache { bytes: 1, kept, takes });
+    let workload = "unique:question=500,output=400,spread=0,rate=20,repeat=0.9";
+    let told = run(&scenario, workload, 200, 3);
+    assert_eq!(summary(&told).completed, 200);
+    assert!(100 < told.reused.0, "{:?}", told.reused);
+    for sample in told.recorder.samples() {
+        let first = sample.first_token.expect("all were answered");
+        assert!(sample.intended + takes <= first && first <= sample.ended, "{sample:?}");
+        assert_eq!(sample.output, Tokens::new(400));
+    }
+    // Where the first gets no answer, the others ask for themselves.
+    scenario.context = Some(Tokens::new(300));
+    let refused = run(&scenario, workload, 200, 3);
+    assert_eq!((summary(&refused).refused, refused.reused), (200, (0, 0)));
 }
 
 #[test]
@@ -303,4 +325,87 @@ fn chances_that_cannot_be_are_refused() {
     assert!(refused(Vec::new()).contains("without chances"));
     let kind = "0.5:2:1".parse::<RequestKind>().unwrap_err();
     assert!(kind.contains("`0.5:2:1` is no kind of request; expected WEIGHT:WORSE:SURPRISE"));
+}
+
+/// The samples that belong to a group.
+fn of_group(simulated: &Simulated, is_of: impl Fn(Belongs) -> bool) -> Vec<Sample> {
+    let samples = simulated.recorder.samples().iter();
+    samples.filter(|sample| is_of(sample.belongs)).copied().collect()
+}
+
+#[test]
+fn a_fleet_of_two_pools_answers_with_both_and_each_costs_its_own_price() {
+    let mut scenario = scenario(Policy::Cost, 1);
+    let slow = Catalogue::builtin().find("l4-tp1/llama-3-8b-int4").unwrap();
+    scenario.others = vec![Pool { profile: slow.clone(), workers: 2 }];
+    let told = run(&scenario, "unique:question=800,output=100,rate=60", 300, 1);
+    let of = |pool| of_group(&told, |belongs| belongs.pool == Some(pool)).len();
+    assert_eq!(of(0) + of(1), 300, "who was answered was answered by a pool");
+    // One H100 computes several times what two L4 do.
+    assert!(5 < of(1) && of(1) < of(0), "{} {}", of(0), of(1));
+    let seconds = summary(&told).duration;
+    let cost = scenario.profile.price_of(seconds) + 2.0 * slow.price_of(seconds);
+    assert!((told.cost - cost).abs() < 1e-9 * cost, "{} {cost}", told.cost);
+    let again = run(&scenario, "unique:question=800,output=100,rate=60", 300, 1);
+    assert_eq!(told.recorder.digest(), again.recorder.digest());
+}
+
+#[test]
+fn pools_that_cannot_be_are_refused() {
+    let refused = |profile: &str, workers| {
+        let mut scenario = scenario(Policy::Cost, 1);
+        let profile = Catalogue::builtin().find(profile).unwrap();
+        scenario.others = vec![Pool { profile, workers }];
+        let none = Box::new(std::iter::empty());
+        simulate(&scenario, none, 1, &mut |_| {}).unwrap_err().to_string()
+    };
+    let other = refused("h100-tp2/llama-3-70b-fp8", 1);
+    assert!(other.contains("`llama-3-70b` beside one of `llama-3-8b`"), "{other}");
+    assert!(refused("l4-tp1/llama-3-8b-int4", 0).contains("`0` workers"));
+    assert!(refused("l4-tp1/llama-3-8b-int4", 5_000).contains("expected 1 to"));
+}
+
+/// More than two workers can take, before a gateway that lets wait.
+fn crowded(mix: Mix) -> Simulated {
+    let mut scenario = scenario(Policy::Cost, 2);
+    scenario.routing.admission.mode = Mode::Reserve;
+    scenario.kv_tokens = Some(Tokens::new(12_000));
+    scenario.patience = Micros::new(5_000_000);
+    scenario.mix = mix;
+    run(&scenario, "unique:question=400,output=300,spread=0.3,rate=25", 900, 1)
+}
+
+#[test]
+fn what_matters_least_waits_longest_and_is_refused_first() {
+    let told = crowded(Mix {
+        priorities: Priority::ALL.map(|priority| (priority, 1.0)).to_vec(),
+        tenants: Vec::new(),
+    });
+    let of = |priority| of_group(&told, |belongs| belongs.priority == Some(priority));
+    let refused = Priority::ALL.map(|priority| {
+        let all = of(priority);
+        assert!(250 < all.len(), "a third of nine hundred");
+        let refused = all.iter().filter(|sample| sample.fate == Fate::Refused).count();
+        float(crate::numbers::length(refused)) / float(crate::numbers::length(all.len()))
+    });
+    let [flex, default, priority] = refused;
+    assert!(0.1 < flex && default < flex && priority <= default, "{refused:?}");
+    let waited = |priority| {
+        let firsts = of(priority);
+        let firsts: Vec<_> = firsts.iter().filter_map(Sample::ttft).map(Micros::get).collect();
+        firsts.iter().sum::<u64>() / crate::numbers::length(firsts.len()).max(1)
+    };
+    assert!(waited(Priority::Priority) < waited(Priority::Flex));
+}
+
+#[test]
+fn a_tenant_that_asks_for_little_does_not_wait_behind_one_that_floods() {
+    let told = crowded(Mix { priorities: Vec::new(), tenants: vec![9.0, 1.0] });
+    let answered = |tenant| {
+        let all = of_group(&told, |belongs| belongs.tenant == Some(tenant));
+        let answered = all.iter().filter(|sample| sample.fate == Fate::Completed).count();
+        float(crate::numbers::length(answered)) / float(crate::numbers::length(all.len()))
+    };
+    assert!(answered(0) < 0.9, "{}", answered(0));
+    assert!(answered(0) + 0.1 < answered(1), "{} {}", answered(0), answered(1));
 }

@@ -26,6 +26,8 @@ const CONTEXT_MIN: Tokens = Tokens::new(2);
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) profile: Profile,
+    /// The place of its pool.
+    pub(super) pool: u16,
     times: StepTimes,
     model: &'static str,
     limits: BatchLimits,
@@ -82,10 +84,10 @@ impl Yields<'_> {
 
 impl Worker {
     /// One that the scenario is about.
-    pub(super) fn target(scenario: &Scenario) -> Result<Self, SimulateError> {
+    pub(super) fn target(scenario: &Scenario, profile: &Profile) -> Result<Self, SimulateError> {
         let guesser = scenario.speculation.as_ref();
-        let guesser = guesser.map(|settings| Guesser::new(settings, &scenario.profile));
-        let mut worker = Self::new(scenario, (&scenario.profile, MODEL), scenario.kv_tokens)?;
+        let guesser = guesser.map(|settings| Guesser::new(settings, profile));
+        let mut worker = Self::new(scenario, (profile, MODEL), scenario.kv_tokens)?;
         worker.guesser = guesser.transpose()?;
         Ok(worker)
     }
@@ -122,6 +124,7 @@ impl Worker {
         };
         Ok(Self {
             profile: profile.clone(),
+            pool: 0,
             times: StepTimes::new(profile.clone()),
             model,
             limits,
@@ -136,6 +139,11 @@ impl Worker {
             crashes: 0,
             outcomes: Vec::new(),
         })
+    }
+
+    /// The same in another pool.
+    pub(super) fn of_pool(self, pool: u16) -> Self {
+        Self { pool, ..self }
     }
 
     /// What it serves.

@@ -22,14 +22,22 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn add(&mut self, value: u64) {
+        self.add_times(value, 1);
+    }
+
+    /// Adds a value so many times.
+    pub(crate) fn add_times(&mut self, value: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
         let value = value.min(LONGEST);
         let place = place(value);
         if self.counts.len() <= place {
             self.counts.resize(place + 1, 0);
         }
-        self.counts[place] += 1;
-        self.count += 1;
-        self.sum += value;
+        self.counts[place] += times;
+        self.count += times;
+        self.sum += value * times;
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

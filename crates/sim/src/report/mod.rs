@@ -7,6 +7,7 @@
 //! **Invariant:** times count from when a request was meant to be sent, so a client that falls behind hides
 //! nothing; goodput counts over all requests that were offered, those that were refused included.
 
+mod breakdown;
 mod counts;
 mod histogram;
 mod objectives;
@@ -21,6 +22,7 @@ mod timeline;
 
 use serde_json::{Value, json};
 
+pub use self::breakdown::{Belongs, Groups, PoolTold};
 pub use self::counts::Counts;
 pub use self::objectives::{ObjectiveError, Objectives};
 pub use self::page::page_of_plots;
@@ -54,6 +56,8 @@ pub struct Run {
     pub cost: Option<f64>,
     /// What the fleet counted, where it was simulated.
     pub counts: Option<Counts>,
+    /// What its requests belong to.
+    pub groups: Groups,
 }
 
 /// Runs side by side.
@@ -97,6 +101,7 @@ impl Report {
             let mut told = run.summary(&self.objectives).json();
             told.insert("label".to_owned(), run.label.clone().into());
             told.insert("seed".to_owned(), run.seed.into());
+            told.extend(breakdown::json_of(run, &self.objectives));
             Value::Object(told)
         });
         let settings =
@@ -151,7 +156,8 @@ impl Report {
 impl Run {
     /// What was recorded, and nothing else.
     pub const fn new(label: String, seed: u64, recorder: Recorder) -> Self {
-        Self { label, seed, recorder, series: Vec::new(), cost: None, counts: None }
+        let groups = Groups { pools: Vec::new(), tenants: Vec::new() };
+        Self { label, seed, recorder, series: Vec::new(), cost: None, counts: None, groups }
     }
 
     /// The figures.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plot::{Plot, Scale, escaped};
 use super::summary::{FIGURES, quantile};
-use super::{Fate, Origin, Report, Run, Sample};
+use super::{Fate, Origin, Report, Run, Sample, breakdown};
 use crate::numbers::float;
 
 /// Points of a curve of shares.
@@ -35,6 +35,10 @@ pub(super) fn html(report: &Report) -> String {
         );
     }
     figures(&mut page, report);
+    for label in report.labels() {
+        let runs: Vec<&Run> = report.labelled(label).collect();
+        breakdown::html(&mut page, label, &runs, &report.objectives);
+    }
     draw(&mut page, &plots(report));
     settings(&mut page, report);
     page.push_str("</body></html>\n");

@@ -2,6 +2,7 @@
 
 use overdraft_units::{Instant, Micros, Tokens};
 
+use super::breakdown::Belongs;
 use super::histogram::Histogram;
 use super::timeline::Timeline;
 
@@ -27,6 +28,8 @@ pub struct Sample {
     pub output: Tokens,
     /// How it ended.
     pub fate: Fate,
+    /// What it belongs to.
+    pub belongs: Belongs,
 }
 
 /// How a request ended.
@@ -77,6 +80,11 @@ impl Recorder {
         self.gaps.add(gap.get());
     }
 
+    /// The same of so many answers.
+    pub(crate) fn gaps(&mut self, gap: Micros, answers: u64) {
+        self.gaps.add_times(gap.get(), answers);
+    }
+
     /// A request has ended.
     pub fn sample(&mut self, sample: Sample) {
         if crate::numbers::length(self.samples.len()) < SAMPLES_MAX {
@@ -97,6 +105,14 @@ impl Recorder {
     /// All requests that have ended.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
+    }
+
+    /// From the first request that was to be sent to the end of the last, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        let first = self.samples.iter().map(|sample| sample.intended).min();
+        let last = self.samples.iter().map(|sample| sample.ended).max();
+        let (first, last) = (first.unwrap_or(Instant::ORIGIN), last.unwrap_or(Instant::ORIGIN));
+        crate::numbers::float(last.since(first).get()) / 1e6
     }
 
     /// A number that is equal only for equal histories.

@@ -144,8 +144,6 @@ impl Summary {
         let ms = |micros: u64| float(micros) / 1e3;
         let spread =
             |of: &dyn Fn(&Sample) -> Option<f64>| Spread::of(completed().filter_map(of).collect());
-        let first = samples.iter().map(|sample| sample.intended).min().unwrap_or(Instant::ORIGIN);
-        let last = samples.iter().map(|sample| sample.ended).max().unwrap_or(Instant::ORIGIN);
         let gaps = &recorder.gaps;
         let gap = |share| gaps.quantile(share) / 1e3;
         let cached =
@@ -158,7 +156,7 @@ impl Summary {
             completed: count(Fate::Completed),
             refused: count(Fate::Refused),
             failed: count(Fate::Failed) + recorder.dropped,
-            duration: float(last.since(first).get()) / 1e6,
+            duration: recorder.seconds(),
             input_tokens: completed().map(|sample| u64::from(sample.prompt.get())).sum(),
             cached_tokens: tells_cached.then(|| cached.sum()),
             output_tokens: completed().map(|sample| u64::from(sample.output.get())).sum(),

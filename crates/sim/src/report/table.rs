@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::counts::Counts;
 use super::summary::{FIGURES, Spread, Summary};
-use super::{Estimate, Origin, Report, Run};
+use super::{Estimate, Origin, Report, Run, breakdown};
 
 /// Columns of vLLM's block.
 const WIDTH: usize = 50;
@@ -18,6 +18,10 @@ pub(super) fn text(report: &Report) -> String {
         block(&mut text, report, run);
     } else {
         compared(&mut text, report);
+    }
+    for label in report.labels() {
+        let runs: Vec<&Run> = report.labelled(label).collect();
+        breakdown::text(&mut text, label, &runs, &report.objectives);
     }
     text
 }

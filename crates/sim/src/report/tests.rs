@@ -19,6 +19,7 @@ fn sample(intended: u64, lag: u64, ttft: u64, tpot: u64) -> Sample {
         cached: Some(Tokens::new(25)),
         output: Tokens::new(10),
         fate: Fate::Completed,
+        belongs: Belongs::default(),
     }
 }
 

@@ -8,17 +8,18 @@
 //! **Invariant:** a request's prompt and answer have the lengths that the log says, whatever its names say.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use overdraft_core::admit::Priority;
 use overdraft_units::{Instant, Micros, Tokens};
 use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
 use super::lines::Lines;
 use super::table::calendar_seconds;
-use super::{PROMPT_TOKENS_MAX, Piece, Session, Sessions, Turn, Voice, named};
+use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, Sessions, TENANTS_MAX, Turn, Voice, named};
 use crate::numbers::{float, length, whole};
 
 /// Requests of a log at most: they are put in order in memory.
@@ -35,6 +36,8 @@ pub struct AccessLog {
     unanswered: u64,
     /// Tokens to a byte of prompts whose beginnings are named.
     tokens_per_byte: f64,
+    /// Names of tenants, in the order in which they came.
+    tenants: Arc<[Arc<str>]>,
 }
 
 /// A request that was answered.
@@ -58,6 +61,8 @@ pub struct Entry {
     pub output: Tokens,
     /// Whose answer it got.
     pub source: AnswerSource,
+    /// Who asked, and how much it mattered, where the log says.
+    pub sender: Sender,
     /// Bytes of the prompt, where its beginnings are named.
     bytes: u64,
     /// Ends in bytes and names of beginnings, shortest first.
@@ -106,6 +111,8 @@ struct Line {
     prompt_bytes: Option<u64>,
     prefix: Option<String>,
     path: Option<String>,
+    tenant: Option<String>,
+    priority: Option<String>,
 }
 
 /// What a line turned out to be.
@@ -145,10 +152,10 @@ impl AccessLog {
         if entries.is_empty() {
             return Err(WorkloadError::Empty { file: file.to_owned(), expected: EXPECTED });
         }
-        Ok(Self::of(entries, unanswered))
+        Ok(Self::of(entries, unanswered, names.tenants.into()))
     }
 
-    fn of(mut entries: Vec<(u64, Entry)>, unanswered: u64) -> Self {
+    fn of(mut entries: Vec<(u64, Entry)>, unanswered: u64, tenants: Arc<[Arc<str>]>) -> Self {
         entries.sort_by_key(|(began, _)| *began);
         let first = entries.first().map_or(0, |(began, _)| *began);
         let at = |(began, entry): (u64, Entry)| Entry {
@@ -161,7 +168,8 @@ impl AccessLog {
             tokens += u64::from(entry.prompt.get());
             bytes += entry.bytes;
         }
-        Self { entries, unanswered, tokens_per_byte: float(tokens) / float(bytes.max(1)) }
+        let tokens_per_byte = float(tokens) / float(bytes.max(1));
+        Self { entries, unanswered, tokens_per_byte, tenants }
     }
 
     /// All that were answered.
@@ -187,11 +195,16 @@ impl AccessLog {
         models
     }
 
+    /// Names of tenants, by their places.
+    pub fn tenants(&self) -> Vec<String> {
+        self.tenants.iter().map(ToString::to_string).collect()
+    }
+
     /// Only the requests for a model.
     #[must_use]
     pub fn of_model(&self, model: &str) -> Self {
         let entries = self.entries.iter().filter(|entry| &*entry.model == model).cloned().collect();
-        Self { entries, ..*self }
+        Self { entries, tenants: Arc::clone(&self.tenants), ..*self }
     }
 
     /// The same load again: sessions are named by the places of their entries.
@@ -221,22 +234,53 @@ impl AccessLog {
         prompt.push(Piece::said(named(&[0x6f77_6e65, name]), own));
         let answer = Piece::said(named(&[0x616e_7377, name]), entry.output);
         let turn = Turn { think: Micros::ZERO, prompt, answer };
-        Session { at: entry.at, name, turns: vec![turn] }
+        Session { at: entry.at, name, sender: entry.sender, turns: vec![turn] }
     }
 }
 
 /// Names that come again and again, each kept once.
 #[derive(Default)]
-struct Names(BTreeSet<Arc<str>>);
+struct Names {
+    all: BTreeSet<Arc<str>>,
+    tenants: Vec<Arc<str>>,
+    places: BTreeMap<Arc<str>, u16>,
+}
 
 impl Names {
     fn of(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
+        if let Some(known) = self.all.get(name) {
             return Arc::clone(known);
         }
         let name: Arc<str> = name.into();
-        self.0.insert(Arc::clone(&name));
+        self.all.insert(Arc::clone(&name));
         name
+    }
+
+    /// A tenant's place; nothing for those beyond [`TENANTS_MAX`].
+    fn tenant(&mut self, name: &str) -> Option<u16> {
+        if let Some(place) = self.places.get(name) {
+            return Some(*place);
+        }
+        let place = u16::try_from(self.tenants.len()).ok()?;
+        if self.tenants.len() == TENANTS_MAX {
+            return None;
+        }
+        let name = self.of(name);
+        self.tenants.push(Arc::clone(&name));
+        self.places.insert(name, place);
+        Some(place)
+    }
+
+    /// Who asked, and how much it mattered.
+    fn sender(&mut self, line: &Line, text: &str) -> Result<Sender, Fault> {
+        let priority = line.priority.as_deref().map(|name| {
+            name.parse::<Priority>().map_err(|_| {
+                let known = Priority::ALL.map(Priority::name).join("`, `");
+                Fault::new(text, format!("has `priority` `{name}`"), format!("`{known}`"))
+            })
+        });
+        let tenant = line.tenant.as_deref().and_then(|name| self.tenant(name));
+        Ok(Sender { priority: priority.transpose()?, tenant })
     }
 }
 
@@ -286,6 +330,7 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
         cached: line.tokens_cached.map(|cached| Tokens::new(cached.min(prompt))),
         output: Tokens::new(output),
         source,
+        sender: names.sender(&line, text)?,
         bytes: line.prompt_bytes.unwrap_or(0),
         beginnings: beginnings(line.prefix.as_deref().unwrap_or_default())?,
     };
@@ -365,6 +410,26 @@ mod tests {
         assert_eq!(prompts[0][..2], prompts[1][..2]);
         assert_ne!(prompts[0][2].content, prompts[1][3].content);
         assert_ne!(prompts[0][0].content, prompts[2][0].content);
+    }
+
+    #[test]
+    fn tenants_and_priorities_are_those_of_the_log() {
+        let asked = |second, more: &str| {
+            line(second, &format!(r#","tokens_prompt":5,"tokens_out":1{more}"#))
+        };
+        let text = asked(1, r#","tenant":"acme","priority":"flex""#)
+            + &asked(2, r#","tenant":"globex","priority":"priority""#)
+            + &asked(3, r#","tenant":"acme""#)
+            + &asked(4, "");
+        let read = Arc::new(log(&text).unwrap());
+        assert_eq!(read.tenants(), ["acme", "globex"]);
+        let senders: Vec<_> = Arc::clone(&read).sessions().map(|one| one.unwrap().sender).collect();
+        let sender = |priority, tenant| Sender { priority, tenant };
+        assert_eq!(senders[0], sender(Some(Priority::Flex), Some(0)));
+        assert_eq!(senders[1], sender(Some(Priority::Priority), Some(1)));
+        assert_eq!(senders[2..], [sender(None, Some(0)), Sender::default()]);
+        let wrong = log(&asked(1, r#","priority":"batch""#)).unwrap_err().to_string();
+        assert!(wrong.contains("has `priority` `batch`") && wrong.contains("`flex`"), "{wrong}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::error::WorkloadError;
 use super::knobs::Values;
-use super::{PROMPT_TOKENS_MAX, Piece, Session, TURNS_MAX, Turn, Voice, named, seconds};
+use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, TURNS_MAX, Turn, Voice, named, seconds};
 use crate::draws::{Draws, Ranks};
 use crate::numbers::{float, length, whole, whole32};
 
@@ -139,7 +139,7 @@ impl Generator {
             asked.push(turn);
             history.push(answer);
         }
-        let session = Session { at, name, turns: asked };
+        let session = Session { at, name, sender: Sender::default(), turns: asked };
         if 0.0 < self.values.of("repeat") {
             if self.asked.len() == REPEATABLE_MAX {
                 self.asked.pop_front();

@@ -23,6 +23,7 @@ mod table;
 mod tests;
 mod text;
 
+use overdraft_core::admit::Priority;
 use overdraft_units::{Instant, Micros, TokenId, Tokens};
 
 pub use self::access::{AccessLog, AnswerSource, Entry, REQUESTS_MAX};
@@ -37,6 +38,9 @@ pub const TURNS_MAX: u64 = 4_096;
 /// Tokens of one prompt at most.
 pub const PROMPT_TOKENS_MAX: u64 = 4 << 20;
 
+/// Tenants that are told apart at most.
+pub const TENANTS_MAX: usize = 4_096;
+
 /// Sessions, one at a time, in the order of their beginnings.
 pub type Sessions = Box<dyn Iterator<Item = Result<Session, WorkloadError>> + Send>;
 
@@ -47,8 +51,19 @@ pub struct Session {
     pub at: Instant,
     /// A number of its own.
     pub name: u64,
+    /// Whose it is, where the workload says.
+    pub sender: Sender,
     /// What is asked, at least once.
     pub turns: Vec<Turn>,
+}
+
+/// Who asks, and how much it matters; nobody in particular where nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// How much its requests matter.
+    pub priority: Option<Priority>,
+    /// Whose they are: a place among the tenants of the load, below [`TENANTS_MAX`].
+    pub tenant: Option<u16>,
 }
 
 /// One request of a session.

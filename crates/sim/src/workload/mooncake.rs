@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
 use super::lines::Lines;
-use super::{Piece, Session, Turn, named};
+use super::{Piece, Sender, Session, Turn, named};
 use crate::Draws;
 
 /// Tokens of a block.
@@ -140,5 +140,10 @@ fn session(line: &str, name: u64) -> Result<Session, Fault> {
     let prompt = (0..).zip(&row.hash_ids).map(piece).collect();
     let answer = Piece::said(named(&[0x616e_7377, name]), Tokens::new(row.output_length.max(1)));
     let at = Instant::ORIGIN + super::seconds(row.timestamp / 1e3);
-    Ok(Session { at, name, turns: vec![Turn { think: Micros::ZERO, prompt, answer }] })
+    Ok(Session {
+        at,
+        name,
+        sender: Sender::default(),
+        turns: vec![Turn { think: Micros::ZERO, prompt, answer }],
+    })
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
 use super::lines::{self, Lines};
-use super::{Piece, Session, Turn, named};
+use super::{Piece, Sender, Session, Turn, named};
 use crate::Draws;
 use crate::numbers::{length, whole, whole32};
 
@@ -114,7 +114,8 @@ impl Iterator for ServeGen {
         let prompt = vec![Piece::said(named(&[0x7365_7276, name]), Tokens::new(prompt))];
         let answer = Piece::said(named(&[0x616e_7377, name]), Tokens::new(output));
         let turns = vec![Turn { think: Micros::ZERO, prompt, answer }];
-        Some(Ok(Session { at: Instant::ORIGIN + Micros::new(at - self.first), name, turns }))
+        let (at, sender) = (Instant::ORIGIN + Micros::new(at - self.first), Sender::default());
+        Some(Ok(Session { at, name, sender, turns }))
     }
 }
 

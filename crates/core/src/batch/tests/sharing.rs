@@ -1,6 +1,9 @@
 //! Who computes what several prompts have in common, and who finds it?
 
+use overdraft_units::BlockId;
+
 use super::*;
+use crate::batch::prefix::STRIDE;
 
 #[test]
 fn sixteen_arrivals_with_one_prefix_compute_it_once() {
@@ -174,13 +177,13 @@ fn the_index_forgets_from_any_place_of_a_bucket() {
     let token = |n| [TokenId(n)];
     for gone in 0..3 {
         for n in 0..3 {
-            index.insert(overdraft_units::BlockId(n), root, &token(n));
+            index.insert(BlockId(n), root, &token(n));
         }
-        index.remove(overdraft_units::BlockId(gone));
+        index.remove(BlockId(gone));
         for n in 0..3 {
             assert_eq!(index.find(root, &token(n)).is_some(), n != gone);
             if n != gone {
-                index.remove(overdraft_units::BlockId(n));
+                index.remove(BlockId(n));
             }
         }
     }
@@ -193,7 +196,7 @@ fn a_run_of_pages_is_found_past_newer_siblings_and_ends_where_prompts_part() {
     let mut index = PrefixIndex::new(Blocks::new(100), size);
     let page = |n: u32| [TokenId(n), TokenId(n + 1)];
     let tokens: Vec<TokenId> = (0..PAGES).flat_map(page).collect();
-    let block = overdraft_units::BlockId;
+    let block = BlockId;
     let root = Parent::Root(CacheSalt(0));
     let after = |n: u32| n.checked_sub(1).map_or(root, |above| Parent::Block(block(above)));
     for n in 0..PAGES {
@@ -213,5 +216,94 @@ fn a_run_of_pages_is_found_past_newer_siblings_and_ends_where_prompts_part() {
         let mut parted = tokens[..whole as usize * 2].to_vec();
         parted.extend([TokenId(7_777); 9]);
         assert_eq!(run(&parted), (0..whole).collect::<Vec<u32>>(), "{whole} pages are common");
+    }
+}
+
+#[test]
+fn a_page_is_found_whichever_siblings_came_and_went() {
+    const BLOCKS: u32 = 24;
+    let size = BlockSize::new(1).unwrap();
+    let root = Parent::Root(CacheSalt(0));
+    let mut index = PrefixIndex::new(Blocks::new(BLOCKS), size);
+    // By the page's number: its parent's, and its token.
+    let mut places: Vec<Option<(Option<u32>, u32)>> = vec![None; BLOCKS as usize];
+    let parent = |above: Option<u32>| above.map_or(root, |at| Parent::Block(BlockId(at)));
+    let mut dice: u64 = 7;
+    let mut below = |bound: u32| {
+        dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        u32::try_from((dice >> 33) % u64::from(bound)).unwrap()
+    };
+    for _ in 0..4_000 {
+        let at = below(BLOCKS);
+        if let Some((above, _)) = places[at as usize] {
+            let is_followed = places.iter().flatten().any(|(other, _)| *other == Some(at));
+            if !is_followed {
+                index.remove(BlockId(at));
+                places[at as usize] = None;
+            } else if let Some(above) = above {
+                // A guess, mostly wrong.
+                index.note_far(BlockId(above), BlockId(at));
+            }
+        } else {
+            let above = below(BLOCKS);
+            let above = places[above as usize].map(|_| above);
+            let token = below(3);
+            if !places.contains(&Some((above, token))) {
+                index.insert(BlockId(at), parent(above), &[TokenId(token)]);
+                places[at as usize] = Some((above, token));
+            }
+        }
+        for above in (0..BLOCKS).filter(|at| places[*at as usize].is_some()).map(Some).chain([None])
+        {
+            for token in 0..3 {
+                let place = places.iter().position(|place| *place == Some((above, token)));
+                let found = index.find(parent(above), &[TokenId(token)]);
+                assert_eq!(found.map(|block| block.0 as usize), place, "{above:?} {token}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_that_were_far_behind_help_while_they_are_and_mislead_nobody_later() {
+    const PAGES: u32 = 100;
+    let size = BlockSize::new(1).unwrap();
+    let root = Parent::Root(CacheSalt(0));
+    let mut index = PrefixIndex::new(Blocks::new(PAGES), size);
+    let stride = u32::try_from(STRIDE).unwrap();
+    let grow = |index: &mut PrefixIndex, from: u32, above: Parent| {
+        let mut above = above;
+        for n in from..PAGES {
+            index.insert(BlockId(n), above, &[TokenId(n)]);
+            if let Some(far) = n.checked_sub(stride) {
+                index.note_far(BlockId(far), BlockId(n));
+            }
+            above = Parent::Block(BlockId(n));
+        }
+    };
+    let run = |index: &PrefixIndex, tokens: &[TokenId]| {
+        let mut found = Vec::new();
+        index.find_run(root, tokens, &mut found);
+        found.into_iter().map(|block| block.0).collect::<Vec<u32>>()
+    };
+    let tokens: Vec<TokenId> = (0..PAGES).map(TokenId).collect();
+    grow(&mut index, 0, root);
+    for whole in 0..=PAGES {
+        assert_eq!(run(&index, &tokens[..whole as usize]), (0..whole).collect::<Vec<u32>>());
+    }
+    // The last pages go and come back behind another place: what was far behind is elsewhere now.
+    for parts in [41, 64, 90] {
+        for n in (parts..PAGES).rev() {
+            index.remove(BlockId(n));
+        }
+        assert_eq!(run(&index, &tokens), (0..parts).collect::<Vec<u32>>());
+        grow(&mut index, parts, Parent::Block(BlockId(parts - 30)));
+        let other: Vec<TokenId> = (0..parts - 29).chain(parts..PAGES).map(TokenId).collect();
+        assert_eq!(run(&index, &tokens), (0..parts).collect::<Vec<u32>>());
+        assert_eq!(run(&index, &other), other.iter().map(|token| token.0).collect::<Vec<u32>>());
+        for n in (parts..PAGES).rev() {
+            index.remove(BlockId(n));
+        }
+        grow(&mut index, parts, Parent::Block(BlockId(parts - 1)));
     }
 }
