@@ -207,10 +207,14 @@ impl Shared {
             settings = &unbounded;
         }
         let mut router = self.router();
-        let placed = router.place(print.request(), settings, (tried, turn), self.clock.now());
+        let (request, now) = (print.request(), self.clock.now());
+        let words = explained.is_some().then(|| {
+            router.explain(request, settings, tried, now);
+            explain::text(&router, &self.roster, print)
+        });
+        let placed = router.place(request, settings, (tried, turn), now);
         let waived = router.decision().ejections == Ejections::Waived;
         let facts = explain::Facts::of(&router, settings, print);
-        let words = explained.is_some().then(|| explain::text(&router, &self.roster, print));
         drop(router);
         if let Some(words) = words {
             *explained = Some(words);

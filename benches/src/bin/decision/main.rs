@@ -1,7 +1,7 @@
 //! How long does a routing decision take in a large fleet? (S6)
 //!
 //! The core alone, no socket: 64 workers up and loaded, prompts of 8,192 tokens in blocks of 16, an
-//! index of a million blocks. *Decide* is [`Router::explain`](overdraft_core::route::Router::explain);
+//! index of a million blocks. *Decide* is [`Router::choose`](overdraft_core::route::Router::choose);
 //! *place* is that and the booking, which is what a request waits for; *remember* is the index that
 //! learns where the prompt went, done when the request is on its way; *end* is the booking back. The
 //! best of a few rounds is told: the machine's other work can only add.
@@ -19,6 +19,10 @@ use serde::Serialize;
 
 use self::index::{Churn, Held};
 use self::scene::{Feed, Prompts, Scene, Times};
+
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Most that a decision may take at the median, in microseconds.
 const DECISION_US_MAX: f64 = 5.0;

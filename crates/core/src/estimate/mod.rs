@@ -30,18 +30,30 @@ const FLEET_WEIGHT_TOKENS: u64 = 8_192;
 pub struct PrefillRate {
     /// Tokens over microseconds.
     seen: Ratio,
+    leaning: Leaning,
+}
+
+/// A pace, worked out as far as it can be before that of the fleet is known which it leans on:
+/// observations change it, and every decision asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leaning {
+    /// Time of what was seen, as a pace has it.
+    time: u64,
+    /// Tokens that were seen, and those that are lent.
+    tokens: u64,
 }
 
 impl PrefillRate {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: Ratio::new() }
+        Self { seen: Ratio::new(), leaning: Leaning::of((0, 0)) }
     }
 
     /// So many tokens were computed in that time, queueing included on both sides.
     pub fn note(&mut self, tokens: u64, took: Micros) {
         if PREFILL_TOKENS_MIN <= tokens && took != Micros::ZERO {
             self.seen.note(tokens, took.get());
+            self.leaning = Leaning::of(self.seen.parts());
         }
     }
 
@@ -57,16 +69,33 @@ impl PrefillRate {
     /// The same, where little is known of this worker leaning on its whole `fleet`: one slow answer
     /// must not make a worker look slow.
     pub fn pace_within(&self, fleet: Pace) -> Pace {
-        let (tokens, micros) = self.seen.parts();
-        let own = micros.saturating_mul(Pace::TOKENS);
-        let lent = fleet.0.saturating_mul(FLEET_WEIGHT_TOKENS);
-        Pace(own.saturating_add(lent) / tokens.saturating_add(FLEET_WEIGHT_TOKENS))
+        self.leaning.pace_within(fleet)
+    }
+
+    /// What that comes from.
+    pub(crate) const fn leaning(&self) -> Leaning {
+        self.leaning
     }
 
     /// Tokens a second; `None` before anything was seen.
     pub fn tokens_per_second(&self) -> Option<u64> {
         let (tokens, micros) = self.seen.parts();
         (micros > 0).then(|| tokens.saturating_mul(1_000_000) / micros)
+    }
+}
+
+impl Leaning {
+    const fn of((tokens, micros): (u64, u64)) -> Self {
+        Self {
+            time: micros.saturating_mul(Pace::TOKENS),
+            tokens: tokens.saturating_add(FLEET_WEIGHT_TOKENS),
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn pace_within(self, fleet: Pace) -> Pace {
+        let lent = fleet.0.saturating_mul(FLEET_WEIGHT_TOKENS);
+        Pace(self.time.saturating_add(lent) / self.tokens)
     }
 }
 

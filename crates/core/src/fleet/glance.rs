@@ -12,7 +12,7 @@ use core::ops::{Deref, DerefMut};
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::{Fleet, Worker, WorkerId};
-use crate::estimate::{Pace, PrefillRate};
+use crate::estimate::{Leaning, Pace};
 
 /// One worker, as far as nearly every decision asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +21,8 @@ pub(crate) struct Glance {
     /// Whether it is up, takes new requests, and its breaker is closed. Where not, the worker
     /// itself says why.
     pub(crate) is_open: bool,
-    /// Whether it shares the blocks of its cache.
-    pub(crate) shares: bool,
     /// Whether answers that come whole are under way: their prompts are worked off unseen.
     has_unseen: bool,
-    /// When it last came up.
-    pub(crate) came_up: Instant,
     /// See [`Worker::requests_all`].
     pub(crate) requests: u32,
     /// See [`Worker::foreign_waiting`].
@@ -39,14 +35,14 @@ pub(crate) struct Glance {
     pub(crate) kv_capacity: Option<Tokens>,
     /// Tokens to a page of its cache, as it said itself.
     pub(crate) block_size: Option<BlockSize>,
-    /// See [`Worker::kv_used`]; zero while the capacity is unknown.
-    pub(crate) kv_used: u64,
+    /// Tokens of the capacity that [`Worker::kv_used`] leaves; zero while it is unknown.
+    pub(crate) kv_free: u64,
     /// See [`Booked::prefill_tokens`](super::Booked::prefill_tokens).
     pub(crate) prefill_tokens: u64,
     /// Of those, the part of one prompt.
     prefill_one: u64,
     prefill_since: Instant,
-    prefill_rate: PrefillRate,
+    prefill: Leaning,
     /// How long one of its decode steps takes.
     pub(crate) step: Micros,
 }
@@ -55,22 +51,22 @@ impl Glance {
     pub(super) fn of(worker: &Worker) -> Self {
         let booked = worker.booked();
         let health = worker.health();
+        let kv_capacity = worker.kv_capacity();
+        let capacity = kv_capacity.map_or(0, |capacity| u64::from(capacity.get()));
         Self {
             is_open: health.is_up() && !worker.is_draining() && worker.breaker().is_closed(),
-            shares: worker.blocks().is_shared(),
             has_unseen: worker.unseen.is_any(),
-            came_up: worker.came_up,
             requests: worker.requests_all(),
             foreign_waiting: worker.foreign_waiting(),
             tokens: worker.tokens(),
             started_last: worker.started_last(),
-            kv_capacity: worker.kv_capacity(),
+            kv_capacity,
             block_size: worker.scraped().and_then(|scraped| scraped.block_size),
-            kv_used: worker.kv_used().unwrap_or(0),
+            kv_free: capacity.saturating_sub(worker.kv_used().unwrap_or(0)),
             prefill_tokens: booked.prefill_tokens,
             prefill_one: booked.prefill_one(),
             prefill_since: worker.prefill_since,
-            prefill_rate: *worker.prefill_rate(),
+            prefill: worker.prefill_rate().leaning(),
             step: worker.step_time().micros(),
         }
     }
@@ -78,7 +74,7 @@ impl Glance {
     /// How fast it computes prompts, where little is known of it leaning on its `fleet`.
     #[inline]
     pub(crate) fn pace_within(&self, fleet: Pace) -> Pace {
-        self.prefill_rate.pace_within(fleet)
+        self.prefill.pace_within(fleet)
     }
 
     /// See [`Worker::queued`]; `None` where only the worker can say.
@@ -95,10 +91,20 @@ impl Glance {
     }
 }
 
+/// What is true of few workers at most times. Where it is of none, no decision asks it of each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seldom {
+    /// When a worker last came up.
+    pub(crate) came_up: Instant,
+    /// Whether any has ever shared the blocks of its cache.
+    pub(crate) shares: bool,
+}
+
 /// A worker that is being changed.
 pub(super) struct Changing<'a> {
     worker: &'a mut Worker,
     glance: &'a mut Glance,
+    seldom: &'a mut Seldom,
 }
 
 impl Deref for Changing<'_> {
@@ -118,6 +124,8 @@ impl DerefMut for Changing<'_> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         *self.glance = Glance::of(self.worker);
+        self.seldom.came_up = self.seldom.came_up.max(self.worker.came_up);
+        self.seldom.shares |= self.worker.blocks().is_shared();
     }
 }
 
@@ -125,7 +133,13 @@ impl Fleet {
     /// One worker, to be changed.
     pub(super) fn changing(&mut self, id: WorkerId) -> Changing<'_> {
         let (worker, glance) = (&mut self.workers[id.index()], &mut self.glances[id.index()]);
-        Changing { worker, glance }
+        Changing { worker, glance, seldom: &mut self.seldom }
+    }
+
+    /// What is true of few workers at most times, and may be of one of these.
+    #[inline]
+    pub(crate) const fn seldom(&self) -> Seldom {
+        self.seldom
     }
 
     /// What a decision looks at of one worker.

@@ -27,7 +27,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use self::attempt::Phase;
 pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
-pub(crate) use self::glance::Glance;
+pub(crate) use self::glance::{Glance, Seldom};
 use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub use self::load::{Scraped, Share};
@@ -97,6 +97,7 @@ pub struct Fleet {
     workers: Vec<Worker>,
     /// What decisions look at, of each of them.
     glances: Vec<Glance>,
+    seldom: Seldom,
     /// Who serves what; kept for workers that are down, so that "unknown" and "down" differ.
     catalogue: BTreeMap<String, Vec<WorkerId>>,
     active: u32,

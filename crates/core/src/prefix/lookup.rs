@@ -182,9 +182,8 @@ impl Search<'_> {
         let chunks = Chunks::of(place + 1);
         self.holders
             .members(set)
-            .map(|slot| self.slots.at(slot))
-            .filter(|slot| slot.is_plain())
-            .for_each(|slot| out.raise(slot.worker, chunks));
+            .filter_map(|slot| self.slots.plain(slot))
+            .for_each(|worker| out.raise(worker, chunks));
     }
 
     fn walk(&self, head: Look, out: &mut Matches) {

@@ -51,20 +51,12 @@ pub(super) struct Slot {
     /// Entries whose parent it does not stand in; `None` once that was too costly to count.
     orphans: Option<u32>,
     phase: Phase,
-    /// Whether it is open and without gaps, as nearly all are that lookups come by.
-    is_plain: bool,
 }
 
 impl Slot {
     /// Whether what it says still counts.
     pub(super) const fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
-    }
-
-    /// Whether it is open, and every entry it stands in follows from another up to the root.
-    #[inline]
-    pub(super) const fn is_plain(&self) -> bool {
-        self.is_plain
     }
 
     /// Whether the sweep under way clears it.
@@ -87,6 +79,9 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     all: Vec<Slot>,
+    /// Of each slot that is open and without gaps, as nearly all are that lookups come by, its
+    /// worker: lookups go through hundreds of them.
+    plain: Vec<Option<WorkerId>>,
     vacant: Vec<SlotId>,
     closed: Vec<SlotId>,
     sweeping: Vec<SlotId>,
@@ -99,10 +94,10 @@ pub(super) struct Slots {
 impl Slots {
     /// Opens a slot; `None` while none is vacant.
     pub(super) fn open(&mut self, worker: WorkerId, source: Source) -> Option<SlotId> {
-        let slot =
-            Slot { worker, source, held: 0, orphans: Some(0), phase: Phase::Open, is_plain: true };
+        let slot = Slot { worker, source, held: 0, orphans: Some(0), phase: Phase::Open };
         if let Some(id) = self.vacant.pop() {
             self.all[usize::from(id.0)] = slot;
+            self.plain[usize::from(id.0)] = Some(worker);
             return Some(id);
         }
         if self.all.len() == SLOTS_MAX as usize {
@@ -110,6 +105,7 @@ impl Slots {
         }
         let id = SlotId(u16::try_from(self.all.len()).ok()?);
         self.all.push(slot);
+        self.plain.push(Some(worker));
         Some(id)
     }
 
@@ -118,8 +114,8 @@ impl Slots {
     pub(super) fn begin_clearing(&mut self, id: SlotId) -> bool {
         let slot = &mut self.all[usize::from(id.0)];
         debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");
-        self.gapped -= usize::from(!slot.is_plain);
-        slot.is_plain = false;
+        self.gapped -= usize::from(self.plain[usize::from(id.0)].is_none());
+        self.plain[usize::from(id.0)] = None;
         self.closing += slot.held as usize;
         if slot.held == 0 {
             slot.phase = Phase::Vacant;
@@ -152,8 +148,8 @@ impl Slots {
     pub(super) fn close(&mut self, id: SlotId) {
         let slot = &mut self.all[usize::from(id.0)];
         debug_assert_eq!(slot.phase, Phase::Open, "a slot is closed once");
-        self.gapped -= usize::from(!slot.is_plain);
-        slot.is_plain = false;
+        self.gapped -= usize::from(self.plain[usize::from(id.0)].is_none());
+        self.plain[usize::from(id.0)] = None;
         if slot.held == 0 {
             slot.phase = Phase::Vacant;
             self.vacant.push(id);
@@ -162,6 +158,12 @@ impl Slots {
             self.closing += slot.held as usize;
             self.closed.push(id);
         }
+    }
+
+    /// Whose a slot is that is open, and each of whose entries follows from another up to the root.
+    #[inline]
+    pub(super) fn plain(&self, id: SlotId) -> Option<WorkerId> {
+        self.plain[usize::from(id.0)]
     }
 
     pub(super) fn at(&self, id: SlotId) -> &Slot {
@@ -177,10 +179,11 @@ impl Slots {
     pub(super) fn set_orphans(&mut self, id: SlotId, orphans: Option<u32>) {
         let slot = &mut self.all[usize::from(id.0)];
         debug_assert_eq!(slot.phase, Phase::Open, "what is closed changes no more");
-        self.gapped -= usize::from(!slot.is_plain);
         slot.orphans = orphans;
-        slot.is_plain = slot.is_whole();
-        self.gapped += usize::from(!slot.is_plain);
+        let plain = &mut self.plain[usize::from(id.0)];
+        self.gapped -= usize::from(plain.is_none());
+        *plain = slot.is_whole().then_some(slot.worker);
+        self.gapped += usize::from(plain.is_none());
     }
 
     /// Whether any open slot has gaps; at most times none has.
@@ -222,6 +225,8 @@ impl Slots {
     /// Bytes of memory held.
     pub(super) fn bytes(&self) -> usize {
         let ids = self.vacant.capacity() + self.closed.capacity() + self.sweeping.capacity();
-        self.all.capacity() * size_of::<Slot>() + ids * size_of::<SlotId>()
+        self.all.capacity() * size_of::<Slot>()
+            + self.plain.capacity() * size_of::<Option<WorkerId>>()
+            + ids * size_of::<SlotId>()
     }
 }

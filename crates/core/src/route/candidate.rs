@@ -28,6 +28,8 @@ pub struct Decision {
     pub ejections: Ejections,
     /// Every worker that serves the model, in the order they joined.
     pub candidates: Vec<Candidate>,
+    /// Scores of a decision that needs no candidates.
+    pub(super) scores: Vec<u64>,
 }
 
 /// Whether workers that are out for failing their requests are passed over.

@@ -36,14 +36,13 @@ const TIE_SHARE: u64 = 16;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
     let fleet_pace = scene.fleet.prefill_rate().pace();
-    let mut least = None;
+    let mut least = u64::MAX;
     for candidate in decision.open_mut() {
-        candidate.cost = cost(scene, fleet_pace, candidate);
+        candidate.cost = Before::of(scene, fleet_pace, candidate).cost(scene, candidate);
         candidate.score = candidate.cost.total();
-        least = Some(candidate.score.min(least.unwrap_or(candidate.score)));
+        least = least.min(candidate.score);
     }
-    let least = least?;
-    let equal = least.saturating_add(least / TIE_SHARE).saturating_add(TIE);
+    let equal = equal_to(least);
     decision
         .open()
         .filter(|one| one.score <= equal)
@@ -51,26 +50,62 @@ pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<Worke
         .map(|one| one.worker)
 }
 
-fn cost(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Cost {
-    let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
-    let pace = glance.pace_within(fleet_pace);
-    let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
-    let uncached = u64::from(uncached.get());
-    let queued = glance.queued(pace, scene.now);
-    candidate.queued = queued.unwrap_or_else(|| scene.fleet.worker(id).queued(pace, scene.now));
-    let strangers = u64::from(glance.foreign_waiting) * FOREIGN_PROMPT_TOKENS;
-    let before = candidate.queued.saturating_add(strangers);
-    let fresh = uncached.saturating_add(u64::from(scene.ask.completion.get()));
-    let (computed, fetch) = match candidate.fetchable {
-        Tokens::ZERO => (uncached, Micros::ZERO),
-        _ => fetched(scene.fleet.worker(id), candidate, pace, uncached),
-    };
-    Cost {
-        wait: pace.time_for(before.saturating_add(computed)),
-        fetch,
-        slowed: slowed(glance, pace.time_for(computed), scene.ask.completion),
-        displaced: displaced(scene, (id, glance), pace, fresh),
-        crowded: crowded(glance, candidate, pace, fresh),
+/// Costs up to this one count as equal to the least.
+pub(super) const fn equal_to(least: u64) -> u64 {
+    least.saturating_add(least / TIE_SHARE).saturating_add(TIE)
+}
+
+/// What a worker has to do before the first token.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pace: Pace,
+    /// Tokens of the prompt that it would compute.
+    computed: u64,
+    /// Until it has fetched others.
+    fetch: Micros,
+    /// Until it has computed what stands before, and that.
+    pub(super) wait: Micros,
+}
+
+impl Before {
+    /// Of `candidate`; notes what stands before the request there.
+    #[expect(clippy::inline_always, reason = "where nobody reads the candidate, none is made")]
+    #[inline(always)]
+    pub(super) fn of(scene: &Scene<'_>, fleet_pace: Pace, candidate: &mut Candidate) -> Self {
+        let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
+        let pace = glance.pace_within(fleet_pace);
+        let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
+        let uncached = u64::from(uncached.get());
+        let queued = glance.queued(pace, scene.now);
+        candidate.queued = queued.unwrap_or_else(|| scene.fleet.worker(id).queued(pace, scene.now));
+        let strangers = u64::from(glance.foreign_waiting) * FOREIGN_PROMPT_TOKENS;
+        let before = candidate.queued.saturating_add(strangers);
+        let (computed, fetch) = match candidate.fetchable {
+            Tokens::ZERO => (uncached, Micros::ZERO),
+            _ => fetched(scene.fleet.worker(id), candidate, pace, uncached),
+        };
+        Self { pace, computed, fetch, wait: pace.time_for(before.saturating_add(computed)) }
+    }
+
+    /// All that it would cost, and never less than the wait.
+    #[expect(
+        clippy::inline_always,
+        reason = "where nobody reads the parts, only their sum is made"
+    )]
+    #[inline(always)]
+    pub(super) fn cost(self, scene: &Scene<'_>, candidate: &Candidate) -> Cost {
+        let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
+        let Self { pace, computed, fetch, wait } = self;
+        let completion = scene.ask.completion;
+        let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
+        let fresh = u64::from(uncached.get()) + u64::from(completion.get());
+        Cost {
+            wait,
+            fetch,
+            slowed: slowed(glance, pace.time_for(computed), completion),
+            displaced: displaced(scene, (id, glance), pace, fresh),
+            crowded: crowded(glance, candidate, pace, fresh),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
 use crate::breaker::Standing;
-use crate::fleet::{Fleet, Glance, WorkerId};
+use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex};
 use crate::transfer::FETCH_TOKENS_MIN;
 
@@ -50,7 +50,8 @@ impl Prefix<'_> {
     }
 }
 
-/// Decides where a request goes; `decision` is filled anew and keeps its memory.
+/// Decides where a request goes; `decision` is filled anew and keeps its memory. Of every worker
+/// that serves the model it says what spoke for it.
 pub fn decide(
     (fleet, prefix): (&Fleet, Option<Prefix<'_>>),
     ask: Ask<'_>,
@@ -59,20 +60,14 @@ pub fn decide(
     now: Instant,
     decision: &mut Decision,
 ) {
-    decision.clear();
-    let canary = settings.canary;
-    decision.arm = canary.map_or(Arm::Baseline, |canary| canary.arm(ask.session, ask.dice));
-    decision.policy = match (decision.arm, canary) {
-        (Arm::Canary, Some(canary)) => canary.policy,
-        _ => settings.policy,
-    };
-    let Some(serving) = fleet.serving(ask.model) else { return };
     let scene = Scene { fleet, ask, prefix, settings, now };
-    let mut rare = Rare::default();
+    decision.begin(&scene);
+    let Some(serving) = fleet.serving(ask.model) else { return };
+    let mut rare = Rare::of(&scene);
     decision.candidates.extend(serving.iter().map(|&id| {
         let glance = fleet.glance(id);
         let candidate = candidate(&scene, (id, glance), tried);
-        rare.note(&scene, glance, &candidate);
+        rare.note(&scene, &candidate);
         candidate
     }));
     let holder = rare.shares.then(|| note_fetchable(&scene, decision)).flatten();
@@ -111,11 +106,11 @@ pub fn decide(
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 struct Rare {
-    /// Somebody came up a moment ago.
+    /// Somebody in the fleet came up a moment ago.
     warms: bool,
     /// Somebody is due for a trial.
     is_due: bool,
-    /// Somebody shares the blocks of its cache.
+    /// Somebody in the fleet shares the blocks of its cache.
     shares: bool,
     /// Somebody cannot be asked.
     is_shut: bool,
@@ -126,9 +121,14 @@ struct Rare {
 }
 
 impl Rare {
-    fn note(&mut self, scene: &Scene<'_>, glance: &Glance, candidate: &Candidate) {
-        self.warms |= scene.now.since(glance.came_up) < scene.settings.slow_start;
-        self.shares |= glance.shares;
+    fn of(scene: &Scene<'_>) -> Self {
+        let Seldom { came_up, shares } = scene.fleet.seldom();
+        let warms = scene.now.since(came_up) < scene.settings.slow_start;
+        Self { warms, shares, ..Self::default() }
+    }
+
+    #[inline]
+    fn note(&mut self, scene: &Scene<'_>, candidate: &Candidate) {
         self.is_small |= candidate.room == Room::Never;
         self.is_crowded |= candidate.room == Room::Crowded;
         if candidate.reason != Reason::Outscored {
@@ -139,7 +139,13 @@ impl Rare {
     }
 }
 
-fn candidate(scene: &Scene<'_>, (id, glance): (WorkerId, &Glance), tried: &Tried) -> Candidate {
+#[expect(clippy::inline_always, reason = "where nobody reads the candidate, none is made")]
+#[inline(always)]
+pub(super) fn candidate(
+    scene: &Scene<'_>,
+    (id, glance): (WorkerId, &Glance),
+    tried: &Tried,
+) -> Candidate {
     let reason = match () {
         () if tried.has(id) || !glance.is_open => shut(scene, id, tried),
         () => Reason::Outscored,
@@ -178,16 +184,15 @@ fn shut(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Reason {
 fn room(scene: &Scene<'_>, glance: &Glance, cached: Tokens) -> (Option<u64>, Room) {
     let Some(capacity) = glance.kv_capacity else { return (None, Room::Unknown) };
     let capacity = u64::from(capacity.get());
-    let free = capacity.saturating_sub(glance.kv_used);
     let prompt = u64::from(scene.ask.prompt.get());
     let fresh =
         prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
     let room = match () {
         () if capacity < prompt && scene.ask.count == Count::Counted => Room::Never,
-        () if free < fresh => Room::Crowded,
+        () if glance.kv_free < fresh => Room::Crowded,
         () => Room::Fits,
     };
-    (Some(free), room)
+    (Some(glance.kv_free), room)
 }
 
 /// A worker that came up a moment ago has cold caches: it gets a growing share of what those that
@@ -260,6 +265,19 @@ fn note_fetchable(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId
         }
     }
     Some(holder)
+}
+
+impl Decision {
+    /// Forgets the last one, and says who decides this one.
+    pub(super) fn begin(&mut self, scene: &Scene<'_>) {
+        self.clear();
+        let (ask, canary) = (&scene.ask, scene.settings.canary);
+        self.arm = canary.map_or(Arm::Baseline, |canary| canary.arm(ask.session, ask.dice));
+        self.policy = match (self.arm, canary) {
+            (Arm::Canary, Some(canary)) => canary.policy,
+            _ => scene.settings.policy,
+        };
+    }
 }
 
 fn settle(decision: &mut Decision, (holder, is_crowded): (Option<WorkerId>, bool), id: WorkerId) {

@@ -32,6 +32,7 @@ mod sticky;
 #[cfg(test)]
 mod tests;
 mod two_choices;
+mod usual;
 
 use overdraft_units::{Micros, Tokens};
 

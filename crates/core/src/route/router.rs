@@ -15,8 +15,8 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::candidate::Decision;
 use super::decide::{Prefix, decide};
 use super::placed::{Outcome, Placed};
-use super::policy::RouteSettings;
-use super::{Ask, Choice, Count, Tried};
+use super::policy::{RouteSettings, Scene};
+use super::{Ask, Choice, Count, Tried, usual};
 use crate::admit::{Portion, Priority, Prospect, Tenant, Tenants};
 use crate::estimate::{Class, Kind, Lengths, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
@@ -239,8 +239,26 @@ impl Router {
         self.tenants.tick(now);
     }
 
-    /// Decides where `request` would go, and changes nothing.
+    /// Decides where `request` would go, says why it would go nowhere else, and changes nothing.
     pub fn explain(
+        &mut self,
+        request: Request<'_>,
+        settings: &RouteSettings,
+        tried: &Tried,
+        now: Instant,
+    ) -> &Decision {
+        let (ask, chain, chunk) = self.ask(request);
+        self.prefixes.lookup(chain, &mut self.matches);
+        let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chunk };
+        let scene = (&self.fleet, Some(prefix));
+        decide(scene, ask, tried, settings, now, &mut self.decision);
+        &self.decision
+    }
+
+    /// Decides where `request` would go, as [`place`](Self::place) does, and changes nothing. Where all is
+    /// as usual the decision tells of the chosen worker only; it is the one that
+    /// [`explain`](Self::explain) tells.
+    pub fn choose(
         &mut self,
         request: Request<'_>,
         settings: &RouteSettings,
@@ -260,8 +278,11 @@ impl Router {
     ) {
         self.prefixes.lookup(chain, &mut self.matches);
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chunk };
-        let scene = (&self.fleet, Some(prefix));
-        decide(scene, ask, tried, settings, now, &mut self.decision);
+        let scene = Scene { fleet: &self.fleet, ask, prefix: Some(prefix), settings, now };
+        if !usual::decide(&scene, tried, &mut self.decision) {
+            let scene = (&self.fleet, Some(prefix));
+            decide(scene, ask, tried, settings, now, &mut self.decision);
+        }
     }
 
     /// Decides where `request` goes and books it there. That it will hold the prompt is only

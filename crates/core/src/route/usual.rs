@@ -1,0 +1,73 @@
+//! Who is it, where nothing is out of the ordinary?
+//!
+//! A list of candidates tells of each what spoke for it, and filling it takes longer than deciding.
+//! Mostly nobody reads it: every worker takes requests and has been up for a while, none has failed
+//! this one, no session sticks, and whoever costs the least has room. Then costs alone decide.
+//!
+//! **Invariant:** this chooses whom [`decide`](super::decide()) would, for the same reasons, or does
+//! not choose.
+
+use super::candidate::{Decision, Reason, Room};
+use super::cost::{Before, equal_to};
+use super::decide::candidate;
+use super::least_load::rank;
+use super::policy::Scene;
+use super::{Choice, Policy, Tried, admitted};
+use crate::fleet::WorkerId;
+
+/// Chooses, if it is as usual; whether it is. Of the candidates `decision` has the chosen one only.
+pub(super) fn decide(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> bool {
+    decision.begin(scene);
+    let seldom = scene.fleet.seldom();
+    let warms = scene.now.since(seldom.came_up) < scene.settings.slow_start;
+    let sticks = scene.ask.session.is_some() && scene.settings.sticky.is_some();
+    if decision.policy != Policy::Cost || 0 < tried.attempts() || warms || sticks || seldom.shares {
+        return false;
+    }
+    let Some((id, is_crowded)) = cheapest(scene, tried, decision) else { return false };
+    let mut chosen = candidate(scene, (id, scene.fleet.glance(id)), tried);
+    let fleet_pace = scene.fleet.prefill_rate().pace();
+    chosen.cost = Before::of(scene, fleet_pace, &mut chosen).cost(scene, &chosen);
+    chosen.score = chosen.cost.total();
+    decision.candidates.push(chosen);
+    if admitted::first(scene, id, decision).is_err() {
+        return false;
+    }
+    decision.choice = Choice::Send(id);
+    decision.candidates[0].reason = Reason::Chosen;
+    decision.eviction_prevented = is_crowded && chosen.room == Room::Fits;
+    true
+}
+
+/// Whom the policy `cost` chooses, and whether anybody would have to evict for this request; nobody
+/// where one has to be looked at more closely.
+///
+/// Who waits longer than all that another one costs is not looked at further. Therefore the one that
+/// has most of the prompt is the first that is looked at: mostly it is the cheapest.
+fn cheapest(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> Option<(WorkerId, bool)> {
+    let serving = scene.fleet.serving(scene.ask.model)?;
+    let (mut is_usual, mut is_crowded) = (true, false);
+    let fleet_pace = scene.fleet.prefill_rate().pace();
+    // Costs up to this one may be equal to the least.
+    let mut equal = u64::MAX;
+    let mut score = |id: WorkerId| {
+        let glance = scene.fleet.glance(id);
+        let mut candidate = candidate(scene, (id, glance), tried);
+        is_usual &= glance.is_open & (candidate.room != Room::Never);
+        is_crowded |= candidate.room == Room::Crowded;
+        let before = Before::of(scene, fleet_pace, &mut candidate);
+        if equal < before.wait.get() {
+            return u64::MAX;
+        }
+        let score = before.cost(scene, &candidate).total();
+        equal = equal.min(equal_to(score));
+        score
+    };
+    let leading = |id: &&WorkerId| scene.prefix.map(|prefix| prefix.matches.leading(**id));
+    score(*serving.iter().max_by_key(leading)?);
+    decision.scores.clear();
+    decision.scores.extend(serving.iter().map(|&id| score(id)));
+    let scored = serving.iter().zip(&decision.scores).filter(|(_, score)| **score <= equal);
+    let chosen = scored.map(|(id, _)| *id).min_by_key(|&id| rank(scene.fleet, id))?;
+    is_usual.then_some((chosen, is_crowded))
+}
