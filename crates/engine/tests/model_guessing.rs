@@ -1,9 +1,11 @@
 //! The shipped pair: the draft guesses for the target, and the target's answers stay its own.
 //!
-//! The prompts are those of `models/reference.json`, of every family the models know.
+//! The prompts are those of `models/reference.json`, and held-out questions of every family of the
+//! model card.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +19,12 @@ use overdraft_units::{Blocks, CacheSalt, Priority, TokenId, Tokens};
 
 /// Tokens of an answer at most.
 const ANSWER: u32 = 48;
+/// Of an answer to a held-out question: two hundred are asked sixteen times over.
+const ANSWER_SHORT: u32 = 24;
+/// Held-out questions.
+const QUESTIONS: usize = 200;
+/// Questions asked at once: as they end one by one, each rule sees batches of many sizes.
+const AT_ONCE: usize = 50;
 
 fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
@@ -30,6 +38,24 @@ fn prompts() -> Vec<Vec<TokenId>> {
         case["prompt_ids"].as_array().unwrap().iter().map(token).collect()
     };
     reference["prompts"].as_array().unwrap().iter().map(prompt).collect()
+}
+
+/// Held-out questions, of every family alike, one of each after the other.
+fn questions() -> Vec<Vec<TokenId>> {
+    let file = "../../benches/src/bin/cascade/questions.json";
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let mut families: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for question in &all {
+        let family = families.entry(question["family"].as_str().unwrap()).or_default();
+        family.push(question["prompt"].as_str().unwrap());
+    }
+    assert_eq!(families.len(), 11, "the families of the model card");
+    let (_, tokenizer) = open("overdraft-draft.q8_0.gguf");
+    let longest = families.values().map(Vec::len).max().unwrap();
+    let in_turn = (0..longest)
+        .flat_map(|turn| families.values().filter_map(move |family| family.get(turn)).copied());
+    in_turn.take(QUESTIONS).map(|prompt| tokenizer.encode_prompt(prompt)).collect()
 }
 
 fn open(name: &str) -> (Model, Arc<Tokenizer>) {
@@ -55,12 +81,16 @@ fn start(policy: &str, drafters: &[Drafter]) -> Engine {
     Engine::start_guessing(target.backend, codec, settings, observer, speculation).unwrap()
 }
 
-/// The answers to all prompts, asked for at once.
-fn answers(engine: &EngineHandle, sampling: impl Fn(u64) -> Sampling) -> Vec<Vec<TokenId>> {
+/// The answers to these prompts, asked for at once.
+fn answers(
+    engine: &EngineHandle,
+    prompts: &[Vec<TokenId>],
+    sampling: impl Fn(u64) -> Sampling,
+) -> Vec<Vec<TokenId>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let ask = |(number, prompt): (u64, Vec<TokenId>)| {
+    let ask = |(number, prompt): (u64, &Vec<TokenId>)| {
         let request = Request {
-            prompt,
+            prompt: prompt.clone(),
             sampling: sampling(number),
             salt: CacheSalt(0),
             priority: Priority(0),
@@ -68,7 +98,7 @@ fn answers(engine: &EngineHandle, sampling: impl Fn(u64) -> Sampling) -> Vec<Vec
         };
         runtime.block_on(engine.submit(request)).unwrap()
     };
-    let streams: Vec<_> = (0..).zip(prompts()).map(ask).collect();
+    let streams: Vec<_> = (0..).zip(prompts).map(ask).collect();
     let read = |mut stream: overdraft_engine::RequestStream| {
         let mut tokens = Vec::new();
         while let Some(event) = stream.blocking_recv() {
@@ -103,20 +133,55 @@ const SETUPS: [(&str, &[Drafter]); 7] = [
 
 #[test]
 fn answers_are_token_for_token_the_targets() {
-    let plain = start("off", &[]);
-    let (best, drawn) = (answers(&plain.handle(), greedy), answers(&plain.handle(), seeded));
+    let (plain, prompts) = (start("off", &[]), prompts());
+    let best = answers(&plain.handle(), &prompts, greedy);
+    let drawn = answers(&plain.handle(), &prompts, seeded);
     assert_ne!(best, drawn, "what is drawn is not always the likeliest");
     for (policy, drafters) in SETUPS {
         let engine = start(policy, drafters);
-        assert_eq!(answers(&engine.handle(), greedy), best, "{policy} {drafters:?}");
-        assert_eq!(answers(&engine.handle(), seeded), drawn, "{policy} {drafters:?}, seeded");
+        assert_eq!(answers(&engine.handle(), &prompts, greedy), best, "{policy} {drafters:?}");
+        let same = answers(&engine.handle(), &prompts, seeded);
+        assert_eq!(same, drawn, "{policy} {drafters:?}, seeded");
+    }
+}
+
+/// Every rule that guesses; the table changes its depth within a batch.
+const POLICIES: [&str; 5] =
+    ["fixed:1", "fixed:5", "threshold", "batch-table:1-8=6,9-64=2", "goodput"];
+
+#[test]
+fn two_hundred_answers_of_every_family_are_the_same_under_every_policy() {
+    const BOTH: [Drafter; 2] = Drafter::ALL;
+    let questions = questions();
+    assert_eq!(questions.len(), QUESTIONS);
+    let short = |_| Sampling { max_tokens: Tokens::new(ANSWER_SHORT), ..greedy(0) };
+    let all = |engine: &Engine| -> Vec<Vec<TokenId>> {
+        let some = questions.chunks(AT_ONCE);
+        some.flat_map(|some| answers(&engine.handle(), some, short)).collect()
+    };
+    let expected = all(&start("off", &[]));
+    assert!(8 * QUESTIONS < expected.iter().map(Vec::len).sum(), "answers have a length");
+    assert_eq!(all(&start("off", &BOTH)), expected, "off");
+    for policy in POLICIES {
+        for drafters in [&BOTH[..1], &BOTH[1..], &BOTH[..]] {
+            let engine = start(policy, drafters);
+            let answers = all(&engine);
+            let same = answers.iter().zip(&expected).filter(|(one, other)| one == other);
+            assert_eq!(same.count(), QUESTIONS, "{policy} {drafters:?}");
+            let guessed = engine.handle().stats().speculation;
+            // Without right guesses nothing is shown; whether goodput makes any depends on the machine.
+            assert!(
+                policy == "goodput" || 0 < guessed.accepted_tokens,
+                "{policy} {drafters:?}: {guessed:?}"
+            );
+        }
     }
 }
 
 #[test]
 fn the_draft_is_right_as_often_as_the_model_card_says() {
     let engine = start("fixed:4", &[Drafter::Model]);
-    answers(&engine.handle(), greedy);
+    answers(&engine.handle(), &prompts(), greedy);
     let SpeculationStats { draft_tokens_by, acceptance, .. } = engine.handle().stats().speculation;
     assert!(100 < draft_tokens_by[Drafter::Model.place()]);
     // The same greedy token at 93 % of positions; these are twenty prompts.

@@ -113,6 +113,14 @@ impl Column {
         Estimate::of(&rates).mean
     }
 
+    /// How much of another's it brings for a second of processor time, run by run.
+    fn over_by_cpu(&self, other: &Self, phase: usize) -> Estimate {
+        let pairs = self.windows.iter().zip(&other.windows);
+        let ratios: Vec<f64> =
+            pairs.map(|(one, other)| one[phase].cpu_rate() / other[phase].cpu_rate()).collect();
+        Estimate::of(&ratios)
+    }
+
     /// How much of another's it brings, run by run.
     fn over(&self, other: &Self, phase: Option<usize>) -> Estimate {
         let runs = 0..self.windows.len();
@@ -156,7 +164,13 @@ impl Adaptive {
                 print!(" {:>11.0}", column.mean(phase));
             }
             let best = self.best_fixed(phase);
-            println!("   {} ({})", self.goodput().over(best, phase), best.name);
+            print!("   {} ({})", self.goodput().over(best, phase), best.name);
+            match phase {
+                Some(at) => {
+                    println!(", by processor time {}", self.goodput().over_by_cpu(best, at))
+                }
+                None => println!(),
+            }
         }
         println!("tokens a step of a sequence under goodput, deepest guess at the end of a phase:");
         for (at, phase) in self.plan.phases.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! How many tokens come out of an engine while so many streams ask it?
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,14 @@ pub(crate) struct Window {
     pub(crate) speculation: SpeculationStats,
 }
 
+/// What all streams of a load have come to.
+#[derive(Debug, Default)]
+struct Counts {
+    tokens: AtomicU64,
+    /// Streams that have had a token.
+    begun: AtomicUsize,
+}
+
 /// Sends loads, one at a time.
 pub(crate) struct Loader {
     runtime: Runtime,
@@ -67,8 +75,9 @@ impl Loader {
         Ok(Self { runtime, clock })
     }
 
-    /// Keeps the engine busy with a load for so long, and counts. Each stream asks again when it is
-    /// answered; what is unfinished at the end is taken back.
+    /// Keeps the engine busy with a load, and counts for so long from when each stream has had its first
+    /// token: that all begin together is no load that stays the same. Each stream asks again when it
+    /// is answered; what is unfinished at the end is taken back.
     pub(crate) fn window(
         &self,
         engine: &EngineHandle,
@@ -78,24 +87,20 @@ impl Loader {
     ) -> Result<Window> {
         self.runtime.block_on(async {
             idle(engine).await?;
-            let (tokens, source) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(source)));
-            let before = engine.stats().speculation;
-            let (began, spent) = (self.clock.now(), processor());
+            let (counts, source) = (Arc::new(Counts::default()), Arc::new(Mutex::new(source)));
             let mut streams = JoinSet::new();
             for _ in 0..phase.streams {
-                let (tokens, source) = (Arc::clone(&tokens), Arc::clone(&source));
-                streams.spawn(ask(engine.clone(), source, phase.text, tokens));
+                let (counts, source) = (Arc::clone(&counts), Arc::clone(&source));
+                streams.spawn(ask(engine.clone(), source, phase.text, counts));
             }
-            tokio::select! {
-                ended = streams.join_next() => {
-                    let Some(ended) = ended else { bail!("a load of no streams measures nothing") };
-                    ended??;
-                }
-                () = tokio::time::sleep(time) => {}
-            }
+            while_running(&mut streams, counts.until_begun(phase.streams)).await??;
+            let before = engine.stats().speculation;
+            let (began, spent) = (self.clock.now(), processor());
+            let said = counts.tokens.load(Ordering::Relaxed);
+            while_running(&mut streams, tokio::time::sleep(time)).await?;
             let seconds = to_seconds(self.clock.now().since(began).get());
             let window = Window {
-                tokens: tokens.load(Ordering::Relaxed),
+                tokens: counts.tokens.load(Ordering::Relaxed) - said,
                 seconds,
                 cpu: processor() - spent,
                 speculation: engine.stats().speculation.since(&before),
@@ -147,20 +152,51 @@ async fn ask(
     engine: EngineHandle,
     source: Arc<Mutex<Source>>,
     text: Text,
-    tokens: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 ) -> Result<()> {
+    let mut begun = false;
     loop {
         let request = source.lock().unwrap_or_else(PoisonError::into_inner).next(text);
         let mut stream = engine.submit(request).await?;
         while let Some(event) = stream.recv().await {
             match event {
                 Event::Tokens(more) => {
-                    tokens.fetch_add(more.len() as u64, Ordering::Relaxed);
+                    counts.tokens.fetch_add(more.len() as u64, Ordering::Relaxed);
+                    counts.begun.fetch_add(usize::from(!begun), Ordering::Relaxed);
+                    begun = true;
                 }
                 Event::Failed(why) => bail!(why),
                 Event::Started { .. } | Event::Finished { .. } => {}
             }
         }
+    }
+}
+
+/// Waits, but not beyond the end of a stream: only a fault ends one.
+async fn while_running<T>(
+    streams: &mut JoinSet<Result<()>>,
+    wait: impl Future<Output = T>,
+) -> Result<T> {
+    tokio::select! {
+        ended = streams.join_next() => {
+            let Some(ended) = ended else { bail!("a load of no streams measures nothing") };
+            ended??;
+            bail!("a stream ended before its time")
+        }
+        waited = wait => Ok(waited),
+    }
+}
+
+impl Counts {
+    /// Until so many streams have had a token.
+    async fn until_begun(&self, streams: usize) -> Result<()> {
+        for _ in 0..LOOKS_MAX {
+            if streams <= self.begun.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        bail!("`{streams}` streams do not all begin within ten seconds")
     }
 }
 

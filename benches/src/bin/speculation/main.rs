@@ -19,7 +19,7 @@ mod steer;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use overdraft_benches::{Aim, Claim, machine_load, save};
 use overdraft_telemetry::Clock;
@@ -51,6 +51,9 @@ struct Arguments {
     /// Runs of the adaptive part; each takes some four minutes
     #[arg(long, default_value_t = 5, value_name = "COUNT")]
     runs: u64,
+    /// Seconds of each phase and rule in the adaptive parts, instead of 3, or of 0.5 with `--quick`
+    #[arg(long, value_name = "SECONDS")]
+    phase_seconds: Option<f64>,
     /// Only this part; may be given several times
     #[arg(long, value_name = "PART")]
     part: Vec<Part>,
@@ -108,6 +111,17 @@ fn main() -> Result<ExitCode> {
     results.end(arguments.save)
 }
 
+impl Arguments {
+    /// How long each rule has each phase.
+    fn phase_time(&self) -> Result<Duration> {
+        let seconds = self.phase_seconds.unwrap_or(if self.quick { 0.5 } else { 3.0 });
+        let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+        time.with_context(|| {
+            format!("`{seconds}` is no time for a phase; expected seconds, as in `3`")
+        })
+    }
+}
+
 impl Results {
     fn adaptive(
         &mut self,
@@ -118,11 +132,10 @@ impl Results {
     ) -> Result<()> {
         let costs = single::costs(pair, clock)?;
         costs.print();
+        let time = arguments.phase_time()?;
         let plan = if arguments.quick {
-            let time = Duration::from_millis(500);
             Plan { pair, phases: &PHASES_QUICK, depths: DEPTHS_QUICK, time, runs: 1 }
         } else {
-            let time = Duration::from_secs(3);
             Plan { pair, phases: &PHASES, depths: DEPTHS, time, runs: arguments.runs }
         };
         let adaptive = adaptive::measure(plan, loader, clock)?;

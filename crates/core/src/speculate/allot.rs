@@ -6,7 +6,6 @@
 //! decided for each sequence by itself, and one that copies is guessed for while its neighbour, which
 //! invents, is not (`docs/design/speculation.md#r4`).
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::acceptance::{Acceptance, DEPTH_MAX};
@@ -78,13 +77,15 @@ pub(super) struct Outlook {
     pub(super) survival: [[Share; DEPTH_MAX]; 2],
     /// Tokens each may guess at most.
     pub(super) most: [usize; 2],
+    /// Tokens that the draft model would have to read first.
+    pub(super) unread: u32,
 }
 
 /// What a step does anyway, and what it costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     pub(super) costs: &'a StepCosts,
-    /// What a pass of the draft model takes with its part of what is read for it.
+    /// What the draft model reads besides its passes.
     pub(super) reading: Reading,
     /// Sequences that decode; each yields a token without any guess.
     pub(super) decodes: u32,
@@ -97,8 +98,12 @@ pub(super) struct Field<'a> {
 /// What the draft model spends on reading what the target has read: each new sequence has a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
-    passes: Nanos,
+    /// Spent on it, of late.
     reads: Nanos,
+    /// Tokens that the sequences it guessed for emitted meanwhile.
+    tokens: u64,
+    /// Of those, the ones since the last step.
+    fresh: u64,
 }
 
 /// A choice of guesses, with what it is expected to bring.
@@ -110,7 +115,7 @@ pub(super) struct Allotment {
 
 /// Tokens in 65,536ths for a time.
 #[derive(Clone, Copy, Debug)]
-struct Rate {
+pub(super) struct Rate {
     tokens: u64,
     nanos: Nanos,
 }
@@ -124,32 +129,46 @@ struct Row {
     sequence: usize,
 }
 
-/// Older steps fade: a hundred and twenty-eight newer ones leave a third of what they count.
-const READING_MEMORY: u64 = 128;
-/// Reading is supposed to add at most so many times the passes themselves.
-const READING_MOST: u64 = 4;
+/// Tokens that a step leaves unread anyway: the last guess, and the token after it.
+const UNREAD_ALWAYS: u32 = 2;
+/// What has to be read before a sequence can be guessed for is spread over so many steps: about as many
+/// as an answer has left.
+const UNREAD_STEPS: u64 = 64;
+/// Older steps fade: so many newer ones leave a third of what they count.
+const READING_MEMORY: u64 = 256;
 
 impl Reading {
-    /// Takes note of a step's passes and of what was read besides.
-    pub(super) fn observe(&mut self, passes: Nanos, reads: Nanos) {
-        self.passes = self.passes - self.passes / READING_MEMORY + passes;
+    /// A sequence that the draft model guessed for emitted so many tokens.
+    pub(super) fn emit(&mut self, tokens: u64) {
+        self.fresh += tokens;
+    }
+
+    /// Takes note of what was read in a step in which the draft model guessed.
+    pub(super) fn observe(&mut self, reads: Nanos) {
         self.reads = self.reads - self.reads / READING_MEMORY + reads;
+        self.tokens = self.tokens - self.tokens / READING_MEMORY + core::mem::take(&mut self.fresh);
     }
 
     /// A step without the draft model: what is known of reading gets old.
     pub(super) fn forget(&mut self) {
-        self.reads -= self.reads / (8 * READING_MEMORY);
+        self.reads -= self.reads / (4 * READING_MEMORY);
     }
 
-    /// What passes that take so long take with what is read for them.
-    fn on(self, passes: Nanos) -> Nanos {
-        let reads = self.reads.min(READING_MOST * self.passes);
-        let more = u128::from(passes) * u128::from(reads) / u128::from(self.passes.max(1));
-        passes.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
+    /// What is read for so many 65,536ths of a token, where so many sequences decode. That they all
+    /// begin together is not mistaken for a rate: what they bring is told from when it is spread over
+    /// as many steps as are remembered.
+    fn on(self, tokens: u64, decodes: u32) -> Nanos {
+        let over = self.tokens.max(READING_MEMORY * u64::from(decodes)).max(1);
+        let nanos = (u128::from(self.reads) * u128::from(tokens) / u128::from(over)) >> 16;
+        u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 }
 
 impl Rate {
+    pub(super) fn nanos(self) -> Nanos {
+        self.nanos
+    }
+
     fn exceeds(self, other: Self) -> bool {
         u128::from(self.tokens) * u128::from(other.nanos.max(1))
             > u128::from(other.tokens) * u128::from(self.nanos.max(1))
@@ -171,14 +190,30 @@ impl Allotment {
 }
 
 impl Field<'_> {
-    fn base(&self) -> u32 {
+    /// Rows of the step without any guess.
+    pub(super) fn base(&self) -> u32 {
         self.decodes + self.prefill
     }
 
     /// Without any guess.
-    fn plain(&self) -> Rate {
-        let nanos = self.costs.verify.at(self.base());
-        Rate { tokens: u64::from(self.decodes) * u64::from(Share::WHOLE.parts()), nanos }
+    pub(super) fn plain(&self) -> Rate {
+        let tokens = u64::from(self.decodes) * u64::from(Share::WHOLE.parts());
+        Rate { tokens, nanos: self.nanos(0) }
+    }
+
+    /// What the target takes with so many rows of guesses, less what prompts take in the same step: they
+    /// are computed in any case, and that a step is slow anyway makes no guess better.
+    fn nanos(&self, guesses: u32) -> Nanos {
+        let verify = &self.costs.verify;
+        let more = verify.at(self.base() + guesses) - verify.at(self.base());
+        verify.at(self.decodes).saturating_add(more)
+    }
+
+    /// What one step has to bear of what the draft model must read of a sequence first.
+    fn catching_up(&self, outlook: &Outlook) -> Nanos {
+        let draft = &self.costs.draft;
+        let unread = outlook.unread.max(UNREAD_ALWAYS);
+        (draft.at(unread) - draft.at(UNREAD_ALWAYS)) / UNREAD_STEPS
     }
 
     /// The most tokens a second, with the draft model guessing at most `model_most` tokens.
@@ -191,10 +226,14 @@ impl Field<'_> {
 
     fn best_at(&self, pace: Rate, outlooks: &[Outlook], model_most: usize) -> Allotment {
         let most = [DEPTH_MAX, model_most];
-        let drafters = self.drafters(pace, outlooks, most);
+        let chosen = self.drafters(pace, outlooks, most);
+        let drafters: Vec<Drafter> = chosen.iter().map(|(drafter, _)| *drafter).collect();
         let mut rows = Vec::new();
-        for (sequence, (outlook, drafter)) in outlooks.iter().zip(&drafters).enumerate() {
+        for (sequence, (outlook, (drafter, worth))) in outlooks.iter().zip(&chosen).enumerate() {
             let place = drafter.place();
+            if *worth == 0 {
+                continue;
+            }
             let depths = outlook.most[place].min(most[place]).min(DEPTH_MAX);
             rows.extend(outlook.survival[place][..depths].iter().enumerate().map(
                 |(depth, chance)| {
@@ -205,7 +244,7 @@ impl Field<'_> {
         }
         rows.sort_unstable();
         rows.truncate(self.room as usize);
-        let (rate, count) = self.best_head(&rows, &drafters);
+        let (rate, count) = self.best_head(&rows, &drafters, outlooks);
         let mut grants: Vec<Grant> =
             drafters.iter().map(|drafter| Grant { drafter: *drafter, depth: 0 }).collect();
         for row in &rows[..count] {
@@ -215,18 +254,25 @@ impl Field<'_> {
     }
 
     /// How many of the rows bring the most.
-    fn best_head(&self, rows: &[Row], drafters: &[Drafter]) -> (Rate, usize) {
+    fn best_head(&self, rows: &[Row], drafters: &[Drafter], outlooks: &[Outlook]) -> (Rate, usize) {
         let mut best = (self.plain(), 0);
         let Rate { mut tokens, .. } = best.0;
-        let (mut drafting, mut passes) = (0, [0; DEPTH_MAX]);
-        for ((count, row), rows) in (1..).zip(rows).zip(self.base() + 1..) {
+        let (mut drafting, mut passes, mut read_for) = (0, [0; DEPTH_MAX], 0);
+        for ((count, row), guesses) in (1..).zip(rows).zip(1..) {
             tokens += u64::from(Share::WHOLE.parts() - row.doubt);
             if drafters[row.sequence] == Drafter::Model {
                 let pass = &mut passes[row.depth];
                 drafting += self.costs.draft.at(*pass + 1) - self.costs.draft.at(*pass);
                 *pass += 1;
+                read_for += u64::from(Share::WHOLE.parts() - row.doubt);
+                if row.depth == 0 {
+                    // With the first guess all that the sequence emits has to be read.
+                    read_for += u64::from(Share::WHOLE.parts());
+                    drafting += self.catching_up(&outlooks[row.sequence]);
+                }
             }
-            let nanos = self.costs.verify.at(rows) + self.reading.on(drafting);
+            let reading = self.reading.on(read_for, self.decodes);
+            let nanos = self.nanos(guesses).saturating_add(drafting).saturating_add(reading);
             let rate = Rate { tokens, nanos };
             if rate.exceeds(best.0) {
                 best = (rate, count);
@@ -240,34 +286,48 @@ impl Field<'_> {
         let fair = (self.room / self.decodes.max(1)) as usize;
         let most = [depth.min(fair); 2];
         let drafters = self.drafters(self.plain(), outlooks, most);
-        let grant = |(outlook, drafter): (&Outlook, Drafter)| {
+        let grant = |(outlook, (drafter, _)): (&Outlook, (Drafter, u64))| {
             let place = drafter.place();
             Grant { drafter, depth: most[place].min(outlook.most[place]) }
         };
         outlooks.iter().zip(drafters).map(grant).collect()
     }
 
-    /// Who guesses for each sequence: whoever brings more, less what its passes cost at this pace.
-    fn drafters(&self, pace: Rate, outlooks: &[Outlook], most: [usize; 2]) -> Vec<Drafter> {
+    /// Who guesses for each sequence: whoever brings more, less what its passes cost at this pace; and
+    /// how much that is, in 65,536ths of a token. The model where nobody else can, even for nothing.
+    fn drafters(&self, pace: Rate, outlooks: &[Outlook], most: [usize; 2]) -> Vec<(Drafter, u64)> {
         let [_, model] = most;
         let asked = outlooks.iter().filter(|outlook| 0 < outlook.most[1]).count();
         let asked = u32::try_from(asked).unwrap_or(u32::MAX).max(1);
-        let pass = self.reading.on(self.costs.draft.at(asked));
-        let pass = u128::from(pass / u64::from(asked));
-        let price = pass * u128::from(pace.tokens) / u128::from(pace.nanos.max(1));
-        let price = u64::try_from(price).unwrap_or(u64::MAX);
+        // In tokens, at this pace: a pass for one sequence, and what is read for one token.
+        let priced = |nanos: Nanos, parts: u64| -> u64 {
+            let tokens = u128::from(nanos) * u128::from(pace.tokens);
+            let price = tokens / u128::from(pace.nanos.max(1)) / u128::from(parts);
+            u64::try_from(price).unwrap_or(u64::MAX)
+        };
+        let pass = priced(self.costs.draft.at(asked), u64::from(asked));
+        let whole = u64::from(Share::WHOLE.parts());
+        let read = priced(self.reading.on(whole, self.decodes), 1).min(whole);
         let worth = |outlook: &Outlook, place: usize, price: u64| -> u64 {
             let depth = outlook.most[place].min(most[place]).min(DEPTH_MAX);
             let chances = outlook.survival[place][..depth].iter();
             chances.map(|chance| u64::from(chance.parts()).saturating_sub(price)).sum()
         };
-        let mut drafters = vec![Drafter::Lookup; outlooks.len()];
-        for (drafter, outlook) in drafters.iter_mut().zip(outlooks) {
+        // Of what the draft model brings, and of the token that comes anyway, a part pays for reading.
+        let modelled = |outlook: &Outlook| -> u64 {
+            let brings = worth(outlook, 1, pass);
+            let reads = (brings + whole) * read / whole;
+            brings.saturating_sub(reads).saturating_sub(priced(self.catching_up(outlook), 1))
+        };
+        let choose = |outlook: &Outlook| {
             let only = outlook.most[0] == 0 && 0 < outlook.most[1].min(model);
-            if only || worth(outlook, 0, 0) < worth(outlook, 1, price) {
-                *drafter = Drafter::Model;
+            let (looked_up, modelled) = (worth(outlook, 0, 0), modelled(outlook));
+            if only || looked_up < modelled {
+                (Drafter::Model, modelled)
+            } else {
+                (Drafter::Lookup, looked_up)
             }
-        }
-        drafters
+        };
+        outlooks.iter().map(choose).collect()
     }
 }

@@ -23,11 +23,8 @@ use crate::batch::DraftRoom;
 pub const CLASSES_MAX: usize = 64;
 /// One step in so many goes one deeper for one sequence: two in a hundred.
 pub const PROBE_EVERY_STEPS: u64 = 50;
-/// While the draft model is off, it is tried this often, counted in time with something to decode.
-pub const PROBE_OFF_EVERY: Micros = Micros::new(2_000_000);
-
-/// A longer pause between two steps counts as this: nothing was decoded in it.
-const PAUSE_MAX: Micros = Micros::new(250_000);
+/// While the draft model is off, one part in so many of what steps take is spent on trying it.
+pub const PROBE_OFF_PART: Nanos = 64;
 
 /// Steps of such a try.
 const PROBE_OFF_STEPS: u32 = 8;
@@ -121,16 +118,14 @@ pub struct Controller {
     lower: u64,
     preemptions: u64,
     pressed: Option<Instant>,
-    decided: Option<Instant>,
-    /// Time with something to decode, as an instant that it leads to.
-    busy: Instant,
     probe: Probe,
 }
 
 /// The draft model tried while it is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Probe {
-    last: Option<Instant>,
+    /// Saved up for the next one; nothing yet when it was never tried, and then it may be at once.
+    saved: Option<Nanos>,
     steps_left: u32,
     /// How often it was followed by another at once.
     again: u32,
@@ -176,8 +171,6 @@ impl Controller {
             lower: 0,
             preemptions: 0,
             pressed: None,
-            decided: None,
-            busy: Instant::ORIGIN,
             probe: Probe::default(),
         }
     }
@@ -226,6 +219,9 @@ impl Controller {
         if trial.drafter == Drafter::Model && 0 < trial.drafted {
             self.probe.tried += 1;
             self.probe.right += u64::from(0 < trial.right);
+            if 0 < self.model_depth {
+                self.reading.emit(trial.right as u64 + 1);
+            }
         }
         self.pool[place].observe(trial.drafted, trial.right);
         let room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&trial.class);
@@ -255,20 +251,18 @@ impl Controller {
         self.policy != Policy::Off
     }
 
-    /// Takes note of what the draft model's passes of one step took together, and of what it spent on
-    /// reading what it had not read.
-    pub fn measure_reading(&mut self, passes: Nanos, reads: Nanos) {
+    /// Takes note of what the draft model spent on reading what it had not read, in a step in which it
+    /// was asked.
+    pub fn measure_reading(&mut self, reads: Nanos) {
         // A try reads a sequence for a few steps only: that says nothing of what reading comes to.
         if 0 < self.model_depth {
-            self.reading.observe(passes, reads);
+            self.reading.observe(reads);
         }
     }
 
     /// How deep the next step guesses for each of these.
     pub fn decide(&mut self, now: Instant, load: &Load, prospects: &[Prospect<'_>]) -> Decision {
         self.steps += 1;
-        let before = self.decided.replace(now).unwrap_or(now);
-        self.busy = self.busy + now.since(before).min(PAUSE_MAX);
         if prospects.is_empty() || self.depth_max == 0 {
             self.depth = 0;
             return Decision { grants: prospects.iter().map(|_| Grant::NONE).collect() };
@@ -288,7 +282,7 @@ impl Controller {
             Policy::Threshold => {
                 let depth = self.threshold.depth(now);
                 let grants = self.obey(&field, &outlooks, depth);
-                if depth == 0 { self.probe_off(prospects, grants) } else { grants }
+                if depth == 0 { self.probe_off(&field, prospects, grants) } else { grants }
             }
             Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
         };
@@ -335,7 +329,7 @@ impl Controller {
             self.change(wanted, Reason::PaysLess);
         }
         match self.model_depth {
-            0 => self.probe_off(prospects, grants),
+            0 => self.probe_off(field, prospects, grants),
             depth => self.probe_deeper(depth, prospects, grants),
         }
     }
@@ -375,13 +369,18 @@ impl Controller {
     }
 
     /// The draft model is tried on one sequence, whichever costs least.
-    fn probe_off(&mut self, prospects: &[Prospect<'_>], mut grants: Vec<Grant>) -> Vec<Grant> {
-        let expected = self.pool[Drafter::Model.place()].pooled().survival()[0];
-        self.probe.look(self.busy, expected);
+    fn probe_off(
+        &mut self,
+        field: &Field<'_>,
+        prospects: &[Prospect<'_>],
+        mut grants: Vec<Grant>,
+    ) -> Vec<Grant> {
         let able = prospects.iter().enumerate().filter(|(_, prospect)| 0 < prospect.model);
         let Some((place, one)) = able.min_by_key(|(_, prospect)| prospect.backlog) else {
             return grants;
         };
+        let expected = self.pool[Drafter::Model.place()].pooled().survival()[0];
+        self.probe.look(field, one.backlog, expected);
         if 0 < self.probe.steps_left {
             self.probe.steps_left -= 1;
             let depth = PROBE_OFF_DEPTH.min(one.model).min(self.depth_max);
@@ -395,13 +394,15 @@ impl Controller {
         let within = |group: &[Chances; 2], seen: &[Acceptance; 2]| {
             Drafter::ALL.map(|drafter| seen[drafter.place()].within(&group[drafter.place()]))
         };
-        let classes: BTreeMap<u64, [Chances; 2]> =
-            self.classes.iter().map(|(class, seen)| (*class, within(&pooled, seen))).collect();
+        let mut classes: BTreeMap<u64, [Chances; 2]> = BTreeMap::new();
         let outlook = |prospect: &Prospect<'_>| {
-            let class = classes.get(&prospect.class).unwrap_or(&pooled);
+            let class = classes.entry(prospect.class).or_insert_with(|| {
+                self.classes.get(&prospect.class).map_or(pooled, |seen| within(&pooled, seen))
+            });
             let most = [prospect.lookup, prospect.model].map(|tokens| tokens.min(self.depth_max));
             let chances = within(class, prospect.seen);
-            Outlook { survival: chances.map(|chances| chances.survival()), most }
+            let survival = chances.map(|chances| chances.survival());
+            Outlook { survival, most, unread: prospect.backlog }
         };
         prospects.iter().map(outlook).collect()
     }
@@ -418,15 +419,27 @@ impl Controller {
 }
 
 impl Probe {
-    /// Whether it is time to try: every so often, and again at once after one that went well.
-    fn look(&mut self, now: Instant, expected: Share) {
-        let due = PROBE_OFF_EVERY <= now.since(*self.last.get_or_insert(now));
+    /// Whether it is time to try: when enough is saved, and again at once after one that went well.
+    fn look(&mut self, field: &Field<'_>, backlog: u32, expected: Share) {
+        let (step, price) = (field.plain().nanos(), Self::price(field, backlog));
+        let saved = self.saved.map_or(price, |saved| saved + step / PROBE_OFF_PART).min(price);
+        self.saved = Some(saved);
+        let due = price <= saved;
         if self.steps_left == 0 && (due || self.went_well()) {
             let again = if due { 0 } else { self.again + 1 };
             let expected = if due { expected } else { self.expected };
-            let last = if due { Some(now) } else { self.last };
-            *self = Self { last, steps_left: PROBE_OFF_STEPS, again, expected, tried: 0, right: 0 };
+            let saved = Some(if due { 0 } else { saved });
+            *self =
+                Self { saved, steps_left: PROBE_OFF_STEPS, again, expected, tried: 0, right: 0 };
         }
+    }
+
+    /// What a try takes: what has to be read, then passes of the draft model and rows of the target.
+    fn price(field: &Field<'_>, backlog: u32) -> Nanos {
+        let depth = u32::try_from(PROBE_OFF_DEPTH).expect("small");
+        let StepCosts { verify, draft } = field.costs;
+        let rows = verify.at(field.base() + depth) - verify.at(field.base());
+        draft.at(backlog) + Nanos::from(PROBE_OFF_STEPS) * (draft.at(1) * Nanos::from(depth) + rows)
     }
 
     fn went_well(&self) -> bool {

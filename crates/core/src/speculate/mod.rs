@@ -32,7 +32,7 @@ mod tune;
 pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
 pub use self::allot::{Drafter, Grant, Prospect};
 pub use self::controller::{
-    CLASSES_MAX, Controller, Decision, Load, PROBE_EVERY_STEPS, PROBE_OFF_EVERY, Reason, Trial,
+    CLASSES_MAX, Controller, Decision, Load, PROBE_EVERY_STEPS, PROBE_OFF_PART, Reason, Trial,
 };
 pub use self::costs::{CostCurve, Nanos, StepCosts};
 pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};

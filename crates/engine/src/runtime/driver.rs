@@ -329,7 +329,7 @@ impl Driver {
         }
         self.stats.generation_tokens += appended.len() as u64;
         if let Some(speculator) = &mut self.speculator {
-            speculator.learn(sequence, self.scheduler.drafts(sequence), &appended);
+            speculator.learn(sequence, self.scheduler.drafts(sequence), (&appended, progress));
             if progress == Progress::Finished {
                 speculator.forget(sequence);
             }

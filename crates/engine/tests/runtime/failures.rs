@@ -1,11 +1,9 @@
 //! A backend that fails, panics or talks nonsense takes its step down, not the engine.
 
 use overdraft_engine::echo::Noise;
-use overdraft_engine::{
-    Backend, BackendError, BatchSlot, EchoBackend, Health, ModelShape, SubmitError,
-};
+use overdraft_engine::{Backend, BackendError, Health, SubmitError};
 
-use crate::support::{ask, chat, echo, outcome, settings, start, submit};
+use crate::support::{altered, ask, chat, echo, outcome, settings, start, submit};
 
 /// What a step is to come to.
 #[derive(Clone, Copy)]
@@ -18,27 +16,11 @@ enum Fate {
 }
 
 /// An echo whose first steps have a fate.
-struct Fated {
-    inner: EchoBackend,
-    fates: std::vec::IntoIter<Fate>,
-}
-
-fn fated(fates: &[Fate]) -> Fated {
-    Fated { inner: echo(64, Noise::Quiet), fates: Vec::from(fates).into_iter() }
-}
-
-impl Backend for Fated {
-    fn shape(&self) -> ModelShape {
-        self.inner.shape()
-    }
-
-    fn forward(
-        &mut self,
-        batch: &[BatchSlot<'_>],
-        logits: &mut Vec<f32>,
-    ) -> Result<(), BackendError> {
-        let result = self.inner.forward(batch, logits);
-        match self.fates.next().unwrap_or(Fate::Succeeds) {
+fn fated(fates: &[Fate]) -> impl Backend + 'static {
+    let mut fates = Vec::from(fates).into_iter();
+    altered(echo(64, Noise::Quiet), move |echo, batch, logits| {
+        let result = echo.forward(batch, logits);
+        match fates.next().unwrap_or(Fate::Succeeds) {
             Fate::Succeeds => result,
             Fate::Fails => Err(BackendError { reason: "out of luck".to_owned() }),
             Fate::Panics => panic!("the test's backend panics, as it should"),
@@ -51,7 +33,7 @@ impl Backend for Fated {
                 result
             }
         }
-    }
+    })
 }
 
 #[test]

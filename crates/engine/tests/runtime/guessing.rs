@@ -4,47 +4,29 @@ use std::sync::Arc;
 
 use overdraft_engine::echo::{ECHO_TURN_END, Noise};
 use overdraft_engine::{
-    Backend, BackendError, BatchSlot, BlockPrefix, Drafter, EchoBackend, Engine, EngineSettings,
-    FinishReason, GuessError, Guessing, Lookup, ModelShape, Policy, Request, Speculation,
-    StartError, Unobserved,
+    Backend, BackendError, BlockPrefix, Drafter, EchoBackend, Engine, EngineSettings, FinishReason,
+    GuessError, Guessing, Lookup, Policy, Request, Speculation, StartError, Unobserved,
 };
 use overdraft_units::{Blocks, CacheSalt, Tokens};
 use proptest::prelude::*;
 
 use crate::support::{
-    Answer, TOKENIZER, ask, chat, drawing, echo, read, request, settings, start, submit, wait,
+    Answer, TOKENIZER, altered, ask, chat, drawing, echo, read, request, settings, start, submit,
+    wait,
 };
 
-/// An echo that is wrong at every third or so position: its best token changes places with another.
-struct Crooked {
-    inner: EchoBackend,
-    wrong_one_in: u32,
-}
-
-impl Backend for Crooked {
-    fn shape(&self) -> ModelShape {
-        self.inner.shape()
-    }
-
-    fn forward(
-        &mut self,
-        batch: &[BatchSlot<'_>],
-        logits: &mut Vec<f32>,
-    ) -> Result<(), BackendError> {
-        self.inner.forward(batch, logits)?;
-        for row in logits.chunks_exact_mut(self.inner.shape().vocabulary) {
+/// An echo that is wrong at one position in so many: its best token changes places with another.
+fn crooked(blocks: u32, wrong_one_in: u32) -> Box<dyn Backend> {
+    Box::new(altered(echo(blocks, Noise::Lively), move |echo, batch, logits| {
+        echo.forward(batch, logits)?;
+        for row in logits.chunks_exact_mut(echo.shape().vocabulary) {
             // The noise is a function of the tokens so far, and so is what is made of it.
-            let dice = row[17].to_bits() / 64 % self.wrong_one_in;
-            if dice == 0 {
+            if row[17].to_bits() / 64 % wrong_one_in == 0 {
                 row.rotate_right(1);
             }
         }
         Ok(())
-    }
-}
-
-fn crooked(blocks: u32, wrong_one_in: u32) -> Box<dyn Backend> {
-    Box::new(Crooked { inner: echo(blocks, Noise::Lively), wrong_one_in })
+    }))
 }
 
 fn guessing(target: EchoBackend, settings: EngineSettings, speculation: Speculation) -> Engine {
@@ -276,35 +258,18 @@ fn another_rule_counts_from_the_next_step_on() {
     assert_eq!(refused, GuessError::NoDrafter);
 }
 
-/// Fails from the step of this number on.
-struct Failing {
-    inner: EchoBackend,
-    left: u32,
-}
-
-impl Backend for Failing {
-    fn shape(&self) -> ModelShape {
-        self.inner.shape()
-    }
-
-    fn forward(
-        &mut self,
-        batch: &[BatchSlot<'_>],
-        logits: &mut Vec<f32>,
-    ) -> Result<(), BackendError> {
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
-            return Err(BackendError { reason: "out of luck".to_owned() });
-        }
-        self.inner.forward(batch, logits)
-    }
-}
-
 #[test]
 fn a_draft_model_that_fails_is_done_without() {
-    // The profile takes some forty steps.
-    for left in [1, 60, 62, 64] {
-        let draft = Failing { inner: echo(64, Noise::Quiet), left };
+    // The profile takes some eighty steps.
+    for left in [1, 60, 90, 92, 94] {
+        let mut steps = 0;
+        let draft = altered(echo(64, Noise::Quiet), move |echo, batch, logits| {
+            steps += 1;
+            if left <= steps {
+                return Err(BackendError { reason: "out of luck".to_owned() });
+            }
+            echo.forward(batch, logits)
+        });
         let speculation = Speculation {
             policy: policy("fixed:4"),
             depth_max: 8,

@@ -3,6 +3,7 @@
 mod blocks;
 mod cache;
 mod completions;
+mod drawn;
 mod failures;
 mod guessing;
 mod life;

@@ -149,23 +149,54 @@ pub(crate) fn outcome(mut stream: RequestStream) -> Result<Answer, String> {
     }
 }
 
-/// A backend that computes a step only when it is let.
-pub(crate) struct Gated {
+/// An echo whose passes come to something else.
+pub(crate) struct Altered<F> {
     inner: EchoBackend,
-    entered: Sender<()>,
-    permits: Receiver<()>,
+    pass: F,
 }
 
-/// The other side of [`Gated`]. Dropping it opens the gate for good.
+/// `pass` is called instead of the echo's own, with the echo, the batch and where the logits go.
+pub(crate) fn altered<F>(inner: EchoBackend, pass: F) -> Altered<F>
+where
+    F: FnMut(&mut EchoBackend, &[BatchSlot<'_>], &mut Vec<f32>) -> Result<(), BackendError>,
+{
+    Altered { inner, pass }
+}
+
+impl<F> Backend for Altered<F>
+where
+    F: FnMut(&mut EchoBackend, &[BatchSlot<'_>], &mut Vec<f32>) -> Result<(), BackendError> + Send,
+{
+    fn shape(&self) -> ModelShape {
+        self.inner.shape()
+    }
+
+    fn forward(
+        &mut self,
+        batch: &[BatchSlot<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        (self.pass)(&mut self.inner, batch, logits)
+    }
+}
+
+/// The other side of [`gated`]. Dropping it opens the gate for good.
 pub(crate) struct Gate {
     entered: Receiver<()>,
     permits: Sender<()>,
 }
 
-pub(crate) fn gated(inner: EchoBackend) -> (Gated, Gate) {
+/// A backend that computes a step only when it is let.
+pub(crate) fn gated(inner: EchoBackend) -> (impl Backend + 'static, Gate) {
     let (enter, entered) = channel();
     let (permit, permits) = channel();
-    (Gated { inner, entered: enter, permits }, Gate { entered, permits: permit })
+    let pass = move |echo: &mut EchoBackend, batch: &[BatchSlot<'_>], logits: &mut Vec<f32>| {
+        let _ = enter.send(());
+        // An error means that the gate is open for good.
+        let _ = permits.recv();
+        echo.forward(batch, logits)
+    };
+    (altered(inner, pass), Gate { entered, permits: permit })
 }
 
 impl Gate {
@@ -190,23 +221,6 @@ impl Gate {
     /// Steps begun that were not waited for.
     pub(crate) fn begun(&self) -> usize {
         self.entered.try_iter().count()
-    }
-}
-
-impl Backend for Gated {
-    fn shape(&self) -> ModelShape {
-        self.inner.shape()
-    }
-
-    fn forward(
-        &mut self,
-        batch: &[BatchSlot<'_>],
-        logits: &mut Vec<f32>,
-    ) -> Result<(), BackendError> {
-        let _ = self.entered.send(());
-        // An error means that the gate is open for good.
-        let _ = self.permits.recv();
-        self.inner.forward(batch, logits)
     }
 }
 

@@ -17,7 +17,7 @@ use super::scenario::{SimulateError, Speculation};
 use crate::workload::{Piece, named};
 
 /// Numbers of rows at which the profile is asked what a step costs, as the engine asks its backend.
-const ROWS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const ROWS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 /// Positions before each row when it is asked, as there.
 const CONTEXT: Tokens = Tokens::new(128);

@@ -13,7 +13,7 @@ mod stats;
 
 use std::collections::BTreeMap;
 
-use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Scheduler};
+use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
 use overdraft_core::speculate::{
     Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Share, StepCosts, Trial,
 };
@@ -255,13 +255,12 @@ impl Speculator {
                 return;
             }
         };
-        let nanos = |took: Micros| took.get().saturating_mul(1_000);
         let measured = model.take_measured();
         for (rows, took) in measured.passes {
-            self.controller.measure_draft(rows, nanos(took));
+            self.controller.measure_draft(rows, profile::cost(took));
         }
         if !asked.is_empty() {
-            self.controller.measure_reading(nanos(measured.guessing), nanos(measured.reading));
+            self.controller.measure_reading(measured.reading.get().saturating_mul(1_000));
         }
         for (id, guesses) in drafted {
             let Some(note) = self.notes.get_mut(&id) else { continue };
@@ -276,8 +275,15 @@ impl Speculator {
         guesses.get(place)
     }
 
-    /// Takes note of what a sequence's slot, with so many drafts, came to.
-    pub(super) fn learn(&mut self, sequence: SequenceId, drafts: &[TokenId], emitted: &[TokenId]) {
+    /// Takes note of what a sequence's slot, with so many drafts, came to. Behind the end of a completion
+    /// no guess brings anything: there they count as wrong, or where answers are short each row would
+    /// look better than it is.
+    pub(super) fn learn(
+        &mut self,
+        sequence: SequenceId,
+        drafts: &[TokenId],
+        (emitted, progress): (&[TokenId], Progress),
+    ) {
         let Some(note) = self.notes.get_mut(&sequence) else { return };
         let right = |guessed: &[TokenId]| {
             guessed.iter().zip(emitted).take_while(|(guess, token)| guess == token).count()
@@ -286,7 +292,9 @@ impl Speculator {
         self.stats.tokens += emitted.len() as u64;
         let class = note.class;
         let mut learn = |seen: &mut [Acceptance; 2], drafter: Drafter, guessed: &[TokenId]| {
-            let (drafted, right) = (guessed.len().min(emitted.len()), right(guessed));
+            let ended = progress == Progress::Finished;
+            let tried = if ended { guessed.len() } else { emitted.len() };
+            let (drafted, right) = (guessed.len().min(tried), right(guessed));
             seen[drafter.place()].observe(drafted, right);
             self.controller.learn(Trial { class, drafter, drafted, right });
         };
@@ -307,7 +315,7 @@ impl Speculator {
     /// Takes note of what the target took for a step without prompts.
     pub(super) fn measure(&mut self, rows: Tokens, took: Micros) {
         self.stats.verify_time += took;
-        self.controller.measure(rows.get(), took.get().saturating_mul(1_000));
+        self.controller.measure(rows.get(), profile::cost(took));
     }
 
     /// A sequence ended, or lost its pages.

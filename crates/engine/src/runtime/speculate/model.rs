@@ -37,8 +37,6 @@ pub(super) struct DraftModel {
 pub(super) struct Measured {
     /// Each that only guessed, by its rows.
     pub(super) passes: Vec<(u32, Micros)>,
-    /// All of them, as far as they guessed.
-    pub(super) guessing: Micros,
     /// All of them, as far as they read a backlog.
     pub(super) reading: Micros,
 }
@@ -201,9 +199,7 @@ impl DraftModel {
         };
         let (guessing, reading) = (count(false), count(true));
         let Some(part) = (took.get() * reading).checked_div(guessing + reading) else { return };
-        let read = Micros::new(part);
-        self.measured.reading += read;
-        self.measured.guessing += took.checked_sub(read).unwrap_or(Micros::ZERO);
+        self.measured.reading += Micros::new(part);
         if reading == 0 {
             self.measured.passes.push((u32::try_from(guessing).unwrap_or(u32::MAX), took));
         }

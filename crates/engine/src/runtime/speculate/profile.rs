@@ -4,6 +4,8 @@
 //! always measured, however slow the model: a table that ends before the rows that drafts take says
 //! that each of them costs as much as a step. More rows, and each again, while there is time.
 
+use std::collections::BTreeSet;
+
 use overdraft_core::batch::{BatchLimits, Logits};
 use overdraft_core::speculate::{CostCurve, Nanos};
 use overdraft_telemetry::Clock;
@@ -34,9 +36,11 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
     let slot = BatchSlot { tokens: &[TokenId(0)], start, table: &table, logits: Logits::Last };
     let (began, mut logits) = (clock.now(), Vec::new());
     let most = ROWS_MAX.min(limits.step_tokens.get());
+    // Powers of two and what lies half-way: a bend between two points is not on their line.
+    let points = (0..=ROWS_MAX.ilog2()).flat_map(|power| [1 << power, (1 << power) * 3 / 2]);
+    let points: BTreeSet<u32> = points.filter(|rows| *rows <= most).collect();
     let mut times: Vec<(u32, Vec<Nanos>)> =
-        (0..=ROWS_MAX.ilog2()).map(|power| (1 << power, Vec::new())).collect();
-    times.retain(|(rows, _)| *rows <= most);
+        points.into_iter().map(|rows| (rows, Vec::new())).collect();
     // Its weights and threads are asleep: the first step is for nobody.
     let mut last = None;
     'profile: for round in 0..TIMES {
@@ -60,12 +64,18 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
                 }
                 last = Some(clock.now().since(before));
             }
-            times.extend(last.map(|took| took.get().saturating_mul(1_000)));
+            times.extend(last.map(cost));
         }
     }
     CostCurve::new(
         times.into_iter().filter_map(|(rows, times)| Some((rows, median(times)?))).collect(),
     )
+}
+
+/// What took so long costs that much, and at least a microsecond, which is as fine as the clock is. With
+/// less the table's corrections would be lost to rounding at one end and pile up at the other.
+pub(super) fn cost(took: Micros) -> Nanos {
+    took.get().max(1).saturating_mul(1_000)
 }
 
 fn median(mut times: Vec<Nanos>) -> Option<Nanos> {

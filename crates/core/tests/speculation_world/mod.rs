@@ -1,0 +1,309 @@
+//! A machine and its texts in virtual time, for a controller that is told of neither.
+//!
+//! Steps cost what a world says, with the noise of a shared machine. New sequences bring a prompt that
+//! the target reads, and the draft model too once it guesses for them; while it does not, what was said
+//! piles up before it. Lookups are found now and then, and judged by every token.
+
+use std::time::Duration;
+
+use overdraft_core::batch::DraftRoom;
+use overdraft_core::speculate::{
+    Acceptance, Controller, CostCurve, DEPTH_MAX, Drafter, Grant, Load, Nanos, Policy, Prospect,
+    StepCosts, Trial,
+};
+use overdraft_units::{Instant, Micros, Tokens};
+
+/// How often guesses are right, in hundredths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text {
+    /// The draft model's.
+    pub(crate) model: u64,
+    /// Those that were looked up.
+    pub(crate) lookup: u64,
+    /// How often a lookup finds anything.
+    pub(crate) found: u64,
+}
+
+/// A load that stays the same for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phase {
+    pub(crate) sequences: u32,
+    pub(crate) text: Text,
+    pub(crate) millis: u64,
+}
+
+/// What a machine takes for so many rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub(crate) verify: fn(u32) -> Nanos,
+    pub(crate) draft: fn(u32) -> Nanos,
+}
+
+/// What happens on which machine.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) name: &'static str,
+    pub(crate) machine: Machine,
+    pub(crate) phases: Vec<Phase>,
+    /// Tokens of a prompt.
+    pub(crate) prompt: u32,
+    /// Tokens of an answer.
+    pub(crate) answer: u64,
+    /// Whether what is measured is off, as on a shared machine.
+    pub(crate) noisy: bool,
+}
+
+/// Splitmix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(pub(crate) u64);
+
+/// Rows that the draft model reads in one pass at most, as in the engine.
+const READ_MAX: u32 = 256;
+/// Rows of steps; what a plan leaves to guesses.
+const ROWS_MAX: u32 = 2_048;
+/// One step in so many is disturbed, and takes three times as long.
+const DISTURBED_ONE_IN: u64 = 100;
+
+/// A sequence as the engine knows it.
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    seen: [Acceptance; 2],
+    /// Tokens of its prompt that the target has not read.
+    prompt: u32,
+    /// Tokens that the draft model has not read.
+    backlog: u32,
+    /// Tokens that a lookup found.
+    lookup: usize,
+    /// Tokens until another takes its place.
+    left: u64,
+}
+
+/// A run of one policy.
+struct Run<'a> {
+    world: &'a World,
+    controller: Controller,
+    dice: Dice,
+    now: Nanos,
+    sequences: Vec<Sequence>,
+}
+
+impl Dice {
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.roll() % bound
+    }
+
+    /// How many guesses in a row are right, of so many.
+    fn right(&mut self, chance: u64, most: usize) -> usize {
+        (0..most).take_while(|_| self.below(100) < chance).count()
+    }
+
+    /// A time as it is measured: off by up to four hundredths, and now and then by far.
+    fn measured(&mut self, time: Nanos, noisy: bool) -> Nanos {
+        if !noisy {
+            return time;
+        }
+        let time = time / 100 * (96 + self.below(9));
+        if self.below(DISTURBED_ONE_IN) == 0 { 3 * time } else { time }
+    }
+}
+
+impl Text {
+    /// Tokens of a step of a sequence, on average.
+    fn expected(self, drafter: Drafter, depth: usize) -> f64 {
+        let hundredths = [self.lookup, self.model][drafter.place()];
+        let chance = f64::from(u32::try_from(hundredths).expect("at most a hundred")) / 100.0;
+        core::iter::successors(Some(1.0), |survival| Some(survival * chance)).take(depth + 1).sum()
+    }
+}
+
+impl World {
+    /// Tokens a second in each phase.
+    pub(crate) fn run(&self, policy: Policy, seed: u64) -> Vec<f64> {
+        let mut dice = Dice(seed);
+        let costs = self.profile(&mut dice);
+        let controller = Controller::new(policy, DEPTH_MAX, costs);
+        let mut run = Run { world: self, controller, dice, now: 0, sequences: Vec::new() };
+        self.phases.iter().map(|phase| run.phase(*phase)).collect()
+    }
+
+    /// Measured costs, each off by up to three hundredths.
+    fn profile(&self, dice: &mut Dice) -> StepCosts {
+        let mut curve = |cost: fn(u32) -> Nanos| {
+            let mut about = |rows: u32| {
+                if self.noisy { cost(rows) / 100 * (97 + dice.below(7)) } else { cost(rows) }
+            };
+            let rows = (0..9).flat_map(|power| [2 << power, 3 << power]);
+            let rows = rows.map(|twice| twice / 2);
+            CostCurve::new(rows.map(|rows| (rows, about(rows))).collect())
+        };
+        StepCosts { verify: curve(self.machine.verify), draft: curve(self.machine.draft) }
+    }
+}
+
+impl Run<'_> {
+    fn phase(&mut self, phase: Phase) -> f64 {
+        let World { prompt, answer, .. } = *self.world;
+        let count = u64::from(phase.sequences);
+        let seen = [Acceptance::default(); 2];
+        let fresh = Sequence { seen, prompt, backlog: prompt, lookup: 0, left: answer };
+        // They begin together, and end one after the other.
+        let left = |place: u64| answer * (place + 1) / count;
+        self.sequences = (0..count).map(|place| Sequence { left: left(place), ..fresh }).collect();
+        let (began, mut tokens) = (self.now, 0.0);
+        while self.now < began + phase.millis * 1_000_000 {
+            tokens += self.step(phase.text, fresh);
+        }
+        tokens / Duration::from_nanos(self.now - began).as_secs_f64()
+    }
+
+    /// One step; returns the tokens that it may be expected to emit: who is compared is judged by what
+    /// was decided, and not by luck.
+    fn step(&mut self, text: Text, fresh: Sequence) -> f64 {
+        let grants = self.decide(text);
+        let prompts: u32 = self.sequences.iter().map(|sequence| sequence.prompt).sum();
+        let drafted = self.draft(&grants);
+        let mut rows = prompts;
+        let mut tokens = 0.0;
+        for (place, depth) in drafted.into_iter().enumerate() {
+            if 0 < self.sequences[place].prompt {
+                self.sequences[place].prompt = 0;
+                // The last row of a prompt yields a token, too.
+                tokens += 1.0;
+                continue;
+            }
+            rows += 1 + u32::try_from(depth).expect("small");
+            let emitted = self.learn(text, place, grants[place].drafter, depth);
+            tokens += text.expected(grants[place].drafter, depth);
+            let sequence = &mut self.sequences[place];
+            sequence.left = sequence.left.saturating_sub(emitted);
+            if sequence.left == 0 {
+                *sequence = fresh;
+            }
+        }
+        let took = (self.world.machine.verify)(rows);
+        if prompts == 0 {
+            let measured = self.dice.measured(took, self.world.noisy);
+            self.controller.measure(rows, measured);
+        }
+        self.now += took;
+        tokens
+    }
+
+    /// A grant for every sequence; none for those whose prompt is read.
+    fn decide(&mut self, text: Text) -> Vec<Grant> {
+        for sequence in &mut self.sequences {
+            let found = self.controller.wants_lookups() && self.dice.below(100) < text.found;
+            sequence.lookup = if found { DEPTH_MAX } else { 0 };
+        }
+        let decodes = self.sequences.iter().filter(|sequence| sequence.prompt == 0);
+        let prospects: Vec<_> = decodes
+            .map(|Sequence { seen, backlog, lookup, .. }| Prospect {
+                class: 0,
+                seen,
+                lookup: *lookup,
+                model: DEPTH_MAX,
+                backlog: *backlog,
+            })
+            .collect();
+        let prefill = self.sequences.iter().map(|sequence| sequence.prompt).sum();
+        let decodes = u32::try_from(prospects.len()).expect("few");
+        let room = DraftRoom {
+            decodes,
+            prefill: Tokens::new(prefill),
+            room: Tokens::new(ROWS_MAX.saturating_sub(decodes + prefill)),
+        };
+        let now = Instant::ORIGIN + Micros::new(self.now / 1_000);
+        let load = Load { room, ..Load::default() };
+        let mut grants = self.controller.decide(now, &load, &prospects).grants.into_iter();
+        let none = Grant { drafter: Drafter::Lookup, depth: 0 };
+        let grant = |sequence: &Sequence| {
+            if sequence.prompt == 0 { grants.next().expect("one for each") } else { none }
+        };
+        self.sequences.iter().map(grant).collect()
+    }
+
+    /// The passes of the draft model; returns how many tokens were guessed for each sequence.
+    fn draft(&mut self, grants: &[Grant]) -> Vec<usize> {
+        let mut depths: Vec<_> = grants.iter().map(|grant| grant.depth).collect();
+        let (mut few, mut long, mut left) = (0, 0, READ_MAX);
+        for (place, grant) in grants.iter().enumerate() {
+            if grant.drafter != Drafter::Model || grant.depth == 0 {
+                continue;
+            }
+            let backlog = &mut self.sequences[place].backlog;
+            let read = if *backlog <= 2 { *backlog } else { left.min(*backlog) };
+            *(if *backlog <= 2 { &mut few } else { &mut long }) += read;
+            left -= read.min(left);
+            *backlog -= read;
+            if 0 < *backlog {
+                depths[place] = 0;
+            }
+        }
+        let guess = |place: usize| grants[place].drafter == Drafter::Model && 0 < depths[place];
+        let modelled: Vec<usize> = (0..grants.len()).filter(|place| guess(*place)).collect();
+        let (mut guessing, mut reading) = (0, 0);
+        if 0 < few + long {
+            let took = (self.world.machine.draft)(few + long);
+            let read = took / u64::from(few + long) * u64::from(long);
+            (guessing, reading) = (took - read, read);
+            if long == 0 {
+                let measured = self.dice.measured(took, self.world.noisy);
+                self.controller.measure_draft(few, measured);
+            }
+        }
+        for ahead in 1..DEPTH_MAX {
+            let rows = modelled.iter().filter(|place| ahead < depths[**place]).count();
+            let rows = u32::try_from(rows).expect("few");
+            if rows == 0 {
+                break;
+            }
+            let took = (self.world.machine.draft)(rows);
+            let measured = self.dice.measured(took, self.world.noisy);
+            self.controller.measure_draft(rows, measured);
+            guessing += took;
+        }
+        if grants.iter().any(|grant| grant.drafter == Drafter::Model && 0 < grant.depth) {
+            self.controller.measure_reading(reading);
+        }
+        self.now += guessing + reading;
+        depths
+    }
+
+    /// What a sequence emits, and what that says of whoever guessed.
+    fn learn(&mut self, text: Text, place: usize, drafter: Drafter, depth: usize) -> u64 {
+        let right = [text.lookup, text.model].map(|chance| self.dice.right(chance, DEPTH_MAX));
+        let used = right[drafter.place()].min(depth);
+        let emitted = used + 1;
+        let sequence = &mut self.sequences[place];
+        if 0 < sequence.lookup {
+            let drafted = sequence.lookup.min(emitted);
+            let right = right[Drafter::Lookup.place()].min(drafted);
+            sequence.seen[Drafter::Lookup.place()].observe(drafted, right);
+            let drafter = Drafter::Lookup;
+            self.controller.learn(Trial { class: 0, drafter, drafted, right });
+        }
+        let guessed = drafter == Drafter::Model && 0 < depth;
+        if guessed {
+            sequence.seen[Drafter::Model.place()].observe(depth, used);
+            self.controller.learn(Trial { class: 0, drafter, drafted: depth, right: used });
+        }
+        // What was guessed was read, but for the last; else everything that was emitted is new.
+        sequence.backlog = match (guessed, used == depth) {
+            (true, true) => 2,
+            (true, false) => 1,
+            (false, _) => sequence.backlog + u32::try_from(emitted).expect("small"),
+        };
+        if 0 < depth {
+            self.controller.note_used(depth, used);
+        }
+        emitted as u64
+    }
+}
