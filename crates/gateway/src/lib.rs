@@ -65,7 +65,7 @@ pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
 };
-pub use self::cascade::CascadeSettings;
+pub use self::cascade::{CascadeSettings, Labels};
 pub use self::discovery::{
     DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source,
     SourceError, Template,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use overdraft_config as config;
 use overdraft_core::cascade::{Chance, Mode, Shadow};
 use overdraft_core::cost::{Price, Prices};
-use overdraft_gateway::CascadeSettings;
+use overdraft_gateway::{CascadeSettings, Labels};
+use overdraft_units::Tokens;
 
 /// The section `cascades`.
 pub(super) fn cascades(
@@ -34,6 +35,11 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
         },
         first_window: own.window.first,
         next_window: own.window.next,
+        prefill_from: own.prefill_from.map(Tokens::new),
+        labels: match own.shadow.labels {
+            config::CascadeLabels::Match => Labels::Match,
+            config::CascadeLabels::Judge => Labels::Judge,
+        },
         shadow: Shadow {
             start: chance(own.shadow.share),
             floor: chance(own.shadow.floor),

@@ -19,6 +19,7 @@ use overdraft_units::Tokens;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::prefill::PREFILLS_MAX;
 use super::settings::CascadeSettings;
 
 /// What requests are taken to be like before any was seen: a page of prompt, half a page of answer.
@@ -80,6 +81,8 @@ pub(super) struct Course {
     pub(super) settings: CascadeSettings,
     /// Comparisons that may run.
     pub(super) places: Arc<Semaphore>,
+    /// Prefills that may run.
+    pub(super) prefills: Arc<Semaphore>,
     state: Mutex<Cascade>,
     /// Lessons since it was kept last.
     lessons: AtomicU64,
@@ -97,6 +100,7 @@ impl Course {
         Self {
             name: name.to_owned(),
             places: Arc::new(Semaphore::new(settings.at_once)),
+            prefills: Arc::new(Semaphore::new(PREFILLS_MAX)),
             state: Mutex::new(state.unwrap_or_else(|| Cascade::new(meant))),
             lessons: AtomicU64::new(0),
             recalled: AtomicBool::new(parts.is_some()),

@@ -12,6 +12,7 @@
 //! | How is a worker asked, and how heard?           | `call.rs`     |
 //! | What was said, and how surely?                  | `speech.rs`   |
 //! | Whose answer begins?                            | `driver.rs`   |
+//! | May the target read the prompt meanwhile?       | `prefill.rs`  |
 //! | What would the target have said?                | `verify.rs`   |
 //! | How does the answer go on?                      | `rest.rs`     |
 //! | How does it look to the client?                 | `teller.rs`, `flow.rs` |
@@ -31,6 +32,7 @@ mod keep;
 mod ledger;
 mod memory;
 mod plan;
+mod prefill;
 mod prompt;
 mod rest;
 mod schema;
@@ -61,7 +63,7 @@ pub(crate) use self::memory::{remember, save};
 use self::plan::Way;
 pub(crate) use self::plan::{Plan, consider};
 use self::rest::{Sink, Told};
-pub use self::settings::CascadeSettings;
+pub use self::settings::{CascadeSettings, Labels};
 pub(crate) use self::shadow::Shadows;
 use self::shadow::Target;
 use self::tap::Tap;
@@ -170,7 +172,9 @@ async fn begin(
     exchange: &Exchange,
     tally: &mut Option<Tally>,
 ) -> Result<Response<Body>, Kept> {
-    if let Err(turned) = Box::pin(driver.open()).await {
+    let opened = Box::pin(driver.open()).await;
+    driver.end_prefill();
+    if let Err(turned) = opened {
         if turned.broken {
             driver.outset.shared.cascade.draft_failed(turned.why);
             return Err((driver, "draft_failed"));

@@ -1,6 +1,7 @@
 //! A small model answers first: what is accepted, refused, verified, handed over, and what goes wrong.
 
 mod learning;
+mod prefilling;
 
 use overdraft_core::cascade::{Chance, Mode};
 use overdraft_core::cost::{Price, Prices};
