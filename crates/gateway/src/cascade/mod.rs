@@ -17,7 +17,7 @@
 //! | How does the answer go on?                      | `rest.rs`     |
 //! | How does it look to the client?                 | `teller.rs`, `flow.rs` |
 //! | What did it cost?                               | `ledger.rs`   |
-//! | Was it as good?                                 | `shadow.rs`, `tap.rs`, `schema.rs` |
+//! | Was it as good?                                 | `shadow.rs`, `judge.rs`, `tap.rs`, `schema.rs` |
 //! | What outlives a request, and a restart?         | `keep.rs`, `memory.rs` |
 //!
 //! **Invariant.** No text of a draft reaches a client before it was judged, none is taken back, and what
@@ -28,6 +28,7 @@ mod call;
 mod course;
 mod driver;
 mod flow;
+mod judge;
 mod keep;
 mod ledger;
 mod memory;
