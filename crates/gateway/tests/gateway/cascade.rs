@@ -3,6 +3,7 @@
 mod judging;
 mod learning;
 mod prefilling;
+mod useless;
 
 use overdraft_core::cascade::{Chance, Mode};
 use overdraft_core::cost::{Price, Prices};
