@@ -49,7 +49,7 @@ mod verify;
 
 pub use self::chance::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
 pub use self::class::{Bound, CLASSES_MAX, Class, Script, Traits};
-pub use self::compare::{COMPARED_MIN, Change, Comparison, Findings, Measured, Spread};
+pub use self::compare::{COMPARED_MIN, Change, Comparison, Findings, Spread};
 pub use self::evidence::{Evidence, Finish, Observation};
 pub use self::exclusion::{ANSWER_MIN, Exclusion, Exclusions};
 pub use self::features::{FEATURES, Features};
