@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use overdraft_config as config;
 use overdraft_core::cascade::{Chance, Mode, Shadow};
 use overdraft_core::cost::{Price, Prices};
-use overdraft_gateway::{CascadeSettings, Labels};
+use overdraft_gateway::{CanarySettings, CascadeSettings, Labels};
 use overdraft_units::Tokens;
 
 /// The section `cascades`.
@@ -13,6 +13,18 @@ pub(super) fn cascades(
     configured: &BTreeMap<String, config::Cascade>,
 ) -> BTreeMap<String, CascadeSettings> {
     configured.iter().map(|(name, own)| (name.clone(), cascade(name, own))).collect()
+}
+
+/// The section `canaries`.
+pub(super) fn canaries(
+    configured: &BTreeMap<String, config::ModelCanary>,
+) -> BTreeMap<String, CanarySettings> {
+    let canary = |own: &config::ModelCanary| CanarySettings {
+        model: own.model.clone(),
+        share_permille: own.share.permille(),
+        prices: own.prices.map(|own| [prices(own.baseline), prices(own.canary)]),
+    };
+    configured.iter().map(|(name, own)| (name.clone(), canary(own))).collect()
 }
 
 /// One of them.

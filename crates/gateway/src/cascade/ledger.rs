@@ -14,6 +14,7 @@ use super::course::Course;
 use super::teller::Counts;
 use crate::relay::Used;
 use crate::shared::Shared;
+use crate::trial::Side;
 
 /// Picodollars in a millionth of a dollar.
 const PICO_IN_MICRO: u64 = 1_000_000;
@@ -41,6 +42,10 @@ pub(super) struct Ledger {
     closed: bool,
     /// Whether nobody waits for what is done.
     background: bool,
+    /// The side of a comparison that the request is on.
+    side: Option<Side>,
+    /// Whether what the answer is worth will be found out.
+    pub(super) is_compared: bool,
 }
 
 impl Ledger {
@@ -66,7 +71,16 @@ impl Ledger {
             handed_over: false,
             closed: false,
             background: false,
+            side: None,
+            is_compared: false,
         }
+    }
+
+    /// Books of a request that is on this side of a comparison.
+    #[must_use]
+    pub(super) fn on(mut self, side: Option<Side>) -> Self {
+        self.side = side;
+        self
     }
 
     /// Books for what is done for the same request in the background.
@@ -139,6 +153,10 @@ impl Ledger {
                 cached = record.cached;
             });
         }
+        let side = self.side.take();
+        if let Some(side) = side.as_ref().filter(|_| !self.is_compared) {
+            side.judged(None);
+        }
         let Some([draft, target]) = self.course.settings.prices else { return };
         let sum = |usages: &[Usage]| {
             usages.iter().fold(Money::ZERO, |sum, usage| sum + target.of(*usage))
@@ -165,6 +183,9 @@ impl Ledger {
                 record.cost = Some(paid);
                 record.cost_alone = Some(alone);
             });
+        }
+        if let Some(side) = side {
+            side.cost(bill.paid());
         }
         let metrics: &CascadeMetrics = &self.shared.cascade;
         metrics.charged(&self.course.name, (&self.tenant, served), paid, alone);

@@ -159,7 +159,8 @@ fn start(
         usage: plan.usage,
     };
     let tenant = print.caller.label().to_owned();
-    let ledger = Ledger::new(shared, &plan.course, (&tenant, &exchange.access), plan.traits.prompt);
+    let ledger = Ledger::new(shared, &plan.course, (&tenant, &exchange.access), plan.traits.prompt)
+        .on(print.side.clone());
     let request = (question.content.body.clone(), print.clone());
     Box::new(Driver::new(outset, plan, request, (teller, ledger)))
 }
@@ -266,6 +267,8 @@ fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
         (record.prompt, record.completion) = (Some(prompt), Some(completion));
         record.end = EndCode::WHOLE;
     });
+    let judgement = driver.judgement.filter(|judgement| judgement.checked && !driver.goes_on);
+    driver.ledger.is_compared = judgement.is_some();
     driver.ledger.close();
     // Whoever reads the answer to its end is counted then.
     let (course, shared) = (Arc::clone(driver.course()), Arc::clone(&driver.outset.shared));
@@ -275,8 +278,7 @@ fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
         (false, true) => "handed_over",
     };
     shared.cascade.answered(&course.name, outcome);
-    let judgement = driver.judgement.filter(|judgement| judgement.checked);
-    if let (Some(judgement), false) = (judgement, driver.goes_on) {
+    if let Some(judgement) = judgement {
         driver.change_ledger();
         shadow::begin(driver, Ask::Draft, Some(judgement), Target::Ask);
     }

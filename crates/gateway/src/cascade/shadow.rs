@@ -143,6 +143,10 @@ impl Job {
         let drawn = driver.plan.dice.draw("beside");
         let judge = || course.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
         let judgement = self.judgement.unwrap_or_else(judge);
+        // What else was compared, the target answered.
+        if let (Target::Ask, Some(side)) = (&self.target, &driver.print.side) {
+            side.judged(Some((label, judgement.propensity)));
+        }
         if judgement.checked {
             course.learn(&judgement, &driver.evidence, label);
         }
