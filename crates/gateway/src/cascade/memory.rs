@@ -122,9 +122,11 @@ async fn exchange(shared: &Arc<Shared>) {
         let told = store.exchange_journals(course.key(), (journal.gateway(), &ours)).await;
         // The store's own board tells of its faults.
         for text in told.unwrap_or_default() {
-            match numbers(&text).and_then(|parts| Journal::from_parts(&parts).ok()) {
-                Some(journal) => course.hear(&journal),
-                None => tracing::debug!(cascade = course.name, "what a gateway told is no journal"),
+            let read = numbers(&text).and_then(|parts| Journal::from_parts(&parts).ok());
+            if let Some(journal) = read {
+                course.hear(&journal);
+            } else {
+                tracing::debug!(cascade = course.name, "what a gateway told is no journal");
             }
         }
     }
