@@ -16,7 +16,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
     (
         "cascade",
-        "a small model asked first: quality against cost, shifts, a useless draft (S1, S2, S5)",
+        "a small model asked first: quality against cost, shifts, first text, a useless draft (S1, S2, S4, S5)",
     ),
     ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
     ("loadtool", "real time beside virtual time, and `overdraft bench` beside aiperf (S5, S6)"),
@@ -34,7 +34,7 @@ const BENCHES: &[(&str, &str)] = &[
 ];
 
 /// Benches that run the real binary, which is then built first.
-const WITH_BINARY: &[&str] = &["burst", "loadtool"];
+const WITH_BINARY: &[&str] = &["burst", "cascade", "loadtool"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

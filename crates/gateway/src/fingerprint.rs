@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::beginnings;
 use crate::keys::Caller;
 use crate::routes::{Routes, TEXT_CHUNK};
+use crate::trial::Side;
 use crate::usage::Counts;
 
 /// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
@@ -46,6 +47,8 @@ pub(crate) struct Fingerprint {
     pub(crate) is_chore: bool,
     /// The salt that workers are told; none where they are told what the client sent.
     pub(crate) salt: Option<String>,
+    /// The side of a comparison that it is on, where it is part of one.
+    pub(crate) side: Option<Side>,
     prompt: Known,
 }
 
@@ -94,6 +97,7 @@ impl Fingerprint {
             kind: Kind::default(),
             is_chore: false,
             salt: tenant_salt,
+            side: None,
             prompt: Known::Text { bytes, chain, chunk },
         }
     }
@@ -119,6 +123,7 @@ impl Fingerprint {
             kind: Kind::default(),
             is_chore: true,
             salt: None,
+            side: None,
             prompt: Known::Text { bytes: 0, chain, chunk },
         }
     }

@@ -30,6 +30,7 @@ use crate::keys::{Caller, Charge};
 use crate::refusal::{Refused, Retry};
 use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
+use crate::trial::Side;
 use crate::usage::Counts;
 use crate::{admission, cascade, explain, keys, refusal, tokenizing, usage};
 
@@ -103,6 +104,7 @@ async fn ask(
     signature.priority = Some(print.priority);
     // By the name that the client gave: the body's own may be the target's by now.
     let plan = cascade::consider(shared, (caller, &head.headers), (&body, path), &print)?;
+    stand(tally, &print, plan.is_some());
     drop(body);
     exchange.access.note(|record| {
         record.model = Some(print.model.clone());
@@ -155,6 +157,13 @@ async fn ask(
     Ok(response)
 }
 
+/// Notes the side of a comparison that a request is on, if on any, and whether a cascade keeps its books.
+fn stand(tally: &mut Option<Tally>, print: &Fingerprint, has_books: bool) {
+    if let (Some(tally), Some(side)) = (tally, &print.side) {
+        tally.stands_on(side, has_books);
+    }
+}
+
 /// Takes what a request is expected to need from its key's budget, if that is limited.
 pub(crate) fn charge(shared: &Shared, print: &Fingerprint) -> Result<Option<Charge>, Refused> {
     if print.caller.budget().is_none() {
@@ -203,13 +212,20 @@ pub(crate) fn look(
         ApiError::invalid("model", "the request names no model; expected `model`: a string")
     })?;
     let priority = keys::urgency(caller, &head.headers, &peek)?;
-    let behind = routes.model_behind(named);
-    let model = behind.unwrap_or(named).to_owned();
     if !caller.may_ask(&routes, named) {
-        return Err(unknown_model(shared, caller, &model));
+        return Err(unknown_model(shared, caller, routes.model_behind(named).unwrap_or(named)));
     }
+    let dice = xxh3_64(exchange.id.as_str().as_bytes());
+    let side = matches!(path, CHAT | COMPLETIONS).then(|| {
+        let model = routes.model_behind(named).unwrap_or(named);
+        shared.trials.side(named, || routes.session(model, &head.headers, &peek), dice)
+    });
+    let side = side.flatten();
+    let asked = side.as_ref().map_or(named, Side::asks_for);
+    let behind = routes.model_behind(asked);
+    let model = behind.unwrap_or(asked).to_owned();
     let mut patch = Patch::new();
-    if let Some(model) = behind {
+    if let Some(model) = behind.or((asked != named).then_some(asked)) {
         patch = patch.set("model", &model);
     }
     let stripped = settings.isolation.strip.iter().map(String::as_str);
@@ -227,7 +243,6 @@ pub(crate) fn look(
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
     let session = routes.session(&model, &head.headers, &peek);
-    let dice = xxh3_64(exchange.id.as_str().as_bytes());
     let print = match path {
         CHAT | COMPLETIONS => {
             let salt = shared.salts().salt(caller, peek.cache_salt.as_deref());
@@ -236,7 +251,9 @@ pub(crate) fn look(
         _ => Fingerprint::of_chore(model, &peek, (session, dice)),
     };
     let body = patched.unwrap_or_else(|| body.clone());
-    Ok((print.of(caller.clone(), priority, path), Content { body, front }))
+    let mut print = print.of(caller.clone(), priority, path);
+    print.side = side;
+    Ok((print, Content { body, front }))
 }
 
 /// Asks one worker after the other, as the core says.

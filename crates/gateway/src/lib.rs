@@ -48,6 +48,7 @@ mod settings;
 mod shared;
 mod tally;
 mod tokenizing;
+mod trial;
 mod upstream;
 mod usage;
 
@@ -65,7 +66,7 @@ pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
 };
-pub use self::cascade::CascadeSettings;
+pub use self::cascade::{CascadeSettings, Labels};
 pub use self::discovery::{
     DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source,
     SourceError, Template,
@@ -82,6 +83,7 @@ pub use self::settings::{
     AdminSettings, Credentials, GatewayError, GatewaySettings, KvEvents, Limits, Pool,
     ProbeSettings, ScrapeSettings, TerminationSettings, Timeouts, WorkerSettings,
 };
+pub use self::trial::CanarySettings;
 pub use overdraft_http::Drained;
 pub use overdraft_scaler::ScaleSettings;
 

@@ -24,6 +24,7 @@ use crate::isolation::{IsolationSettings, SaltPolicy};
 use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
+use crate::trial::CanarySettings;
 
 /// Everything that can be set about a gateway.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub struct GatewaySettings {
     pub routing: RoutingSettings,
     /// Small models that are asked first, by the name that clients ask for.
     pub cascades: BTreeMap<String, CascadeSettings>,
+    /// What is tried on a share of the requests, by the name that clients ask for.
+    pub canaries: BTreeMap<String, CanarySettings>,
     /// Where what they learnt is kept, besides the store that gateways share.
     pub cascade_state: Option<PathBuf>,
     /// Whether a cloud's notice that it takes this machine away drains workers.
@@ -97,6 +100,7 @@ impl GatewaySettings {
             scrape: ScrapeSettings::default(),
             routing: RoutingSettings::default(),
             cascades: BTreeMap::new(),
+            canaries: BTreeMap::new(),
             cascade_state: None,
             termination: None,
             admin: AdminSettings::default(),

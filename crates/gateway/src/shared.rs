@@ -20,8 +20,8 @@ use overdraft_core::route::{
 use overdraft_store::{Place, Status};
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
-    AdmissionMetrics, CacheMetrics, CareMetrics, CascadeMetrics, GatewayMetrics, RoutingMetrics,
-    SharingMetrics,
+    AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
+    RoutingMetrics, SharingMetrics,
 };
 use overdraft_units::Tokens;
 
@@ -41,6 +41,7 @@ use crate::routes::Routes;
 use crate::scaling::Holds;
 use crate::settings::{GatewayError, GatewaySettings, Pool};
 use crate::tokenizing::Tokenizers;
+use crate::trial::Trials;
 use crate::upstream::Upstream;
 
 /// What all requests share.
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) cascade: CascadeMetrics,
     /// Small models that are asked first.
     pub(crate) cascades: Cascades,
+    /// Models and cascades on trial.
+    pub(crate) trials: Trials,
     /// Answers that are to be compared.
     pub(crate) shadows: Shadows,
     /// Answers that may be given again.
@@ -113,6 +116,7 @@ impl Shared {
             sharing: SharingMetrics::new(metrics.registry_mut()),
             cascade: CascadeMetrics::new(metrics.registry_mut()),
             cascades: Cascades::new(&settings.cascades),
+            trials: Trials::new(&settings.canaries, CanaryMetrics::new(metrics.registry_mut())),
             shadows: Shadows::default(),
             store: Arc::default(),
             budgets: Arc::default(),
@@ -146,6 +150,7 @@ impl Shared {
     pub(crate) fn adopt(&self, settings: GatewaySettings) {
         let routes = Routes::new(settings.routing.clone(), &settings.cascades);
         self.cascades.adopt(&settings.cascades);
+        self.trials.adopt(&settings.canaries);
         self.catalogue.rename(&routes);
         let others = !self.routes().has_same_tokenizers(&routes);
         self.routes.store(Arc::new(routes));

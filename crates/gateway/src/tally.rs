@@ -15,6 +15,7 @@ use overdraft_units::{Instant, Tokens};
 use crate::keys::{Bill, Charge, NAMELESS};
 use crate::settings::Pool;
 use crate::shared::{Shared, Visit};
+use crate::trial::Side;
 
 /// One request's entry in the metrics, in the making.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Tally {
     visit: Option<Visit>,
     /// What its key was charged.
     charge: Option<Charge>,
+    /// The side of a comparison that it is on, and whether a cascade keeps books of what it costs.
+    side: Option<(Side, bool)>,
     /// Tokens of the answer that have been seen.
     streamed: u32,
 }
@@ -52,6 +55,7 @@ impl Tally {
             status: None,
             visit: None,
             charge: None,
+            side: None,
             streamed: 0,
         }
     }
@@ -70,6 +74,11 @@ impl Tally {
     /// This was its key charged, to be settled when it is over.
     pub(crate) fn charge(&mut self, charge: Option<Charge>) {
         self.charge = charge;
+    }
+
+    /// It is on this side of a comparison; whether a cascade keeps books of what it costs.
+    pub(crate) fn stands_on(&mut self, side: &Side, has_books: bool) {
+        self.side = Some((side.clone(), has_books));
     }
 
     /// So many tokens of the answer have been relayed.
@@ -148,6 +157,10 @@ impl Drop for Tally {
                 let model = record.model.as_deref().unwrap_or_default();
                 let model = self.shared.metrics.model_label(model);
                 self.shared.cache.metrics.ended(result, model, total);
+            }
+            if let Some((side, has_books)) = &self.side {
+                let whole = self.end(record.end) == EndCode::WHOLE;
+                self.shared.trials.ended((side, *has_books), record, whole.then_some(total));
             }
             self.shared.metrics.request_ended(&RequestOutcome {
                 route: self.route,

@@ -34,6 +34,9 @@ pub const WORKERS_AT_ONCE: usize = 256;
 /// How long bytes are kept that nobody keeps again.
 const KEPT_LIFE: Duration = Duration::from_hours(30 * 24);
 
+/// How long a journal is heard that its gateway does not tell anew.
+const JOURNAL_LIFE: Duration = Duration::from_hours(1);
+
 /// What gateways share, for the one task that keeps it.
 #[derive(Debug)]
 pub struct Store {
@@ -137,6 +140,28 @@ impl Store {
         command.arg("EX").arg(KEPT_LIFE.as_secs());
         link.run::<String>(Side::Writes, &command).await?;
         Ok(())
+    }
+
+    /// Tells the other gateways what `gateway` has learnt last about a number, and hears what they have told.
+    ///
+    /// # Errors
+    /// [`Fault`]; it can be told again.
+    pub async fn exchange_journals(
+        &mut self,
+        number: u64,
+        (gateway, ours): (u64, &str),
+    ) -> Result<Vec<String>, Fault> {
+        let Some(link) = &mut self.link else { return Ok(Vec::new()) };
+        let keys = [format!("{}journals:{number:016x}", self.prefix)];
+        let arguments = [
+            format!("{gateway:016x}"),
+            ours.to_owned(),
+            board::millis(JOURNAL_LIFE),
+            GATEWAYS_MAX.to_string(),
+        ];
+        let answer: Vec<String> =
+            link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+        mended(&self.status, answer)
     }
 
     /// A number that changes whenever the board does; cheap enough to be asked all the time.

@@ -1,19 +1,20 @@
-//! Does asking the small model first keep the quality that it promises, and what does it spare? (S1, S2, S5)
+//! Does asking the small model first keep the quality that it promises, and what does it spare? (S1, S2, S4, S5)
 //!
-//! The deciding half of the cascade, without a gateway. S1 is measured: both demo models answer held-out questions
-//! through the engine, and the gate's curve of accuracy over the share that never touches the target stands beside
-//! the draft alone, the target alone, mixing at random, and a threshold on the mean log probability. S2 and S5 are
-//! simulated requests, told apart as such: a route whose draft gets worse in the middle, and one whose draft is
-//! useless.
+//! S1 is measured: both demo models answer held-out questions through the engine, and the gate's curve of accuracy over
+//! the share that never touches the target stands beside the draft alone, the target alone, mixing at random, and a
+//! threshold on the mean log probability. S2 and S5 are simulated requests, told apart as such: a route whose draft gets
+//! worse in the middle, and one whose draft is useless. S4, and S5 once more with a draft of random weights, are measured
+//! through the real binary: gateway and workers in processes of their own.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 mod answers;
 mod curve;
 mod plot;
+mod served;
 mod shift;
 mod useless;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -31,6 +32,9 @@ struct Arguments {
     /// Writes the raw results and the plot under benches/runs/
     #[arg(long)]
     save: bool,
+    /// The binary that serves the streams; by default the one beside this one
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
 }
 
 /// Every so many questions are asked when time is short.
@@ -39,6 +43,7 @@ const QUICK_STEP: usize = 3;
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let step = if arguments.quick { QUICK_STEP } else { 1 };
+    let served = served::measure(arguments.binary, if arguments.quick { 24 } else { 200 })?;
     let asked = answers::ask(step)?;
     let curve = curve::measure(&asked);
     curve.print();
@@ -46,10 +51,11 @@ fn main() -> Result<ExitCode> {
     shift.print();
     let useless = useless::simulate(if arguments.quick { 100 } else { 400 });
     useless.print();
+    served.print();
     if arguments.save {
         let results = json!({
             "questions": asked.iter().map(answers::Asked::told).collect::<Vec<_>>(),
-            "curve": &curve, "shift": &shift, "useless": &useless,
+            "curve": &curve, "shift": &shift, "useless": &useless, "served": &served,
         });
         let path = save("cascade", &results)?;
         let plot = Path::new(&path).with_extension("svg");
@@ -57,8 +63,10 @@ fn main() -> Result<ExitCode> {
             .with_context(|| format!("`{}` cannot be written", plot.display()))?;
         println!("\nraw results: {path}\nplot: {}", plot.display());
     }
-    let claims: Vec<Claim> =
-        [curve.claims(), shift.claims(), useless.claims()].into_iter().flatten().collect();
+    let claims: Vec<Claim> = [curve.claims(), shift.claims(), served.claims(), useless.claims()]
+        .into_iter()
+        .flatten()
+        .collect();
     println!();
     for claim in &claims {
         println!("{claim}");

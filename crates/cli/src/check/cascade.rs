@@ -110,6 +110,7 @@ mod tests {
             loss: Share::from_permille(10).unwrap(),
             threshold: CascadeThreshold::default(),
             window: CascadeWindow::default(),
+            prefill_from: None,
             shadow: CascadeShadow::default(),
             prices: Some(CascadePrices { draft: price(draft), target: price(target) }),
             tenants_out: Vec::new(),

@@ -5,13 +5,26 @@ use std::collections::BTreeMap;
 use overdraft_config as config;
 use overdraft_core::cascade::{Chance, Mode, Shadow};
 use overdraft_core::cost::{Price, Prices};
-use overdraft_gateway::CascadeSettings;
+use overdraft_gateway::{CanarySettings, CascadeSettings, Labels};
+use overdraft_units::Tokens;
 
 /// The section `cascades`.
 pub(super) fn cascades(
     configured: &BTreeMap<String, config::Cascade>,
 ) -> BTreeMap<String, CascadeSettings> {
     configured.iter().map(|(name, own)| (name.clone(), cascade(name, own))).collect()
+}
+
+/// The section `canaries`.
+pub(super) fn canaries(
+    configured: &BTreeMap<String, config::ModelCanary>,
+) -> BTreeMap<String, CanarySettings> {
+    let canary = |own: &config::ModelCanary| CanarySettings {
+        model: own.model.clone(),
+        share_permille: own.share.permille(),
+        prices: own.prices.map(|own| [prices(own.baseline), prices(own.canary)]),
+    };
+    configured.iter().map(|(name, own)| (name.clone(), canary(own))).collect()
 }
 
 /// One of them.
@@ -34,6 +47,11 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
         },
         first_window: own.window.first,
         next_window: own.window.next,
+        prefill_from: own.prefill_from.map(Tokens::new),
+        labels: match own.shadow.labels {
+            config::CascadeLabels::Match => Labels::Match,
+            config::CascadeLabels::Judge => Labels::Judge,
+        },
         shadow: Shadow {
             start: chance(own.shadow.share),
             floor: chance(own.shadow.floor),

@@ -41,6 +41,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.routing = routing::routing(&config.routing, &config.models);
     settings.cascade_state.clone_from(&config.cascade_state);
     settings.cascades = cascade::cascades(&config.cascades);
+    settings.canaries = cascade::canaries(&config.canaries);
     settings.routing.route.admission = admission::route(config);
     for own in settings.routing.models.values_mut() {
         if let Some(route) = &mut own.route {

@@ -4,7 +4,7 @@ use super::Findings;
 use crate::WorkerSource;
 use crate::error::did_you_mean;
 use crate::node::Step;
-use crate::tree::{Cascade, Config};
+use crate::tree::{Cascade, CascadeLabels, CascadeMode, Config};
 
 /// Cascades at most: each has metrics and a calibration of its own.
 const CASCADES_MAX: usize = 64;
@@ -99,6 +99,7 @@ fn figures(name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
             findings.value(&path, message, format!("expected 1 to {WINDOW_MAX}"));
         }
     }
+    in_vain(name, cascade, findings);
     let shadow = cascade.shadow;
     if shadow.share < shadow.floor {
         let message = format!(
@@ -113,6 +114,20 @@ fn figures(name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
         let path = path!["cascades", name, "shadow", "at_once"];
         let expected = format!("expected 1 to {AT_ONCE_MAX}; `share: 0%` compares nothing");
         findings.value(&path, message, expected);
+    }
+}
+
+/// What a mode makes nothing of.
+fn in_vain(name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
+    if cascade.prefill_from.is_some() && cascade.mode != CascadeMode::Gate {
+        let message = "the target reads no prompt beside a draft in this mode";
+        let path = path!["cascades", name, "prefill_from"];
+        findings.value(&path, message, "expected `mode: gate`, or no `prefill_from`");
+    }
+    if cascade.shadow.labels == CascadeLabels::Judge && cascade.mode == CascadeMode::Verify {
+        let message = "verified answers are compared by their tokens, and nobody judges";
+        let path = path!["cascades", name, "shadow", "labels"];
+        findings.value(&path, message, "expected `match`, or another `mode`");
     }
 }
 

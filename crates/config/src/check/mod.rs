@@ -10,6 +10,7 @@ macro_rules! path {
 
 mod admission;
 mod cache;
+mod canaries;
 mod care;
 mod cascade;
 mod keys;
@@ -89,6 +90,7 @@ pub(crate) fn check(
     admission::check(config, &mut findings);
     care::care(config, &mut findings);
     cascade::check(config, needed, &mut findings);
+    canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
     speculation::check(config, &mut findings);
     findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));

@@ -33,6 +33,10 @@ pub struct Cascade {
     /// Draft tokens that are held back before the first is given out.
     #[serde(default)]
     pub window: CascadeWindow,
+    /// Tokens of a prompt from which the target reads it while the draft still speaks, so that an answer of its
+    /// own begins sooner; without it, never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefill_from: Option<u32>,
     /// Answers that are compared in the background.
     #[serde(default)]
     pub shadow: CascadeShadow,
@@ -94,12 +98,28 @@ pub struct CascadeShadow {
     pub floor: Share,
     /// Comparisons at once, at most; what is drawn beyond that is left out.
     pub at_once: u32,
+    /// `match` takes an answer as good that says the same, or the same JSON; `judge` asks the target
+    /// which of two different answers is better.
+    pub labels: CascadeLabels,
+}
+
+/// How an answer comes to be known as good.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CascadeLabels {
+    /// It says what the target says.
+    #[default]
+    Match,
+    /// The target says which of two is better.
+    Judge,
 }
 
 impl Default for CascadeShadow {
     fn default() -> Self {
         let share = |permille| Share::from_permille(permille).unwrap_or_default();
-        Self { share: share(50), floor: share(10), at_once: 4 }
+        Self { share: share(50), floor: share(10), at_once: 4, labels: CascadeLabels::default() }
     }
 }
 

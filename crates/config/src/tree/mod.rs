@@ -5,6 +5,7 @@
 
 mod admission;
 mod cache;
+mod canaries;
 mod care;
 mod cascade;
 mod discovery;
@@ -26,10 +27,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
 pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
+pub use self::canaries::{CanaryPrices, ModelCanary};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::cascade::{
-    Cascade, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold, CascadeWindow,
-    TokenPrices,
+    Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold,
+    CascadeWindow, TokenPrices,
 };
 pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
@@ -63,6 +65,9 @@ pub struct Config {
     /// Small models that are asked first, by the name that clients ask for: a model's, or a new
     /// one.
     pub cascades: BTreeMap<String, Cascade>,
+    /// Other models or cascades that are tried on a share of the requests, by the name that clients
+    /// ask for.
+    pub canaries: BTreeMap<String, ModelCanary>,
     /// The file in which what cascades learnt outlives a restart; a store of several gateways keeps
     /// it as well.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +119,7 @@ impl Default for Config {
             model_default: None,
             models: BTreeMap::new(),
             cascades: BTreeMap::new(),
+            canaries: BTreeMap::new(),
             cascade_state: None,
             routing: Routing::default(),
             workers: Vec::new(),

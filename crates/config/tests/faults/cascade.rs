@@ -174,3 +174,68 @@ bad.yaml:3:60: no key is `acne`'s; did you mean `acme`?
 ",
     );
 }
+
+#[test]
+fn what_a_mode_makes_nothing_of() {
+    check(
+        "bad.yaml",
+        "workers: [{url: 'http://10.0.0.5:8000'}]
+cascades:
+  chat: {draft: small, target: big, mode: verify, prefill_from: 512, shadow: {labels: judge}}
+",
+        &[],
+        "
+bad.yaml:3:65: the target reads no prompt beside a draft in this mode
+  |
+3 |   chat: {draft: small, target: big, mode: verify, prefill_from: 512, shadow: {labels: judge}}
+  |                                                                 ^^^
+  = expected `mode: gate`, or no `prefill_from`
+
+bad.yaml:3:87: verified answers are compared by their tokens, and nobody judges
+  |
+3 |   chat: {draft: small, target: big, mode: verify, prefill_from: 512, shadow: {labels: judge}}
+  |                                                                                       ^^^^^
+  = expected `match`, or another `mode`
+",
+    );
+}
+
+#[test]
+fn a_canary_of_nobody_of_itself_and_of_nothing() {
+    check(
+        "bad.yaml",
+        "workers:
+  - {url: 'http://10.0.0.5:8000', model: llama-8b}
+canaries:
+  llama-8b: {model: llama-8b-fp8, share: 0%}
+  chat: {model: chat, share: 5%}
+  old: {model: chat, share: 5%}
+",
+        &[],
+        "
+bad.yaml:4:21: no worker serves the model `llama-8b-fp8`, and no cascade has that name; did you mean `llama-8b`?
+  |
+4 |   llama-8b: {model: llama-8b-fp8, share: 0%}
+  |                     ^^^^^^^^^^^^
+  = expected a model, an alias or a cascade
+
+bad.yaml:4:42: a canary with a share of `0%` tries nothing
+  |
+4 |   llama-8b: {model: llama-8b-fp8, share: 0%}
+  |                                          ^^
+  = expected more than 0 %; leave the canary out to try nothing
+
+bad.yaml:5:17: `chat` is tried against itself
+  |
+5 |   chat: {model: chat, share: 5%}
+  |                 ^^^^
+  = expected another model or cascade
+
+bad.yaml:6:16: `chat` is being compared with another itself
+  |
+6 |   old: {model: chat, share: 5%}
+  |                ^^^^
+  = expected a model or cascade without a canary
+",
+    );
+}

@@ -1,10 +1,11 @@
 //! Is what is on trial better than what is in force?
 //!
-//! Two sides, each a count, a sum and a sum of squares of latency, cost and quality; between them the
+//! Two sides, each a count, a sum and a sum of squares of latency, cost and loss; between them the
 //! difference of the means with its interval at 95 % (Welch). Whole numbers, no past kept: a comparison of a
 //! million requests takes as much room as one of ten.
 
-use super::chance::{Chance, WHOLE};
+use super::chance::{Propensity, WEIGHT_ONE, WHOLE};
+use super::scorer::Label;
 use crate::cost::Money;
 use crate::route::Arm;
 use overdraft_units::Micros;
@@ -89,23 +90,12 @@ impl Change {
     }
 }
 
-/// What one request on one side came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
-    /// From the request to the end of the answer.
-    pub latency: Micros,
-    /// What it cost.
-    pub cost: Money,
-    /// The chance that the answer is right, or is as good as the reference; nothing where nobody judged.
-    pub quality: Option<Chance>,
-}
-
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Side {
     latency: Spread,
     cost: Spread,
-    quality: Spread,
+    loss: Spread,
 }
 
 /// Both sides.
@@ -122,21 +112,41 @@ pub struct Findings {
     pub latency: Option<Change>,
     /// In millionths of a millionth of a dollar.
     pub cost: Option<Change>,
-    /// In millionths of an answer.
-    pub quality: Option<Change>,
+    /// The share of answers that are worse than the target's, in millionths.
+    pub loss: Option<Change>,
 }
 
 impl Comparison {
-    /// Takes note of a request.
-    pub fn note(&mut self, arm: Arm, result: &Measured) {
-        let side = match arm {
+    /// Takes note of how long an answer took, from the request to its end.
+    pub fn took(&mut self, arm: Arm, latency: Micros) {
+        self.side(arm).latency.note(latency.get());
+    }
+
+    /// Takes note of what it cost.
+    pub fn cost(&mut self, arm: Arm, cost: Money) {
+        self.side(arm).cost.note(cost.get());
+    }
+
+    /// Takes note of whether it is worse than the target's. One that was looked at counts for as many as it was one of,
+    /// and one that was not for none, so that the mean is that of all (Horvitz and Thompson).
+    pub fn judged(&mut self, arm: Arm, looked: Option<(Label, Propensity)>) {
+        let lost = looked.filter(|(label, _)| *label == Label::Worse);
+        let thousandths = lost.map_or(0, |(_, propensity)| propensity.weight_thousandths());
+        self.side(arm).loss.note(thousandths * u64::from(WHOLE) / WEIGHT_ONE);
+    }
+
+    /// Answers of that side whose end was seen.
+    pub fn answers(&self, arm: Arm) -> u64 {
+        match arm {
+            Arm::Baseline => self.baseline.latency.count(),
+            Arm::Canary => self.canary.latency.count(),
+        }
+    }
+
+    const fn side(&mut self, arm: Arm) -> &mut Side {
+        match arm {
             Arm::Baseline => &mut self.baseline,
             Arm::Canary => &mut self.canary,
-        };
-        side.latency.note(result.latency.get());
-        side.cost.note(result.cost.get());
-        if let Some(quality) = result.quality {
-            side.quality.note(quality.get().min(WHOLE).into());
         }
     }
 
@@ -146,7 +156,7 @@ impl Comparison {
         Findings {
             latency: Change::between(&before.latency, &after.latency),
             cost: Change::between(&before.cost, &after.cost),
-            quality: Change::between(&before.quality, &after.quality),
+            loss: Change::between(&before.loss, &after.loss),
         }
     }
 }

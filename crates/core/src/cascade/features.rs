@@ -4,9 +4,12 @@
 //! is learnt about means and spreads, so two gateways weigh alike from the first request on. Surprises
 //! span four orders of magnitude and are weighed by their logarithm.
 
+use alloc::vec::Vec;
+
 use super::chance::Nats;
 use super::class::{Bound, Script};
 use super::evidence::{Evidence, FIRST_TOKENS, Finish};
+use super::parts::{PartsError, Reader};
 
 /// How many numbers are weighed.
 pub const FEATURES: usize = 20;
@@ -69,6 +72,31 @@ impl Features {
         Self(all.map(|one| {
             i16::try_from(one.clamp(-LIMIT, LIMIT)).expect("within eight units of 4,096")
         }))
+    }
+
+    /// Writes them, four to a number.
+    pub(super) fn write(&self, row: &mut Vec<i64>) {
+        for four in self.0.chunks_exact(4) {
+            row.push(four.iter().fold(0, |all, one| (all << 16) | i64::from(one.cast_unsigned())));
+        }
+    }
+
+    /// What was written of all of them.
+    pub(super) fn read(row: &mut Reader<'_>) -> Result<Self, PartsError> {
+        Self::read_first(row, FEATURES)
+    }
+
+    /// What was written of the first `known`; the others are zero, as if they were what they are of a typical draft.
+    pub(super) fn read_first(row: &mut Reader<'_>, known: usize) -> Result<Self, PartsError> {
+        let mut features = [0_i16; FEATURES];
+        for four in features[..known].chunks_exact_mut(4) {
+            let packed = row.next()?.cast_unsigned();
+            for (place, one) in four.iter_mut().rev().enumerate() {
+                let bits = (packed >> (16 * place)) & u64::from(u16::MAX);
+                *one = u16::try_from(bits).unwrap_or(0).cast_signed();
+            }
+        }
+        Ok(Self(features))
     }
 
     /// The numbers, in 4,096ths.

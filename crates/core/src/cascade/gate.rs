@@ -15,6 +15,7 @@ use super::chance::{Chance, Propensity};
 use super::class::{Class, Traits};
 use super::evidence::{Evidence, Finish};
 use super::features::Features;
+use super::journal::{Account, Heard, Hearing, Journal, Lesson as Told, Note};
 use super::parts::{PartsError, Reader};
 use super::prospect::{Prospects, Stand, Stands};
 use super::quality::Estimate;
@@ -24,7 +25,10 @@ use super::switch::{KillSwitch, Sample, Standing};
 use super::threshold::{Bar, Choice, Lesson, Threshold};
 
 /// The version of what [`Cascade::to_parts`] writes.
-pub const PARTS_VERSION: i64 = 2;
+pub const PARTS_VERSION: i64 = 3;
+
+/// The first version that says how far other gateways were heard.
+const HEARD_SINCE: i64 = 3;
 
 /// A route that accepts nothing, or whose draft may be useless, goes on as while learning up to so many labels.
 const SETTLED_LABELS: u64 = 500;
@@ -129,9 +133,9 @@ pub struct Judgement {
     pub checked: bool,
     /// With which chance.
     pub propensity: Propensity,
-    least: Propensity,
-    moment: Moment,
-    class: Class,
+    pub(super) least: Propensity,
+    pub(super) moment: Moment,
+    pub(super) class: Class,
     asked: Ask,
 }
 
@@ -169,6 +173,7 @@ pub struct Cascade {
     whole: Gate,
     switch: KillSwitch,
     prospects: Prospects,
+    heard: Heard,
     judged: u64,
     served: u64,
 }
@@ -187,6 +192,7 @@ impl Cascade {
             whole: Gate::new(settings.loss),
             switch: KillSwitch::new(settings.loss, settings.break_even),
             prospects: Prospects::new(settings.abort_below),
+            heard: Heard::default(),
             settings,
             judged: 0,
             served: 0,
@@ -287,31 +293,83 @@ impl Cascade {
     /// Learns what a checked draft was worth, from the evidence of all of it. Call it only where
     /// [`Judgement::checked`] says so, or the weights are wrong.
     pub fn learn(&mut self, judgement: &Judgement, evidence: &Evidence, label: Label) -> Standing {
-        let class = judgement.class;
+        self.take(&Account::of(judgement, evidence, label))
+    }
+
+    /// Learns from a note, and notes it down for other gateways.
+    pub fn tell(&mut self, note: Note, journal: &mut Journal) -> Standing {
+        self.heard.note(journal.gateway(), journal.push(note));
+        self.heed(&note)
+    }
+
+    /// Learns what another gateway has learnt since it was heard last; nothing twice.
+    pub fn hear(&mut self, journal: &Journal) -> Hearing {
+        let (missed, new) = journal.after(self.heard.of(journal.gateway()));
+        let mut hearing = Hearing { learnt: 0, missed };
+        for note in new {
+            self.heed(note);
+            hearing.learnt += 1;
+        }
+        if 0 < hearing.learnt + missed {
+            self.heard.note(journal.gateway(), journal.told());
+        }
+        hearing
+    }
+
+    /// What two states know together, as far as one of them knows it or a journal tells: the one that has heard more,
+    /// with all that it lacks. It does not matter which is which.
+    #[must_use]
+    pub fn joined(self, other: Self, journals: &[Journal]) -> Self {
+        let more = |one: &Self| {
+            (one.whole.threshold.seen().saturating_add(one.heard.sum()), one.to_parts())
+        };
+        let mut joined = if more(&self) < more(&other) { other } else { self };
+        let mut journals: Vec<&Journal> = journals.iter().collect();
+        journals.sort_unstable_by_key(|journal| (journal.gateway(), journal.told()));
+        for journal in journals {
+            joined.hear(journal);
+        }
+        joined
+    }
+
+    fn heed(&mut self, note: &Note) -> Standing {
+        match &note.0 {
+            Told::Label(account) => self.take(account),
+            Told::Part(accepted) => self.switch.learn_part(*accepted),
+        }
+    }
+
+    fn take(&mut self, account: &Account) -> Standing {
+        let Account { class, label, would, propensity, least, .. } = *account;
         for moment in [Moment::First, Moment::Whole] {
-            let features = at(moment, evidence);
-            let decided = moment == judgement.moment;
+            let features = account.features(moment);
+            let decided = moment == account.moment;
             let gate = self.gate_mut(moment);
-            let score = if decided { judgement.score } else { gate.scorer.score(&features, class) };
-            let served = self.charged(moment, judgement, score);
-            let lesson = Lesson { class, score, served, label, propensity: judgement.propensity };
+            let score = if decided { account.score } else { gate.scorer.score(features, class) };
+            let served = self.charged(moment, account, score);
+            let lesson = Lesson { class, score, served, label, propensity };
             let gate = self.gate_mut(moment);
             if decided {
                 gate.threshold.learn(&lesson);
             } else {
                 gate.threshold.overhear(&lesson);
             }
-            gate.scorer.learn(&features, class, label);
+            gate.scorer.learn(features, class, label);
         }
-        let Judgement { would, propensity, least, .. } = *judgement;
         self.switch.learn(&Sample { label, would, propensity, least })
+    }
+
+    /// Takes note of a draft of which the target accepted so much, in mode `verify`; [`Self::tell`] it which share.
+    pub fn counted(&mut self, accepted: Tokens, drafted: Tokens) -> Note {
+        self.judged += 1;
+        self.served += u64::from(accepted == drafted);
+        Note::part(Chance::of(accepted.get().into(), drafted.get().into()))
     }
 
     /// Learns how much of a draft the target accepted, in mode `verify`.
     pub fn verified(&mut self, accepted: Tokens, drafted: Tokens) -> Standing {
-        self.judged += 1;
-        self.served += u64::from(accepted == drafted);
-        self.switch.learn_part(Chance::of(accepted.get().into(), drafted.get().into()))
+        let note = self.counted(accepted, drafted);
+        self.heed(&note)
     }
 
     /// Whether drafts may be served.
@@ -342,6 +400,7 @@ impl Cascade {
         }
         self.switch.write(&mut row);
         self.prospects.write(&mut row);
+        self.heard.write(&mut row);
         row
     }
 
@@ -358,6 +417,9 @@ impl Cascade {
         }
         read.switch = KillSwitch::read(settings.loss, settings.break_even, &mut row)?;
         read.prospects = Prospects::read(settings.abort_below, &mut row)?;
+        if HEARD_SINCE <= row.version() {
+            read.heard = Heard::read(&mut row)?;
+        }
         row.end()?;
         Ok(read)
     }
@@ -378,13 +440,13 @@ impl Cascade {
 
     /// Whose answer counts as given at that moment: of the moment that decided what was served, or would have been
     /// where the route only shadows; of the other what it would have chosen.
-    fn charged(&self, moment: Moment, judgement: &Judgement, score: Chance) -> Choice {
-        if moment != judgement.moment {
-            self.gate(moment).threshold.bar(judgement.class).choose(score)
+    fn charged(&self, moment: Moment, account: &Account, score: Chance) -> Choice {
+        if moment != account.moment {
+            self.gate(moment).threshold.bar(account.class).choose(score)
         } else if self.settings.mode == Mode::Shadow {
-            judgement.would
+            account.would
         } else {
-            judgement.serve
+            account.serve
         }
     }
 
@@ -400,7 +462,7 @@ impl Cascade {
 }
 
 /// The features that are judged at that moment: an answer that ended within the first window is judged whole.
-fn at(moment: Moment, evidence: &Evidence) -> Features {
+pub(super) fn at(moment: Moment, evidence: &Evidence) -> Features {
     match moment {
         Moment::First => evidence.first_window().unwrap_or_else(|| evidence.features()),
         Moment::Whole => evidence.features(),

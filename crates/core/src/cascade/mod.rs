@@ -21,6 +21,7 @@
 //! | How much would the target have said itself?           | `verify.rs`      |
 //! | Who never meets a draft?                              | `exclusion.rs`   |
 //! | Do two pools speak in the same tokens?                | `parity.rs`      |
+//! | What do other gateways learn of it?                   | `journal.rs`     |
 //! | Is what is on trial better?                           | `compare.rs`     |
 //! | All of it for one route                               | `gate.rs`        |
 
@@ -33,6 +34,7 @@ mod features;
 mod fixed;
 mod gate;
 mod isotonic;
+mod journal;
 mod logistic;
 mod parity;
 mod parts;
@@ -49,11 +51,12 @@ mod verify;
 
 pub use self::chance::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
 pub use self::class::{Bound, CLASSES_MAX, Class, Script, Traits};
-pub use self::compare::{COMPARED_MIN, Change, Comparison, Findings, Measured, Spread};
+pub use self::compare::{COMPARED_MIN, Change, Comparison, Findings, Spread};
 pub use self::evidence::{Evidence, Finish, Observation};
 pub use self::exclusion::{ANSWER_MIN, Exclusion, Exclusions};
 pub use self::features::{FEATURES, Features};
 pub use self::gate::{Ask, Cascade, Judgement, Mode, Moment, PARTS_VERSION, Report, Settings};
+pub use self::journal::{Hearing, JOURNAL_MAX, Journal, Note};
 pub use self::parity::{Difference, Parity, Tokenizer};
 pub use self::parts::PartsError;
 pub use self::prospect::{Prospects, Stand, Stands};

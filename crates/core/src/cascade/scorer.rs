@@ -26,6 +26,27 @@ pub enum Label {
     Better,
 }
 
+impl Label {
+    /// As it is written.
+    pub(super) const fn number(self) -> i64 {
+        match self {
+            Self::Worse => 0,
+            Self::AsGood => 1,
+            Self::Better => 2,
+        }
+    }
+
+    /// The label that is written so.
+    pub(super) const fn of(number: i64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Worse),
+            1 => Some(Self::AsGood),
+            2 => Some(Self::Better),
+            _ => None,
+        }
+    }
+}
+
 /// Labels remembered, the latest.
 pub const EXAMPLES_MAX: usize = 1_024;
 /// Model and curve are fitted anew after so many labels.
@@ -156,16 +177,8 @@ impl Scorer {
         }
         for example in &self.examples {
             row.push(example.class.get().cast_signed());
-            row.push(match example.label {
-                Label::Worse => 0,
-                Label::AsGood => 1,
-                Label::Better => 2,
-            });
-            for four in example.features.0.chunks_exact(4) {
-                row.push(
-                    four.iter().fold(0, |all, one| (all << 16) | i64::from(one.cast_unsigned())),
-                );
-            }
+            row.push(example.label.number());
+            example.features.write(row);
         }
         row.push(number(self.curve.len()));
         for point in &self.curve {
@@ -191,21 +204,8 @@ impl Scorer {
 fn example(row: &mut Reader<'_>) -> Result<Example, PartsError> {
     let class = Class::new(row.next()?.cast_unsigned());
     let (known, most) = if row.version() == 1 { (FEATURES_FIRST, 1) } else { (FEATURES, 2) };
-    let label = match row.within(0, most)? {
-        0 => Label::Worse,
-        1 => Label::AsGood,
-        _ => Label::Better,
-    };
-    // What an older version did not keep stays at zero, as if it were what it is of a typical draft.
-    let mut features = [0_i16; FEATURES];
-    for four in features[..known].chunks_exact_mut(4) {
-        let packed = row.next()?.cast_unsigned();
-        for (place, one) in four.iter_mut().rev().enumerate() {
-            let bits = (packed >> (16 * place)) & u64::from(u16::MAX);
-            *one = u16::try_from(bits).unwrap_or(0).cast_signed();
-        }
-    }
-    Ok(Example { features: Features(features), class, label })
+    let label = Label::of(row.within(0, most)?).unwrap_or(Label::Worse);
+    Ok(Example { features: Features::read_first(row, known)?, class, label })
 }
 
 fn point(pool: &Pool) -> Point {

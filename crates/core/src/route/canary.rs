@@ -32,14 +32,27 @@ impl Arm {
     }
 }
 
+impl Arm {
+    /// The side of a request for a model of which another has a share on trial: the same for all of a session, and drawn
+    /// apart from the side of a policy.
+    pub fn of_model(share_permille: u16, session: Option<u64>, dice: u64) -> Self {
+        drawn(share_permille, mix(session.unwrap_or(dice), DRAW_MODEL))
+    }
+}
+
 /// Keeps the draw apart from what else is drawn from the same number.
 const DRAW: u64 = 0x6361_6e61_7279_0001;
+/// The same for the draw of a model.
+const DRAW_MODEL: u64 = 0x6361_6e61_7279_0002;
+
+fn drawn(share_permille: u16, number: u64) -> Arm {
+    if number % 1_000 < u64::from(share_permille) { Arm::Canary } else { Arm::Baseline }
+}
 
 impl Canary {
     /// The side of a request; the same for all of a session, or a conversation would change sides
     /// and leave its prefix behind.
     pub fn arm(self, session: Option<u64>, dice: u64) -> Arm {
-        let draw = mix(session.unwrap_or(dice), DRAW) % 1_000;
-        if draw < u64::from(self.share_permille) { Arm::Canary } else { Arm::Baseline }
+        drawn(self.share_permille, mix(session.unwrap_or(dice), DRAW))
     }
 }

@@ -75,6 +75,17 @@ pub(super) fn compared(object: &Object<'_>, model: &str) -> Bytes {
     patch.remove("stream_options").apply(object).into()
 }
 
+/// The client's request to the target as far as its prompt goes: one token of an answer.
+pub(super) fn prefill(object: &Object<'_>) -> Bytes {
+    let patch = Patch::new().set("max_tokens", &1).set("stream", &false);
+    let without = ["max_completion_tokens", "min_tokens", "stream_options"];
+    let patch = without.into_iter().fold(patch, |patch, name| match object.raw(name) {
+        Some(_) => patch.remove(name),
+        None => patch,
+    });
+    patch.apply(object).into()
+}
+
 /// What the target is to make of tokens.
 pub(super) fn score(object: &Object<'_>, model: &str, tokens: &[u32]) -> Bytes {
     let mut body = continued(object, model, tokens);

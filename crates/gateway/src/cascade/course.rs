@@ -6,19 +6,21 @@
 //! Invariant: what was learnt outlives new settings as long as both models stay the same.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use overdraft_core::cascade::{
-    Ask, Bar, Cascade, Chance, Choice, Evidence, Judgement, Label, Mode, Moment, Parity, Report,
-    Settings, Stand, Standing, Stands, Traits,
+    Ask, Bar, Cascade, Chance, Choice, Evidence, Hearing, Journal, Judgement, Label, Mode, Moment,
+    Note, Parity, Report, Settings, Stand, Standing, Stands, Traits,
 };
 use overdraft_core::cost::{Pools, Shape, Verification, break_even};
 use overdraft_units::Tokens;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::prefill::PREFILLS_MAX;
 use super::settings::CascadeSettings;
 
 /// What requests are taken to be like before any was seen: a page of prompt, half a page of answer.
@@ -48,7 +50,8 @@ impl Cascades {
             let course = match known {
                 Some(known) if known.settings == *settings => Arc::clone(known),
                 Some(known) => {
-                    Arc::new(Course::new(name, settings.clone(), Some(&known.to_parts())))
+                    let learnt = (known.to_parts(), known.journal());
+                    Arc::new(Course::new(name, settings.clone(), Some(learnt)))
                 }
                 None => Arc::new(Course::new(name, settings.clone(), None)),
             };
@@ -73,6 +76,13 @@ impl Cascades {
     }
 }
 
+/// What was learnt, and what of it other gateways are told.
+#[derive(Debug)]
+struct Learnt {
+    cascade: Cascade,
+    journal: Journal,
+}
+
 /// One cascade.
 #[derive(Debug)]
 pub(super) struct Course {
@@ -80,7 +90,9 @@ pub(super) struct Course {
     pub(super) settings: CascadeSettings,
     /// Comparisons that may run.
     pub(super) places: Arc<Semaphore>,
-    state: Mutex<Cascade>,
+    /// Prefills that may run.
+    pub(super) prefills: Arc<Semaphore>,
+    state: Mutex<Learnt>,
     /// Lessons since it was kept last.
     lessons: AtomicU64,
     /// Whether what it learnt in another life has been looked for.
@@ -91,15 +103,25 @@ pub(super) struct Course {
 }
 
 impl Course {
-    fn new(name: &str, settings: CascadeSettings, parts: Option<&[i64]>) -> Self {
+    fn new(name: &str, settings: CascadeSettings, learnt: Option<(Vec<i64>, Journal)>) -> Self {
         let meant = meant(&settings);
-        let state = parts.and_then(|parts| Cascade::from_parts(meant, parts).ok());
+        let recalled = learnt.is_some();
+        let learnt = learnt.and_then(|(parts, journal)| {
+            let cascade = Cascade::from_parts(meant, &parts).ok()?;
+            Some(Learnt { cascade, journal })
+        });
+        let new = || {
+            // Which gateway it is among those that share a store: another with each life.
+            let journal = Journal::new(RandomState::new().hash_one(name));
+            Learnt { cascade: Cascade::new(meant), journal }
+        };
         Self {
             name: name.to_owned(),
             places: Arc::new(Semaphore::new(settings.at_once)),
-            state: Mutex::new(state.unwrap_or_else(|| Cascade::new(meant))),
+            prefills: Arc::new(Semaphore::new(PREFILLS_MAX)),
+            state: Mutex::new(learnt.unwrap_or_else(new)),
             lessons: AtomicU64::new(0),
-            recalled: AtomicBool::new(parts.is_some()),
+            recalled: AtomicBool::new(recalled),
             parity: Mutex::new(Parity::NotKnown),
             judged: [AtomicU64::new(0), AtomicU64::new(0)],
             settings,
@@ -110,7 +132,7 @@ impl Course {
         self.settings.draft == settings.draft && self.settings.target == settings.target
     }
 
-    fn state(&self) -> MutexGuard<'_, Cascade> {
+    fn state(&self) -> MutexGuard<'_, Learnt> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,10 +147,10 @@ impl Course {
     pub(super) fn ask(&self, traits: &Traits, drawn: u64) -> Ask {
         let state = self.state();
         let fixed = self.settings.threshold.is_some() && self.settings.mode == Mode::Gate;
-        if fixed && state.standing() == Standing::On {
+        if fixed && state.cascade.standing() == Standing::On {
             return Ask::Draft;
         }
-        match state.ask(traits, drawn) {
+        match state.cascade.ask(traits, drawn) {
             Ask::Beside(_) if !self.compares() => Ask::Target,
             ask => ask,
         }
@@ -141,7 +163,7 @@ impl Course {
 
     /// An empty record for a draft.
     pub(super) fn evidence(&self, traits: Traits) -> Evidence {
-        self.state().evidence(traits)
+        self.state().cascade.evidence(traits)
     }
 
     /// Whose answer is given.
@@ -152,7 +174,7 @@ impl Course {
         ask: Ask,
         drawn: u64,
     ) -> Judgement {
-        let mut judgement = self.state().judge(moment, evidence, ask, drawn);
+        let mut judgement = self.state().cascade.judge(moment, evidence, ask, drawn);
         if let (Some(fixed), Ask::Draft) = (self.settings.threshold, ask) {
             judgement.bar = Bar::At(fixed);
             judgement.would = judgement.bar.choose(judgement.score);
@@ -180,37 +202,56 @@ impl Course {
     /// What a later window scores, and what it must reach.
     pub(super) fn running(&self, evidence: &Evidence) -> (Chance, Bar) {
         let state = self.state();
-        let bar = state.bar(Moment::Whole, evidence.traits());
+        let bar = state.cascade.bar(Moment::Whole, evidence.traits());
         let bar = self.settings.threshold.map_or(bar, Bar::At);
-        (state.score(Moment::Whole, evidence), bar)
+        (state.cascade.score(Moment::Whole, evidence), bar)
     }
 
     /// Where a running draft stands, and whether it is hopeless.
     pub(super) fn prospect(&self, evidence: &Evidence, drawn: u64) -> (Stand, bool) {
-        self.state().prospect(evidence, drawn)
+        self.state().cascade.prospect(evidence, drawn)
     }
 
     pub(super) fn came_out(&self, stands: Stands, judgement: &Judgement) {
-        self.state().came_out(stands, judgement);
+        self.state().cascade.came_out(stands, judgement);
     }
 
     /// Learns what a compared draft was worth.
     pub(super) fn learn(&self, judgement: &Judgement, evidence: &Evidence, label: Label) {
-        self.switched(|state| state.learn(judgement, evidence, label));
+        let note = Note::label(judgement, evidence, label);
+        self.lessons.fetch_add(1, Ordering::Relaxed);
+        self.switched(|learnt| learnt.cascade.tell(note, &mut learnt.journal));
     }
 
     /// Learns how much of a draft the target accepted.
     pub(super) fn verified(&self, accepted: usize, drafted: usize) {
         let tokens = |count: usize| Tokens::new(u32::try_from(count).unwrap_or(u32::MAX));
         self.count(accepted == drafted);
-        self.switched(|state| state.verified(tokens(accepted), tokens(drafted)));
+        self.lessons.fetch_add(1, Ordering::Relaxed);
+        self.switched(|learnt| {
+            let note = learnt.cascade.counted(tokens(accepted), tokens(drafted));
+            learnt.cascade.tell(note, &mut learnt.journal)
+        });
+    }
+
+    /// Learns what another gateway told that it has not heard.
+    pub(super) fn hear(&self, journal: &Journal) {
+        let mut hearing = Hearing::default();
+        self.switched(|learnt| {
+            hearing = learnt.cascade.hear(journal);
+            learnt.cascade.standing()
+        });
+        self.lessons.fetch_add(hearing.learnt, Ordering::Relaxed);
+        if 0 < hearing.missed {
+            let (cascade, missed) = (&self.name, hearing.missed);
+            tracing::debug!(cascade, missed, "another gateway learnt more than it could tell");
+        }
     }
 
     /// Does so, and tells the log if the switch was thrown.
-    fn switched(&self, learn: impl FnOnce(&mut Cascade) -> Standing) {
-        self.lessons.fetch_add(1, Ordering::Relaxed);
+    fn switched(&self, learn: impl FnOnce(&mut Learnt) -> Standing) {
         let mut state = self.state();
-        let before = state.standing();
+        let before = state.cascade.standing();
         let after = learn(&mut state);
         drop(state);
         match (before, after) {
@@ -229,7 +270,7 @@ impl Course {
     }
 
     pub(super) fn report(&self) -> Report {
-        self.state().report()
+        self.state().cascade.report()
     }
 
     /// Whether there is something to be kept; it counts as kept then.
@@ -243,14 +284,22 @@ impl Course {
     }
 
     pub(super) fn to_parts(&self) -> Vec<i64> {
-        self.state().to_parts()
+        self.state().cascade.to_parts()
     }
 
-    /// Takes up what was learnt before; false where that is no such state.
+    /// What other gateways are told.
+    pub(super) fn journal(&self) -> Journal {
+        self.state().journal.clone()
+    }
+
+    /// Takes up what was learnt before or elsewhere, beside what has been learnt since; false where that is no such
+    /// state.
     pub(super) fn restore(&self, parts: &[i64]) -> bool {
         match Cascade::from_parts(meant(&self.settings), parts) {
-            Ok(state) => {
-                *self.state() = state;
+            Ok(other) => {
+                let mut state = self.state();
+                let journals = [state.journal.clone()];
+                state.cascade = state.cascade.clone().joined(other, &journals);
                 true
             }
             Err(error) => {

@@ -22,6 +22,7 @@ use super::call::{Matter, Outset, Talk};
 use super::course::{Course, is_given};
 use super::ledger::Ledger;
 use super::plan::Plan;
+use super::prefill::Prefill;
 use super::prompt;
 use super::speech::Speech;
 use super::teller::{Counts, Surface, Teller};
@@ -70,6 +71,8 @@ pub(super) struct Driver {
     pub(super) ledger: Ledger,
     /// While the draft speaks.
     pub(super) talk: Option<Talk>,
+    /// While the target reads the prompt beside it.
+    pub(super) prefill: Option<Prefill>,
     pub(super) speech: Speech,
     pub(super) evidence: Evidence,
     pub(super) release: Release,
@@ -114,6 +117,7 @@ impl Driver {
             teller,
             ledger,
             talk: None,
+            prefill: None,
             speech: Speech::default(),
             judgement: None,
             prompt: None,
@@ -156,6 +160,7 @@ impl Driver {
             .place(&matter, &Tried::default(), Strictness::Judged)
             .map_err(|unheard| Turned::broken(unheard.name()))?;
         self.worker = Some(lease.worker());
+        self.begin_prefill();
         let asked = self.outset.talk(lease, &matter);
         let wanted = self.verifies() || self.print.delivery == Delivery::Streamed;
         let (talk, prompt) = tokio::join!(asked, async {

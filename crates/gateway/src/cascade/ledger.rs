@@ -14,6 +14,7 @@ use super::course::Course;
 use super::teller::Counts;
 use crate::relay::Used;
 use crate::shared::Shared;
+use crate::trial::Side;
 
 /// Picodollars in a millionth of a dollar.
 const PICO_IN_MICRO: u64 = 1_000_000;
@@ -30,6 +31,8 @@ pub(super) struct Ledger {
     estimated: Tokens,
     drafted: Option<Usage>,
     told: Option<Used>,
+    /// The target read the prompt while the draft spoke.
+    prefilled: Option<Usage>,
     scored: Vec<Usage>,
     /// What the target was asked beyond scores.
     target: Vec<Usage>,
@@ -39,6 +42,10 @@ pub(super) struct Ledger {
     closed: bool,
     /// Whether nobody waits for what is done.
     background: bool,
+    /// The side of a comparison that the request is on.
+    side: Option<Side>,
+    /// Whether what the answer is worth will be found out.
+    pub(super) is_compared: bool,
 }
 
 impl Ledger {
@@ -56,6 +63,7 @@ impl Ledger {
             estimated,
             drafted: None,
             told: None,
+            prefilled: None,
             scored: Vec::new(),
             target: Vec::new(),
             continued: None,
@@ -63,7 +71,16 @@ impl Ledger {
             handed_over: false,
             closed: false,
             background: false,
+            side: None,
+            is_compared: false,
         }
+    }
+
+    /// Books of a request that is on this side of a comparison.
+    #[must_use]
+    pub(super) fn on(mut self, side: Option<Side>) -> Self {
+        self.side = side;
+        self
     }
 
     /// Books for what is done for the same request in the background.
@@ -78,6 +95,11 @@ impl Ledger {
     pub(super) fn drafted(&mut self, used: Option<Used>, count: Tokens) {
         self.told = used.or(self.told);
         self.drafted = Some(usage(used, self.estimated, count));
+    }
+
+    /// The target has read the prompt beside the draft.
+    pub(super) const fn prefilled(&mut self, usage: Usage) {
+        self.prefilled = Some(usage);
     }
 
     /// The target read so many tokens to score the last of them.
@@ -123,24 +145,35 @@ impl Ledger {
             return;
         }
         let served = self.served;
-        let mut counts = None;
+        let (mut counts, mut cached) = (None, None);
         if !self.background {
             self.access.note(|record| {
                 record.served_by = Some(served);
                 counts = record.prompt.zip(record.completion);
+                cached = record.cached;
             });
+        }
+        let side = self.side.take();
+        if let Some(side) = side.as_ref().filter(|_| !self.is_compared) {
+            side.judged(None);
         }
         let Some([draft, target]) = self.course.settings.prices else { return };
         let sum = |usages: &[Usage]| {
             usages.iter().fold(Money::ZERO, |sum, usage| sum + target.of(*usage))
         };
-        let answer =
-            counts.map(|(prompt, completion)| Usage { prompt, cached: Tokens::ZERO, completion });
-        let alone = answer.map_or(Money::ZERO, |answer| target.of(answer));
+        // What its own prefill left in the cache the target would have had to read.
+        let before = self.prefilled.map_or(Tokens::ZERO, |usage| usage.cached);
+        let now = self.prefilled.and(cached).unwrap_or_default();
+        let [alone, answered] = [before, now].map(|cached| {
+            counts.map_or(Money::ZERO, |(prompt, completion)| {
+                target.of(Usage { prompt, cached, completion })
+            })
+        });
+        let beside = self.prefilled.map_or(Money::ZERO, |usage| target.of(usage));
         let bill = Bill {
             draft: self.drafted.map_or(Money::ZERO, |usage| draft.of(usage)),
             verify: sum(&self.scored),
-            target: if served == "target" { alone } else { sum(&self.target) },
+            target: beside + if served == "target" { answered } else { sum(&self.target) },
             target_only: alone,
         };
         let micro = |money: Money| money.get() / PICO_IN_MICRO;
@@ -150,6 +183,9 @@ impl Ledger {
                 record.cost = Some(paid);
                 record.cost_alone = Some(alone);
             });
+        }
+        if let Some(side) = side {
+            side.cost(bill.paid());
         }
         let metrics: &CascadeMetrics = &self.shared.cascade;
         metrics.charged(&self.course.name, (&self.tenant, served), paid, alone);

@@ -1,7 +1,8 @@
 //! How does what a cascade learnt outlive a restart?
 //!
 //! As the core's row of numbers, in a file if one is set and in the store that gateways share if there is
-//! one. Written now and then by a task of its own and once at the end; read once, when a cascade appears.
+//! one. Written now and then by a task of its own and once at the end; read when a cascade appears. Gateways that
+//! share a store tell each other their labels there, and none writes over what another has learnt.
 //! What cannot be read, or says something else than such a row, is told in the log and left.
 //!
 //! Invariant: a file is replaced as a whole or not at all.
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use overdraft_core::cascade::Journal;
 use overdraft_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -21,6 +23,9 @@ use crate::shared::Shared;
 
 /// How often what was learnt is kept.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// How often gateways tell each other what they learnt.
+const TELL_EVERY: Duration = Duration::from_secs(4);
 
 /// How often it is looked for new cascades.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -43,7 +48,7 @@ struct Document {
 
 /// Recalls what was learnt, and keeps what is learnt; the keeper owns this.
 pub(crate) async fn remember(shared: Arc<Shared>) {
-    let mut since = Duration::ZERO;
+    let (mut since, mut told) = (Duration::ZERO, Duration::ZERO);
     loop {
         let new: Vec<Arc<Course>> =
             shared.cascades.all().into_iter().filter(|course| course.take_recall()).collect();
@@ -52,6 +57,11 @@ pub(crate) async fn remember(shared: Arc<Shared>) {
         }
         tokio::time::sleep(LOOK_EVERY).await;
         since += LOOK_EVERY;
+        told += LOOK_EVERY;
+        if TELL_EVERY <= told {
+            told = Duration::ZERO;
+            exchange(&shared).await;
+        }
         if KEEP_EVERY <= since {
             since = Duration::ZERO;
             keep(&shared).await;
@@ -61,7 +71,11 @@ pub(crate) async fn remember(shared: Arc<Shared>) {
 
 /// Keeps what was learnt since it was kept last, at the end.
 pub(crate) async fn save(shared: &Arc<Shared>) {
-    if timeout(LAST_PATIENCE, keep(shared)).await.is_err() {
+    let last = async {
+        exchange(shared).await;
+        keep(shared).await;
+    };
+    if timeout(LAST_PATIENCE, last).await.is_err() {
         tracing::warn!("what cascades learnt last could not be kept in time");
     }
 }
@@ -76,18 +90,44 @@ async fn recall(shared: &Arc<Shared>, courses: &[Arc<Course>]) {
     let mut store = Store::open(&settings.store).ok().filter(Store::is_shared);
     for course in courses {
         let shared = match &mut store {
-            Some(store) => store.kept(course.key()).await.ok().flatten().and_then(|it| row(&it)),
+            Some(store) => kept(store, course).await,
             None => None,
         };
-        // What several gateways learnt is more than what one of them did.
-        let Some(parts) = shared.or_else(|| known.cascades.remove(&name(course))) else { continue };
-        if course.restore(&parts) {
+        let parts = [known.cascades.remove(&name(course)), shared];
+        let read = parts.iter().flatten().filter(|parts| course.restore(parts)).count();
+        if 0 < read {
             let labels = course.report().labels;
             tracing::info!(
                 cascade = course.name,
                 labels,
                 "the cascade goes on from what it learnt"
             );
+        }
+    }
+}
+
+/// What is kept of a cascade in the store.
+async fn kept(store: &mut Store, course: &Course) -> Option<Vec<i64>> {
+    store.kept(course.key()).await.ok().flatten().and_then(|bytes| row(&bytes))
+}
+
+/// Tells the other gateways what was learnt here, and learns what they did.
+async fn exchange(shared: &Arc<Shared>) {
+    let courses = shared.cascades.all();
+    let store = || Store::open(&shared.settings().store).ok().filter(Store::is_shared);
+    let Some(mut store) = (!courses.is_empty()).then(store).flatten() else { return };
+    for course in courses {
+        let journal = course.journal();
+        let ours = text(&journal.to_parts());
+        let told = store.exchange_journals(course.key(), (journal.gateway(), &ours)).await;
+        // The store's own board tells of its faults.
+        for text in told.unwrap_or_default() {
+            let read = numbers(&text).and_then(|parts| Journal::from_parts(&parts).ok());
+            if let Some(journal) = read {
+                course.hear(&journal);
+            } else {
+                tracing::debug!(cascade = course.name, "what a gateway told is no journal");
+            }
         }
     }
 }
@@ -101,6 +141,10 @@ async fn keep(shared: &Arc<Shared>) {
     let settings = shared.settings();
     if let Some(mut store) = Store::open(&settings.store).ok().filter(Store::is_shared) {
         for course in &learnt {
+            // Whoever has learnt more meanwhile is not written over.
+            if let Some(parts) = kept(&mut store, course).await {
+                course.restore(&parts);
+            }
             if let Err(fault) = store.keep(course.key(), &bytes(&course.to_parts())).await {
                 tracing::warn!(cascade = course.name, %fault, "the store keeps nothing it learnt");
             }
@@ -152,6 +196,16 @@ fn write(path: &Path, document: &Document) -> Result<(), (PathBuf, std::io::Erro
         std::fs::rename(&new, path)
     };
     attempt().map_err(|error| (path.to_owned(), error))
+}
+
+/// Numbers as the store's scripts take them.
+fn text(parts: &[i64]) -> String {
+    let numbers: Vec<String> = parts.iter().map(i64::to_string).collect();
+    numbers.join(" ")
+}
+
+fn numbers(text: &str) -> Option<Vec<i64>> {
+    text.split(' ').map(|number| number.parse().ok()).collect()
 }
 
 fn bytes(parts: &[i64]) -> Vec<u8> {

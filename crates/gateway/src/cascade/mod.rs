@@ -12,11 +12,12 @@
 //! | How is a worker asked, and how heard?           | `call.rs`     |
 //! | What was said, and how surely?                  | `speech.rs`   |
 //! | Whose answer begins?                            | `driver.rs`   |
+//! | May the target read the prompt meanwhile?       | `prefill.rs`  |
 //! | What would the target have said?                | `verify.rs`   |
 //! | How does the answer go on?                      | `rest.rs`     |
 //! | How does it look to the client?                 | `teller.rs`, `flow.rs` |
 //! | What did it cost?                               | `ledger.rs`   |
-//! | Was it as good?                                 | `shadow.rs`, `tap.rs`, `schema.rs` |
+//! | Was it as good?                                 | `shadow.rs`, `judge.rs`, `tap.rs`, `schema.rs` |
 //! | What outlives a request, and a restart?         | `keep.rs`, `memory.rs` |
 //!
 //! **Invariant.** No text of a draft reaches a client before it was judged, none is taken back, and what
@@ -27,10 +28,12 @@ mod call;
 mod course;
 mod driver;
 mod flow;
+mod judge;
 mod keep;
 mod ledger;
 mod memory;
 mod plan;
+mod prefill;
 mod prompt;
 mod rest;
 mod schema;
@@ -61,7 +64,7 @@ pub(crate) use self::memory::{remember, save};
 use self::plan::Way;
 pub(crate) use self::plan::{Plan, consider};
 use self::rest::{Sink, Told};
-pub use self::settings::CascadeSettings;
+pub use self::settings::{CascadeSettings, Labels};
 pub(crate) use self::shadow::Shadows;
 use self::shadow::Target;
 use self::tap::Tap;
@@ -156,7 +159,8 @@ fn start(
         usage: plan.usage,
     };
     let tenant = print.caller.label().to_owned();
-    let ledger = Ledger::new(shared, &plan.course, (&tenant, &exchange.access), plan.traits.prompt);
+    let ledger = Ledger::new(shared, &plan.course, (&tenant, &exchange.access), plan.traits.prompt)
+        .on(print.side.clone());
     let request = (question.content.body.clone(), print.clone());
     Box::new(Driver::new(outset, plan, request, (teller, ledger)))
 }
@@ -170,7 +174,9 @@ async fn begin(
     exchange: &Exchange,
     tally: &mut Option<Tally>,
 ) -> Result<Response<Body>, Kept> {
-    if let Err(turned) = Box::pin(driver.open()).await {
+    let opened = Box::pin(driver.open()).await;
+    driver.end_prefill();
+    if let Err(turned) = opened {
         if turned.broken {
             driver.outset.shared.cascade.draft_failed(turned.why);
             return Err((driver, "draft_failed"));
@@ -261,6 +267,8 @@ fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
         (record.prompt, record.completion) = (Some(prompt), Some(completion));
         record.end = EndCode::WHOLE;
     });
+    let judgement = driver.judgement.filter(|judgement| judgement.checked && !driver.goes_on);
+    driver.ledger.is_compared = judgement.is_some();
     driver.ledger.close();
     // Whoever reads the answer to its end is counted then.
     let (course, shared) = (Arc::clone(driver.course()), Arc::clone(&driver.outset.shared));
@@ -270,8 +278,7 @@ fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
         (false, true) => "handed_over",
     };
     shared.cascade.answered(&course.name, outcome);
-    let judgement = driver.judgement.filter(|judgement| judgement.checked);
-    if let (Some(judgement), false) = (judgement, driver.goes_on) {
+    if let Some(judgement) = judgement {
         driver.change_ledger();
         shadow::begin(driver, Ask::Draft, Some(judgement), Target::Ask);
     }

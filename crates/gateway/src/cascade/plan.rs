@@ -23,6 +23,7 @@ use crate::fingerprint::Fingerprint;
 use crate::forward::{CHAT, COMPLETIONS};
 use crate::keys::Caller;
 use crate::shared::Shared;
+use crate::trial::Side;
 
 /// Opts a request out.
 const OPT_OUT: HeaderName = HeaderName::from_static("x-overdraft-cascade");
@@ -89,6 +90,7 @@ pub(crate) fn consider(
     let peek = RequestPeek::parse(body)?;
     let settings = shared.settings();
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).unwrap_or_default();
+    let named = print.side.as_ref().map_or(named, Side::asks_for);
     let Some(course) = shared.cascades.of(named, &print.model) else { return Ok(None) };
     if course.settings.mode == Mode::Off {
         return Ok(None);

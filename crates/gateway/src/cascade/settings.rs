@@ -4,6 +4,17 @@ use std::collections::BTreeSet;
 
 use overdraft_core::cascade::{Chance, Mode, Shadow};
 use overdraft_core::cost::Prices;
+use overdraft_units::Tokens;
+
+/// How an answer comes to be known as good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Labels {
+    /// It says the same, or the same JSON; another is worse.
+    #[default]
+    Match,
+    /// Of two that say different things the target is asked which is better.
+    Judge,
+}
 
 /// A small model that is asked first, and the one that answers otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +33,10 @@ pub struct CascadeSettings {
     pub first_window: u32,
     /// Draft tokens before each further lot.
     pub next_window: u32,
+    /// Tokens of a prompt from which the target reads it while the draft still speaks; without them, never.
+    pub prefill_from: Option<Tokens>,
+    /// How answers are compared in the background.
+    pub labels: Labels,
     /// How often answers are compared in the background.
     pub shadow: Shadow,
     /// Comparisons at once, at most.
@@ -43,6 +58,8 @@ impl CascadeSettings {
             threshold: None,
             first_window: 24,
             next_window: 48,
+            prefill_from: None,
+            labels: Labels::default(),
             shadow: Shadow::default(),
             at_once: 4,
             prices: None,

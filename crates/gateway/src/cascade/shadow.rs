@@ -23,6 +23,7 @@ use super::ask;
 use super::call::Matter;
 use super::driver::{Driver, Heard};
 use super::schema::Schema;
+use super::settings::Labels;
 use super::tap;
 use crate::relay::whole;
 use crate::shared::{Shared, Strictness};
@@ -126,8 +127,14 @@ impl Job {
             Target::Coming(text) => text.await.map_err(|_| "no_target")?,
             Target::Ask => driver.ask_target().await.ok_or("no_target")?,
         };
-        let label = driver.compared_with(&target);
         let course = Arc::clone(driver.course());
+        let judges =
+            course.settings.labels == Labels::Judge && course.settings.mode != Mode::Verify;
+        let label = match driver.compared_with(&target) {
+            Some(label) => label,
+            None if judges => driver.judged(&target).await?,
+            None => Label::Worse,
+        };
         if course.settings.mode == Mode::Verify {
             let drafted = driver.speech.ids().map_or(1, <[u32]>::len).max(1);
             course.verified(if label == Label::Worse { 0 } else { drafted }, drafted);
@@ -136,6 +143,10 @@ impl Job {
         let drawn = driver.plan.dice.draw("beside");
         let judge = || course.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
         let judgement = self.judgement.unwrap_or_else(judge);
+        // What else was compared, the target answered.
+        if let (Target::Ask, Some(side)) = (&self.target, &driver.print.side) {
+            side.judged(Some((label, judgement.propensity)));
+        }
         if judgement.checked {
             course.learn(&judgement, &driver.evidence, label);
         }
@@ -159,20 +170,21 @@ impl Driver {
         tap::of_document(&answer)
     }
 
-    /// What the draft's answer is worth beside the target's.
-    fn compared_with(&self, target: &str) -> Label {
+    /// What the draft's answer is worth beside the target's; nothing where they say different things, which does not
+    /// say which is better.
+    fn compared_with(&self, target: &str) -> Option<Label> {
         let own = self.speech.text();
         label(self.plan.schema.as_ref(), own, target)
     }
 }
 
-/// What one answer is worth beside the other: of an answer bound to a schema it counts first who keeps to it.
-fn label(schema: Option<&Schema>, own: &str, target: &str) -> Label {
+/// What one answer is worth beside the other, as far as that can be seen: of an answer bound to a schema it counts
+/// first who keeps to it.
+fn label(schema: Option<&Schema>, own: &str, target: &str) -> Option<Label> {
     match schema {
-        Some(schema) if !schema.admits(own) => Label::Worse,
-        Some(schema) if !schema.admits(target) => Label::Better,
-        _ if is_same(own, target) => Label::AsGood,
-        _ => Label::Worse,
+        Some(schema) if !schema.admits(own) => Some(Label::Worse),
+        Some(schema) if !schema.admits(target) => Some(Label::Better),
+        _ => is_same(own, target).then_some(Label::AsGood),
     }
 }
 
@@ -194,11 +206,11 @@ mod tests {
         let format = r#"{"type":"json_object"}"#;
         let schema = Schema::of(Some(format));
         let label = |own, target| label(Some(&schema), own, target);
-        assert_eq!(label(r#"{"a":1}"#, "no JSON"), Label::Better);
-        assert_eq!(label("no JSON", r#"{"a":1}"#), Label::Worse);
-        assert_eq!(label("no JSON", "no JSON"), Label::Worse, "it must not be given");
-        assert_eq!(label(r#"{"a":1}"#, r#"{ "a": 1 }"#), Label::AsGood);
-        assert_eq!(label(r#"{"a":1}"#, r#"{"a":2}"#), Label::Worse);
+        assert_eq!(label(r#"{"a":1}"#, "no JSON"), Some(Label::Better));
+        assert_eq!(label("no JSON", r#"{"a":1}"#), Some(Label::Worse));
+        assert_eq!(label("no JSON", "no JSON"), Some(Label::Worse), "it must not be given");
+        assert_eq!(label(r#"{"a":1}"#, r#"{ "a": 1 }"#), Some(Label::AsGood));
+        assert_eq!(label(r#"{"a":1}"#, r#"{"a":2}"#), None, "that is to be judged");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! A small model answers first: what is accepted, refused, verified, handed over, and what goes wrong.
 
+mod judging;
 mod learning;
+mod prefilling;
+mod useless;
 
 use overdraft_core::cascade::{Chance, Mode};
 use overdraft_core::cost::{Price, Prices};
@@ -13,10 +16,10 @@ use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat};
 use crate::mock::{Call, Mock};
 
 /// The model that drafts.
-const SMALL: &str = "small";
+pub(crate) const SMALL: &str = "small";
 
 /// What every prompt is to both models.
-const TOKENS: &[u8] = br#"{"count":2,"max_model_len":512,"tokens":[1,2]}"#;
+pub(crate) const TOKENS: &[u8] = br#"{"count":2,"max_model_len":512,"tokens":[1,2]}"#;
 
 /// A draft's worker, and workers of the target.
 struct Pair {
@@ -83,7 +86,7 @@ fn body(call: &Call) -> Value {
 }
 
 /// An event of a draft that is fairly sure of what it says.
-fn said(text: &str, id: u32) -> String {
+pub(crate) fn said(text: &str, id: u32) -> String {
     let logprobs = json!({"content": [{"token": text, "logprob": -0.1, "bytes": text.as_bytes(),
         "top_logprobs": [{"token": text, "logprob": -0.1}, {"token": "?", "logprob": -3.0}]}]});
     let chunk = json!({"id": "d", "model": SMALL, "choices": [{"index": 0, "token_ids": [id],
@@ -91,14 +94,14 @@ fn said(text: &str, id: u32) -> String {
     format!("data: {chunk}\n\n")
 }
 
-fn opening() -> String {
+pub(crate) fn opening() -> String {
     let chunk = json!({"id": "d", "model": SMALL, "prompt_token_ids": [1, 2],
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]});
     format!("data: {chunk}\n\n")
 }
 
 /// The end of a draft of two prompt tokens, with its end token.
-fn ended(completion: u32) -> String {
+pub(crate) fn ended(completion: u32) -> String {
     let last = json!({"id": "d", "choices": [{"index": 0, "delta": {"content": ""},
         "token_ids": [9], "finish_reason": "stop",
         "logprobs": {"content": [{"token": "</s>", "logprob": -0.1, "top_logprobs": []}]}}]});

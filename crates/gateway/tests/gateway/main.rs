@@ -25,3 +25,4 @@ mod refusing;
 mod relaying;
 mod routing;
 mod sharing;
+mod trying;

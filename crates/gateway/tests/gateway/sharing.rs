@@ -72,7 +72,7 @@ async fn figure(gateway: &Gateway, name: &str) -> u64 {
     line.map_or(0, |rest| rest.trim().parse().unwrap())
 }
 
-fn place(settings: &mut GatewaySettings, url: &str) {
+pub(crate) fn place(settings: &mut GatewaySettings, url: &str) {
     settings.store.place = Place::parse(url).unwrap();
     settings.store.timeout = Duration::from_millis(500);
 }

@@ -49,6 +49,7 @@ pub struct CascadeMetrics {
     steps_saved: Family<Of, Counter>,
     ties: Family<Of, Counter>,
     shadows: Family<OfWord, Counter>,
+    prefills: Family<OfWord, Counter>,
     cost: Family<OfTenant, Counter>,
     saving: Family<OfTenant, Gauge>,
     on: Family<Of, Gauge>,
@@ -76,6 +77,7 @@ impl CascadeMetrics {
             steps_saved: Family::default(),
             ties: Family::default(),
             shadows: Family::default(),
+            prefills: Family::default(),
             cost: Family::default(),
             saving: Family::default(),
             on: Family::default(),
@@ -127,6 +129,11 @@ impl CascadeMetrics {
             "overdraft_cascade_shadows",
             "Comparisons in the background, by what came of them",
             self.shadows.clone(),
+        );
+        registry.register(
+            "overdraft_cascade_prefills",
+            "Prompts that the target was asked to read beside the draft, by what came of it",
+            self.prefills.clone(),
         );
         registry.register(
             "overdraft_cascade_cost_microusd",
@@ -212,6 +219,11 @@ impl CascadeMetrics {
     /// This came of a comparison.
     pub fn compared(&self, cascade: &str, result: &'static str) {
         self.shadows.get_or_create(&of_word(cascade, "result", result)).inc();
+    }
+
+    /// This came of having the target read a prompt beside the draft.
+    pub fn prefilled(&self, cascade: &str, outcome: &'static str) {
+        self.prefills.get_or_create(&of_word(cascade, "outcome", outcome)).inc();
     }
 
     /// A draft was of no use.

@@ -7,6 +7,7 @@
 mod admission;
 mod buckets;
 mod cache;
+mod canary;
 mod care;
 mod cascade;
 mod exposition;
@@ -21,6 +22,7 @@ mod worker_names;
 
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
 pub use self::cache::{CacheCounts, CacheGauges, CacheMetrics};
+pub use self::canary::CanaryMetrics;
 pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
 pub use self::cascade::{CascadeGauges, CascadeMetrics};
 pub use self::exposition::Exposition;

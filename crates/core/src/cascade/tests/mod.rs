@@ -1,6 +1,7 @@
 //! What must hold of the cascade, rule by rule.
 
 mod evidence;
+mod journal;
 mod judging;
 mod labels;
 mod lasting;

@@ -5,8 +5,8 @@ use alloc::string::ToString;
 use overdraft_units::{Micros, Tokens};
 
 use super::super::{
-    Chance, Change, Comparison, Difference, Exclusion, Exclusions, Measured, Parity, Spread,
-    Tokenizer,
+    Chance, Change, Comparison, Difference, Exclusion, Exclusions, Label, Parity, Propensity,
+    Spread, Tokenizer,
 };
 use super::Dice;
 use crate::cost::Money;
@@ -84,19 +84,41 @@ fn the_sides_of_a_comparison_do_not_mix() {
     let mut comparison = Comparison::default();
     for turn in 0..100 {
         for (arm, latency, cost) in [(Arm::Baseline, 1_000, 50), (Arm::Canary, 400, 80)] {
-            comparison.note(
-                arm,
-                &Measured {
-                    latency: Micros::new(latency + turn % 7),
-                    cost: Money::picodollars(cost),
-                    quality: (turn < 10).then_some(Chance::CERTAIN),
-                },
-            );
+            comparison.took(arm, Micros::new(latency + turn % 7));
+            comparison.cost(arm, Money::picodollars(cost));
+            if turn < 10 {
+                comparison.judged(arm, None);
+            }
         }
     }
     let findings = comparison.findings();
     assert_eq!(findings.latency.unwrap().difference, -600);
     let cost = findings.cost.unwrap();
     assert_eq!((cost.baseline, cost.difference, cost.is_certain()), (50, 30, true));
-    assert_eq!(findings.quality, None, "ten judged answers a side say nothing");
+    assert_eq!(findings.loss, None, "ten judged answers a side say nothing");
+}
+
+#[test]
+fn a_loss_that_is_looked_for_in_a_part_is_that_of_all() {
+    let (seeds, mut held) = (200, 0);
+    for seed in 0..seeds {
+        let mut dice = Dice::new(seed);
+        let mut comparison = Comparison::default();
+        for _ in 0..3_000 {
+            comparison.judged(Arm::Baseline, None);
+            // One in twenty is worse; those are looked at more often.
+            let worse = dice.below(20) == 0;
+            let chance = Chance::percent(if worse { 40 } else { 10 });
+            let label = if worse { Label::Worse } else { Label::AsGood };
+            let looked = dice.happens(chance).then(|| (label, Propensity::new(chance)));
+            comparison.judged(Arm::Canary, looked);
+        }
+        let loss = comparison.findings().loss.unwrap();
+        assert_eq!(loss.baseline, 0);
+        held += u32::from((loss.low..=loss.high).contains(&50_000));
+    }
+    assert!(
+        180 <= held && u64::from(held) < seeds,
+        "{held} of {seeds} hold the truth; 95 % should"
+    );
 }

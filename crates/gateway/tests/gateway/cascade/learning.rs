@@ -8,6 +8,7 @@ use super::{Pair, SMALL, TOKENS, body, ended, opening, said, text};
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
 use crate::keys::until_metrics;
 use crate::mock::Mock;
+use crate::redis::Redis;
 
 #[tokio::test]
 async fn a_shadow_is_compared_behind_the_client_s_back() {
@@ -116,4 +117,52 @@ async fn what_was_learnt_outlives_the_gateway() {
     .await;
     let page = gateway.client().await.get("/metrics").await.1;
     assert!(page.contains(r#"overdraft_cascade_labels{cascade="m"} 0"#), "{page}");
+}
+
+/// A shadow of `draft` before `target` that compares every answer, kept in that Redis.
+async fn sharing(url: &str, target: &Mock, draft: &Mock) -> Gateway {
+    let mut cascade = CascadeSettings::new(SMALL, MODEL);
+    cascade.mode = Mode::Shadow;
+    (cascade.shadow.start, cascade.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
+    Gateway::start_with(&[target, draft], |settings| {
+        settings.cascades.insert(MODEL.to_owned(), cascade);
+        crate::sharing::place(settings, url);
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_learn_from_each_other_and_none_writes_over_another() {
+    let redis = Redis::start(&[]);
+    let (mut target, mut draft) = (Mock::start(&[MODEL]).await, Mock::start(&[SMALL]).await);
+    for mock in [&target, &draft] {
+        mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
+    }
+    let mut one = sharing(&redis.url(), &target, &draft).await;
+    let mut other = sharing(&redis.url(), &target, &draft).await;
+    let labels = |labels: u32| format!(r#"overdraft_cascade_labels{{cascade="m"}} {labels}"#);
+    for (count, gateway) in [&one, &one, &other].into_iter().enumerate() {
+        let mut client = gateway.chat(r#","max_tokens":64"#).await;
+        target.call().await.answer(200, ANSWER).await;
+        client.whole().await;
+        let mut call = draft.call().await;
+        call.stream().await;
+        call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
+        call.end().await;
+        let compared = format!(
+            r#"overdraft_cascade_shadows_total{{cascade="m",result="as_good"}} {}"#,
+            if count < 2 { count + 1 } else { 1 }
+        );
+        until_metrics(gateway, &compared).await;
+    }
+    until_metrics(&one, &labels(3)).await;
+    until_metrics(&other, &labels(3)).await;
+    for gateway in [&mut one, &mut other] {
+        gateway.stop();
+    }
+    one.stopped().await;
+    other.stopped().await;
+    // Whoever comes later knows what both knew, once.
+    let third = sharing(&redis.url(), &target, &draft).await;
+    until_metrics(&third, &labels(3)).await;
 }

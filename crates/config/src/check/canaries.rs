@@ -1,0 +1,61 @@
+//! Which trials of another model can be read and still not be meant?
+
+use super::Findings;
+use crate::WorkerSource;
+use crate::error::did_you_mean;
+use crate::node::Step;
+use crate::tree::Config;
+
+/// Trials at most: each has metrics of its own.
+const CANARIES_MAX: usize = 16;
+
+pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+    let count = config.canaries.len();
+    if CANARIES_MAX < count {
+        let message = format!("{count} canaries are configured");
+        findings.key(&path!["canaries"], message, format!("expected at most {CANARIES_MAX}"));
+    }
+    for (name, canary) in &config.canaries {
+        let name = name.as_str();
+        if canary.share.permille() == 0 {
+            let expected = "expected more than 0 %; leave the canary out to try nothing";
+            let path = path!["canaries", name, "share"];
+            findings.value(&path, "a canary with a share of `0%` tries nothing", expected);
+        }
+        let path = path!["canaries", name, "model"];
+        if canary.model == name {
+            let message = format!("`{name}` is tried against itself");
+            findings.value(&path, message, "expected another model or cascade");
+        } else if config.canaries.contains_key(&canary.model) {
+            let message = format!("`{}` is being compared with another itself", canary.model);
+            findings.value(&path, message, "expected a model or cascade without a canary");
+        } else {
+            known(config, needed, (name, &canary.model), findings);
+        }
+    }
+}
+
+/// Where every worker says what it serves, a model that nobody serves is a slip.
+fn known(
+    config: &Config,
+    needed: WorkerSource,
+    (name, model): (&str, &str),
+    findings: &mut Findings<'_>,
+) {
+    let told: Option<Vec<&str>> =
+        config.workers.iter().map(|worker| worker.model.as_deref()).collect();
+    let Some(served) = told.filter(|served| !served.is_empty()) else { return };
+    if !config.discovery.is_empty() || needed != WorkerSource::File {
+        return;
+    }
+    let aliases = config.models.values().flat_map(|model| model.aliases.iter().map(String::as_str));
+    let cascades = config.cascades.keys().map(String::as_str);
+    let names: Vec<&str> = served.into_iter().chain(aliases).chain(cascades).collect();
+    if !names.contains(&model) {
+        let meant = did_you_mean(model, &names);
+        let message =
+            format!("no worker serves the model `{model}`, and no cascade has that name{meant}");
+        let path = path!["canaries", name, "model"];
+        findings.value(&path, message, "expected a model, an alias or a cascade");
+    }
+}
