@@ -167,7 +167,7 @@ impl Adaptive {
             print!("   {} ({})", self.goodput().over(best, phase), best.name);
             match phase {
                 Some(at) => {
-                    println!(", by processor time {}", self.goodput().over_by_cpu(best, at))
+                    println!(", by processor time {}", self.goodput().over_by_cpu(best, at));
                 }
                 None => println!(),
             }

@@ -159,14 +159,14 @@ impl Run<'_> {
         self.sequences = (0..count).map(|place| Sequence { left: left(place), ..fresh }).collect();
         let (began, mut tokens) = (self.now, 0.0);
         while self.now < began + phase.millis * 1_000_000 {
-            tokens += self.step(phase.text, fresh);
+            tokens += self.step(phase.text, &fresh);
         }
         tokens / Duration::from_nanos(self.now - began).as_secs_f64()
     }
 
     /// One step; returns the tokens that it may be expected to emit: who is compared is judged by what
     /// was decided, and not by luck.
-    fn step(&mut self, text: Text, fresh: Sequence) -> f64 {
+    fn step(&mut self, text: Text, fresh: &Sequence) -> f64 {
         let grants = self.decide(text);
         let prompts: u32 = self.sequences.iter().map(|sequence| sequence.prompt).sum();
         let drafted = self.draft(&grants);
@@ -185,7 +185,7 @@ impl Run<'_> {
             let sequence = &mut self.sequences[place];
             sequence.left = sequence.left.saturating_sub(emitted);
             if sequence.left == 0 {
-                *sequence = fresh;
+                *sequence = *fresh;
             }
         }
         let took = (self.world.machine.verify)(rows);

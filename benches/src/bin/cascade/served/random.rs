@@ -72,7 +72,7 @@ fn scrambled() -> Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Where the numbers of every Q8_0 block lie.
+/// Where the numbers of every `Q8_0` block lie.
 fn quantized(bytes: &[u8]) -> Result<Vec<Range<usize>>> {
     let content = Content::read(&mut std::io::Cursor::new(bytes))?;
     let begin = usize::try_from(content.tensor_data_offset)?;
