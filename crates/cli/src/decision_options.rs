@@ -8,8 +8,8 @@ use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
-    AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft, RESTART_DEFAULT,
-    RequestKind, Scenario, Speculation,
+    AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
+    RESTART_DEFAULT, RequestKind, Scenario, Speculation,
 };
 use overdraft_sim::workload::similar;
 use overdraft_units::Tokens;
@@ -27,6 +27,10 @@ pub(crate) struct DecisionOptions {
     /// What the gateway lets in before a worker has room: peak, threshold, reserve, static:N, off
     #[arg(long, default_value = "off", value_name = "MODE")]
     admission: String,
+    /// Gateways before the workers; requests are spread over them, and they tell each other what they have in flight
+    #[arg(long, default_value_t = 1, value_name = "COUNT",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(GATEWAYS_MAX)))]
+    gateways: u32,
     /// How often each priority comes, where the workload does not say: `flex:3,default:6,priority:1`
     #[arg(long, value_name = "NAME:WEIGHT", value_delimiter = ',', value_parser = priority)]
     priorities: Vec<(Priority, f64)>,
@@ -137,6 +141,7 @@ impl DecisionOptions {
     /// What is no decision of the gateway's.
     pub(crate) fn set_world(&self, scenario: &mut Scenario) {
         scenario.declared = self.max_tokens.map(Tokens::new);
+        scenario.gateways = self.gateways;
         scenario.mix = Mix { priorities: self.priorities.clone(), tenants: self.tenants.clone() };
         scenario.queue.per_tenant = self.waiting_per_tenant;
         scenario.retry.extra_attempts_max = self.retries;
@@ -241,6 +246,9 @@ impl DecisionOptions {
                     format!("{}, {} × {}", self.cascade, self.draft_workers, self.draft),
                 ),
             }
+        }
+        if 1 < self.gateways {
+            tell("gateways", self.gateways.to_string());
         }
         if !self.priorities.is_empty() {
             let one = |(priority, weight): &(Priority, f64)| format!("{priority}:{weight}");

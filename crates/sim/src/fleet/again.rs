@@ -46,7 +46,8 @@ impl Simulation<'_> {
             return Some(flight);
         }
         flight.tried.add(worker);
-        if let Verdict::GiveUp(_) = retry(self.router.fleet(), self.scenario.retry, &flight.tried) {
+        let fleet = self.gateways[flight.gateway].router.fleet();
+        if let Verdict::GiveUp(_) = retry(fleet, self.scenario.retry, &flight.tried) {
             return Some(flight);
         }
         let strictness = match failure {

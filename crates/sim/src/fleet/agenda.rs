@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use overdraft_core::batch::CacheChange;
-use overdraft_core::fleet::Scraped;
+use overdraft_core::fleet::{Scraped, Share};
 use overdraft_units::Instant;
 
 /// Which request under way.
@@ -32,10 +32,14 @@ pub(super) enum Event {
     Expired,
     /// A worker that had crashed is there again.
     Restarted(usize),
-    /// Workers are asked for their load, and time passes at the gateway.
-    Scrape,
-    /// What a worker said of its load is taken in.
-    Scraped(usize, Box<Scraped>),
+    /// This gateway asks the workers for their load, and time passes there.
+    Scrape(usize),
+    /// This gateway takes in what a worker said of its load.
+    Scraped(usize, usize, Box<Scraped>),
+    /// Gateways tell each other what they have in flight, by worker.
+    Told,
+    /// They hear it.
+    Heard(Box<[Vec<Share>]>),
     /// What a worker says of its cache is taken in.
     CacheChanged(usize, Box<[CacheChange]>),
 }

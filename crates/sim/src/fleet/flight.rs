@@ -18,6 +18,8 @@ pub(super) struct Flight {
     /// Who asks; nobody where an answer is only compared.
     pub(super) visit: Option<VisitId>,
     pub(super) role: Role,
+    /// The gateway that was asked.
+    pub(super) gateway: usize,
     /// The booking; taken when it ends. Elsewhere, because it is large and a token needs none of it.
     pub(super) placed: Option<Box<Placed>>,
     /// The workers that have failed it.

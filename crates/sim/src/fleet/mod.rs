@@ -14,6 +14,7 @@ mod answers;
 mod cascade;
 mod door;
 mod flight;
+mod gateway;
 mod guess;
 mod mix;
 mod reports;
@@ -26,6 +27,7 @@ mod watch;
 mod worker;
 
 pub use self::cascade::{Cascading, Drafts, RequestKind};
+pub use self::gateway::GATEWAYS_MAX;
 pub use self::guess::Guesses;
 pub use self::mix::Mix;
 pub use self::scenario::{

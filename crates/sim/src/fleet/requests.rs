@@ -14,6 +14,7 @@ use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
 use super::door;
 use super::flight::{Flight, Origin, Role, Visit, spell_all};
+use super::gateway::Gateway;
 use super::guess::Said;
 use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
 use super::simulation::{Simulation, VOCABULARY};
@@ -30,9 +31,11 @@ const TEXT_CHUNK: BlockSize = BlockSize::new(128).expect("128 is not zero");
 impl Simulation<'_> {
     /// A session asks its next turn: the gateway decides.
     pub(super) fn ask(&mut self, visit: VisitId) -> Result<(), SimulateError> {
+        self.asked += 1;
+        let dice = named(&[self.seed, self.asked]);
+        let gateway = self.gateway_of(dice);
         let Visit { session, turn, .. } = self.visits.of(visit);
         let asked = &session.turns[*turn];
-        self.asked += 1;
         let key = match &self.answers {
             None => None,
             Some(_) => Answers::key(&asked.prompt, asked.answer.tokens),
@@ -40,6 +43,7 @@ impl Simulation<'_> {
         let flight = Flight {
             visit: Some(visit),
             role: Role::Target,
+            gateway,
             placed: None,
             tried: Tried::default(),
             failure: None,
@@ -49,7 +53,7 @@ impl Simulation<'_> {
             prompt: Vec::new(),
             prompt_tokens: asked.prompt_tokens(),
             keys: Vec::new(),
-            dice: named(&[self.seed, self.asked]),
+            dice,
             session: session.name,
             key,
             leads: false,
@@ -122,20 +126,23 @@ impl Simulation<'_> {
     /// Finds a worker for a request, or lets it wait where that is what admission says.
     fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
         // A draft does not wait: the target can be asked instead.
-        let priority = self.flights.of(id).sender.priority.unwrap_or_default();
-        if self.flights.of(id).role != Role::Target || !self.door.must_queue(priority) {
+        let flight = self.flights.of(id);
+        let (at, role) = (flight.gateway, flight.role);
+        let priority = flight.sender.priority.unwrap_or_default();
+        if role != Role::Target || !self.gateways[at].door.must_queue(priority) {
             match self.place(id, Strictness::Judged) {
                 Ok(placed) => {
                     self.send(id, placed);
                     return Ok(());
                 }
-                Err(Choice::Saturated { .. }) if self.flights.of(id).role == Role::Target => {}
+                Err(Choice::Saturated { .. }) if role == Role::Target => {}
                 Err(_) => return self.refuse(id),
             }
         }
         let chunk = self.chunk();
         let request = request(self.flights.of(id), chunk);
-        let (prompt, completion) = self.router.expected(request);
+        let gateway = &mut self.gateways[at];
+        let (prompt, completion) = gateway.router.expected(request);
         let deadline = self.now + self.scenario.patience;
         let waiter = Waiter {
             priority,
@@ -144,7 +151,7 @@ impl Simulation<'_> {
             tokens: u64::from(prompt.get()) + u64::from(completion.get()),
             deadline,
         };
-        if !self.door.enter(id, waiter, self.now) {
+        if !gateway.door.enter(id, waiter, self.now) {
             return self.refuse(id);
         }
         self.agenda.enter(deadline, Event::Expired);
@@ -162,8 +169,9 @@ impl Simulation<'_> {
         let settings = strictness.over(&self.scenario.routing);
         let (tried, turn) = (flight.tried, again::turn(&flight.tried));
         let request = request(flight, chunk);
-        let mut placed = self.router.place(request, &settings, (&tried, turn), self.now)?;
-        self.router.remember(&mut placed, request.prompt, self.now);
+        let router = &mut self.gateways[flight.gateway].router;
+        let mut placed = router.place(request, &settings, (&tried, turn), self.now)?;
+        router.remember(&mut placed, request.prompt, self.now);
         Ok(placed)
     }
 
@@ -184,26 +192,35 @@ impl Simulation<'_> {
 
     /// Something has ended, is known better, or is over: whoever waits may try again.
     pub(super) fn call_on(&mut self) {
-        if self.scenario.routing.admission.mode == Mode::Off || self.door.is_empty() {
+        if self.scenario.routing.admission.mode == Mode::Off {
             return;
         }
-        for id in self.door.expire(self.now) {
+        for gateway in 0..self.gateways.len() {
+            if !self.gateways[gateway].door.is_empty() {
+                self.call_on_at(gateway);
+            }
+        }
+    }
+
+    fn call_on_at(&mut self, at: usize) {
+        for id in self.gateways[at].door.expire(self.now) {
             self.flights.of(id).fate = Fate::Refused;
             self.agenda.enter(self.now, Event::Ended(id));
         }
-        self.door.freed();
-        while let Some((ticket, id)) = self.door.call(self.now) {
+        self.gateways[at].door.freed();
+        while let Some((ticket, id)) = self.gateways[at].door.call(self.now) {
             match self.place(id, Strictness::Judged) {
                 Ok(placed) => {
-                    self.door.admitted(ticket, self.now);
+                    self.gateways[at].door.admitted(ticket, self.now);
                     self.send(id, placed);
                 }
                 Err(Choice::Saturated { .. }) => {
                     let tenant = tenant(self.flights.of(id));
-                    self.door.put_back(ticket, self.router.portion(tenant));
+                    let Gateway { router, door, .. } = &mut self.gateways[at];
+                    door.put_back(ticket, router.portion(tenant));
                 }
                 Err(_) => {
-                    self.door.admitted(ticket, self.now);
+                    self.gateways[at].door.admitted(ticket, self.now);
                     self.flights.of(id).fate = Fate::Refused;
                     self.agenda.enter(self.now, Event::Ended(id));
                 }
@@ -325,7 +342,7 @@ impl Simulation<'_> {
                 Fate::Refused => Outcome::of(Ending::Failed(Failure::Saturated)),
                 Fate::Failed => Outcome::of(Ending::Failed(Failure::Unreachable)),
             };
-            self.router.end(*placed, outcome, self.now);
+            self.gateways[flight.gateway].router.end(*placed, outcome, self.now);
             let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };
             flight = over;
         }

@@ -8,6 +8,7 @@ use overdraft_silicon::{Profile, ProfileError};
 use overdraft_units::{Micros, Tokens};
 
 use super::cascade::Cascading;
+use super::gateway::{GATEWAYS_MAX, SHARE_EVERY};
 use super::mix::Mix;
 use crate::workload::{TENANTS_MAX, WorkloadError};
 
@@ -35,6 +36,11 @@ pub struct Scenario {
     pub context: Option<Tokens>,
     /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has.
     pub declared: Option<Tokens>,
+    /// Gateways before all workers, 1 to [`GATEWAYS_MAX`]; requests are spread over them, and they tell each other
+    /// what they have in flight.
+    pub gateways: u32,
+    /// Time between two times that they do.
+    pub share_every: Micros,
     /// How requests are routed.
     pub routing: RouteSettings,
     /// What the gateway knows of caches.
@@ -153,6 +159,9 @@ pub enum SimulateError {
     /// Too few workers or too many.
     #[error("`{0}` workers cannot be simulated; expected 1 to {WORKERS_MAX}")]
     Workers(u32),
+    /// None, or too many.
+    #[error("`{0}` gateways cannot be simulated; expected 1 to {GATEWAYS_MAX}")]
+    Gateways(u32),
     /// No chances, or none that are shares of one.
     #[error("`{0}` is no chance that a guess is right; expected a number from 0 to 1")]
     Acceptance(f64),
@@ -200,6 +209,8 @@ impl Scenario {
             kv_tokens: None,
             context: None,
             declared: None,
+            gateways: 1,
+            share_every: SHARE_EVERY,
             routing,
             knowledge: CacheKnowledge::Estimated,
             scrape_every: Micros::new(1_000_000),

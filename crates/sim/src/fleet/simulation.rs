@@ -1,24 +1,21 @@
 //! The loop: what happens next, and what follows from it.
 
-use overdraft_core::fleet::{Probe, WorkerId};
-use overdraft_core::prefix::{EventFeed, PrefixLimits};
-use overdraft_core::route::Router;
+use overdraft_core::fleet::WorkerId;
 use overdraft_silicon::Profile;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::agenda::{Agenda, Event};
 use super::answers::Answers;
 use super::cascade::{Drafts, Gatekeeper, RequestKind};
-use super::door::Door;
 use super::flight::{Flight, Origin, Places, Visit};
+use super::gateway::{GATEWAYS_MAX, Gateway};
 use super::guess::Guesses;
-use super::reports;
-use super::scenario::{CacheKnowledge, Pace, Scenario, SimulateError, WORKERS_MAX};
+use super::scenario::{Pace, Scenario, SimulateError, WORKERS_MAX};
 use super::watch::Watch;
 use super::worker::Worker;
 use crate::numbers::length;
 use crate::report::{Belongs, Counts, Fate, Groups, PoolTold, Recorder, Sample, Series};
-use crate::workload::{Session, Sessions, named};
+use crate::workload::{Session, Sessions};
 
 /// What all workers serve.
 pub(super) const MODEL: &str = "simulated";
@@ -28,9 +25,6 @@ pub(super) const DRAFT_MODEL: &str = "simulated-draft";
 
 /// Tokens that a vocabulary has; only their being equal counts.
 pub(super) const VOCABULARY: u32 = 128_000;
-
-/// Keys that the gateway's index may hold, as the gateway's own default for a fleet of this size.
-const INDEX: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
 
 /// Events between two looks of whoever watches.
 const LOOK_EVERY: u64 = 1 << 14;
@@ -110,9 +104,9 @@ pub(super) struct Simulation<'a> {
     pub(super) next: Option<Session>,
     pub(super) now: Instant,
     pub(super) agenda: Agenda,
-    pub(super) router: Router,
+    pub(super) gateways: Vec<Gateway>,
+    /// By worker, and alike in every gateway.
     pub(super) ids: Vec<WorkerId>,
-    pub(super) feeds: Vec<EventFeed>,
     pub(super) workers: Vec<Worker>,
     pub(super) flights: Places<Flight>,
     pub(super) visits: Places<Visit>,
@@ -120,7 +114,6 @@ pub(super) struct Simulation<'a> {
     pub(super) watch: Watch,
     pub(super) asked: u64,
     pub(super) retried: u64,
-    pub(super) door: Door,
     pub(super) answers: Option<Answers>,
     pub(super) reused: (u64, u64),
     pub(super) gatekeeper: Option<Gatekeeper>,
@@ -128,19 +121,14 @@ pub(super) struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, sessions: Sessions, seed: u64) -> Result<Self, SimulateError> {
-        let mut router = Router::new(INDEX);
-        let (mut ids, mut feeds, mut workers) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, worker) in (0..).zip(all_workers(scenario)?) {
-            let Some(id) = router.join(named(&[0x776f_726b, number])) else { break };
-            let models = [worker.model().to_owned()];
-            router.probed(id, Probe::Ready(&models), Instant::ORIGIN);
-            router.scraped(id, worker.scraped(Instant::ORIGIN));
-            if scenario.knowledge == CacheKnowledge::Reported {
-                feeds.push(reports::begin(&mut router, id));
-            }
-            ids.push(id);
-            workers.push(worker);
+        let workers = all_workers(scenario)?;
+        if !(1..=GATEWAYS_MAX).contains(&scenario.gateways) {
+            return Err(SimulateError::Gateways(scenario.gateways));
         }
+        let gateways: Vec<Gateway> =
+            (0..scenario.gateways).map(|_| Gateway::new(scenario, &workers)).collect();
+        let known = gateways.first().map(|gateway| gateway.router.fleet().workers());
+        let ids = known.into_iter().flatten().map(|(id, _)| id).collect();
         Ok(Self {
             scenario,
             seed,
@@ -148,9 +136,8 @@ impl<'a> Simulation<'a> {
             next: None,
             now: Instant::ORIGIN,
             agenda: Agenda::default(),
-            router,
+            gateways,
             ids,
-            feeds,
             workers,
             flights: Places::default(),
             visits: Places::default(),
@@ -158,7 +145,6 @@ impl<'a> Simulation<'a> {
             watch: Watch::default(),
             asked: 0,
             retried: 0,
-            door: Door::new(scenario.queue),
             answers: scenario.cache.map(Answers::new),
             reused: (0, 0),
             gatekeeper: scenario.cascade.as_ref().map(Gatekeeper::new),
@@ -166,7 +152,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn begin(&mut self) -> Result<(), SimulateError> {
-        self.agenda.enter(self.now + self.scenario.scrape_every, Event::Scrape);
+        self.begin_gateways();
         match self.scenario.pace {
             Pace::Open => self.next = self.sessions.next().transpose()?,
             Pace::Closed(users) => {
@@ -211,14 +197,17 @@ impl<'a> Simulation<'a> {
             Event::Delivered(flight) => self.deliver(flight),
             Event::Stepped(worker) => self.end_step(worker),
             Event::FirstToken(flight) => {
-                if let Some(placed) = &mut self.flights.of(flight).placed {
-                    self.router.first_token(placed, self.now);
+                let flight = self.flights.of(flight);
+                if let Some(placed) = &mut flight.placed {
+                    self.gateways[flight.gateway].router.first_token(placed, self.now);
                 }
                 self.call_on();
             }
             Event::Progressed(flight, tokens) => {
-                if let Some(placed) = &mut self.flights.of(flight).placed {
-                    self.router.progress(placed, Tokens::new(tokens), self.now);
+                let flight = self.flights.of(flight);
+                if let Some(placed) = &mut flight.placed {
+                    let router = &mut self.gateways[flight.gateway].router;
+                    router.progress(placed, Tokens::new(tokens), self.now);
                 }
             }
             Event::Ended(flight) => {
@@ -226,15 +215,18 @@ impl<'a> Simulation<'a> {
                 self.call_on();
             }
             Event::Expired => self.call_on(),
-            Event::Scrape => self.scrape(),
-            Event::Scraped(worker, scraped) => {
-                self.router.scraped(self.ids[worker], *scraped);
+            Event::Scrape(gateway) => self.scrape(gateway),
+            Event::Scraped(gateway, worker, scraped) => {
+                self.gateways[gateway].router.scraped(self.ids[worker], *scraped);
                 self.call_on();
             }
+            Event::Told => self.tell(),
+            Event::Heard(told) => self.hear(&told),
             Event::Restarted(worker) => self.restart(worker),
             Event::CacheChanged(worker, changes) => {
-                let feed = &mut self.feeds[worker];
-                reports::apply(&mut self.router, self.ids[worker], feed, &changes);
+                for gateway in &mut self.gateways {
+                    gateway.cache_changed(self.ids[worker], &changes);
+                }
             }
         }
         Ok(true)
@@ -281,31 +273,11 @@ impl<'a> Simulation<'a> {
         Groups { pools, tenants: Vec::new() }
     }
 
-    /// Workers are asked for their load. Asked again only while something can still happen.
-    fn scrape(&mut self) {
-        let told: Vec<_> = self.workers.iter().map(|worker| worker.scraped(self.now)).collect();
-        self.watch.see(self.now, &told);
-        self.router.tick(self.now);
-        let taken_in = self.now + self.scenario.scrape_delay;
-        for (worker, scraped) in told.into_iter().enumerate() {
-            if self.workers[worker].is_up() {
-                self.agenda.enter(taken_in, Event::Scraped(worker, Box::new(scraped)));
-            } else {
-                self.router.probed(self.ids[worker], Probe::Unreachable, self.now);
-            }
-        }
-        if self.next.is_some() || 0 < self.visits.count() {
-            self.agenda.enter(self.now + self.scenario.scrape_every, Event::Scrape);
-        }
-    }
-
     /// A worker that had crashed is there again, with nothing in its cache.
     fn restart(&mut self, worker: usize) {
         self.workers[worker].restart();
-        let id = self.ids[worker];
-        self.router.probed(id, Probe::Ready(&[self.workers[worker].model().to_owned()]), self.now);
-        if self.scenario.knowledge == CacheKnowledge::Reported {
-            self.feeds[worker] = reports::begin(&mut self.router, id);
+        for gateway in &mut self.gateways {
+            gateway.restarted(self.ids[worker], &self.workers[worker], self.now);
         }
         self.call_on();
     }

@@ -83,6 +83,43 @@ fn prefixes_are_found_where_routing_sends_them() {
 }
 
 #[test]
+fn several_gateways_answer_all_and_know_what_each_has_sent_itself() {
+    let workload = "tenants:groups=16,prefix=6000,question=200,output=40,rate=12";
+    let run = |gateways, knowledge| {
+        let mut scenario = scenario(Policy::Cost, 4);
+        (scenario.gateways, scenario.knowledge) = (gateways, knowledge);
+        run(&scenario, workload, 400, 2)
+    };
+    let share = |gateways, knowledge| {
+        let told = summary(&run(gateways, knowledge));
+        assert_eq!(told.completed, 400);
+        told.cached_share()
+    };
+    let (one, four) = (share(1, CacheKnowledge::Estimated), share(4, CacheKnowledge::Estimated));
+    assert!(four + 0.03 < one, "each finds out by itself who holds what: {four} {one}");
+    let reported = share(4, CacheKnowledge::Reported);
+    assert!(four + 0.03 < reported, "what workers report all of them hear: {four} {reported}");
+    let digest = || run(4, CacheKnowledge::Estimated).recorder.digest();
+    assert_eq!(digest(), digest());
+}
+
+#[test]
+fn gateways_that_hear_of_each_other_at_once_are_nearly_as_one() {
+    let waited = |gateways, share_every| {
+        let mut scenario = scenario(Policy::LeastLoad, 8);
+        (scenario.gateways, scenario.share_every) = (gateways, share_every);
+        // Nothing is known but from gateways.
+        scenario.scrape_every = Micros::new(60_000_000);
+        let simulated = run(&scenario, "unique:question=2000,output=400,rate=40", 1_200, 5);
+        summary(&simulated).ttft.p99
+    };
+    let one = waited(1, Micros::ZERO);
+    let at_once = waited(8, Micros::new(1_000));
+    let never = waited(8, Micros::new(3_600_000_000));
+    assert!(at_once < 1.2 * one && at_once < never, "{one} {at_once} {never}");
+}
+
+#[test]
 fn a_cache_that_is_too_small_preempts_and_refuses_what_never_fits() {
     let mut scenario = scenario(Policy::RoundRobin, 1);
     scenario.kv_tokens = Some(Tokens::new(2_048));
