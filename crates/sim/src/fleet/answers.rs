@@ -63,15 +63,17 @@ impl Answers {
         self.asked.remove(question).unwrap_or_default()
     }
 
-    /// What a request is kept under; nothing for one that is not looked up.
-    pub(super) fn key(prompt: &[Piece], limit: Tokens) -> Option<Key> {
+    /// What a request is kept under; nothing for one that is not looked up. No tenant is given another's
+    /// answer (B3).
+    pub(super) fn key(prompt: &[Piece], limit: Tokens, tenant: Option<u16>) -> Option<Key> {
         let asked = Asked { is_greedy: true, ..Asked::default() };
         if plan(Reuse::Deterministic, Wish::Unsaid, asked) != Plan::LookUp {
             return None;
         }
         let mut key = Key::default();
         for (salt, part) in (0_u64..).zip(key.chunks_exact_mut(8)) {
-            let start = named(&[salt, u64::from(limit.get())]);
+            let tenant = tenant.map_or(0, |place| u64::from(place) + 1);
+            let start = named(&[salt, u64::from(limit.get()), tenant]);
             let name = prompt.iter().fold(start, |name, piece| {
                 named(&[name, piece.content, u64::from(piece.tokens.get())])
             });

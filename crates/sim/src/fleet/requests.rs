@@ -36,9 +36,10 @@ impl Simulation<'_> {
         let gateway = self.gateway_of(dice);
         let Visit { session, turn, .. } = self.visits.of(visit);
         let asked = &session.turns[*turn];
+        let sender = self.scenario.mix.sender(self.seed, session);
         let key = match &self.answers {
             None => None,
-            Some(_) => Answers::key(&asked.prompt, asked.answer.tokens),
+            Some(_) => Answers::key(&asked.prompt, asked.answer.tokens, sender.tenant),
         };
         let flight = Flight {
             visit: Some(visit),
@@ -49,7 +50,7 @@ impl Simulation<'_> {
             failure: None,
             worker: 0,
             is_placed: false,
-            sender: self.scenario.mix.sender(self.seed, session),
+            sender,
             prompt: Vec::new(),
             prompt_tokens: asked.prompt_tokens(),
             keys: Vec::new(),

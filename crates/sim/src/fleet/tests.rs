@@ -251,6 +251,21 @@ fn what_was_asked_before_is_answered_again_and_computed_once() {
 }
 
 #[test]
+fn no_tenant_is_given_what_was_kept_for_another() {
+    let reused = |tenants: &[f64]| {
+        let mut scenario = scenario(Policy::Cost, 2);
+        let (bytes, kept, takes) = (64 << 20, KEPT_DEFAULT, LOOK_UP_DEFAULT);
+        scenario.cache = Some(AnswerCache { bytes, kept, takes });
+        scenario.mix.tenants = tenants.to_vec();
+        run(&scenario, "unique:question=500,output=50,rate=5,repeat=0.4", 400, 3).reused.0
+    };
+    let (one, eight) = (reused(&[1.0]), reused(&[1.0; 8]));
+    assert_eq!(one, reused(&[]));
+    // A repeat comes from the tenant that asked first once in eight times.
+    assert!(0 < eight && 3 * eight < one, "{eight} {one}");
+}
+
+#[test]
 fn what_is_being_answered_is_computed_once_for_all_who_ask() {
     let mut scenario = scenario(Policy::Cost, 1);
     let (kept, takes) = (KEPT_DEFAULT, LOOK_UP_DEFAULT);
