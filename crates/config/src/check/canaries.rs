@@ -1,6 +1,6 @@
 //! Which trials of another model can be read and still not be meant?
 
-use super::Findings;
+use super::{Findings, served_models};
 use crate::WorkerSource;
 use crate::error::did_you_mean;
 use crate::node::Step;
@@ -35,19 +35,13 @@ pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findin
     }
 }
 
-/// Where every worker says what it serves, a model that nobody serves is a slip.
 fn known(
     config: &Config,
     needed: WorkerSource,
     (name, model): (&str, &str),
     findings: &mut Findings<'_>,
 ) {
-    let told: Option<Vec<&str>> =
-        config.workers.iter().map(|worker| worker.model.as_deref()).collect();
-    let Some(served) = told.filter(|served| !served.is_empty()) else { return };
-    if !config.discovery.is_empty() || needed != WorkerSource::File {
-        return;
-    }
+    let Some(served) = served_models(config, needed) else { return };
     let aliases = config.models.values().flat_map(|model| model.aliases.iter().map(String::as_str));
     let cascades = config.cascades.keys().map(String::as_str);
     let names: Vec<&str> = served.into_iter().chain(aliases).chain(cascades).collect();

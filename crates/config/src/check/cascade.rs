@@ -1,6 +1,6 @@
 //! Which cascades can be read and still not be meant?
 
-use super::Findings;
+use super::{Findings, served_models};
 use crate::WorkerSource;
 use crate::error::did_you_mean;
 use crate::node::Step;
@@ -56,19 +56,13 @@ fn names(config: &Config, name: &str, cascade: &Cascade, findings: &mut Findings
     }
 }
 
-/// Where every worker says what it serves, a model that nobody serves is a slip.
 fn served(
     config: &Config,
     needed: WorkerSource,
     (name, cascade): (&str, &Cascade),
     findings: &mut Findings<'_>,
 ) {
-    let told: Option<Vec<&str>> =
-        config.workers.iter().map(|worker| worker.model.as_deref()).collect();
-    let Some(served) = told.filter(|served| !served.is_empty()) else { return };
-    if !config.discovery.is_empty() || needed != WorkerSource::File {
-        return;
-    }
+    let Some(served) = served_models(config, needed) else { return };
     let wanted = [("draft", Some(cascade.draft.as_str())), ("target", cascade.target.as_deref())];
     for (key, model) in wanted {
         let Some(model) = model.filter(|model| !served.contains(model)) else { continue };

@@ -246,14 +246,17 @@ fn aliases(config: &Config, findings: &mut Findings<'_>) {
     }
 }
 
-/// Where every worker says what it serves, a model that nobody serves is a slip.
-fn models_served(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+/// The models of all workers, where every worker says what it serves and there will be no others; a
+/// model that is not among them is a slip.
+fn served_models(config: &Config, needed: WorkerSource) -> Option<Vec<&str>> {
     let told: Option<Vec<&str>> =
         config.workers.iter().map(|worker| worker.model.as_deref()).collect();
-    let Some(served) = told.filter(|served| !served.is_empty()) else { return };
-    if !config.discovery.is_empty() || needed != WorkerSource::File {
-        return;
-    }
+    let are_all = config.discovery.is_empty() && needed == WorkerSource::File;
+    told.filter(|served| !served.is_empty() && are_all)
+}
+
+fn models_served(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
+    let Some(served) = served_models(config, needed) else { return };
     for name in config.models.keys() {
         if !served.contains(&name.as_str()) {
             let meant = did_you_mean(name, &served);
