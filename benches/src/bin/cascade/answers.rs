@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use overdraft_benches::questions::{Question, questions};
+use overdraft_benches::questions::{Question, more_questions, questions};
 use overdraft_core::cascade::{
     Evidence, Finish, Label, LogProb, Nats, Observation, Script, Traits,
 };
@@ -28,6 +28,10 @@ const ALTERNATIVES: u32 = 20;
 const AT_ONCE: usize = 32;
 /// Pages of the cache: enough for all that are asked at a time.
 const PAGES: u32 = 1_024;
+/// Every so many of the repository's questions are asked when time is short.
+const QUICK_STEP: usize = 3;
+/// Questions of a family otherwise: with a tenth of that, drawing them anew moves the share at one point by twenty.
+const OF_A_FAMILY: usize = 500;
 /// The first window.
 pub(crate) const WINDOW: Tokens = Tokens::new(8);
 
@@ -81,10 +85,13 @@ impl Asked {
     }
 }
 
-/// Asks both models every `step`th question.
-pub(crate) fn ask(step: usize) -> Result<Vec<Asked>> {
-    let questions: Vec<Question> = questions()?;
-    let questions: Vec<Question> = questions.into_iter().step_by(step).collect();
+/// Asks both models some of the questions that lie in the repository, or, without haste, many more.
+pub(crate) fn ask(quick: bool) -> Result<Vec<Asked>> {
+    let questions = if quick {
+        questions()?.into_iter().step_by(QUICK_STEP).collect()
+    } else {
+        more_questions(OF_A_FAMILY)?
+    };
     let drafts = answers("overdraft-draft.q8_0.gguf", &questions)?;
     let targets = answers("overdraft-target.q8_0.gguf", &questions)?;
     let each = questions.into_iter().zip(drafts.into_iter().zip(targets));

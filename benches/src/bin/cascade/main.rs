@@ -37,14 +37,10 @@ struct Arguments {
     binary: Option<PathBuf>,
 }
 
-/// Every so many questions are asked when time is short.
-const QUICK_STEP: usize = 3;
-
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let step = if arguments.quick { QUICK_STEP } else { 1 };
     let served = served::measure(arguments.binary, if arguments.quick { 24 } else { 200 })?;
-    let asked = answers::ask(step)?;
+    let asked = answers::ask(arguments.quick)?;
     let curve = curve::measure(&asked);
     curve.print();
     let shift = shift::simulate(if arguments.quick { 3 } else { 8 });

@@ -25,7 +25,7 @@ use super::switch::{KillSwitch, Sample, Standing};
 use super::threshold::{Bar, Choice, Lesson, Threshold};
 
 /// The version of what [`Cascade::to_parts`] writes.
-pub const PARTS_VERSION: i64 = 3;
+pub const PARTS_VERSION: i64 = 4;
 
 /// The first version that says how far other gateways were heard.
 const HEARD_SINCE: i64 = 3;

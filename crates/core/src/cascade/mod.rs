@@ -32,6 +32,7 @@ mod evidence;
 mod exclusion;
 mod features;
 mod fixed;
+mod forest;
 mod gate;
 mod isotonic;
 mod journal;

@@ -1,8 +1,9 @@
 //! How likely is the draft's answer not worse than the target's?
 //!
-//! A logistic model says from the features how likely the draft is worse, another how likely it is better; together
-//! they put drafts in an order of log odds, and an isotonic curve says what those odds have come to. All are fitted to
-//! the last thousand labels. Asked before it learnt anything it says even odds.
+//! A logistic model says from the features how likely the draft is worse, another how likely it is better; from 512
+//! labels on a forest says both as well, and the mean of the two counts. They put drafts in an order of log odds, and an
+//! isotonic curve says what those odds have come to. All are fitted to the last four thousand labels. Asked before it
+//! learnt anything it says even odds.
 //! See `docs/design/cascade.md#r3`.
 
 use alloc::vec::Vec;
@@ -11,6 +12,7 @@ use super::chance::Chance;
 use super::class::Class;
 use super::features::{FEATURES, FEATURES_FIRST, Features};
 use super::fixed::{BITS, ONE, chance, log_odds, logistic};
+use super::forest::{Forest, Shares};
 use super::isotonic::{Pool, pool};
 use super::logistic::Logistic;
 use super::parts::{PartsError, Reader, number, write};
@@ -48,9 +50,11 @@ impl Label {
 }
 
 /// Labels remembered, the latest.
-pub const EXAMPLES_MAX: usize = 1_024;
-/// Model and curve are fitted anew after so many labels.
-const REDRAWN_EVERY: u64 = 16;
+pub const EXAMPLES_MAX: usize = 4_096;
+/// Model and curve are fitted anew after so many labels at least.
+const REDRAWN_EVERY_MIN: usize = 16;
+/// And when this part of those remembered is new, so that a label costs the same however many there are.
+const REDRAWN_PART: usize = 32;
 /// Labels that share one point of the curve at least: fewer say nothing about one in a hundred.
 const POINT_MIN: usize = 16;
 /// Drafts that were better of those remembered, before anything is made of them.
@@ -59,12 +63,27 @@ const BETTER_MIN: usize = 16;
 /// drafts of different odds score alike.
 const MODEL_SHARE_LOG2: u32 = 6;
 
+/// The version of a written state that says first which labels it was fitted to.
+const FITTED_SINCE: i64 = 4;
+
 /// A draft that was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Example {
     pub(super) features: Features,
     pub(super) class: Class,
     pub(super) label: Label,
+}
+
+/// Which labels the last fit was made from: those remembered then, but for what the next labels take the place of. So
+/// they are all remembered until the next fit, and what is not written can be made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fitted {
+    /// Labels learnt by then.
+    learnt: u64,
+    /// Labels remembered then.
+    held: usize,
+    /// Labels until the next.
+    every: usize,
 }
 
 /// A point of the curve: log odds, and what they come to.
@@ -81,6 +100,10 @@ pub struct Scorer {
     model: Logistic,
     /// How likely it is better; nothing where too few were.
     better: Option<Logistic>,
+    /// Both, as a forest has it; nothing while there are few labels.
+    forest: Option<Forest>,
+    /// What all were fitted to.
+    fitted: Fitted,
     /// A ring, once it is full.
     examples: Vec<Example>,
     curve: Vec<Point>,
@@ -101,14 +124,24 @@ impl Scorer {
         chance(curve + ((model - curve) >> MODEL_SHARE_LOG2))
     }
 
+    fn odds(&self, features: &Features, class: Class) -> i64 {
+        let forest = self.forest.as_ref().map(|forest| forest.shares(features));
+        self.odds_beside(features, class, forest)
+    }
+
     /// The log odds by which drafts are put in order: that a draft is not worse, where of the chance `w` that it is
     /// only the part `w / (w + b)` counts if it is better with the chance `b`. So a draft that is better as often as
-    /// worse costs half as much, and a sure loss is never made good.
-    fn odds(&self, features: &Features, class: Class) -> i64 {
+    /// worse costs half as much, and a sure loss is never made good. `forest` is what the forest says.
+    fn odds_beside(&self, features: &Features, class: Class, forest: Option<Shares>) -> i64 {
         let odds = self.model.odds(features, class);
-        let Some(better) = &self.better else { return odds };
-        let worse = logistic(-odds).max(1);
-        let differs = worse + logistic(better.odds(features, class));
+        let better = self.better.as_ref().map(|better| better.odds(features, class));
+        if better.is_none() && forest.is_none() {
+            return odds;
+        }
+        let models = Shares { worse: logistic(-odds), better: better.map_or(0, logistic) };
+        let both = forest.map_or(models, |forest| models.between(forest));
+        let worse = both.worse.max(1);
+        let differs = worse + both.better;
         log_odds(ONE - (worse * worse / differs).max(1))
     }
 
@@ -116,7 +149,9 @@ impl Scorer {
     pub fn learn(&mut self, features: &Features, class: Class, label: Label) {
         self.remember(Example { features: *features, class, label });
         self.learnt += 1;
-        if self.learnt.is_multiple_of(REDRAWN_EVERY) {
+        let every = (self.examples.len() / REDRAWN_PART).max(REDRAWN_EVERY_MIN);
+        if every <= self.fitted.since(self.learnt) {
+            self.fitted = Fitted { learnt: self.learnt, held: self.examples.len(), every };
             self.fit();
             self.redraw();
         }
@@ -147,13 +182,28 @@ impl Scorer {
         });
     }
 
-    /// Draws the curve through all that is remembered, by the models of now.
+    /// The forest of the last fit, and what it says of each label without the trees that grew from it.
+    fn grow(&self) -> Option<(Forest, Vec<Shares>)> {
+        let places = 0..self.examples.len();
+        let known: Vec<usize> = places.filter(|place| self.fitted.knew(*place)).collect();
+        let label = |label| match label {
+            Label::Better if self.better.is_none() => Label::AsGood,
+            label => label,
+        };
+        Forest::grow(self.examples.iter().map(|one| (&one.features, label(one.label))), &known)
+    }
+
+    /// Draws the curve through all that is remembered, by the models of now. A tree knows the labels that it grew from
+    /// by heart, and is not asked about them.
     fn redraw(&mut self) {
-        let mut placed: Vec<(i64, bool)> = self
-            .examples
-            .iter()
-            .map(|one| (self.odds(&one.features, one.class), one.label != Label::Worse))
-            .collect();
+        let (forest, said) = self.grow().unzip();
+        self.forest = forest;
+        let said = said.unwrap_or_default();
+        let place = |(number, one): (usize, &Example)| {
+            let odds = self.odds_beside(&one.features, one.class, said.get(number).copied());
+            (odds, one.label != Label::Worse)
+        };
+        let mut placed: Vec<(i64, bool)> = self.examples.iter().enumerate().map(place).collect();
         placed.sort_unstable();
         let points = placed.chunks(POINT_MIN).map(|chunk| {
             let each = chunk.iter().map(|&(odds, good)| Pool::new(odds, u64::from(good), 1));
@@ -170,6 +220,8 @@ impl Scorer {
     /// Writes its state behind what is there.
     pub(super) fn write(&self, row: &mut Vec<i64>) {
         write(row, &[i64::try_from(self.learnt).unwrap_or(i64::MAX), number(self.examples.len())]);
+        let Fitted { learnt, held, every } = self.fitted;
+        write(row, &[i64::try_from(learnt).unwrap_or(i64::MAX), number(held), number(every)]);
         self.model.write(row);
         row.push(i64::from(self.better.is_some()));
         if let Some(better) = &self.better {
@@ -189,6 +241,11 @@ impl Scorer {
     pub(super) fn read(row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let learnt = row.natural()?;
         let examples = row.count(EXAMPLES_MAX)?;
+        let fitted = if row.version() < FITTED_SINCE {
+            Fitted::default()
+        } else {
+            Fitted::read(learnt, row)?
+        };
         let model = Logistic::read(row)?;
         let has_better = row.version() != 1 && row.within(0, 1)? == 1;
         let better = has_better.then(|| Logistic::read(row)).transpose()?;
@@ -197,7 +254,33 @@ impl Scorer {
         let curve = (0..points)
             .map(|_| Ok(Point { odds: row.next()?, value: row.within(0, ONE)? }))
             .collect::<Result<_, PartsError>>()?;
-        Ok(Self { model, better, examples, curve, learnt })
+        let read = Self { model, better, forest: None, fitted, examples, curve, learnt };
+        let forest = read.grow().map(|(forest, _)| forest).filter(|_| 0 < fitted.every);
+        Ok(Self { forest, ..read })
+    }
+}
+
+impl Fitted {
+    /// Labels learnt since.
+    fn since(&self, learnt: u64) -> usize {
+        usize::try_from(learnt.saturating_sub(self.learnt)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the label at this place was there, and will be until the next fit.
+    fn knew(&self, place: usize) -> bool {
+        let next = usize::try_from(self.learnt % EXAMPLES_MAX as u64).unwrap_or(0);
+        // Those that find no free place take the oldest ones', which are the next in the ring.
+        let overwritten = (self.held + self.every).saturating_sub(EXAMPLES_MAX);
+        let first = (next + self.every - overwritten) % EXAMPLES_MAX;
+        let ahead = (place + EXAMPLES_MAX - first) % EXAMPLES_MAX;
+        place < self.held && overwritten <= ahead
+    }
+
+    fn read(learnt: u64, row: &mut Reader<'_>) -> Result<Self, PartsError> {
+        let most = i64::try_from(learnt).unwrap_or(i64::MAX);
+        let then = row.within(0, most)?.cast_unsigned();
+        let (held, every) = (row.count(EXAMPLES_MAX)?, row.count(EXAMPLES_MAX)?);
+        Ok(Self { learnt: then, held, every })
     }
 }
 

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::super::fixed::{ONE, decay, log_odds, logistic};
 use super::super::isotonic::{Pool, pool};
-use super::super::{Chance, Class, Label, Scorer};
+use super::super::parts::Reader;
+use super::super::{Chance, Class, EXAMPLES_MAX, Evidence, Label, PARTS_VERSION, Scorer};
 use super::{Dice, draft, traits};
 
 /// What it costs to say `curve` where the labels are `labels`: squares, in parts of the grid.
@@ -131,11 +132,11 @@ fn a_higher_score_never_means_less() {
     let scorer = taught(1_500, &mut dice);
     let mut last = Chance::CERTAIN;
     for surprise in (0..2_000).step_by(50) {
-        // The same draws for all, scaled: only how surprising they are differs.
+        // The same draws for all, scaled: only how surprising they are differs. Trees know it to a few hundredths.
         let score =
             scorer.score(&draft(surprise, 200, &mut Dice::new(77)).features(), traits().class());
         assert!(
-            score <= last.plus(Chance::permille(30)),
+            score <= last.plus(Chance::permille(50)),
             "at {surprise}: {score:?} after {last:?}"
         );
         last = score;
@@ -200,4 +201,48 @@ fn a_class_that_is_worse_scores_less() {
     let features = draft(100, 20, &mut dice).features();
     let (fair, poor) = (scorer.score(&features, fair), scorer.score(&features, poor));
     assert!(Chance::percent(85) < fair && poor < Chance::percent(40), "{fair:?} {poor:?}");
+}
+
+/// A draft whose answer is good where it is long and sure or short and unsure, which no sum of the two says.
+fn crossed(dice: &mut Dice) -> (Evidence, Label) {
+    let (long, sure) = (dice.below(2) == 0, dice.below(2) == 0);
+    let (surprise, tokens) = (if sure { 20 } else { 600 }, if long { 64 } else { 4 });
+    let good = dice.happens(Chance::percent(if long == sure { 95 } else { 30 }));
+    let label = if good { Label::AsGood } else { Label::Worse };
+    (draft(surprise, tokens, dice), label)
+}
+
+#[test]
+fn what_a_feature_means_beside_another_is_learnt() {
+    let mut dice = Dice::new(9);
+    let mut scorer = Scorer::new();
+    for _ in 0..1_500 {
+        let (evidence, label) = crossed(&mut dice);
+        scorer.learn(&evidence.features(), traits().class(), label);
+    }
+    let mut error = 0;
+    for _ in 0..1_000 {
+        let (evidence, label) = crossed(&mut dice);
+        let score = scorer.score(&evidence.features(), traits().class());
+        error += u32::from((Chance::percent(70) < score) != (label == Label::AsGood));
+    }
+    assert!(error < 230, "{error} of 1,000 are mistaken; 175 cannot be told");
+}
+
+#[test]
+fn what_was_written_scores_alike_whichever_labels_the_ring_has_lost() {
+    let mut dice = Dice::new(10);
+    let mut scorer = Scorer::new();
+    for count in 1..=EXAMPLES_MAX + 200 {
+        let (evidence, label) = crossed(&mut dice);
+        scorer.learn(&evidence.features(), traits().class(), label);
+        let around_full = EXAMPLES_MAX.abs_diff(count) < 40 && count.is_multiple_of(13);
+        if !count.is_multiple_of(701) && !around_full && count != EXAMPLES_MAX + 199 {
+            continue;
+        }
+        let mut row = Vec::from([PARTS_VERSION]);
+        scorer.write(&mut row);
+        let read = Scorer::read(&mut Reader::new(&row, PARTS_VERSION).unwrap()).unwrap();
+        assert_eq!(read, scorer, "after {count} labels");
+    }
 }
