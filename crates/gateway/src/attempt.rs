@@ -7,6 +7,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
@@ -21,7 +22,7 @@ use crate::content::Content;
 use crate::fingerprint::Fingerprint;
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
-use crate::settings::Credentials;
+use crate::settings::{Credentials, GatewaySettings, Limits};
 use crate::shared::{Lease, Shared};
 use crate::tally::Tally;
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};
@@ -127,9 +128,10 @@ pub(crate) async fn attempt(
     question: &Question<'_>,
     (mut lease, tally): (Lease, &mut Option<Tally>),
 ) -> Attempted {
-    let upstream = shared.upstream(lease.worker());
+    let member = Arc::clone(lease.member());
+    let upstream = &member.upstream;
     if let Some(tally) = tally {
-        tally.by(shared.pool(lease.worker()));
+        tally.by(member.settings.pool);
     }
     exchange.access.note(|record| {
         record.worker = Some(upstream.name().to_owned());
@@ -156,22 +158,22 @@ pub(crate) async fn attempt(
                 last: question.begun + timeouts.total,
             };
             let body = Body::wrap(Stream::new(*opened, story));
-            Attempted::Answered(streamed(head, body, &upstream))
+            Attempted::Answered(streamed(head, body, upstream))
         }
         Ok(Answer::Whole { head, body, used }) => {
             lease.end(Ending::Answered, used);
             exchange.access.note(|record| relay::note_used(record, used));
-            Attempted::Answered(relayed(head, body, &upstream))
+            Attempted::Answered(relayed(head, body, upstream))
         }
         Ok(Answer::Refused(error)) => {
             lease.end(Ending::Answered, None);
             let mut response = reply::error(&error);
-            headers::signed(response.headers_mut(), &upstream);
+            headers::signed(response.headers_mut(), upstream);
             Attempted::Answered(response)
         }
         Err(mut failed) => {
             lease.end(Ending::Failed(failed.failure), None);
-            headers::signed(failed.response.headers_mut(), &upstream);
+            headers::signed(failed.response.headers_mut(), upstream);
             Attempted::Failed(failed)
         }
     }
@@ -184,11 +186,13 @@ pub(crate) async fn converse(
     question: &Question<'_>,
     lease: &mut Lease,
 ) -> Result<Answer, Failed> {
-    let member = shared.roster.member(lease.worker());
+    let member = Arc::clone(lease.member());
     let body = question.content.addressed(print, &member.settings);
     let source = lease.source().map(|source| shared.upstream(source));
-    let asked = answer(shared, print, (question, &body), (&member.upstream, source.as_deref()));
-    once_begun(asked, || lease.remember(print)).await
+    let terms = Terms::of(&shared.settings(), print);
+    let until = Instant::now() + terms.patience;
+    let asked = answer(terms, print, (question, &body), (&member.upstream, source.as_deref()));
+    once_begun(in_time(until, asked), || lease.remember(print)).await
 }
 
 /// An answer the client may see.
@@ -206,40 +210,51 @@ pub(crate) enum Answer {
     Refused(ApiError),
 }
 
+/// What an answer is waited for and read by.
+struct Terms {
+    patience: Duration,
+    credentials: Credentials,
+    limits: Limits,
+}
+
+impl Terms {
+    fn of(settings: &GatewaySettings, print: &Fingerprint) -> Self {
+        // The head of a whole answer comes when the last token has been made.
+        let patience = match print.delivery {
+            Delivery::Streamed => settings.timeouts.first_byte,
+            Delivery::Whole => settings.timeouts.total,
+        };
+        let GatewaySettings { credentials, limits, .. } = *settings;
+        Self { patience, credentials, limits }
+    }
+}
+
 async fn answer(
-    shared: &Arc<Shared>,
+    terms: Terms,
     print: &Fingerprint,
     (question, body): (&Question<'_>, &Pieces),
     (upstream, source): (&Arc<Upstream>, Option<&Upstream>),
 ) -> Result<Answer, Failed> {
-    let settings = shared.settings();
-    // The head of a whole answer comes when the last token has been made.
-    let patience = match print.delivery {
-        Delivery::Streamed => settings.timeouts.first_byte,
-        Delivery::Whole => settings.timeouts.total,
-    };
-    let until = Instant::now() + patience;
     let make = || {
-        let mut request = question.to(upstream, body, settings.credentials);
+        let mut request = question.to(upstream, body, terms.credentials);
         if let Some(source) = source {
             headers::name_source(request.headers_mut(), source);
         }
         request
     };
-    let (response, connection) = in_time(until, upstream.exchange(make)).await??;
+    let (response, connection) = upstream.exchange(make).await?;
     let (head, incoming) = response.into_parts();
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
-    match kind(&head, settings.credentials) {
+    match kind(&head, terms.credentials) {
         Kind::Stream => {
-            let watch = Watch::new(print.choices, settings.limits.event_bytes, print.counts);
-            let opened = in_time(until, open(body, watch)).await?;
+            let watch = Watch::new(print.choices, terms.limits.event_bytes, print.counts);
+            let opened = open(body, watch).await;
             opened
                 .map(|opened| Answer::Stream { head, opened: Box::new(opened) })
                 .map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Whole => {
-            let collected =
-                in_time(until, whole::collect(body, settings.limits.answer_bytes)).await?;
+            let collected = whole::collect(body, terms.limits.answer_bytes).await;
             match collected.map_err(|fault| Failed::of_fault(&fault))? {
                 Whole::Collected(bytes) => {
                     let used = whole::judge(&bytes).map_err(|fault| Failed::of_fault(&fault))?;
@@ -254,7 +269,7 @@ async fn answer(
             if !is_json(&head.headers) {
                 return Err(failed);
             }
-            match in_time(until, whole::collect(body, settings.limits.answer_bytes)).await? {
+            match whole::collect(body, terms.limits.answer_bytes).await {
                 Ok(Whole::Collected(bytes)) => {
                     Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
                 }
@@ -349,10 +364,17 @@ async fn open(mut answer: AnswerBody, mut watch: Watch) -> Result<Opened, Fault>
     }
 }
 
-async fn in_time<T>(until: Instant, work: impl Future<Output = T>) -> Result<T, Failed> {
-    timeout_at(until, work).await.map_err(|_elapsed| {
-        Failed::of_fault(&Fault::Silent("the worker did not begin its answer in time"))
-    })
+async fn in_time<T>(
+    until: Instant,
+    work: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    match timeout_at(until, work).await {
+        Ok(done) => done,
+        Err(_elapsed) => {
+            let silent = Fault::Silent("the worker did not begin its answer in time");
+            Err(Failed::of_fault(&silent))
+        }
+    }
 }
 
 fn relayed(mut head: response::Parts, body: Body, upstream: &Upstream) -> Response<Body> {

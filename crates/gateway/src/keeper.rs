@@ -90,7 +90,7 @@ async fn keep(shared: Arc<Shared>, mut settings: watch::Receiver<GatewaySettings
                     tracing::error!(%error, "the new settings cannot work; the old ones stay");
                     continue;
                 }
-                let before = shared.settings();
+                let before = Arc::clone(&shared.settings());
                 let rediscover = next.discovery != before.discovery;
                 shared.adopt(next);
                 if rediscover {

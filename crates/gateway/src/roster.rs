@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::discovery::Standing;
-use crate::settings::{GatewayError, GatewaySettings, WorkerSettings};
+use crate::settings::{GatewayError, WorkerSettings};
 use crate::shared::Shared;
 use crate::upstream::Upstream;
 use crate::{reports, scrape};
@@ -190,7 +190,7 @@ fn join(
     worker: &WorkerSettings,
     watch: Watch,
 ) -> Result<WorkerId, GatewayError> {
-    let settings: Arc<GatewaySettings> = shared.settings();
+    let settings = shared.settings();
     let address = worker.check()?;
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
     let upstream = Arc::new(Upstream::new(name, address, &settings));

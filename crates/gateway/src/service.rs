@@ -92,7 +92,10 @@ impl Service for Gateway {
             return forward(&self.shared, &exchange, tally, (&head, body), path).await;
         }
         let response = match place {
-            Place::Admin => admin::answer(&self.shared, &exchange, (&head, body), unescaped).await,
+            // In a box, for every request carries room for the largest of these along.
+            Place::Admin => {
+                Box::pin(admin::answer(&self.shared, &exchange, (&head, body), unescaped)).await
+            }
             Place::Models | Place::Model(_) => self.models(&place, &head),
             _ => self.own(&place, &exchange, &head),
         };

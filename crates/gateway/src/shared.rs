@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use overdraft_core::admit::AdmitSettings;
 use overdraft_core::breaker::BreakerSettings;
@@ -36,7 +36,7 @@ use crate::intake::Intake;
 use crate::isolation::Salts;
 use crate::keys::{Budgets, Keyring};
 use crate::relay::Used;
-use crate::roster::{Roster, Sources};
+use crate::roster::{Member, Roster, Sources};
 use crate::routes::Routes;
 use crate::scaling::Holds;
 use crate::settings::{GatewayError, GatewaySettings, Pool};
@@ -136,14 +136,15 @@ impl Shared {
         })
     }
 
-    /// What is set now.
-    pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
-        self.settings.load_full()
+    /// What is set now; for a moment's look. Every request looks a dozen times, and counting who looks
+    /// would have all threads write to one place.
+    pub(crate) fn settings(&self) -> Guard<Arc<GatewaySettings>> {
+        self.settings.load()
     }
 
-    /// How requests are routed now.
-    pub(crate) fn routes(&self) -> Arc<Routes> {
-        self.routes.load_full()
+    /// How requests are routed now; for a moment's look.
+    pub(crate) fn routes(&self) -> Guard<Arc<Routes>> {
+        self.routes.load()
     }
 
     /// Puts other settings in force; requests that are under way keep theirs.
@@ -170,13 +171,13 @@ impl Shared {
     }
 
     /// What salts are made with now.
-    pub(crate) fn salts(&self) -> Arc<Salts> {
-        self.salts.load_full()
+    pub(crate) fn salts(&self) -> Guard<Arc<Salts>> {
+        self.salts.load()
     }
 
     /// Whose keys are known now.
-    pub(crate) fn keyring(&self) -> Arc<Keyring> {
-        self.keyring.load_full()
+    pub(crate) fn keyring(&self) -> Guard<Arc<Keyring>> {
+        self.keyring.load()
     }
 
     /// The state of the core; let go of it before the next await.
@@ -232,7 +233,8 @@ impl Shared {
         if placed.is_trial() {
             self.sharing.tried();
         }
-        Ok(Lease { shared: Arc::clone(self), placed: Some(placed) })
+        let member = self.roster.member(placed.worker());
+        Ok(Lease { shared: Arc::clone(self), member, placed: Some(placed) })
     }
 
     /// Asks the core whether a failed attempt is made again.
@@ -350,6 +352,7 @@ impl Drop for Visit {
 #[derive(Debug)]
 pub(crate) struct Lease {
     shared: Arc<Shared>,
+    member: Arc<Member>,
     placed: Option<Placed>,
 }
 
@@ -361,6 +364,11 @@ impl Lease {
     /// Where the attempt runs.
     pub(crate) fn worker(&self) -> WorkerId {
         self.placed().worker()
+    }
+
+    /// The same with all that belongs to it.
+    pub(crate) const fn member(&self) -> &Arc<Member> {
+        &self.member
     }
 
     /// Who has more of its prompt, where the worker can fetch it from there.

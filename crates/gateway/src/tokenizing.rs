@@ -151,7 +151,7 @@ struct Wanted {
 pub(crate) async fn study(shared: Arc<Shared>) {
     let Some(mut wanted) = shared.tokenizers.take_wanted() else { return };
     while let Some(Wanted { upstream, model }) = wanted.recv().await {
-        let routes = shared.routes();
+        let routes = Arc::clone(&shared.routes());
         let found = find(&shared, &routes, &upstream, &model).await;
         // What was found under settings that are no more may be another's by now.
         if let Some(prompter) = found
@@ -206,8 +206,9 @@ pub(crate) async fn count(
     path: &'static str,
 ) {
     let Some(surface) = surface(path) else { return };
-    let Some(block) = wanted(shared, &print.model) else { return };
+    // Whether they are wanted, the core must be asked, whose lock everybody wants.
     let Some(prompter) = shared.tokenizers.of(&print.model) else { return };
+    let Some(block) = wanted(shared, &print.model) else { return };
     let Ok(place) = Arc::clone(&shared.tokenizers.places).try_acquire_owned() else { return };
     let (body, salt) = (body.clone(), print.salt.clone());
     let working = tokio::task::spawn_blocking(move || {

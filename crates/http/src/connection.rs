@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,16 +67,15 @@ pub(crate) async fn serve<S: Service>(
         .serve_connection(TokioIo::new(conduit), acceptor);
 
     let quiet = Quiet::new();
-    let closing = {
-        let mut closing = pin!(drain.closing());
-        let mut connection = Pin::new(&mut connection);
-        tokio::select! {
-            biased;
-            result = poll_fn(|cx| quiet.poll(cx, |cx| connection.as_mut().poll(cx))) => Some(result),
-            () = &mut closing => None,
+    let mut closing = drain.until_closing();
+    let served = poll_fn(|cx| {
+        let served = quiet.poll(cx, |cx| Pin::new(&mut connection).poll(cx));
+        if served.is_ready() {
+            return served.map(Some);
         }
-    };
-    let result = if let Some(result) = closing {
+        closing.poll(cx).map(|()| None)
+    });
+    let result = if let Some(result) = served.await {
         result
     } else {
         line.close();
@@ -172,8 +171,8 @@ impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
             drain: self.drain.clone(),
         };
         exchange.access.note(|record| {
-            record.request = id.to_string();
-            record.method = request.method().to_string();
+            id.as_str().clone_into(&mut record.request);
+            request.method().as_str().clone_into(&mut record.method);
             request.uri().path().clone_into(&mut record.path);
         });
         let guard = AccessGuard::new(&exchange, shared.clock, Arc::clone(&self.line));

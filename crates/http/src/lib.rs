@@ -19,7 +19,7 @@ pub mod reply;
 mod server;
 
 pub use self::body::{Body, BodyError, BodySender, BoxError, Gone, RequestBody, read_body};
-pub use self::drain::Drain;
+pub use self::drain::{Awaited, Drain};
 pub use self::exchange::{Access, Exchange};
 pub use self::limits::Limits;
 pub use self::operator::is_operator;

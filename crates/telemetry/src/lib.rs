@@ -8,6 +8,7 @@ pub mod access;
 mod clock;
 pub mod logging;
 pub mod metrics;
+mod plain;
 mod request_id;
 
 pub use self::access::{AccessRecord, Audience, Delivery, EndCode, Ender, Phase};

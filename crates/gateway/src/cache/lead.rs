@@ -134,7 +134,7 @@ async fn look_up(
     sought: &Sought,
 ) -> Result<(Arc<Entry>, Bytes), Option<Ticket>> {
     let cache = &shared.cache;
-    let settings = shared.settings();
+    let settings = Arc::clone(&shared.settings());
     if sought.looks_up
         && settings.cache.mode == CacheMode::On
         && let Some(entry) = cache.recall(&sought.name, shared.clock.now())

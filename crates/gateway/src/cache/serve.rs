@@ -113,7 +113,8 @@ pub(crate) async fn serve(
             set_out(shared, seat.flight(), errand);
         }
     }
-    Ok(sit(shared, exchange, tally, (seat, role), (form, observes)).await)
+    // In a box, for those who come where no cache is would carry room for it along.
+    Ok(Box::pin(sit(shared, exchange, tally, (seat, role), (form, observes))).await)
 }
 
 fn errand(

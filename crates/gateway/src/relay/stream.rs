@@ -8,15 +8,16 @@
 //! aborted connection.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::LazyLock;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use memchr::memmem::Finder;
 use overdraft_core::fleet::Ending;
-use overdraft_http::{Access, Drain};
+use overdraft_http::{Access, Awaited, Drain};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use overdraft_wire::sse;
@@ -28,8 +29,8 @@ use crate::shared::Lease;
 use crate::tally::Tally;
 use crate::upstream::AnswerBody;
 
-/// What the data of an event begins with.
-const EVENT: &[u8] = b"data:";
+/// What the data of an event begins with; prepared once, which takes longer than to look for it.
+static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
 
 /// How long the worker's connection may take to end after `[DONE]` before we give up on using it
 /// again. The client has its answer by then.
@@ -91,10 +92,7 @@ pub(crate) struct Stream {
     last: Instant,
     access: Access,
     lease: Option<Lease>,
-    drain: Drain,
-    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// The task that `cut` wakes.
-    cut_wakes: Option<Waker>,
+    cut: Awaited,
     tally: Option<Tally>,
     /// Events given out, each of which brings a token in most engines.
     events: u32,
@@ -104,8 +102,6 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(opened: Opened, story: Story) -> Self {
-        let drain = story.drain.clone();
-        let cut = Box::pin(async move { drain.cut().await });
         let mut deadline = Deadline::new(story.last);
         deadline.move_to(story.idle, story.last);
         let events = count_events(&opened.first);
@@ -118,9 +114,7 @@ impl Stream {
             last: story.last,
             access: story.access,
             lease: Some(story.lease),
-            drain: story.drain,
-            cut,
-            cut_wakes: None,
+            cut: story.drain.until_cut(),
             tally: story.tally,
             events,
             reported: 0,
@@ -171,7 +165,7 @@ impl Stream {
             self.fail(&Fault::Silent("the worker stopped sending in the middle of its answer"));
             return Poll::Ready(None);
         }
-        if self.is_cut(cx) {
+        if self.cut.poll(cx).is_ready() {
             self.fail(&Fault::Drained);
             return Poll::Ready(None);
         }
@@ -226,21 +220,10 @@ impl Stream {
         }
         self.deadline.poll_passed(cx)
     }
-
-    /// Whether the drain's deadline has passed.
-    fn is_cut(&mut self, cx: &mut Context<'_>) -> bool {
-        // The future knows whom to wake; asking it again for each token would cost a lock.
-        let known = self.cut_wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if known && !self.drain.begun() {
-            return false;
-        }
-        self.cut_wakes = Some(cx.waker().clone());
-        self.cut.as_mut().poll(cx).is_ready()
-    }
 }
 
 fn count_events(events: &[u8]) -> u32 {
-    u32::try_from(memchr::memmem::find_iter(events, EVENT).count()).unwrap_or(u32::MAX)
+    u32::try_from(EVENT.find_iter(events).count()).unwrap_or(u32::MAX)
 }
 
 pub(crate) fn note_used(record: &mut overdraft_telemetry::AccessRecord, used: Option<Used>) {

@@ -5,11 +5,12 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use memchr::memmem;
+use memchr::memmem::{Finder, FinderRev};
 
 use super::watch::Usage;
 use super::{Fault, Used};
@@ -56,9 +57,10 @@ pub(crate) async fn collect(mut answer: AnswerBody, bytes_max: usize) -> Result<
 /// # Errors
 /// [`Fault::Worker`] for one that was aborted rather than finished.
 pub(crate) fn judge(answer: &[u8]) -> Result<Option<Used>, Fault> {
-    const FINISH: &[u8] = b"\"finish_reason\"";
-    let aborted = memmem::find_iter(answer, FINISH).any(|at| {
-        value_of(&answer[at + FINISH.len()..]).is_some_and(|v| v.starts_with(b"\"abort\""))
+    let finish = &NEEDLES.finish;
+    let aborted = finish.find_iter(answer).any(|at| {
+        let after = &answer[at + finish.needle().len()..];
+        value_of(after).is_some_and(|value| value.starts_with(b"\"abort\""))
     });
     if aborted {
         return Err(Fault::Worker("it aborted the request".to_owned()));
@@ -68,12 +70,23 @@ pub(crate) fn judge(answer: &[u8]) -> Result<Option<Used>, Fault> {
 
 /// The token counts, which stand near the end.
 fn used(answer: &[u8]) -> Option<Used> {
-    const USAGE: &[u8] = b"\"usage\"";
-    let at = memmem::rfind(answer, USAGE)?;
-    let value = value_of(&answer[at + USAGE.len()..])?;
+    let usage = &NEEDLES.usage;
+    let at = usage.rfind(answer)?;
+    let value = value_of(&answer[at + usage.needle().len()..])?;
     let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Usage>();
     values.next()?.ok().map(Usage::into_used)
 }
+
+/// What to look for, prepared once: preparing takes longer than looking through a short answer.
+struct Needles {
+    finish: Finder<'static>,
+    usage: FinderRev<'static>,
+}
+
+static NEEDLES: LazyLock<Needles> = LazyLock::new(|| Needles {
+    finish: Finder::new(b"\"finish_reason\""),
+    usage: FinderRev::new(b"\"usage\""),
+});
 
 /// What follows a key.
 fn value_of(after: &[u8]) -> Option<&[u8]> {

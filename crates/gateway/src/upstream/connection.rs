@@ -39,7 +39,9 @@ pub(super) enum Freshness {
 /// A connection to one worker.
 pub(crate) struct Connection {
     sender: http1::SendRequest<Pieces>,
-    driver: Driver,
+    /// In a box of its own: it is large, and on its way from the pool through an answer and back a
+    /// connection is moved a dozen times.
+    driver: Box<Driver>,
     quiet: Quiet,
     ended: bool,
 }
@@ -54,7 +56,7 @@ impl Connection {
             .max_buf_size(head_bytes)
             .handshake(TokioIo::new(stream))
             .await?;
-        Ok(Self { sender, driver, quiet: Quiet::new(), ended: false })
+        Ok(Self { sender, driver: Box::new(driver), quiet: Quiet::new(), ended: false })
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -63,7 +65,7 @@ impl Connection {
         request: Outgoing,
     ) -> Result<Response<Incoming>, hyper::Error> {
         let mut answer = pin!(self.sender.send_request(request));
-        let (driver, ended) = (&mut self.driver, &mut self.ended);
+        let (driver, ended) = (&mut *self.driver, &mut self.ended);
         poll_fn(|cx| {
             self.quiet.poll(cx, |cx| {
                 drive(driver, ended, cx);
@@ -79,7 +81,7 @@ impl Connection {
         incoming: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let (driver, ended) = (&mut self.driver, &mut self.ended);
+        let (driver, ended) = (&mut *self.driver, &mut self.ended);
         self.quiet.poll(cx, |cx| {
             // First ask, then drive, then ask again: asking tells the driver that there is room,
             // and only a driver that knows of room reads.
@@ -94,7 +96,7 @@ impl Connection {
 
     /// Whether it can take another request now, as far as can be known without asking the peer.
     pub(super) fn freshness(&mut self) -> Freshness {
-        let (driver, ended) = (&mut self.driver, &mut self.ended);
+        let (driver, ended) = (&mut *self.driver, &mut self.ended);
         let _settled: Poll<()> = self.quiet.poll(&Context::from_waker(Waker::noop()), |cx| {
             drive(driver, ended, cx);
             Poll::Pending

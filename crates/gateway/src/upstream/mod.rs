@@ -109,8 +109,17 @@ impl Upstream {
                 Err(_stale) => {}
             }
         }
+        // Rare and large, so in a box: what every request would carry along is small that way.
+        Box::pin(self.exchange_anew(make())).await
+    }
+
+    /// The same over a fresh connection.
+    async fn exchange_anew(
+        &self,
+        request: Outgoing,
+    ) -> Result<(Response<hyper::body::Incoming>, Connection), UpstreamError> {
         let mut connection = self.connect().await?;
-        match connection.exchange(make()).await {
+        match connection.exchange(request).await {
             Ok(response) => Ok((response, connection)),
             Err(error) => Err(UpstreamError::Broken(error)),
         }

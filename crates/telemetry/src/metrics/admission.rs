@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::buckets::{FIRST_TOKEN, seconds};
+use super::known::Known;
 use super::label_cap::LabelCap;
 
 /// Tenants that get a label value of their own.
@@ -45,6 +46,9 @@ pub struct AdmissionMetrics {
     budget_refusals: Family<Owned, Counter>,
     tenant_requests: Family<Owned, Counter>,
     tenant_tokens: Family<Owned, Counter>,
+    /// What every request counts, by tenant and word.
+    known_requests: Known<(&'static str, String), Counter>,
+    known_tokens: Known<(&'static str, String), Counter>,
     overcommit: Family<[(&'static str, String); 1], Float>,
     peak: Family<[(&'static str, String); 1], Float>,
 }
@@ -61,6 +65,8 @@ impl AdmissionMetrics {
             budget_refusals: Family::default(),
             tenant_requests: Family::default(),
             tenant_tokens: Family::default(),
+            known_requests: Known::default(),
+            known_tokens: Known::default(),
             overcommit: Family::default(),
             peak: Family::default(),
         };
@@ -135,15 +141,34 @@ impl AdmissionMetrics {
 
     /// A request of `tenant` has come.
     pub fn tenant_asked(&self, tenant: &str, priority: &'static str) {
-        let labels =
-            [("tenant", self.tenants.admit(tenant).to_owned()), ("priority", priority.to_owned())];
-        self.tenant_requests.get_or_create(&labels).inc();
+        let tenant = self.tenants.admit(tenant);
+        self.known_requests.with(
+            |(word, known)| *word == priority && known == tenant,
+            || {
+                let labels = [("tenant", tenant.to_owned()), ("priority", priority.to_owned())];
+                let series = self.tenant_requests.get_or_create_owned(&labels);
+                ((priority, tenant.to_owned()), series)
+            },
+            |requests| {
+                requests.inc();
+            },
+        );
     }
 
     /// A request of `tenant` has used so many tokens.
     pub fn tenant_used(&self, tenant: &str, kind: &'static str, tokens: u32) {
-        let labels = [("tenant", self.tenants.admit(tenant).to_owned()), ("kind", kind.to_owned())];
-        self.tenant_tokens.get_or_create(&labels).inc_by(u64::from(tokens));
+        let tenant = self.tenants.admit(tenant);
+        self.known_tokens.with(
+            |(word, known)| *word == kind && known == tenant,
+            || {
+                let labels = [("tenant", tenant.to_owned()), ("kind", kind.to_owned())];
+                let series = self.tenant_tokens.get_or_create_owned(&labels);
+                ((kind, tenant.to_owned()), series)
+            },
+            |used| {
+                used.inc_by(u64::from(tokens));
+            },
+        );
     }
 
     /// Sets what is read off when somebody asks.

@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 use super::buckets::{FIRST_TOKEN, GATEWAY, seconds};
 use super::exposition::Exposition;
+use super::known::Known;
 use super::label_cap::LabelCap;
 use crate::access::EndCode;
 
@@ -47,11 +48,23 @@ pub struct RequestOutcome<'a> {
     pub completion: Option<Tokens>,
 }
 
+/// What every request counts, by what its labels are made of.
+#[derive(Debug, Default)]
+struct KnownSeries {
+    requests: Known<(&'static str, u16), Counter>,
+    ends: Known<EndCode, Counter>,
+    duration: Known<&'static str, Histogram>,
+    pool_duration: Known<&'static str, Histogram>,
+    first_token: Known<String, Histogram>,
+    tokens: Known<(&'static str, String), Counter>,
+}
+
 /// The gateway's catalogue.
 #[derive(Debug)]
 pub struct GatewayMetrics {
     registry: Registry,
     models: LabelCap,
+    known: KnownSeries,
     requests: Family<Two, Counter>,
     ends: Family<One, Counter>,
     duration: Family<One, Histogram>,
@@ -77,6 +90,7 @@ impl GatewayMetrics {
         let mut metrics = Self {
             registry: Registry::default(),
             models: LabelCap::new(MODELS_MAX),
+            known: KnownSeries::default(),
             requests: Family::default(),
             ends: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(GATEWAY)),
@@ -173,26 +187,66 @@ impl GatewayMetrics {
     /// A request that had come has ended.
     pub fn request_ended(&self, outcome: &RequestOutcome<'_>) {
         self.inflight.dec();
-        let route = || ("route", outcome.route.to_owned());
-        self.requests.get_or_create(&[route(), ("code", outcome.status.to_string())]).inc();
-        self.ends.get_or_create(&[("end", outcome.end.to_string())]).inc();
-        self.duration.get_or_create(&[route()]).observe(seconds(outcome.total));
-        if !outcome.pool.is_empty() {
-            let pool = [("pool", outcome.pool.to_owned())];
-            self.pool_duration.get_or_create(&pool).observe(seconds(outcome.total));
+        let RequestOutcome { route, status, end, pool, .. } = *outcome;
+        let route_label = || ("route", route.to_owned());
+        self.known.requests.with(
+            |known| *known == (route, status),
+            || {
+                let labels = [route_label(), ("code", status.to_string())];
+                ((route, status), self.requests.get_or_create_owned(&labels))
+            },
+            |requests| {
+                requests.inc();
+            },
+        );
+        self.known.ends.with(
+            |known| *known == end,
+            || (end, self.ends.get_or_create_owned(&[("end", end.to_string())])),
+            |ends| {
+                ends.inc();
+            },
+        );
+        self.known.duration.with(
+            |known| *known == route,
+            || (route, self.duration.get_or_create_owned(&[route_label()])),
+            |duration| duration.observe(seconds(outcome.total)),
+        );
+        if !pool.is_empty() {
+            self.known.pool_duration.with(
+                |known| *known == pool,
+                || (pool, self.pool_duration.get_or_create_owned(&[("pool", pool.to_owned())])),
+                |duration| duration.observe(seconds(outcome.total)),
+            );
         }
+        self.model_asked(outcome);
+    }
+
+    /// What is counted by model.
+    fn model_asked(&self, outcome: &RequestOutcome<'_>) {
         if outcome.model.is_empty() {
             return;
         }
-        let model = || ("model", self.models.admit(outcome.model).to_owned());
+        let model = self.models.admit(outcome.model);
+        let label = || ("model", model.to_owned());
         if let Some(waited) = outcome.first_token {
-            self.first_token.get_or_create(&[model()]).observe(seconds(waited));
+            self.known.first_token.with(
+                |known| known == model,
+                || (model.to_owned(), self.first_token.get_or_create_owned(&[label()])),
+                |first_token| first_token.observe(seconds(waited)),
+            );
         }
         for (kind, count) in [("prompt", outcome.prompt), ("completion", outcome.completion)] {
-            if let Some(count) = count {
-                let labels = [model(), ("kind", kind.to_owned())];
-                self.tokens.get_or_create(&labels).inc_by(u64::from(count.get()));
-            }
+            let Some(count) = count else { continue };
+            self.known.tokens.with(
+                |(known_kind, known)| *known_kind == kind && known == model,
+                || {
+                    let labels = [label(), ("kind", kind.to_owned())];
+                    ((kind, model.to_owned()), self.tokens.get_or_create_owned(&labels))
+                },
+                |tokens| {
+                    tokens.inc_by(u64::from(count.get()));
+                },
+            );
         }
     }
 

@@ -12,6 +12,7 @@ mod care;
 mod cascade;
 mod exposition;
 mod gateway;
+mod known;
 mod kv_share;
 mod label_cap;
 mod routing;

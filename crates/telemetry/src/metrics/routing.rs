@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::buckets::{FIRST_TOKEN, seconds};
+use super::known::Known;
 
 type One = [(&'static str, String); 1];
 type Two = [(&'static str, String); 2];
@@ -102,6 +103,9 @@ pub struct RoutingMetrics {
     knowledge: Family<Two, Gauge>,
     index: Family<Words<1>, Gauge>,
     pieces: Family<Words<1>, Gauge>,
+    /// What every request counts, by what its labels are made of.
+    known_decisions: Known<(Policy, Arm, &'static str), Counter>,
+    known_tokens: Known<&'static str, Counter>,
 }
 
 impl RoutingMetrics {
@@ -124,6 +128,8 @@ impl RoutingMetrics {
             knowledge: Family::default(),
             index: Family::default(),
             pieces: Family::default(),
+            known_decisions: Known::default(),
+            known_tokens: Known::default(),
         };
         metrics.register_decisions(registry);
         metrics.register_workers(registry);
@@ -218,12 +224,17 @@ impl RoutingMetrics {
 
     /// A decision was taken.
     pub fn decided(&self, decided: &Decided) {
-        let labels = [
-            ("policy", decided.policy.name()),
-            ("arm", decided.arm.name()),
-            ("choice", decided.choice),
-        ];
-        self.decisions.get_or_create(&labels).inc();
+        let Decided { policy, arm, choice, .. } = *decided;
+        self.known_decisions.with(
+            |known| *known == (policy, arm, choice),
+            || {
+                let labels = [("policy", policy.name()), ("arm", arm.name()), ("choice", choice)];
+                ((policy, arm, choice), self.decisions.get_or_create_owned(&labels))
+            },
+            |decisions| {
+                decisions.inc();
+            },
+        );
         if decided.stuck {
             self.stuck.inc();
         }
@@ -324,8 +335,13 @@ impl RoutingMetrics {
     }
 
     fn count_tokens(&self, kind: &'static str, tokens: Tokens) {
-        let counter = self.prefix_tokens.get_or_create(&[("kind", kind)]);
-        counter.inc_by(u64::from(tokens.get()));
+        self.known_tokens.with(
+            |known| *known == kind,
+            || (kind, self.prefix_tokens.get_or_create_owned(&[("kind", kind)])),
+            |counter| {
+                counter.inc_by(u64::from(tokens.get()));
+            },
+        );
     }
 }
 

@@ -40,6 +40,8 @@ impl From<JsonError> for ApiError {
 pub struct Member<'a> {
     /// The key with its quotes and escapes.
     raw_key: &'a str,
+    /// Whether the key has escapes; nearly none has.
+    is_escaped: bool,
     /// The value's text.
     raw_value: &'a str,
     /// Where the key's quote stands in the source.
@@ -51,11 +53,21 @@ pub struct Member<'a> {
 impl<'a> Member<'a> {
     /// The key, unescaped; as written if its escapes are no characters.
     pub fn key(&self) -> Cow<'a, str> {
-        let inside = &self.raw_key[1..self.raw_key.len() - 1];
-        if memchr::memchr(b'\\', inside.as_bytes()).is_none() {
+        let inside = self.inside();
+        if !self.is_escaped {
             return Cow::Borrowed(inside);
         }
         serde_json::from_str::<String>(self.raw_key).map_or(Cow::Borrowed(inside), Cow::Owned)
+    }
+
+    /// The key between its quotes, as it was written.
+    fn inside(&self) -> &'a str {
+        &self.raw_key[1..self.raw_key.len() - 1]
+    }
+
+    /// Whether this is the key. A request is asked for two dozen names, so this is worth a shortcut.
+    fn is_called(&self, name: &str) -> bool {
+        if self.is_escaped { self.key() == name } else { self.inside() == name }
     }
 
     /// The value's text, escapes and all.
@@ -82,7 +94,7 @@ impl<'a> Object<'a> {
     /// # Errors
     /// [`JsonError`] with the place of the first fault.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, JsonError> {
-        let source = std::str::from_utf8(bytes).map_err(|error| JsonError {
+        let source = simdutf8::compat::from_utf8(bytes).map_err(|error| JsonError {
             position: error.valid_up_to(),
             reason: "invalid UTF-8",
         })?;
@@ -104,7 +116,7 @@ impl<'a> Object<'a> {
     /// The text of the member called `name`. Of duplicates the last counts, as for every common
     /// reader of JSON.
     pub fn raw(&self, name: &str) -> Option<&'a str> {
-        self.members.iter().rev().find(|member| member.key() == name).map(Member::value)
+        self.members.iter().rev().find(|member| member.is_called(name)).map(Member::value)
     }
 }
 
@@ -159,12 +171,13 @@ impl<'a> Scanner<'a> {
         let start = self.position;
         self.string()?;
         let raw_key = &self.source[start..self.position];
+        let is_escaped = memchr::memchr(b'\\', raw_key.as_bytes()).is_some();
         self.colon()?;
         self.skip_space();
         let value_start = self.position;
         self.value()?;
         let raw_value = &self.source[value_start..self.position];
-        members.push(Member { raw_key, raw_value, start, value_start });
+        members.push(Member { raw_key, is_escaped, raw_value, start, value_start });
         self.skip_space();
         let byte = self.peek();
         self.position += 1;
@@ -308,6 +321,9 @@ impl<'a> Scanner<'a> {
             return Err(self.fault("expected `\"`"));
         }
         self.position += 1;
+        if self.controls == Controls::Nowhere {
+            return self.string_of_text();
+        }
         loop {
             self.skip_plain();
             match self.peek() {
@@ -322,13 +338,32 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The rest of a string where there are no control characters. Prose has an escape in nearly every
+    /// line, so what is done at each of them is most of what a long prompt costs here.
+    fn string_of_text(&mut self) -> Result<(), JsonError> {
+        loop {
+            let rest = &self.bytes[self.position..];
+            let Some(at) = memchr::memchr2(b'"', b'\\', rest) else {
+                self.position = self.bytes.len();
+                return Err(self.fault("unterminated string"));
+            };
+            self.position += at;
+            match &rest[at..] {
+                [b'"', ..] => {
+                    self.position += 1;
+                    return Ok(());
+                }
+                [_, b'n' | b'"' | b'\\' | b'/' | b'b' | b'f' | b'r' | b't', ..] => {
+                    self.position += 2;
+                }
+                _ => self.escape()?,
+            }
+        }
+    }
+
     /// Moves to the next quote, backslash or control character.
     fn skip_plain(&mut self) {
         let mut rest = &self.bytes[self.position..];
-        if self.controls == Controls::Nowhere {
-            self.position += memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-            return;
-        }
         // Long runs of plain text in wide steps. Without an early exit within a step the compiler
         // compares all its bytes at once.
         while let Some((stride, tail)) = rest.split_first_chunk::<STRIDE>() {
