@@ -1,8 +1,8 @@
 //! Does the rule that measures bring more than any depth that stays, while load and text change? (S3, S5)
 //!
 //! Each rule has an engine and goes through all phases with it, so it has to notice every change. In a
-//! phase the rules take turns, in an order that is drawn anew, so that a machine that gets slower does
-//! so for all. A run is one pass through the phases with fresh engines; a figure is a mean over runs,
+//! phase the rules take turns, several times and in an order that is drawn anew, so that a machine that gets
+//! slower, or is slow for some seconds, does so for all. A run is one pass through the phases with fresh engines; a figure is a mean over runs,
 //! of ratios within a run.
 
 use std::time::Duration;
@@ -32,6 +32,10 @@ pub(crate) const PHASES: [Phase; 7] = [
 ];
 /// The same in short.
 pub(crate) const PHASES_QUICK: [Phase; 4] = [PHASES[0], PHASES[2], PHASES[3], PHASES[6]];
+
+/// Turns of each rule in a phase, where there is time for turns as long as the least.
+const TURNS: u32 = 4;
+const TURN_LEAST: Duration = Duration::from_millis(500);
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -74,18 +78,32 @@ pub(crate) fn measure(plan: Plan, loader: &Loader, clock: Clock) -> Result<Adapt
             column.windows.push(Vec::with_capacity(plan.phases.len()));
         }
         let mut dice = Dice::new(run + 1);
+        let turns = plan.turns();
         for (number, phase) in (0..).zip(plan.phases) {
-            for place in shuffled(&mut dice, rivals.len()) {
-                // All are asked the same, one after the other, as far as they come.
-                let source = plan.pair.source(1_000 * (run + 1) + number)?;
-                let engine = rivals[place].engine.handle();
-                let window = loader.window(&engine, *phase, source, plan.time)?;
-                columns[place].windows.last_mut().context("a run was begun")?.push(window);
+            for turn in 0..turns {
+                let seed = 1_000 * (run + 1) + 100 * u64::from(turn) + number;
+                for place in shuffled(&mut dice, rivals.len()) {
+                    // All are asked the same, one after the other, as far as they come.
+                    let source = plan.pair.source(seed)?;
+                    let engine = rivals[place].engine.handle();
+                    let window = loader.window(&engine, *phase, source, plan.time / turns)?;
+                    let windows = columns[place].windows.last_mut().context("a run was begun")?;
+                    match windows.last_mut().filter(|_| 0 < turn) {
+                        Some(before) => before.extend(window),
+                        None => windows.push(window),
+                    }
+                }
             }
         }
         eprintln!("{}: run {} of {} is done", plan.pair.name(), run + 1, plan.runs);
     }
     Ok(Adaptive { plan, columns })
+}
+
+impl Plan {
+    fn turns(&self) -> u32 {
+        (1..=TURNS).rev().find(|turns| TURN_LEAST <= self.time / *turns).unwrap_or(1)
+    }
 }
 
 /// The places below `count`, in any order.

@@ -50,6 +50,16 @@ pub(crate) struct Loader {
 }
 
 impl Window {
+    /// Another turn of the same load: what guesses brought is told of that one.
+    pub(crate) fn extend(&mut self, turn: Self) {
+        *self = Self {
+            tokens: self.tokens + turn.tokens,
+            seconds: self.seconds + turn.seconds,
+            cpu: self.cpu + turn.cpu,
+            speculation: turn.speculation,
+        };
+    }
+
     /// Tokens a second.
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]
     pub(crate) fn rate(&self) -> f64 {

@@ -201,12 +201,18 @@ impl Field<'_> {
         Rate { tokens, nanos: self.nanos(0) }
     }
 
-    /// What the target takes with so many rows of guesses, less what prompts take in the same step: they
-    /// are computed in any case, and that a step is slow anyway makes no guess better.
+    /// What the target takes with so many rows of guesses.
     fn nanos(&self, guesses: u32) -> Nanos {
-        let verify = &self.costs.verify;
-        let more = verify.at(self.base() + guesses) - verify.at(self.base());
-        verify.at(self.decodes).saturating_add(more)
+        self.costs.step(self.decodes, self.prefill, guesses)
+    }
+
+    /// What it would take to have the tokens that a grant brings without any guess.
+    pub(super) fn tokens_of(&self, grant: &Grant, outlook: &Outlook) -> Nanos {
+        let chances = outlook.survival[grant.drafter.place()][..grant.depth.min(DEPTH_MAX)].iter();
+        let tokens: u64 = chances.map(|chance| u64::from(chance.parts())).sum();
+        let plain = self.plain();
+        let nanos = u128::from(tokens) * u128::from(plain.nanos) / u128::from(plain.tokens.max(1));
+        u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 
     /// What one step has to bear of what the draft model must read of a sequence first.

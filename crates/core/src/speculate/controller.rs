@@ -23,6 +23,9 @@ use crate::batch::DraftRoom;
 pub const CLASSES_MAX: usize = 64;
 /// One step in so many goes one deeper for one sequence: two in a hundred.
 pub const PROBE_EVERY_STEPS: u64 = 50;
+/// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
+/// without guesses take is learnt from them alone.
+pub const PLAIN_EVERY_STEPS: u64 = 128;
 /// While the draft model is off, one part in so many of what steps take is spent on trying it.
 pub const PROBE_OFF_PART: Nanos = 64;
 
@@ -103,6 +106,8 @@ pub struct Controller {
     depth_max: usize,
     costs: StepCosts,
     reading: Reading,
+    /// Steps with guesses since the last without.
+    unpinned: u64,
     pool: [Acceptance; 2],
     classes: BTreeMap<u64, [Acceptance; 2]>,
     threshold: Threshold,
@@ -159,6 +164,7 @@ impl Controller {
             depth_max: depth_max.min(DEPTH_MAX),
             costs,
             reading: Reading::default(),
+            unpinned: 0,
             pool: [Acceptance::default(); 2],
             classes: BTreeMap::new(),
             threshold: Threshold::new(),
@@ -236,9 +242,16 @@ impl Controller {
         self.threshold.observe(drafted, right);
     }
 
-    /// Takes note of what the target took for a step of so many rows.
-    pub fn measure(&mut self, rows: u32, took: Nanos) {
-        self.costs.verify.correct(rows, took);
+    /// Takes note of what the target took for a step without prompts: a row of each of so many sequences, and
+    /// rows of guesses.
+    pub fn measure(&mut self, sequences: u32, guesses: u32, took: Nanos) {
+        if 0 < guesses {
+            self.unpinned += 1;
+            self.costs.measure_guesses(sequences, guesses, took);
+        } else {
+            let unpinned = core::mem::take(&mut self.unpinned);
+            self.costs.measure_plain(sequences, took, unpinned);
+        }
     }
 
     /// Takes note of what the draft model took for a pass of so many rows.
@@ -282,7 +295,11 @@ impl Controller {
             Policy::Threshold => {
                 let depth = self.threshold.depth(now);
                 let grants = self.obey(&field, &outlooks, depth);
-                if depth == 0 { self.probe_off(&field, prospects, grants) } else { grants }
+                if depth == 0 {
+                    self.probe_off((&field, &outlooks), prospects, grants)
+                } else {
+                    grants
+                }
             }
             Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
         };
@@ -328,8 +345,11 @@ impl Controller {
         } else if DWELL_STEPS <= self.lower {
             self.change(wanted, Reason::PaysLess);
         }
+        if PLAIN_EVERY_STEPS <= self.unpinned && field.prefill == 0 {
+            return field.even(outlooks, 0);
+        }
         match self.model_depth {
-            0 => self.probe_off(field, prospects, grants),
+            0 => self.probe_off((field, outlooks), prospects, grants),
             depth => self.probe_deeper(depth, prospects, grants),
         }
     }
@@ -368,19 +388,22 @@ impl Controller {
         grants
     }
 
-    /// The draft model is tried on one sequence, whichever costs least.
+    /// The draft model is tried on one sequence, whichever costs least: one that nobody guesses for, if
+    /// there is any, or what is found by lookups would be lost meanwhile.
     fn probe_off(
         &mut self,
-        field: &Field<'_>,
+        (field, outlooks): (&Field<'_>, &[Outlook]),
         prospects: &[Prospect<'_>],
         mut grants: Vec<Grant>,
     ) -> Vec<Grant> {
         let able = prospects.iter().enumerate().filter(|(_, prospect)| 0 < prospect.model);
-        let Some((place, one)) = able.min_by_key(|(_, prospect)| prospect.backlog) else {
+        let costs_least = able.min_by_key(|(place, one)| (0 < grants[*place].depth, one.backlog));
+        let Some((place, one)) = costs_least else {
             return grants;
         };
         let expected = self.pool[Drafter::Model.place()].pooled().survival()[0];
-        self.probe.look(field, one.backlog, expected);
+        let displaced = field.tokens_of(&grants[place], &outlooks[place]);
+        self.probe.look(field, (one.backlog, displaced), expected);
         if 0 < self.probe.steps_left {
             self.probe.steps_left -= 1;
             let depth = PROBE_OFF_DEPTH.min(one.model).min(self.depth_max);
@@ -419,13 +442,16 @@ impl Controller {
 }
 
 impl Probe {
-    /// Whether it is time to try: when enough is saved, and again at once after one that went well.
-    fn look(&mut self, field: &Field<'_>, backlog: u32, expected: Share) {
-        let (step, price) = (field.plain().nanos(), Self::price(field, backlog));
+    /// Whether it is time to try: when enough is saved, and again at once after one that went well, if no
+    /// other guesses are `displaced` by that.
+    fn look(&mut self, field: &Field<'_>, (backlog, displaced): (u32, Nanos), expected: Share) {
+        let steps = Nanos::from(PROBE_OFF_STEPS);
+        let price = Self::price(field, backlog).saturating_add(steps.saturating_mul(displaced));
+        let step = field.plain().nanos();
         let saved = self.saved.map_or(price, |saved| saved + step / PROBE_OFF_PART).min(price);
         self.saved = Some(saved);
         let due = price <= saved;
-        if self.steps_left == 0 && (due || self.went_well()) {
+        if self.steps_left == 0 && (due || displaced == 0 && self.went_well()) {
             let again = if due { 0 } else { self.again + 1 };
             let expected = if due { expected } else { self.expected };
             let saved = Some(if due { 0 } else { saved });
@@ -437,8 +463,8 @@ impl Probe {
     /// What a try takes: what has to be read, then passes of the draft model and rows of the target.
     fn price(field: &Field<'_>, backlog: u32) -> Nanos {
         let depth = u32::try_from(PROBE_OFF_DEPTH).expect("small");
-        let StepCosts { verify, draft } = field.costs;
-        let rows = verify.at(field.base() + depth) - verify.at(field.base());
+        let StepCosts { draft, .. } = field.costs;
+        let rows = field.costs.guesses(field.base(), depth);
         draft.at(backlog) + Nanos::from(PROBE_OFF_STEPS) * (draft.at(1) * Nanos::from(depth) + rows)
     }
 

@@ -3,7 +3,9 @@
 //! Measured when the engine starts, at a few numbers of rows; between them a straight line, beyond
 //! them the last one goes on. A table and not a formula: where kernels change their shape a formula is
 //! wrong, and a controller that believes it loses more than it gains. Each step that runs moves the
-//! table a little towards what it took (`docs/design/speculation.md#r3`).
+//! table a little towards what it took. Rows of guesses are cheaper than as many sequences, since they share
+//! their sequence's context: what part of the table's price they have is learnt apart from the table, or steps
+//! with guesses would make steps without look cheaper than they are (`docs/design/speculation.md#r3`).
 //!
 //! **Invariant:** more rows never cost less.
 
@@ -22,6 +24,19 @@ const CORRECTION_NEAR: u64 = 4 * CORRECTION;
 /// disturbed by something else, and counts as so much.
 const DISTURBED: u64 = 2;
 
+/// A step without guesses stands for those with guesses before it, at most for so many: only it says what the
+/// table says.
+const STANDS_FOR_MAX: u64 = 8;
+/// A step with guesses moves their price by a part of what it was off: by so much where the guesses take as
+/// long as everything else, and by less where they take less and what was measured says less of them.
+const GUESS_CORRECTION: i64 = 32;
+/// In 65,536ths of what as many sequences cost.
+const GUESS_WHOLE: i64 = 1 << 16;
+/// No price is below.
+const GUESS_LEAST: i64 = GUESS_WHOLE / 16;
+/// Nor above.
+const GUESS_MOST: i64 = 4 * GUESS_WHOLE;
+
 /// Cost by number of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CostCurve {
@@ -29,13 +44,72 @@ pub struct CostCurve {
     points: Vec<(u32, Nanos)>,
 }
 
+/// What rows of guesses cost beside as many rows of sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuessPrice(i64);
+
 /// What a step consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepCosts {
-    /// The target over all rows, sampling included.
+    /// The target over one row of each sequence, sampling included.
     pub verify: CostCurve,
     /// The draft model, one pass over one row of each sequence; nothing where there is none.
     pub draft: CostCurve,
+    /// What more rows of the same sequences cost beside what `verify` says.
+    pub guess: GuessPrice,
+}
+
+impl Default for GuessPrice {
+    fn default() -> Self {
+        Self(GUESS_WHOLE)
+    }
+}
+
+impl GuessPrice {
+    /// What rows cost that would cost so much if they were sequences.
+    fn of(self, sequences: Nanos) -> Nanos {
+        let price = u128::from(self.0.unsigned_abs()) * u128::from(sequences);
+        u64::try_from(price >> 16).unwrap_or(u64::MAX)
+    }
+
+    /// Takes note that guesses took so much longer than nothing, where the table says `sequences` and what the
+    /// step does besides takes `rest`.
+    fn observe(&mut self, took: i64, sequences: Nanos, rest: Nanos) {
+        let (sequences, rest) = (i128::from(sequences.max(1)), i128::from(rest.max(1)));
+        let seen = (i128::from(took) * i128::from(GUESS_WHOLE) / sequences)
+            .clamp(-i128::from(GUESS_MOST), i128::from(GUESS_MOST));
+        let off = seen - i128::from(self.0);
+        let by = off * sequences.min(rest) / rest / i128::from(GUESS_CORRECTION);
+        let moved = i64::try_from(i128::from(self.0) + by).unwrap_or(GUESS_MOST);
+        self.0 = moved.clamp(GUESS_LEAST, GUESS_MOST);
+    }
+}
+
+impl StepCosts {
+    /// What the target takes for a row of each of so many sequences, `beside` rows of prompts and `guesses`,
+    /// less what the prompts take: they are computed in any case, and that a step is slow anyway makes no
+    /// guess better.
+    pub(super) fn step(&self, sequences: u32, beside: u32, guesses: u32) -> Nanos {
+        self.verify.at(sequences).saturating_add(self.guesses(sequences + beside, guesses))
+    }
+
+    /// What the target takes for so many guesses beside so many other rows.
+    pub(super) fn guesses(&self, beside: u32, guesses: u32) -> Nanos {
+        self.guess.of(self.verify.at(beside + guesses) - self.verify.at(beside))
+    }
+
+    /// Takes note of what a step without prompts and without guesses took, the first after so many with guesses.
+    pub(super) fn measure_plain(&mut self, sequences: u32, took: Nanos, unpinned: u64) {
+        self.verify.correct_by(sequences, took, unpinned.clamp(1, STANDS_FOR_MAX));
+    }
+
+    /// Takes note of what a step without prompts and with guesses took.
+    pub(super) fn measure_guesses(&mut self, sequences: u32, guesses: u32, took: Nanos) {
+        let (rest, expected) = (self.verify.at(sequences), self.step(sequences, 0, guesses));
+        let took = undisturbed(took, expected).cast_signed() - rest.cast_signed();
+        let as_sequences = self.verify.at(sequences + guesses) - rest;
+        self.guess.observe(took, as_sequences, rest);
+    }
 }
 
 impl CostCurve {
@@ -69,11 +143,18 @@ impl CostCurve {
 
     /// Takes note of what a step of `rows` took.
     pub fn correct(&mut self, rows: u32, took: Nanos) {
+        self.correct_by(rows, took, 1);
+    }
+
+    /// The same of a step that stands for so many.
+    fn correct_by(&mut self, rows: u32, took: Nanos, weight: u64) {
         let expected = self.at(rows);
         if rows == 0 || expected == 0 {
             return;
         }
-        let took = took.clamp(expected / DISTURBED, expected.saturating_mul(DISTURBED));
+        // However many it stands for, one that was disturbed moves the table no further than any other.
+        let most = expected.saturating_add(expected / weight);
+        let took = undisturbed(took, expected).clamp(expected - expected / weight, most);
         let moved = |cost: Nanos, part: u64| {
             let wanted = u128::from(cost) * u128::from(took) / u128::from(expected);
             let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
@@ -81,9 +162,9 @@ impl CostCurve {
         };
         let behind = self.points.partition_point(|point| point.0 < rows);
         for (place, point) in self.points.iter_mut().enumerate() {
-            point.1 = moved(point.1, CORRECTION);
+            point.1 = moved(point.1, CORRECTION / weight);
             if place == behind || place + 1 == behind {
-                point.1 = moved(point.1, CORRECTION_NEAR);
+                point.1 = moved(point.1, CORRECTION_NEAR / weight);
             }
         }
         self.straighten();
@@ -105,6 +186,11 @@ impl CostCurve {
             least = point.1;
         }
     }
+}
+
+/// What a step counts as that was perhaps disturbed.
+fn undisturbed(took: Nanos, expected: Nanos) -> Nanos {
+    took.clamp(expected / DISTURBED, expected.saturating_mul(DISTURBED))
 }
 
 /// On the line between two points.

@@ -32,9 +32,10 @@ mod tune;
 pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
 pub use self::allot::{Drafter, Grant, Prospect};
 pub use self::controller::{
-    CLASSES_MAX, Controller, Decision, Load, PROBE_EVERY_STEPS, PROBE_OFF_PART, Reason, Trial,
+    CLASSES_MAX, Controller, Decision, Load, PLAIN_EVERY_STEPS, PROBE_EVERY_STEPS, PROBE_OFF_PART,
+    Reason, Trial,
 };
-pub use self::costs::{CostCurve, Nanos, StepCosts};
+pub use self::costs::{CostCurve, GuessPrice, Nanos, StepCosts};
 pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};
 pub use self::policy::{DepthTable, Policy, PolicyError};
 pub use self::share::Share;

@@ -21,7 +21,7 @@ fn costs() -> StepCosts {
     let line = |base: u64, row: u64| {
         CostCurve::new((0..9).map(|power| (1 << power, base + (row << power))).collect())
     };
-    StepCosts { verify: line(1_000, 100), draft: line(100, 10) }
+    StepCosts { verify: line(1_000, 100), draft: line(100, 10), ..StepCosts::default() }
 }
 
 #[track_caller]
@@ -124,6 +124,20 @@ fn steps_that_take_longer_move_the_table_and_one_that_was_disturbed_hardly() {
         curve.correct(1, 1_500);
     }
     assert!((1_450..=1_550).contains(&curve.at(1)), "{}", curve.at(1));
+}
+
+#[test]
+fn guesses_have_a_price_of_their_own_and_leave_that_of_sequences_alone() {
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    // 1,000 and 100 a row, says the table of `costs`; guesses take 40.
+    for step in 0..4_000_u64 {
+        let guesses = if step % 128 == 0 { 0 } else { 8 };
+        controller.measure(4, guesses, 1_400 + 40 * u64::from(guesses));
+    }
+    let costs = controller.costs();
+    let (plain, guessed) = (costs.step(4, 0, 0), costs.guesses(4, 8));
+    assert!((1_380..=1_420).contains(&plain), "{plain}");
+    assert!((280..=360).contains(&guessed), "{guessed}");
 }
 
 proptest! {

@@ -241,7 +241,7 @@ impl Evidence {
         if points.is_empty() {
             return Err(TuneError::NoDraftedStep);
         }
-        Ok((StepCosts { verify, draft: CostCurve::new(points) }, rows_seen))
+        Ok((StepCosts { verify, draft: CostCurve::new(points), ..StepCosts::default() }, rows_seen))
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Phase {
 pub(crate) struct Machine {
     pub(crate) verify: fn(u32) -> Nanos,
     pub(crate) draft: fn(u32) -> Nanos,
+    /// What a guess takes, in hundredths of what another sequence does.
+    pub(crate) guess: Nanos,
 }
 
 /// What happens on which machine.
@@ -144,7 +146,8 @@ impl World {
             let rows = rows.map(|twice| twice / 2);
             CostCurve::new(rows.map(|rows| (rows, about(rows))).collect())
         };
-        StepCosts { verify: curve(self.machine.verify), draft: curve(self.machine.draft) }
+        let (verify, draft) = (curve(self.machine.verify), curve(self.machine.draft));
+        StepCosts { verify, draft, ..StepCosts::default() }
     }
 }
 
@@ -170,8 +173,7 @@ impl Run<'_> {
         let grants = self.decide(text);
         let prompts: u32 = self.sequences.iter().map(|sequence| sequence.prompt).sum();
         let drafted = self.draft(&grants);
-        let mut rows = prompts;
-        let mut tokens = 0.0;
+        let (mut rows, mut guesses, mut tokens) = (prompts, 0, 0.0);
         for (place, depth) in drafted.into_iter().enumerate() {
             if 0 < self.sequences[place].prompt {
                 self.sequences[place].prompt = 0;
@@ -179,7 +181,8 @@ impl Run<'_> {
                 tokens += 1.0;
                 continue;
             }
-            rows += 1 + u32::try_from(depth).expect("small");
+            rows += 1;
+            guesses += u32::try_from(depth).expect("small");
             let emitted = self.learn(text, place, grants[place].drafter, depth);
             tokens += text.expected(grants[place].drafter, depth);
             let sequence = &mut self.sequences[place];
@@ -188,10 +191,11 @@ impl Run<'_> {
                 *sequence = *fresh;
             }
         }
-        let took = (self.world.machine.verify)(rows);
+        let Machine { verify, guess, .. } = self.world.machine;
+        let took = verify(rows) + (verify(rows + guesses) - verify(rows)) / 100 * guess;
         if prompts == 0 {
             let measured = self.dice.measured(took, self.world.noisy);
-            self.controller.measure(rows, measured);
+            self.controller.measure(rows, guesses, measured);
         }
         self.now += took;
         tokens

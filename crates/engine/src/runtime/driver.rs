@@ -236,9 +236,10 @@ impl Driver {
         let tokens = plan.slots.iter().fold(Tokens::ZERO, |sum, slot| sum + slot.length);
         let duration = ended.since(began);
         self.observer.observe(&Observation::StepRan { tokens, duration });
+        let drafts = plan.slots.iter().fold(Tokens::ZERO, |sum, slot| sum + slot.drafts);
         let decodes = plan.slots.iter().all(|slot| slot.length == slot.drafts + Tokens::new(1));
         if let Some(speculator) = self.speculator.as_mut().filter(|_| decodes) {
-            speculator.measure(tokens, duration);
+            speculator.measure(plan.slots.len(), drafts, duration);
         }
     }
 

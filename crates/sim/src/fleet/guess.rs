@@ -88,6 +88,7 @@ impl Guesser {
         let costs = StepCosts {
             verify: CostCurve::new(ROWS.map(verify).to_vec()),
             draft: CostCurve::new(vec![(1, pass), (ROWS[ROWS.len() - 1], pass)]),
+            ..StepCosts::default()
         };
         let controller = Controller::new(settings.policy.clone(), settings.depth_max, costs);
         let (seen, guesses) = (BTreeMap::new(), Guesses::default());
@@ -180,8 +181,8 @@ impl Guesser {
     }
 
     /// Takes note of what the target took for a step without prompts.
-    pub(super) fn measure(&mut self, rows: u32, took: Micros) {
-        self.controller.measure(rows, took.get() * 1_000);
+    pub(super) fn measure(&mut self, (sequences, guesses): (u32, u32), took: Micros) {
+        self.controller.measure(sequences, guesses, took.get() * 1_000);
     }
 
     /// A sequence has ended.

@@ -338,10 +338,11 @@ fn batch(plan: &Plan) -> Batch {
 }
 
 /// Rows of a step that does nothing but decode.
-fn decoded_rows(plan: &Plan) -> Option<u32> {
+fn decoded_rows(plan: &Plan) -> Option<(u32, u32)> {
     let decodes = |slot: &Slot| slot.length.get() == slot.drafts.get() + 1;
-    let rows = plan.slots.iter().map(|slot| slot.length.get()).sum();
-    plan.slots.iter().all(decodes).then_some(rows)
+    let guesses: u32 = plan.slots.iter().map(|slot| slot.drafts.get()).sum();
+    let sequences = u32::try_from(plan.slots.len()).unwrap_or(u32::MAX);
+    plan.slots.iter().all(decodes).then_some((sequences, guesses))
 }
 
 fn came(drafts: &[TokenId], emitted: &[TokenId]) -> Came {

@@ -313,9 +313,10 @@ impl Speculator {
     }
 
     /// Takes note of what the target took for a step without prompts.
-    pub(super) fn measure(&mut self, rows: Tokens, took: Micros) {
+    pub(super) fn measure(&mut self, sequences: usize, guesses: Tokens, took: Micros) {
         self.stats.verify_time += took;
-        self.controller.measure(rows.get(), profile::cost(took));
+        let sequences = u32::try_from(sequences).unwrap_or(u32::MAX);
+        self.controller.measure(sequences, guesses.get(), profile::cost(took));
     }
 
     /// A sequence ended, or lost its pages.
