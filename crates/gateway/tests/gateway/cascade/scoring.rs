@@ -272,11 +272,8 @@ async fn what_sglang_had_in_its_cache_is_billed_as_cached() {
     let mut pair = Pair::start(1, |it| {
         scored_by(Path::Sglang)(it);
         let price = |micros| Price::new(micros);
-        let target = Prices {
-            prompt: price(1_000_000),
-            cached: price(0),
-            completion: price(1_000_000),
-        };
+        let target =
+            Prices { prompt: price(1_000_000), cached: price(0), completion: price(1_000_000) };
         it.prices = Some([Prices::default(), target]);
     })
     .await;
