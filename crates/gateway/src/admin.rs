@@ -162,6 +162,8 @@ struct Listed {
     prefill_tokens_per_second: Option<u64>,
     prefix_knowledge: &'static str,
     prefix_tokens_known: u64,
+    /// How it is asked to score drafts.
+    scoring: &'static str,
 }
 
 fn workers(shared: &Shared) -> Vec<u8> {
@@ -224,6 +226,7 @@ fn listed(shared: &Shared) -> Vec<Listed> {
             prefill_tokens_per_second: worker.prefill_rate().tokens_per_second(),
             prefix_knowledge: explain::knowledge(router.prefixes().knowledge(id)),
             prefix_tokens_known: router.prefix_tokens(id),
+            scoring: member.abilities().path(None, now).name(),
         }
     };
     router.fleet().workers().map(one).collect()

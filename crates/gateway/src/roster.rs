@@ -8,11 +8,12 @@
 //! Invariant: while an attempt is in flight on a worker, its place in the table is its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderValue;
 use indexmap::IndexMap;
+use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::{WORKERS_MAX, WorkerId};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -30,6 +31,8 @@ pub(crate) struct Member {
     pub(crate) id: WorkerId,
     pub(crate) settings: WorkerSettings,
     pub(crate) upstream: Arc<Upstream>,
+    /// How it can be asked to score drafts.
+    abilities: Arc<Mutex<Abilities>>,
     watchers: Vec<AbortHandle>,
 }
 
@@ -40,6 +43,11 @@ impl Drop for Member {
 }
 
 impl Member {
+    /// How it can be asked to score drafts.
+    pub(crate) fn abilities(&self) -> MutexGuard<'_, Abilities> {
+        self.abilities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends its watchers.
     fn dismiss(&self) {
         for watcher in &self.watchers {
@@ -194,9 +202,11 @@ fn join(
     let address = worker.check()?;
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
     let upstream = Arc::new(Upstream::new(name, address, &settings));
+    let abilities = Arc::default();
     let seat = |id, watchers| {
         let (settings, upstream) = (worker.clone(), Arc::clone(&upstream));
-        shared.roster.seat(Member { id, settings, upstream, watchers });
+        let abilities = Arc::clone(&abilities);
+        shared.roster.seat(Member { id, settings, upstream, abilities, watchers });
     };
     let id = {
         // Under one lock: whoever walks through the fleet looks each worker up here.

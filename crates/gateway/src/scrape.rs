@@ -16,6 +16,7 @@ use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report};
 use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::cascade;
 use crate::fetch::{FetchError, fetch};
 use crate::shared::Shared;
 
@@ -65,11 +66,13 @@ struct Memory {
     page: Option<(u64, Instant, u64)>,
     /// The fault told last.
     told: Option<&'static str>,
+    /// When it was last asked what it runs.
+    asked: Option<Instant>,
 }
 
 /// Scrapes one worker until it is dropped.
 pub(crate) async fn watch(shared: Arc<Shared>, worker: WorkerId) {
-    let mut memory = Memory { page: None, told: None };
+    let mut memory = Memory { page: None, told: None, asked: None };
     loop {
         scrape(&shared, worker, &mut memory).await;
         rest(&shared, worker).await;
@@ -101,9 +104,12 @@ async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
     shared.routing.scraped(name.name(), told.unwrap_or("ok"));
     match &seen {
         Ok(report) => {
-            let mut router = shared.router();
-            router.scraped(worker, scraped(report, shared.clock.now()));
-            router.fetched(worker, report.kv_fetch_rate.unwrap_or(0));
+            {
+                let mut router = shared.router();
+                router.scraped(worker, scraped(report, shared.clock.now()));
+                router.fetched(worker, report.kv_fetch_rate.unwrap_or(0));
+            }
+            cascade::identify(shared, worker, report.dialect, &mut memory.asked).await;
         }
         Err(fault)
             if memory.told != told && shared.router().fleet().worker(worker).health().is_up() =>
@@ -176,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
-        let mut memory = Memory { page: None, told: None };
+        let mut memory = Memory { page: None, told: None, asked: None };
         let page = Bytes::from_static(b"same");
         let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
         assert!(!memory.is_frozen(&page, 1, second(0)));

@@ -165,6 +165,8 @@ pub struct AccessRecord {
     pub priority: Option<&'static str>,
     /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`.
     pub served_by: Option<&'static str>,
+    /// How the target was asked for the last score of a draft, if it was: `completions`, `generate` or `sglang`.
+    pub scored_by: Option<&'static str>,
     /// What it cost, in millionths of a dollar, where prices are known.
     pub cost: Option<u64>,
     /// What the target alone would have cost, in millionths of a dollar.
@@ -216,6 +218,7 @@ impl AccessRecord {
                     tenant = self.tenant.as_deref(),
                     priority = self.priority,
                     served_by = self.served_by,
+                    scored_by = self.scored_by,
                     cost_microusd = self.cost,
                     cost_target_only_microusd = self.cost_alone,
                     cache = self.cache,

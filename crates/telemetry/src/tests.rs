@@ -145,6 +145,7 @@ fn record() -> AccessRecord {
         tenant: None,
         priority: None,
         served_by: None,
+        scored_by: None,
         cost: None,
         cost_alone: None,
         cache: None,
@@ -181,13 +182,14 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
         tenant: Some("ac me".into()),
         priority: Some("flex"),
         served_by: Some("draft"),
+        scored_by: Some("generate"),
         cost: Some(7),
         cost_alone: Some(70),
         ..record()
     };
     let text = logged(LogFormat::Text, &waited);
     let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" \
-                served_by=\"draft\" cost_microusd=7 cost_target_only_microusd=70 end=--";
+                served_by=\"draft\" scored_by=\"generate\" cost_microusd=7 cost_target_only_microusd=70 end=--";
     assert!(text.trim_end().ends_with(told), "{text}");
 }
 

@@ -12,6 +12,7 @@ pub mod kv_events;
 pub mod prometheus;
 pub mod request;
 pub mod response;
+pub mod scoring;
 pub mod sse;
 pub mod zmtp;
 

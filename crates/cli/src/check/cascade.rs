@@ -93,7 +93,8 @@ fn percent(chance: Chance) -> String {
 #[cfg(test)]
 mod tests {
     use overdraft_config::{
-        CascadePrices, CascadeShadow, CascadeThreshold, CascadeWindow, Price, Share, TokenPrices,
+        CascadePrices, CascadeScoring, CascadeShadow, CascadeThreshold, CascadeWindow, Price,
+        Share, TokenPrices,
     };
 
     use super::*;
@@ -110,6 +111,7 @@ mod tests {
             loss: Share::from_permille(10).unwrap(),
             threshold: CascadeThreshold::default(),
             window: CascadeWindow::default(),
+            scoring: CascadeScoring::default(),
             prefill_from: None,
             shadow: CascadeShadow::default(),
             prices: Some(CascadePrices { draft: price(draft), target: price(target) }),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use overdraft_config as config;
-use overdraft_core::cascade::{Chance, Mode, Shadow};
+use overdraft_core::cascade::{Chance, Mode, Path, Shadow};
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::{CanarySettings, CascadeSettings, Labels};
 use overdraft_units::Tokens;
@@ -47,6 +47,12 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
         },
         first_window: own.window.first,
         next_window: own.window.next,
+        scoring: match own.scoring {
+            config::CascadeScoring::Auto => None,
+            config::CascadeScoring::Completions => Some(Path::Completions),
+            config::CascadeScoring::Generate => Some(Path::Generate),
+            config::CascadeScoring::Sglang => Some(Path::Sglang),
+        },
         prefill_from: own.prefill_from.map(Tokens::new),
         labels: match own.shadow.labels {
             config::CascadeLabels::Match => Labels::Match,

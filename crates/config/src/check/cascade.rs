@@ -4,7 +4,7 @@ use super::{Findings, served_models};
 use crate::WorkerSource;
 use crate::error::did_you_mean;
 use crate::node::Step;
-use crate::tree::{Cascade, CascadeLabels, CascadeMode, Config};
+use crate::tree::{Cascade, CascadeLabels, CascadeMode, CascadeScoring, Config};
 
 /// Cascades at most: each has metrics and a calibration of its own.
 const CASCADES_MAX: usize = 64;
@@ -117,6 +117,11 @@ fn in_vain(name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
         let message = "the target reads no prompt beside a draft in this mode";
         let path = path!["cascades", name, "prefill_from"];
         findings.value(&path, message, "expected `mode: gate`, or no `prefill_from`");
+    }
+    if cascade.scoring != CascadeScoring::Auto && cascade.mode != CascadeMode::Verify {
+        let message = "the target scores no drafts in this mode";
+        let path = path!["cascades", name, "scoring"];
+        findings.value(&path, message, "expected `mode: verify`, or no `scoring`");
     }
     if cascade.shadow.labels == CascadeLabels::Judge && cascade.mode == CascadeMode::Verify {
         let message = "verified answers are compared by their tokens, and nobody judges";

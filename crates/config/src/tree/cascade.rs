@@ -33,6 +33,10 @@ pub struct Cascade {
     /// Draft tokens that are held back before the first is given out.
     #[serde(default)]
     pub window: CascadeWindow,
+    /// How the target is asked to score drafts, with `mode: verify`. `auto` asks each worker the cheapest way that it
+    /// has; one that refuses another way is asked by `completions`.
+    #[serde(default)]
+    pub scoring: CascadeScoring,
     /// Tokens of a prompt from which the target reads it while the draft still speaks, so that an answer of its
     /// own begins sooner; without it, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,6 +74,23 @@ pub enum CascadeMode {
     Verify,
     /// It is compared in the background and never given.
     Shadow,
+}
+
+/// How a worker is asked to score a draft.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CascadeScoring {
+    /// The cheapest way that it has.
+    #[default]
+    Auto,
+    /// `/v1/completions` with `prompt_logprobs`: any vLLM and our own worker.
+    Completions,
+    /// `/inference/v1/generate` with `prompt_logprob_token_ids`: vLLM from 0.31 on with its V2 model runner.
+    Generate,
+    /// `/generate` with `logprob_start_len`: `SGLang`.
+    Sglang,
 }
 
 /// Tokens of a draft that are held back until they have been judged.

@@ -30,8 +30,8 @@ pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
 pub use self::canaries::{CanaryPrices, ModelCanary};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::cascade::{
-    Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeShadow, CascadeThreshold,
-    CascadeWindow, TokenPrices,
+    Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
+    CascadeThreshold, CascadeWindow, TokenPrices,
 };
 pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};

@@ -201,6 +201,25 @@ bad.yaml:3:87: verified answers are compared by their tokens, and nobody judges
 }
 
 #[test]
+fn only_verified_drafts_are_scored() {
+    check(
+        "bad.yaml",
+        "workers: [{url: 'http://10.0.0.5:8000'}]
+cascades:
+  chat: {draft: small, target: big, scoring: sglang}
+",
+        &[],
+        "
+bad.yaml:3:46: the target scores no drafts in this mode
+  |
+3 |   chat: {draft: small, target: big, scoring: sglang}
+  |                                              ^^^^^^
+  = expected `mode: verify`, or no `scoring`
+",
+    );
+}
+
+#[test]
 fn a_canary_of_nobody_of_itself_and_of_nothing() {
     check(
         "bad.yaml",

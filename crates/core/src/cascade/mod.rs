@@ -19,6 +19,7 @@
 //! | Is a running draft worth waiting for?                 | `prospect.rs`    |
 //! | How much may the client see now?                      | `release.rs`     |
 //! | How much would the target have said itself?           | `verify.rs`      |
+//! | How is it asked for that?                             | `path.rs`        |
 //! | Who never meets a draft?                              | `exclusion.rs`   |
 //! | Do two pools speak in the same tokens?                | `parity.rs`      |
 //! | What do other gateways learn of it?                   | `journal.rs`     |
@@ -39,6 +40,7 @@ mod journal;
 mod logistic;
 mod parity;
 mod parts;
+mod path;
 mod prospect;
 mod quality;
 mod release;
@@ -60,6 +62,7 @@ pub use self::gate::{Ask, Cascade, Judgement, Mode, Moment, PARTS_VERSION, Repor
 pub use self::journal::{Hearing, JOURNAL_MAX, Journal, Note};
 pub use self::parity::{Difference, Parity, Tokenizer};
 pub use self::parts::PartsError;
+pub use self::path::{Abilities, BLANKS_MAX, PATHS, Path, REFUSED_FOR, Server, VLLM_LEAST};
 pub use self::prospect::{Prospects, Stand, Stands};
 pub use self::quality::{Estimate, Interval};
 pub use self::release::{FIRST_MAX, FIRST_MIN, Release, Running, Step, Windows};
@@ -70,5 +73,5 @@ pub use self::switch::{
 };
 pub use self::threshold::{Bar, Choice, LOSS_MAX, LOSS_MIN, Lesson, Threshold};
 pub use self::verify::{
-    Resume, Rule, TIE, TargetRow, Verified, VerifyError, accepts, keeps_rest, verify,
+    Resume, Rule, TIE, TargetRow, Verified, VerifyError, accepts, keeps_rest, verify, verify_told,
 };

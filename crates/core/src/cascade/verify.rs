@@ -4,17 +4,22 @@
 //! goes on behind it. At temperature zero a token is accepted when it is the target's likeliest: then the
 //! whole is what the target alone would have said, up to ties, which are counted. Above zero the rule of speculative
 //! sampling needs the draft's own probabilities, after its filters; without them nothing is accepted by
-//! guesswork. `docs/design/cascade.md#r8`.
+//! guesswork. Where the target tells of some tokens only and not which is its likeliest, a token is accepted when
+//! no token that was not told can be likelier. `docs/design/cascade.md#r8`.
 
 use core::fmt;
 
 use overdraft_units::TokenId;
 
 use super::chance::{LogProb, Nats};
-use super::fixed::{decay, millionths};
+use super::fixed::{ONE, decay, millionths};
 
 /// Two log probabilities nearer to each other are a tie: batches of another shape round otherwise.
 pub const TIE: Nats = Nats::micronats(1_000);
+
+/// By so much, of 2^24, the chances of one place may be off together: engines reckon with 32-bit floats, which
+/// lose some millionths of a nat, and log probabilities are cut to millionths here.
+const SLACK: i64 = 1 << 11;
 
 /// What the target makes of one token of the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,12 @@ pub enum VerifyError {
     },
     /// Tokens were drawn, and the draft's own probabilities are not known.
     DraftUnknown,
+    /// The chances that were told of one place are no chances: together they are more than one, or the draft's
+    /// token is not among them.
+    NoChances {
+        /// Which of the draft's tokens stands there, counted from zero.
+        place: usize,
+    },
 }
 
 impl fmt::Display for VerifyError {
@@ -65,6 +76,10 @@ impl fmt::Display for VerifyError {
             Self::DraftUnknown => write!(
                 out,
                 "a drawn draft without its own probabilities, expected one for each token; run the draft pool with processed log probabilities or at temperature 0"
+            ),
+            Self::NoChances { place } => write!(
+                out,
+                "what was told of the draft's token `{place}` are no chances, expected its own and together at most one; run the target with a `--logprobs-mode` of log probabilities"
             ),
         }
     }
@@ -84,6 +99,10 @@ pub enum Resume {
     /// With a token drawn from what the target has and the draft lacks, where the draft said this one. See
     /// [`keeps_rest`].
     Rest(TokenId),
+    /// With another token than the draft's; which one was not told.
+    Astray,
+    /// As it would alone, perhaps with the draft's own token: that no other is likelier could not be shown.
+    Unproven,
 }
 
 /// What is kept of a draft.
@@ -139,9 +158,80 @@ pub fn verify(
         };
         return Ok(Verified { accepted: place, ties, resume });
     }
-    let whole = ended == super::evidence::Finish::Stop;
-    let resume = if whole { Resume::Nowhere } else { Resume::Behind };
-    Ok(Verified { accepted: expected, ties, resume })
+    Ok(Verified { accepted: expected, ties, resume: behind(ended) })
+}
+
+/// The longest beginning of a greedy `draft` that the target accepts for certain, where it told of some tokens at each
+/// place and not which is its likeliest: `told` has, for each place, tokens with their log probabilities, each token
+/// once and the draft's own among them.
+///
+/// A token that was not told has at most the chance that all told ones leave. So the draft's token is the likeliest
+/// when none that was told is likelier (within [`TIE`]) and what they leave is no more than its own chance. A chance of
+/// more than a half always is enough. What cannot be shown so is not accepted ([`Resume::Unproven`]).
+///
+/// # Errors
+/// Where there is not one list for each token, or a list has no chances.
+pub fn verify_told<Told>(
+    draft: &[TokenId],
+    told: &[Told],
+    ended: super::evidence::Finish,
+) -> Result<Verified, VerifyError>
+where
+    Told: AsRef<[(TokenId, LogProb)]>,
+{
+    let (found, expected) = (told.len(), draft.len());
+    if found != expected {
+        return Err(VerifyError::Rows { found, expected });
+    }
+    let mut kept = Verified { accepted: expected, ties: 0, resume: behind(ended) };
+    // All places are looked at: a list that is none casts doubt on all of them.
+    for (place, (&token, told)) in draft.iter().zip(told).enumerate().rev() {
+        match likeliest(token, told.as_ref()).ok_or(VerifyError::NoChances { place })? {
+            Likeliest::Own => {}
+            Likeliest::Tied => kept.ties += 1,
+            Likeliest::Other => {
+                kept = Verified { accepted: place, ties: 0, resume: Resume::Astray };
+            }
+            Likeliest::Unknown => {
+                kept = Verified { accepted: place, ties: 0, resume: Resume::Unproven };
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// What is known of the likeliest token at one place.
+enum Likeliest {
+    Own,
+    /// Another by less than [`TIE`].
+    Tied,
+    Other,
+    Unknown,
+}
+
+fn likeliest(token: TokenId, told: &[(TokenId, LogProb)]) -> Option<Likeliest> {
+    let chance = |logprob: LogProb| decay(millionths(u64::from(logprob.get().unsigned_abs())));
+    let &(_, own) = told.iter().find(|(id, _)| *id == token)?;
+    let best = told.iter().map(|&(_, logprob)| logprob).max()?;
+    let all = told.iter().map(|&(_, logprob)| chance(logprob)).sum::<i64>();
+    if ONE + SLACK < all {
+        return None;
+    }
+    let left = ONE - all + SLACK;
+    Some(if TIE < Nats::margin(best, own) {
+        Likeliest::Other
+    } else if chance(own) < left {
+        Likeliest::Unknown
+    } else if own < best {
+        Likeliest::Tied
+    } else {
+        Likeliest::Own
+    })
+}
+
+/// How the answer goes on behind a draft that was accepted whole.
+fn behind(ended: super::evidence::Finish) -> Resume {
+    if ended == super::evidence::Finish::Stop { Resume::Nowhere } else { Resume::Behind }
 }
 
 /// Whether a token of that log probability under target and draft is kept: with the chance `min(1, p/q)`.

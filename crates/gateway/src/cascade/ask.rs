@@ -55,13 +55,14 @@ pub(super) fn is_continuable(object: &Object<'_>) -> bool {
     })
 }
 
-/// The client's request for the draft.
-pub(super) fn draft(object: &Object<'_>, model: &str, surface: Surface) -> Bytes {
+/// The client's request for the draft. With `ids` rivals are told by their ids and not by their texts.
+pub(super) fn draft(object: &Object<'_>, model: &str, surface: Surface, ids: bool) -> Bytes {
     let patch = Patch::new()
         .set("model", &model)
         .set("stream", &true)
         .set_raw("stream_options", r#"{"include_usage":true}"#)
         .set("return_token_ids", &true);
+    let patch = if ids { patch.set("return_tokens_as_token_ids", &true) } else { patch };
     let patch = match surface {
         Surface::Chat => patch.set("logprobs", &true).set("top_logprobs", &RIVALS),
         Surface::Completion => patch.set("logprobs", &RIVALS),

@@ -64,6 +64,11 @@ impl Cascades {
         self.0.load().is_empty()
     }
 
+    /// Whether a target is asked to score drafts.
+    pub(super) fn verify(&self) -> bool {
+        self.0.load().values().any(|course| course.settings.mode == Mode::Verify)
+    }
+
     /// The cascade that `named` asks for; `behind` is the model that it is an alias of.
     pub(super) fn of(&self, named: &str, behind: &str) -> Option<Arc<Course>> {
         let cascades = self.0.load();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use overdraft_core::cascade::{
-    Ask, Bar, Chance, Evidence, Finish, Judgement, Mode, Moment, Parity, Release, Running, Stands,
-    Step, Windows,
+    Ask, Bar, Chance, Evidence, Finish, Judgement, Mode, Moment, Parity, Path, Release, Running,
+    Stands, Step, Windows,
 };
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::route::Tried;
@@ -21,7 +21,7 @@ use super::ask;
 use super::call::{Matter, Outset, Talk};
 use super::course::{Course, is_given};
 use super::ledger::Ledger;
-use super::plan::Plan;
+use super::plan::{Plan, Way};
 use super::prefill::Prefill;
 use super::prompt;
 use super::speech::Speech;
@@ -208,11 +208,20 @@ impl Driver {
         let shared = &self.outset.shared;
         let object = Object::parse(&self.body).expect("it was parsed when it was looked into");
         let model = &self.course().settings.draft;
-        let body = ask::draft(&object, model, self.plan.surface);
+        let body = ask::draft(&object, model, self.plan.surface, self.wants_rivals());
         let path = self.path();
         let mut print = self.print.of_draft(&shared.routes(), model, &body, path);
         crate::tokenizing::count(shared, &mut print, &body, path).await;
         Matter { print, path, body }
+    }
+
+    /// Whether the target may be asked about given tokens: what else the draft thought of is worth knowing then. Where
+    /// an answer is judged by its own words these must be told as texts.
+    fn wants_rivals(&self) -> bool {
+        let scoring = self.course().settings.scoring;
+        self.verifies()
+            && self.plan.way == Way::Ask(Ask::Draft)
+            && matches!(scoring, None | Some(Path::Generate))
     }
 
     /// Whether the target could go on behind the draft's tokens, if it knew the prompt's.

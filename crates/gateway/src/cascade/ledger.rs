@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use overdraft_core::cascade::Path;
 use overdraft_core::cost::{Bill, Money, Usage};
 use overdraft_http::Access;
 use overdraft_telemetry::metrics::CascadeMetrics;
@@ -34,6 +35,8 @@ pub(super) struct Ledger {
     /// The target read the prompt while the draft spoke.
     prefilled: Option<Usage>,
     scored: Vec<Usage>,
+    /// How the target was asked for the last score.
+    scored_by: Option<Path>,
     /// What the target was asked beyond scores.
     target: Vec<Usage>,
     continued: Option<Tokens>,
@@ -65,6 +68,7 @@ impl Ledger {
             told: None,
             prefilled: None,
             scored: Vec::new(),
+            scored_by: None,
             target: Vec::new(),
             continued: None,
             served: "target",
@@ -102,10 +106,23 @@ impl Ledger {
         self.prefilled = Some(usage);
     }
 
-    /// The target read so many tokens to score the last of them.
-    pub(super) fn scored(&mut self, tokens: usize) {
+    /// The target is asked to score the last of so many tokens: all of them read anew until it tells otherwise.
+    pub(super) fn scoring(&mut self, tokens: usize) {
         let prompt = Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX));
         self.scored.push(Usage { prompt, cached: Tokens::ZERO, completion: Tokens::new(1) });
+    }
+
+    /// It refused, and read nothing.
+    pub(super) fn unscored(&mut self) {
+        self.scored.pop();
+    }
+
+    /// It told a score when it was asked that way, and perhaps what it read, what of that was cached and what it said.
+    pub(super) fn scored(&mut self, path: Path, told: Option<[Tokens; 3]>) {
+        self.scored_by = Some(path);
+        if let (Some(last), Some([prompt, cached, completion])) = (self.scored.last_mut(), told) {
+            *last = Usage { prompt, cached: cached.min(prompt), completion };
+        }
     }
 
     /// The target goes on behind what the draft said.
@@ -149,6 +166,7 @@ impl Ledger {
         if !self.background {
             self.access.note(|record| {
                 record.served_by = Some(served);
+                record.scored_by = self.scored_by.map(Path::name);
                 counts = record.prompt.zip(record.completion);
                 cached = record.cached;
             });

@@ -14,6 +14,7 @@
 //! | Whose answer begins?                            | `driver.rs`   |
 //! | May the target read the prompt meanwhile?       | `prefill.rs`  |
 //! | What would the target have said?                | `verify.rs`   |
+//! | How is it asked for that?                       | `score.rs`    |
 //! | How does the answer go on?                      | `rest.rs`     |
 //! | How does it look to the client?                 | `teller.rs`, `flow.rs` |
 //! | What did it cost?                               | `ledger.rs`   |
@@ -37,6 +38,7 @@ mod prefill;
 mod prompt;
 mod rest;
 mod schema;
+mod score;
 mod settings;
 pub(crate) mod shadow;
 mod speech;
@@ -64,6 +66,7 @@ pub(crate) use self::memory::{remember, save};
 use self::plan::Way;
 pub(crate) use self::plan::{Plan, consider};
 use self::rest::{Sink, Told};
+pub(crate) use self::score::identify;
 pub use self::settings::{CascadeSettings, Labels};
 pub(crate) use self::shadow::Shadows;
 use self::shadow::Target;

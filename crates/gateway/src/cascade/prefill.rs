@@ -12,9 +12,11 @@ use std::sync::Arc;
 use overdraft_core::admit::Priority;
 use overdraft_core::cascade::Mode;
 use overdraft_core::cost::Usage;
+use overdraft_core::estimate::Pace;
+use overdraft_core::fleet::WorkerId;
 use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
-use overdraft_units::Tokens;
+use overdraft_units::{Instant, Micros, Tokens};
 use overdraft_wire::Object;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinHandle;
@@ -38,27 +40,39 @@ pub(super) struct Prefill {
     told: oneshot::Receiver<Told>,
     /// Tokens of the prompt as they were estimated.
     estimated: Tokens,
+    /// Who was asked, and when.
+    worker: WorkerId,
+    begun: Instant,
     _room: OwnedSemaphorePermit,
 }
 
 impl Prefill {
-    /// Ends it. How it came out, as metrics call it, and what the worker did as far as it told: all of the prompt where
-    /// it was stopped, for nobody says how far it came.
-    fn end(mut self) -> (&'static str, Usage) {
-        let (outcome, used) = match self.told.try_recv() {
-            Ok(Ok(used)) => ("done", used),
-            Ok(Err(())) => return ("failed", Usage::default()),
-            Err(_) => ("stopped", None),
-        };
-        let unknown =
+    /// Ends it. How it came out, as metrics call it, and what the worker did: as it told, or at most what it can have
+    /// done by then at its `pace`, where that was measured.
+    fn end(mut self, pace: Option<Pace>, now: Instant) -> (&'static str, Usage) {
+        let all =
             Usage { prompt: self.estimated, cached: Tokens::ZERO, completion: Tokens::new(1) };
-        let usage = used.map_or(unknown, |used| Usage {
-            prompt: used.prompt,
-            cached: used.cached.unwrap_or_default(),
-            completion: used.completion,
-        });
-        (outcome, usage)
+        match self.told.try_recv() {
+            Ok(Ok(used)) => {
+                let told = used.map_or(all, |used| Usage {
+                    prompt: used.prompt,
+                    cached: used.cached.unwrap_or_default(),
+                    completion: used.completion,
+                });
+                ("done", told)
+            }
+            Ok(Err(())) => ("failed", Usage::default()),
+            Err(_) => ("stopped", stopped(all, pace, now.since(self.begun))),
+        }
     }
+}
+
+/// What was done at most of a prefill that was stopped after that time: it said nothing, and read what its pace allows.
+fn stopped(all: Usage, pace: Option<Pace>, after: Micros) -> Usage {
+    let reach = pace.map_or(all.prompt, |pace| {
+        Tokens::new(u32::try_from(pace.tokens_in(after)).unwrap_or(u32::MAX))
+    });
+    Usage { prompt: all.prompt.min(reach), completion: Tokens::ZERO, ..all }
 }
 
 impl Drop for Prefill {
@@ -90,6 +104,7 @@ impl Driver {
         print.priority = Priority::Flex;
         let matter = Matter { print, path: self.path(), body };
         let lease = self.outset.place(&matter, &Tried::default(), Strictness::Judged).ok()?;
+        let (worker, begun) = (lease.worker(), self.outset.shared.clock.now());
         let (sender, told) = oneshot::channel();
         let outset = self.outset.clone();
         let task = tokio::spawn(async move {
@@ -98,13 +113,17 @@ impl Driver {
             // Whoever asked may have given it up.
             let _gone = sender.send(used);
         });
-        Some(Prefill { task, told, estimated: self.plan.traits.prompt, _room: room })
+        let estimated = self.plan.traits.prompt;
+        Some(Prefill { task, told, estimated, worker, begun, _room: room })
     }
 
     /// Ends it, whether or not it has come to its end, and puts it on the bill.
     pub(super) fn end_prefill(&mut self) {
         let Some(prefill) = self.prefill.take() else { return };
-        let (outcome, usage) = prefill.end();
+        let shared = &self.outset.shared;
+        let rate = *shared.router().fleet().worker(prefill.worker).prefill_rate();
+        let pace = rate.tokens_per_second().map(|_| rate.pace());
+        let (outcome, usage) = prefill.end(pace, shared.clock.now());
         self.outset.shared.cascade.prefilled(&self.plan.course.name, outcome);
         self.ledger.prefilled(usage);
     }
@@ -114,5 +133,31 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // A client that leaves takes it along.
         self.end_prefill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overdraft_core::estimate::PrefillRate;
+
+    use super::*;
+
+    #[test]
+    fn what_was_stopped_is_billed_as_far_as_it_can_have_come() {
+        let all =
+            Usage { prompt: Tokens::new(5_000), cached: Tokens::ZERO, completion: Tokens::new(1) };
+        let mut rate = PrefillRate::new();
+        rate.note(10_000, Micros::new(1_000_000));
+        let read = |pace, milliseconds: u64| {
+            let usage = stopped(all, pace, Micros::new(milliseconds * 1_000));
+            assert_eq!((usage.cached, usage.completion), (Tokens::ZERO, Tokens::ZERO));
+            usage.prompt.get()
+        };
+        let pace = Some(rate.pace());
+        assert_eq!(read(pace, 0), 0);
+        assert_eq!(read(pace, 100), 1_000);
+        assert_eq!(read(pace, 900), 5_000);
+        // Nobody knows how fast it is.
+        assert_eq!(read(None, 0), 5_000);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use overdraft_core::cascade::{Chance, Mode, Shadow};
+use overdraft_core::cascade::{Chance, Mode, Path, Shadow};
 use overdraft_core::cost::Prices;
 use overdraft_units::Tokens;
 
@@ -33,6 +33,8 @@ pub struct CascadeSettings {
     pub first_window: u32,
     /// Draft tokens before each further lot.
     pub next_window: u32,
+    /// How the target is asked to score drafts; `None` asks each worker the cheapest way that it has.
+    pub scoring: Option<Path>,
     /// Tokens of a prompt from which the target reads it while the draft still speaks; without them, never.
     pub prefill_from: Option<Tokens>,
     /// How answers are compared in the background.
@@ -58,6 +60,7 @@ impl CascadeSettings {
             threshold: None,
             first_window: 24,
             next_window: 48,
+            scoring: None,
             prefill_from: None,
             labels: Labels::default(),
             shadow: Shadow::default(),

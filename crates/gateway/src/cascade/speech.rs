@@ -49,6 +49,8 @@ pub(super) struct Mark {
 pub(super) struct Speech {
     text: String,
     ids: Vec<u32>,
+    /// What else was likely in the place of each, as far as that is told by ids.
+    rivals: Vec<Vec<u32>>,
     marks: Vec<Mark>,
     /// Whether some token came without its id.
     untold: bool,
@@ -85,11 +87,16 @@ impl Speech {
             }
             text = delta.content.unwrap_or(text);
         }
-        if let Some(logprobs) = choice.logprobs {
-            logprobs.observe(seen);
-        }
+        let rivals = choice.logprobs.map(|logprobs| logprobs.observe(seen)).unwrap_or_default();
         match choice.token_ids {
-            Some(ids) => self.ids.extend_from_slice(&ids),
+            Some(ids) => {
+                self.ids.extend_from_slice(&ids);
+                if rivals.len() == ids.len() {
+                    self.rivals.extend(rivals);
+                }
+                // Whose they are must be beyond doubt.
+                self.rivals.resize_with(self.ids.len(), Vec::new);
+            }
             None if !text.is_empty() || !seen.is_empty() => self.untold = true,
             None => {}
         }
@@ -115,6 +122,11 @@ impl Speech {
     /// The ids of all tokens, if they came.
     pub(super) fn ids(&self) -> Option<&[u32]> {
         (!self.untold).then_some(&self.ids)
+    }
+
+    /// What else was likely in the place of each of [`Self::ids`], likeliest first or not; nothing where it is not known.
+    pub(super) fn rivals(&self) -> &[Vec<u32>] {
+        &self.rivals
     }
 
     /// The prompt's ids, as the worker made them.
@@ -204,31 +216,46 @@ struct ChatToken<'a> {
     #[serde(borrow, default)]
     token: Cow<'a, str>,
     logprob: f64,
-    #[serde(default)]
-    top_logprobs: Vec<Rival>,
+    #[serde(borrow, default)]
+    top_logprobs: Vec<Rival<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Rival {
+struct Rival<'a> {
+    #[serde(borrow, default)]
+    token: Cow<'a, str>,
     logprob: f64,
 }
 
 impl Logprobs<'_> {
-    fn observe(self, seen: &mut Vec<Observation>) {
+    /// Takes note of the tokens; the ids of what else was likely, for each.
+    fn observe(self, seen: &mut Vec<Observation>) -> Vec<Vec<u32>> {
+        let mut ids = Vec::new();
         for token in self.content.unwrap_or_default() {
             let rivals = token.top_logprobs.iter().map(|rival| rival.logprob).collect();
+            ids.push(token.top_logprobs.iter().filter_map(|rival| id(&rival.token)).collect());
             seen.push(observation(&token.token, token.logprob, rivals));
         }
         let mut tokens = self.tokens.unwrap_or_default().into_iter();
         let mut tops = self.top_logprobs.unwrap_or_default().into_iter();
         for logprob in self.token_logprobs.unwrap_or_default() {
-            let rivals = tops.next().flatten().map(|top| top.into_values().collect());
+            let top = tops.next().flatten().unwrap_or_default();
+            ids.push(top.keys().filter_map(|name| id(name)).collect());
+            let rivals = top.into_values().collect();
             let token = tokens.next().unwrap_or_default();
             if let Some(logprob) = logprob {
-                seen.push(observation(&token, logprob, rivals.unwrap_or_default()));
+                seen.push(observation(&token, logprob, rivals));
             }
         }
+        ids
     }
+}
+
+/// What stands before a token's id where it is named by it, as vLLM does when it is told to.
+const BY_ID: &str = "token_id:";
+
+fn id(token: &str) -> Option<u32> {
+    token.strip_prefix(BY_ID)?.parse().ok()
 }
 
 /// What `token`, as its text is told, says: `rivals` are the log probabilities of the likeliest, in any order.
@@ -244,8 +271,8 @@ fn observation(token: &str, logprob: f64, mut rivals: Vec<f64>) -> Observation {
         let of = |logprob: &f64| if logprob.is_finite() { -logprob * logprob.exp() } else { 0.0 };
         Nats::from_nats(rivals.iter().map(of).sum())
     });
-    // vLLM can be told to name tokens by their ids, which say nothing of their text.
-    let named = token.starts_with("token_id:");
+    // An id says nothing of the text.
+    let named = token.starts_with(BY_ID);
     let digit = !named && token.bytes().any(|byte| byte.is_ascii_digit());
     Observation { logprob: LogProb::from_nats(logprob), margin, entropy, digit }
 }
@@ -302,6 +329,23 @@ mod tests {
         let digits = |seen: &[Observation]| seen.iter().map(|one| one.digit).collect::<Vec<_>>();
         assert_eq!(digits(&chat), [false, true, false]);
         assert_eq!(digits(&completion), [false, true]);
+    }
+
+    #[test]
+    fn rivals_are_known_where_they_are_told_by_ids_one_list_to_a_token() {
+        let (chat, _) = heard(&[
+            r#"{"choices":[{"delta":{"content":"a"},"token_ids":[1],"logprobs":{"content":[{"token":"token_id:1","logprob":-0.1,"top_logprobs":[{"token":"token_id:1","logprob":-0.1},{"token":"token_id:5","logprob":-3}]}]}}]}"#,
+            r#"{"choices":[{"delta":{"content":"b"},"token_ids":[2],"logprobs":{"content":[{"token":"b","logprob":-0.1,"top_logprobs":[{"token":"c","logprob":-3}]}]}}]}"#,
+            r#"{"choices":[{"delta":{"content":"cd"},"token_ids":[3,4],"logprobs":{"content":[{"token":"token_id:3","logprob":-0.1,"top_logprobs":[{"token":"token_id:6","logprob":-3}]}]}}]}"#,
+            r#"{"choices":[{"delta":{"content":"e"},"token_ids":[9]}]}"#,
+        ]);
+        assert_eq!(chat.ids(), Some(&[1, 2, 3, 4, 9][..]));
+        let none = Vec::new;
+        assert_eq!(chat.rivals(), [vec![1, 5], none(), none(), none(), none()]);
+        let (completion, _) = heard(&[
+            r#"{"choices":[{"text":"ab","token_ids":[1,2],"logprobs":{"tokens":["token_id:1","token_id:2"],"token_logprobs":[-0.1,-0.2],"top_logprobs":[{"token_id:1":-0.1},{"token_id:7":-0.1,"x":-1}]}}]}"#,
+        ]);
+        assert_eq!(completion.rivals(), [vec![1], vec![7]]);
     }
 
     #[test]

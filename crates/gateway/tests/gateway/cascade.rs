@@ -3,6 +3,7 @@
 mod judging;
 mod learning;
 mod prefilling;
+mod scoring;
 mod useless;
 
 use overdraft_core::cascade::{Chance, Mode};

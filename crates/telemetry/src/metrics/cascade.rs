@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 type Word = [(&'static str, &'static str); 1];
 type Of = [(&'static str, String); 1];
 type OfWord = [(&'static str, String); 2];
-type OfTenant = [(&'static str, String); 3];
+type OfThree = [(&'static str, String); 3];
 type Ratio = Gauge<f64, AtomicU64>;
 
 /// Tokens of an accepted beginning: from a word to a long answer.
@@ -48,10 +48,12 @@ pub struct CascadeMetrics {
     prefix: Family<Of, Histogram>,
     steps_saved: Family<Of, Counter>,
     ties: Family<Of, Counter>,
+    scores: Family<OfThree, Counter>,
+    unproven: Family<Of, Counter>,
     shadows: Family<OfWord, Counter>,
     prefills: Family<OfWord, Counter>,
-    cost: Family<OfTenant, Counter>,
-    saving: Family<OfTenant, Gauge>,
+    cost: Family<OfThree, Counter>,
+    saving: Family<OfThree, Gauge>,
     on: Family<Of, Gauge>,
     acceptance: Family<Of, Ratio>,
     loss: Family<OfWord, Ratio>,
@@ -76,6 +78,8 @@ impl CascadeMetrics {
             prefix: Family::new_with_constructor(prefixes),
             steps_saved: Family::default(),
             ties: Family::default(),
+            scores: Family::default(),
+            unproven: Family::default(),
             shadows: Family::default(),
             prefills: Family::default(),
             cost: Family::default(),
@@ -124,6 +128,16 @@ impl CascadeMetrics {
             "overdraft_cascade_ties",
             "Draft tokens that were accepted as just as likely, though the target would have said another",
             self.ties.clone(),
+        );
+        registry.register(
+            "overdraft_cascade_scores",
+            "Scores that the target was asked for, by the way it was asked and what came of it",
+            self.scores.clone(),
+        );
+        registry.register(
+            "overdraft_cascade_unproven",
+            "Drafts that were cut where the score did not show whether the target would have said the same",
+            self.unproven.clone(),
         );
         registry.register(
             "overdraft_cascade_shadows",
@@ -214,6 +228,21 @@ impl CascadeMetrics {
     /// So many draft tokens were accepted that the target would have said otherwise by a hair.
     pub fn tied(&self, cascade: &str, tokens: u64) {
         self.ties.get_or_create(&of(cascade)).inc_by(tokens);
+    }
+
+    /// This came of asking the target for a score by that path.
+    pub fn scored(&self, cascade: &str, path: &'static str, outcome: &'static str) {
+        let labels = [
+            ("cascade", cascade.to_owned()),
+            ("path", path.to_owned()),
+            ("outcome", outcome.to_owned()),
+        ];
+        self.scores.get_or_create(&labels).inc();
+    }
+
+    /// A draft was cut where nothing could be shown.
+    pub fn unproven(&self, cascade: &str) {
+        self.unproven.get_or_create(&of(cascade)).inc();
     }
 
     /// This came of a comparison.

@@ -6,6 +6,7 @@ mod judging;
 mod labels;
 mod lasting;
 mod others;
+mod path;
 mod release;
 mod scorer;
 mod switch;

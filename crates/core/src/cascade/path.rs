@@ -1,0 +1,111 @@
+//! In whose words is a worker asked to score a draft?
+//!
+//! Any vLLM and our own worker score by `/v1/completions`, which computes prompt and draft anew. vLLM from 0.31 on with
+//! its newer model runner and `SGLang` have cheaper ways that leave what is in the cache alone. Who refuses one is asked
+//! the portable way for a while. `docs/design/cascade.md#r8`.
+
+use overdraft_units::{Instant, Micros};
+
+/// A way to have a draft scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// `prompt_logprobs` of `/v1/completions`: portable, computes everything, tells the likeliest token.
+    Completions,
+    /// vLLM's `/inference/v1/generate`: computes what is not cached, tells of the tokens that were asked for.
+    Generate,
+    /// `SGLang`'s `/generate`: computes what is not cached, tells the likeliest token.
+    Sglang,
+}
+
+/// How many there are.
+pub const PATHS: usize = 3;
+
+impl Path {
+    /// As metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completions => "completions",
+            Self::Generate => "generate",
+            Self::Sglang => "sglang",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Completions => 0,
+            Self::Generate => 1,
+            Self::Sglang => 2,
+        }
+    }
+}
+
+/// What a worker runs, as far as it tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Server {
+    /// Nobody knows, or it is one with no way of its own.
+    #[default]
+    Unknown,
+    /// vLLM of this version: the first two numbers.
+    Vllm(u32, u32),
+    /// `SGLang`.
+    Sglang,
+}
+
+/// vLLM scores given tokens from this version on (`prompt_logprob_token_ids`).
+pub const VLLM_LEAST: (u32, u32) = (0, 31);
+
+/// For how long a worker that refused a way is not asked that way again. It may have been replaced by then by one that
+/// can.
+pub const REFUSED_FOR: Micros = Micros::new(600_000_000);
+
+/// So many answers in a row that told nothing count as a refusal: a server whose cache reaches too far now and then
+/// tells nothing of one request, and one that never tells anything must not cost every request a second one.
+pub const BLANKS_MAX: u8 = 3;
+
+/// What is known of one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    server: Server,
+    refused: [Option<Instant>; PATHS],
+    /// Answers since the last that told something.
+    blanks: u8,
+}
+
+impl Abilities {
+    /// What it runs is known now.
+    pub const fn runs(&mut self, server: Server) {
+        self.server = server;
+    }
+
+    /// It did not score that way when it was asked at `now`.
+    pub const fn refuses(&mut self, path: Path, now: Instant) {
+        self.refused[path.index()] = Some(now);
+    }
+
+    /// It was asked one of the cheaper ways and told nothing, or told what was wanted.
+    pub const fn answers(&mut self, path: Path, told: bool, now: Instant) {
+        if matches!(path, Path::Completions) {
+            return;
+        }
+        self.blanks = if told { 0 } else { self.blanks.saturating_add(1) };
+        if BLANKS_MAX <= self.blanks {
+            self.blanks = 0;
+            self.refuses(path, now);
+        }
+    }
+
+    /// How it is asked at `now`: `wanted`, where that was settled, else the cheapest way that it has.
+    pub fn path(&self, wanted: Option<Path>, now: Instant) -> Path {
+        let cheapest = match self.server {
+            Server::Vllm(major, minor) if VLLM_LEAST <= (major, minor) => Path::Generate,
+            Server::Sglang => Path::Sglang,
+            Server::Vllm(..) | Server::Unknown => Path::Completions,
+        };
+        let path = wanted.unwrap_or(cheapest);
+        let refused = self.refused[path.index()];
+        if refused.is_some_and(|then| now.since(then) < REFUSED_FOR) {
+            return Path::Completions;
+        }
+        path
+    }
+}
