@@ -12,6 +12,8 @@
 //! | What did the draft say about its own certainty?       | `evidence.rs`    |
 //! | What of that is weighed?                              | `features.rs`    |
 //! | How likely is the answer not worse?                   | `scorer.rs`      |
+//! | In which direction does each feature point?           | `logistic.rs`    |
+//! | What does a feature mean beside others?               | `forest.rs`      |
 //! | How sure must it be?                                  | `threshold.rs`   |
 //! | Which answers are checked?                            | `shadow.rs`      |
 //! | When must it stop altogether?                         | `switch.rs`      |
