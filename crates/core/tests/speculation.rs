@@ -62,6 +62,7 @@ fn rises_and_falls() -> World {
         prompt: 200,
         answer: 200,
         noisy: true,
+        disturbed: false,
     }
 }
 
@@ -69,7 +70,15 @@ fn rises_and_falls() -> World {
 fn as_in_the_bench(name: &'static str, machine: Machine, millis: u64) -> World {
     let phases = [(1, EASY), (4, EASY), (16, EASY), (16, HARD), (4, HARD), (4, COPY), (1, COPY)]
         .map(|(sequences, text)| phase(sequences, text, millis));
-    World { name, machine, phases: phases.to_vec(), prompt: 80, answer: 256, noisy: true }
+    World {
+        name,
+        machine,
+        phases: phases.to_vec(),
+        prompt: 80,
+        answer: 256,
+        noisy: true,
+        disturbed: false,
+    }
 }
 
 /// Any load after any other.
@@ -92,6 +101,7 @@ fn drawn(seed: u64) -> World {
         prompt: 80,
         answer: 256,
         noisy: true,
+        disturbed: false,
     }
 }
 
@@ -141,4 +151,14 @@ fn goodput_is_near_the_best_depth_whatever_comes_after_whatever() {
 fn equal_inputs_give_equal_decisions() {
     let world = as_in_the_bench("small", SMALL, 200);
     assert_eq!(world.run(Policy::Goodput, 7), world.run(Policy::Goodput, 7));
+}
+
+#[test]
+fn a_profile_that_was_made_on_a_busy_machine_is_mended() {
+    for seed in 1..=6 {
+        for (name, machine) in [("small", SMALL), ("attention", ATTENTION)] {
+            let world = as_in_the_bench(name, machine, 3_000);
+            check(&World { disturbed: true, ..world }, seed, (1.0, 0.72));
+        }
+    }
 }

@@ -16,10 +16,10 @@ pub type Nanos = u64;
 
 /// A step moves the whole table by a fiftieth of what it was off.
 const CORRECTION: u64 = 50;
-/// And its neighbours a quarter as much besides. Machines get slower and faster as a whole, which is
-/// learnt at once; were the neighbours to move much more than the rest, the depth in use would look
-/// dearer than those that are not.
-const CORRECTION_NEAR: u64 = 4 * CORRECTION;
+/// And its neighbours as much besides. Machines get slower and faster as a whole, which is learnt at once; were the
+/// neighbours to move much more than the rest, the depth in use would look dearer than those that are not. But a profile
+/// that was made while others had the machine is off in its shape as well.
+const CORRECTION_NEAR: u64 = CORRECTION;
 /// A step that took more than this many times what was expected, or less than that part of it, was
 /// disturbed by something else, and counts as so much.
 const DISTURBED: u64 = 2;

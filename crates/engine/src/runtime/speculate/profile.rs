@@ -19,7 +19,7 @@ pub const PROFILE_MAX: Micros = Micros::new(500_000);
 const ROWS_LEAST: u32 = 16;
 /// Rows at most.
 const ROWS_MAX: u32 = 256;
-/// Each number of rows is measured so often, and the median counts.
+/// Each number of rows is measured so often, and the least counts: what else the machine did only made it longer.
 const TIMES: usize = 5;
 /// Positions before the measured one, where the context has as many.
 const BEHIND: u32 = 128;
@@ -68,7 +68,10 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
         }
     }
     CostCurve::new(
-        times.into_iter().filter_map(|(rows, times)| Some((rows, median(times)?))).collect(),
+        times
+            .into_iter()
+            .filter_map(|(rows, times)| Some((rows, times.into_iter().min()?)))
+            .collect(),
     )
 }
 
@@ -76,9 +79,4 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
 /// less the table's corrections would be lost to rounding at one end and pile up at the other.
 pub(super) fn cost(took: Micros) -> Nanos {
     took.get().max(1).saturating_mul(1_000)
-}
-
-fn median(mut times: Vec<Nanos>) -> Option<Nanos> {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied()
 }
