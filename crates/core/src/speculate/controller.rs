@@ -25,7 +25,7 @@ pub const CLASSES_MAX: usize = 64;
 pub const PROBE_EVERY_STEPS: u64 = 50;
 /// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
 /// without guesses take is learnt from them alone.
-pub const PLAIN_EVERY_STEPS: u64 = 128;
+pub const PLAIN_EVERY_STEPS: u64 = 96;
 /// While the draft model is off, one part in so many of what steps take is spent on trying it.
 pub const PROBE_OFF_PART: Nanos = 64;
 
