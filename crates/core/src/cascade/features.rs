@@ -27,6 +27,17 @@ pub(super) const ENTROPY: usize = 9;
 /// See [`MEDIAN`].
 pub(super) const LENGTH: usize = 10;
 
+/// See [`MEDIAN`].
+pub(super) const PROMPT: usize = 12;
+/// See [`MEDIAN`].
+pub(super) const WORST_DIGIT: usize = 16;
+/// See [`MEDIAN`].
+pub(super) const DIGITS: usize = 17;
+/// See [`MEDIAN`].
+pub(super) const THINNEST: usize = 18;
+/// See [`MEDIAN`].
+pub(super) const FOURTH_WORST: usize = 19;
+
 /// One in the unit of features.
 pub(super) const UNIT: i32 = 1 << 12;
 const UNIT_LOG2: u32 = 12;

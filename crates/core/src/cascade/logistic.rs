@@ -1,7 +1,7 @@
 //! In which direction does each feature point?
 //!
 //! Logistic regression with a ridge, fitted anew by Newton's method to all labels that are remembered; it begins
-//! where the last fit ended, so two steps are enough. Squares and products of the features that say most stand
+//! where the last fit ended, so two steps are enough. Squares and products of the ten features that say most stand
 //! beside them: a draft that knows nothing at all is often no worse than a target that does not know either. Each
 //! class has an intercept of its own. Labels are not weighted: which labels are known depends on the score, and what
 //! a score means does not depend on which labels are known.
@@ -10,16 +10,26 @@
 //! threshold on the mean log probability does better.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::class::{CLASSES_MAX, Class};
-use super::features::{ENTROPY, FEATURES, FEATURES_FIRST, Features, LENGTH, MEAN, MEDIAN, WORST};
+use super::features::{
+    DIGITS, ENTROPY, FEATURES, FEATURES_FIRST, FOURTH_WORST, Features, LENGTH, MEAN, MEDIAN,
+    PROMPT, THINNEST, WORST, WORST_DIGIT,
+};
 use super::fixed::{BITS, ONE, logistic, times};
 use super::parts::{PartsError, Reader, number, write};
 use super::scorer::{Example, Label};
 
-/// Pairs whose products are weighed besides.
-const PAIRS: [(usize, usize); 8] = [
+/// Features whose squares and products are weighed besides: what a surprise says depends on where it is and on how long
+/// and how full of digits the answer is.
+const MULTIPLIED: [usize; 10] =
+    [MEDIAN, MEAN, WORST, ENTROPY, LENGTH, PROMPT, WORST_DIGIT, DIGITS, THINNEST, FOURTH_WORST];
+/// How many pairs those make.
+const PAIRS_COUNT: usize = MULTIPLIED.len() * (MULTIPLIED.len() + 1) / 2;
+/// The pairs of states up to the third version, which come first.
+const PAIRS_FIRST: [(usize, usize); 8] = [
     (MEAN, MEAN),
     (WORST, WORST),
     (ENTROPY, ENTROPY),
@@ -29,8 +39,11 @@ const PAIRS: [(usize, usize); 8] = [
     (MEAN, WORST),
     (MEDIAN, WORST),
 ];
+/// The first version of a written state with all pairs.
+const PAIRS_SINCE: i64 = 4;
+static PAIRS: [(usize, usize); PAIRS_COUNT] = pairs();
 /// All that is weighed.
-const TERMS: usize = FEATURES + PAIRS.len();
+const TERMS: usize = FEATURES + PAIRS_COUNT;
 
 /// Log odds beyond these are cut.
 const ODDS_MAX: i64 = 16 * ONE;
@@ -52,7 +65,7 @@ const FACTOR_BITS: u32 = 32;
 const DOUBT_MIN: i64 = ONE >> 10;
 
 type Terms = [i64; TERMS];
-type Matrix = [[i128; TERMS]; TERMS];
+type Matrix = Vec<[i128; TERMS]>;
 
 /// The weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +123,7 @@ impl Logistic {
 
     fn step(&mut self, rows: &[Row]) {
         let mut slope: Terms = self.weights.map(|weight| RIDGE * (weight << FEATURE_BITS));
-        let mut bends = [[0_i64; TERMS]; TERMS];
+        let mut bends = vec![[0_i64; TERMS]; TERMS];
         for row in rows {
             let (error, doubt) = self.error(row);
             for (place, x) in row.terms.iter().enumerate() {
@@ -121,7 +134,7 @@ impl Logistic {
                 }
             }
         }
-        let mut matrix: Matrix = [[0; TERMS]; TERMS];
+        let mut matrix: Matrix = vec![[0; TERMS]; TERMS];
         for place in 0..TERMS {
             for other in 0..=place {
                 matrix[place][other] = bends[place][other].into();
@@ -176,8 +189,9 @@ impl Logistic {
     pub(super) fn read(row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let mut read = Self::default();
         let known = if row.version() == 1 { FEATURES_FIRST } else { FEATURES };
+        let pairs = if row.version() < PAIRS_SINCE { PAIRS_FIRST.len() } else { PAIRS_COUNT };
         let (plain, products) = read.weights.split_at_mut(FEATURES);
-        for weight in plain.iter_mut().take(known).chain(products) {
+        for weight in plain.iter_mut().take(known).chain(products.iter_mut().take(pairs)) {
             *weight = row.within(-WEIGHT_MAX, WEIGHT_MAX)?;
         }
         for _ in 0..row.count(CLASSES_MAX)? {
@@ -188,6 +202,34 @@ impl Logistic {
     }
 }
 
+/// The pairs of states of before, and then all others.
+const fn pairs() -> [(usize, usize); PAIRS_COUNT] {
+    let mut pairs = [(0, 0); PAIRS_COUNT];
+    let mut count = 0;
+    while count < PAIRS_FIRST.len() {
+        pairs[count] = PAIRS_FIRST[count];
+        count += 1;
+    }
+    let mut one = 0;
+    while one < MULTIPLIED.len() {
+        let mut other = one;
+        while other < MULTIPLIED.len() {
+            let pair = (MULTIPLIED[one], MULTIPLIED[other]);
+            let mut place = 0;
+            while place < count && (pairs[place].0 != pair.0 || pairs[place].1 != pair.1) {
+                place += 1;
+            }
+            if place == count {
+                pairs[count] = pair;
+                count += 1;
+            }
+            other += 1;
+        }
+        one += 1;
+    }
+    pairs
+}
+
 /// The features and the products of some.
 fn terms(features: &Features) -> Terms {
     let mut terms = [0; TERMS];
@@ -195,7 +237,7 @@ fn terms(features: &Features) -> Terms {
     for (term, x) in plain.iter_mut().zip(features.0) {
         *term = x.into();
     }
-    for (term, (one, other)) in products.iter_mut().zip(PAIRS) {
+    for (term, &(one, other)) in products.iter_mut().zip(&PAIRS) {
         let product = (plain[one] * plain[other]) >> FEATURE_BITS;
         *term = product.clamp(i16::MIN.into(), i16::MAX.into());
     }
