@@ -133,6 +133,10 @@ pub(crate) async fn open(
     let drafter = face.drafter.clone();
     let shares = face.kv_share.is_some();
     let opening = tokio::task::spawn_blocking(move || {
+        let model = match &drafter {
+            Some(_) => model.sharing_threads().map_err(|error| refused(&source.name(), &error))?,
+            None => model,
+        };
         let opened = open_source(&source, &asked, &model, clock)?;
         let draft = drafter.map(|drafter| open_drafter(drafter, &opened, &asked, &model, clock));
         let layout = opened.backend.block_layout();

@@ -90,8 +90,9 @@ impl Pair {
             Self::Small => (Size::Small, Size::SmallDraft),
             Self::Large => (Size::Large, Size::LargeDraft),
         };
+        let settings = settings()?;
         let steered = |size, role| -> Result<Box<dyn Backend>> {
-            Ok(Box::new(Steered::new(load(&model::random(size)?)?.backend, role)))
+            Ok(Box::new(Steered::new(load(&model::random(size)?, &settings)?.backend, role)))
         };
         let (target, draft) = (steered(target, Role::Target)?, steered(draft, Role::Draft)?);
         Ok(Opened { target, draft, codec: Arc::new(Numbers) })
@@ -138,25 +139,31 @@ pub(crate) fn greedy(prompt: Vec<TokenId>, length: u32, salt: CacheSalt) -> Requ
     Request { prompt, sampling, salt, priority: Priority(0), prompt_logprobs: None }
 }
 
-fn load(file: &Path) -> Result<Model> {
-    let settings =
-        ModelSettings { kv: KvBudget::Blocks(Blocks::new(PAGES)), ..ModelSettings::default() };
-    Model::open(file, &settings).with_context(|| format!("`{}` cannot be opened", file.display()))
+/// Of both models of a pair: they compute in turns, as in a worker.
+fn settings() -> Result<ModelSettings> {
+    let kv = KvBudget::Blocks(Blocks::new(PAGES));
+    Ok(ModelSettings { kv, ..ModelSettings::default() }.sharing_threads()?)
 }
 
-fn demo(name: &str) -> Result<Model> {
-    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(name))
+fn load(file: &Path, settings: &ModelSettings) -> Result<Model> {
+    Model::open(file, settings).with_context(|| format!("`{}` cannot be opened", file.display()))
+}
+
+fn demo(name: &str, settings: &ModelSettings) -> Result<Model> {
+    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(name), settings)
 }
 
 fn shipped() -> Result<Opened> {
-    let (target, draft) = (demo("overdraft-target.q8_0.gguf")?, demo("overdraft-draft.q8_0.gguf")?);
+    let settings = settings()?;
+    let target = demo("overdraft-target.q8_0.gguf", &settings)?;
+    let draft = demo("overdraft-draft.q8_0.gguf", &settings)?;
     let codec = Arc::new(tokenizer::from_metadata(&target.metadata)?);
     Ok(Opened { target: target.backend, draft: draft.backend, codec })
 }
 
 /// The shipped pair's tokenizer.
 pub(crate) fn shipped_tokenizer() -> Result<Tokenizer> {
-    Ok(tokenizer::from_metadata(&demo("overdraft-draft.q8_0.gguf")?.metadata)?)
+    Ok(tokenizer::from_metadata(&demo("overdraft-draft.q8_0.gguf", &settings()?)?.metadata)?)
 }
 
 /// The questions by how often the draft's greedy token is the target's (`models/README.md`).

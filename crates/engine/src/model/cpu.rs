@@ -4,6 +4,8 @@
 //! kernel treats a row by itself, in an order that depends on nothing but the row: the logits of a
 //! position are the same to the bit alone, in a batch, and in any cutting of the prompt.
 
+use std::sync::Arc;
+
 use overdraft_kernels::{AttentionShape, Instructions, KvCache, KvFormat, Pool, Rope, RopeStyle};
 use overdraft_units::BlockId;
 
@@ -22,7 +24,7 @@ pub struct CpuBackend {
     dimensions: Dimensions,
     weights: Weights,
     caches: Vec<KvCache>,
-    pool: Pool,
+    pool: Arc<Pool>,
     rope: Rope,
     rows: Rows,
     buffers: Buffers,
@@ -47,7 +49,7 @@ impl CpuBackend {
         dimensions: Dimensions,
         settings: &ModelSettings,
     ) -> Result<Self, OpenError> {
-        let pool = settings.pool()?;
+        let pool = settings.threads()?;
         let weights = Weights::load(gguf, &dimensions, &pool)?;
         let blocks = settings.blocks(&dimensions)?;
         let attention = AttentionShape {

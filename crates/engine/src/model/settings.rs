@@ -1,6 +1,7 @@
 //! What may be chosen when a model is opened?
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use candle_core::Device;
 use overdraft_kernels::{Instructions, KvFormat, Pool};
@@ -21,6 +22,9 @@ const BLOCK_SIZE_DEFAULT: u32 = 16;
 pub struct ModelSettings {
     /// Threads to compute with; `None`: as many as there are cores.
     pub threads: Option<NonZeroUsize>,
+    /// Threads that another model computes with too, in turns; `None`: threads of its own. See
+    /// [`sharing_threads`](Self::sharing_threads).
+    pub pool: Option<Arc<Pool>>,
     /// Instructions to compute with; `None`: the fastest that the machine has. The results are the
     /// same to the bit.
     pub instructions: Option<Instructions>,
@@ -40,6 +44,7 @@ impl Default for ModelSettings {
     fn default() -> Self {
         Self {
             threads: None,
+            pool: None,
             instructions: None,
             kv: KvBudget::Bytes(KV_BYTES_DEFAULT),
             kv_format: KvFormat::F16,
@@ -71,8 +76,21 @@ pub enum DeviceChoice {
 }
 
 impl ModelSettings {
+    /// The same, for models that compute in turns: a draft and its target. Threads wait for the next
+    /// kernel for a moment before they sleep, and those of one model would keep the other's waiting.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`] where the machine lacks the instructions.
+    pub fn sharing_threads(self) -> Result<Self, OpenError> {
+        let pool = Some(self.threads()?);
+        Ok(Self { pool, ..self })
+    }
+
     /// The threads to compute with, on the chosen instructions.
-    pub(crate) fn pool(&self) -> Result<Pool, OpenError> {
+    pub(crate) fn threads(&self) -> Result<Arc<Pool>, OpenError> {
+        if let Some(pool) = &self.pool {
+            return Ok(Arc::clone(pool));
+        }
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = self.threads.unwrap_or_else(cores).get();
         let instructions = self.instructions.unwrap_or_else(Instructions::detect);
@@ -81,7 +99,7 @@ impl ModelSettings {
             let reason = "the machine has no such instructions".to_owned();
             return Err(OpenError::Device { device, reason });
         }
-        Ok(Pool::with_instructions(threads, instructions))
+        Ok(Arc::new(Pool::with_instructions(threads, instructions)))
     }
 
     /// Positions that may be used.
