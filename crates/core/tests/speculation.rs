@@ -93,6 +93,14 @@ fn as_in_the_bench(name: &'static str, machine: Machine, millis: u64) -> World {
     }
 }
 
+/// The same with short answers: a prompt is read in nearly every step of sixteen sequences, and guesses beside one take
+/// twice what they do elsewhere.
+fn short_answers(answer: u64) -> World {
+    let machine = Machine { prompt: 40, guess_beside: 80, ..ATTENTION };
+    let world = as_in_the_bench("short answers", machine, 3_000);
+    World { prompt: 23, answer, late: 40, ..world }
+}
+
 /// A machine that is slower at times by more than half, and measurements that are off by an eighth.
 fn shared(world: World) -> World {
     World { drift: 60, ..world }
@@ -183,9 +191,18 @@ fn a_profile_that_was_made_on_a_busy_machine_is_mended() {
 }
 
 #[test]
+fn short_answers_are_guessed_for_as_deep_as_pays_while_prompts_are_read() {
+    for seed in 1..=4 {
+        check(&short_answers(28), seed, (1.10, 0.96));
+        check(&short_answers(13), seed, (1.05, 0.95));
+    }
+}
+
+#[test]
 fn a_machine_that_others_slow_down_is_not_taken_for_one_whose_guesses_are_dear() {
     for seed in 1..=4 {
         check(&shared(as_in_the_bench("small", SMALL, 3_000)), seed, (1.05, 0.96));
         check(&shared(as_in_the_bench("attention", ATTENTION, 3_000)), seed, (1.10, 0.95));
+        check(&shared(short_answers(28)), seed, (1.10, 0.95));
     }
 }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{Drafter, Field, Grant, Outlook, Prospect, Reading};
+use super::allot::{Beginnings, Drafter, Field, Grant, Outlook, Prospect, Reading};
 use super::costs::{GuessPrice, Nanos, StepCosts};
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
@@ -109,6 +109,7 @@ pub struct Controller {
     depth_max: usize,
     costs: StepCosts,
     prices: Prices,
+    beginnings: Beginnings,
     reading: Reading,
     /// Steps with guesses since the last without.
     unpinned: u64,
@@ -168,6 +169,7 @@ impl Controller {
             depth_max: depth_max.min(DEPTH_MAX),
             costs,
             prices: Prices::default(),
+            beginnings: Beginnings::default(),
             reading: Reading::default(),
             unpinned: 0,
             pool: [Acceptance::default(); 2],
@@ -249,6 +251,7 @@ impl Controller {
 
     /// Takes note of what the target took for a step.
     pub fn measure(&mut self, ran: &Ran, took: Nanos) {
+        self.beginnings.observe(ran.sequences, ran.beginning, ran.tokens);
         self.prices.observe(&self.costs, ran, took);
         self.costs.guess = GuessPrice::of_rows(self.prices.guess());
         if 0 < ran.guesses {
@@ -293,7 +296,8 @@ impl Controller {
         let (costs, reading) = (core::mem::take(&mut self.costs), self.reading);
         let DraftRoom { decodes, prefill, room } = load.room;
         let (prefill, room) = (prefill.get(), room.get());
-        let field = Field { costs: &costs, reading, decodes, prefill, room };
+        let begins = self.beginnings.each(decodes);
+        let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
         let outlooks = self.outlooks(prospects);
         let grants = match self.policy.clone() {
             Policy::Off => field.even(&outlooks, 0),
