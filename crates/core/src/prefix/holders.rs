@@ -25,6 +25,11 @@ impl HolderSet {
 
     /// Names below it are those of slots.
     const FIRST_SHARED: u32 = SLOTS_MAX;
+
+    /// The set of one.
+    pub(super) const fn one(slot: SlotId) -> Self {
+        Self(slot.0 as u32)
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +87,19 @@ impl Holders {
     }
 
     /// Moves one reference from `set` to the set that differs by `change`.
+    #[inline]
     pub(super) fn change(&mut self, set: HolderSet, change: Change) -> HolderSet {
+        // Most chunks have one holder at most, before and after, and those sets are not counted.
+        match (set.into(), change) {
+            (Form::Nobody, Change { remove: None, add: Some(come) }) => HolderSet::one(come),
+            (Form::One(one), Change { remove: Some(gone), add }) if one == gone => {
+                add.map_or(HolderSet::NOBODY, HolderSet::one)
+            }
+            _ => self.change_shared(set, change),
+        }
+    }
+
+    fn change_shared(&mut self, set: HolderSet, change: Change) -> HolderSet {
         if let Some((from, done, to)) = self.memo
             && from == set
             && done == change
@@ -126,7 +143,7 @@ impl Holders {
     fn intern(&mut self, members: &[SlotId]) -> HolderSet {
         match members {
             [] => return HolderSet::NOBODY,
-            [slot] => return HolderSet(u32::from(slot.0)),
+            [slot] => return HolderSet::one(*slot),
             _ => {}
         }
         let hash = hash(members);

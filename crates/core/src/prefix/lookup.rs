@@ -2,8 +2,9 @@
 //!
 //! Along a prompt the holders can only become fewer, as long as what every worker holds follows
 //! from the root. Then two chunks with the same holders have the same between them, and it takes
-//! a logarithmic number of looks to find every place where someone drops out (R3). If a worker that
-//! holds the first chunk has gaps further on, all chunks are walked instead, with the same result.
+//! a logarithmic number of looks to find every place where someone drops out (R3). Most entries of a
+//! prompt stand in a row, so that is first looked for along the row. If a worker that holds the first
+//! chunk has gaps further on, all chunks are walked instead, with the same result.
 //!
 //! **Invariant:** the answer is that of walking the chain and stopping, for each worker, at the
 //! first chunk it lacks.
@@ -89,7 +90,7 @@ impl PrefixIndex {
         }
         let search =
             Search { table: &self.table, holders: &self.holders, slots: &self.slots, chain };
-        let head = search.look(0, [None; 2]);
+        let head = search.look(0, None);
         if !self.slots.any_gaps() || search.open(head.set).all(Slot::is_whole) {
             search.bisect(head, out);
         } else {
@@ -110,15 +111,13 @@ struct Look {
     set: HolderSet,
 }
 
-/// Chunks from one place of a chain to another.
-const fn distance(from: usize, to: usize) -> isize {
-    to.cast_signed() - from.cast_signed()
-}
-
-/// Into so many parts a stretch is split at once: none of the looks waits for what another found, so
-/// the waits for memory are one. More parts are fewer rounds and more looks; eight took a quarter
-/// longer than four.
+/// Into so many parts a stretch is split at once where it does not stand in a row: none of the looks
+/// waits for what another found, so the waits for memory are one. More parts are fewer rounds and more
+/// looks; eight took a quarter longer than four.
 const PARTS: usize = 4;
+
+/// The same along a row, where a look is cheap.
+const ROW_PARTS: usize = 8;
 
 /// One lookup under way.
 struct Search<'a> {
@@ -135,43 +134,77 @@ impl Search<'_> {
     }
 
     fn bisect(&self, head: Look, out: &mut Matches) {
-        let tail = self.look(self.chain.len() - 1, [None; 2]);
+        let tail = self.look(self.chain.len() - 1, None);
         self.drop_out(tail.place, tail.set, out);
         if head.set != tail.set {
-            // Looked up by their keys, not by where the tail stands: nobody has to wait for it.
-            self.between([head, tail], [None; 2], out);
+            self.between([head, tail], out);
         }
     }
 
-    /// Who holds the chunk at `place`; what is known of two others may tell where it stands.
-    fn look(&self, place: usize, [before, behind]: [Option<Look>; 2]) -> Look {
+    /// Who holds the chunk at `place`; it may stand in a row with one that is known.
+    fn look(&self, place: usize, known: Option<Look>) -> Look {
         let key = self.chain[place];
-        let near = |known: Option<Look>| {
-            let known = known?;
-            self.table.find_from(key, known.entry?, distance(known.place, place))
-        };
-        // Both before either is judged: the waits for memory are one.
-        let (first, second) = (near(before), near(behind));
-        let entry = first.or(second).or_else(|| self.table.find(key));
+        let in_row = known.and_then(|known| self.in_row(place, known));
+        let entry = in_row.or_else(|| self.table.find(key));
         let set = entry.map_or(HolderSet::NOBODY, |entry| self.table.holders(entry));
         Look { place, entry, set }
     }
 
-    /// Finds all places between two chunks where someone drops out, last first.
-    fn between(&self, [low, high]: [Look; 2], near: [Option<Look>; 2], out: &mut Matches) {
-        let chunks = high.place - low.place;
-        if chunks <= 1 {
+    /// The entry of the chunk at `place`, if all from one that is known to it stand in a row.
+    fn in_row(&self, place: usize, known: Look) -> Option<EntryId> {
+        self.table.find_from(self.chain[place], known.entry?, place - known.place)
+    }
+
+    /// Finds all places between two chunks with different holders where someone drops out.
+    fn between(&self, [low, high]: [Look; 2], out: &mut Matches) {
+        let low = self.end_of_row(low, high.place);
+        if low.place + 1 == high.place {
             return self.drop_out(low.place, low.set, out);
         }
+        let next = self.look(low.place + 1, None);
+        if next.set != low.set {
+            self.drop_out(low.place, low.set, out);
+        }
+        if next.set != high.set {
+            self.split([next, high], out);
+        }
+    }
+
+    /// The last chunk before `end` that is found to stand in a row with `low` and to have its holders.
+    /// It need not be the very last: what a look at its key has shown is true either way.
+    fn end_of_row(&self, mut low: Look, end: usize) -> Look {
+        let mut beyond = end;
+        while low.place + 1 < beyond {
+            let chunks = beyond - 1 - low.place;
+            let parts = chunks.min(ROW_PARTS);
+            let place = |part: usize| low.place + part * chunks / parts;
+            let mut entries = [None; ROW_PARTS + 1];
+            for (part, entry) in entries[..=parts].iter_mut().enumerate().skip(1) {
+                let stands = self.in_row(place(part), low);
+                *entry = stands.filter(|&entry| self.table.holders(entry) == low.set);
+            }
+            let last = (1..=parts).rev().find(|&part| entries[part].is_some());
+            if last < Some(parts) {
+                beyond = place(last.map_or(1, |part| part + 1));
+            }
+            let Some(last) = last else { continue };
+            low = Look { place: place(last), entry: entries[last], set: low.set };
+        }
+        low
+    }
+
+    /// The same as [`between`](Self::between), where it is no row that leads on.
+    fn split(&self, [low, high]: [Look; 2], out: &mut Matches) {
+        let chunks = high.place - low.place;
         let parts = chunks.min(PARTS);
         let mut looks = [low; PARTS + 1];
         looks[parts] = high;
         for (part, look) in looks[..parts].iter_mut().enumerate().skip(1) {
-            *look = self.look(low.place + part * chunks / parts, near);
+            *look = self.look(low.place + part * chunks / parts, None);
         }
         for pair in looks[..=parts].windows(2).rev() {
             if pair[0].set != pair[1].set {
-                self.between([pair[0], pair[1]], [Some(pair[0]), Some(pair[1])], out);
+                self.between([pair[0], pair[1]], out);
             }
         }
     }
@@ -199,7 +232,7 @@ impl Search<'_> {
             if running.is_empty() {
                 break;
             }
-            let next = self.look(place, [Some(last), None]);
+            let next = self.look(place, Some(last));
             if next.set != last.set {
                 running.retain(|&runner| self.stays(runner, next.set, Chunks::of(place), out));
             }

@@ -17,6 +17,7 @@ mod chain;
 mod feed;
 mod holders;
 mod lookup;
+mod places;
 mod reported;
 mod routed;
 mod slots;

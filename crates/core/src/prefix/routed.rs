@@ -19,7 +19,7 @@ use overdraft_units::{Instant, Micros};
 use super::chain::PrefixKey;
 use super::holders::{Change, HolderSet};
 use super::slots::{SlotId, Source};
-use super::table::{EntryId, Parent, WARMED_MAX};
+use super::table::{EntryId, Parent, Table, WARMED_MAX};
 use super::{Chunks, Feed, Generation, PrefixIndex};
 use crate::fleet::WorkerId;
 
@@ -127,12 +127,16 @@ impl PrefixIndex {
         let mut places = core::mem::take(&mut self.places);
         self.enter(&chain[..fits], &mut places);
         let (mut seen, mut entered) = (None, None);
-        for (place, &id) in places.iter().enumerate().rev() {
-            let slot = self.touch(id, Chunks::of(place + 1), &mut seen, &mut receipt);
+        let mut left = places.as_slice();
+        while let Some((&id, above)) = left.split_last() {
+            let (slot, rest) = match self.enter_new(left, &receipt) {
+                Some((slot, rest)) => (Some(slot), rest),
+                None => (self.touch(id, Chunks::of(left.len()), &mut seen, &mut receipt), above),
+            };
             if slot.is_some() && slot != entered {
                 self.note_tail(worker, id);
             }
-            entered = slot;
+            (entered, left) = (slot, rest);
         }
         if let Some(&last) = places.last() {
             // Nothing to do unless there was no slot for it.
@@ -193,6 +197,43 @@ impl PrefixIndex {
         }
     }
 
+    /// Enters the last of `places` that nobody holds into the newest generation of the receipt's worker,
+    /// as many as it takes; which that is, and what is left. The chunks of a new prompt all enter so.
+    fn enter_new<'a>(
+        &mut self,
+        places: &'a [EntryId],
+        receipt: &Receipt,
+    ) -> Option<(SlotId, &'a [EntryId])> {
+        let is_new = |table: &Table, id: EntryId| table.holders(id) == HolderSet::NOBODY;
+        places.last().filter(|&&id| is_new(&self.table, id))?;
+        let newest = self.newest(receipt.worker, receipt.at)?;
+        let record = &self.workers[receipt.worker.index()];
+        let [fresh_max, used_max] = shares(record.capacity);
+        let used = self.slots.at(newest).held;
+        // One at least, where no further generation could be begun for it.
+        let room = fresh_max.saturating_sub(record.fresh).min(used_max.saturating_sub(used)).max(1);
+        let most = places.iter().rev().take(room as usize);
+        let entering = most.take_while(|&&id| is_new(&self.table, id)).count();
+        let (left, entering) = places.split_at(places.len() - entering);
+        for &id in entering {
+            self.table.set_holders(id, HolderSet::one(newest));
+        }
+        let entered = Chunks::of(entering.len()).get();
+        self.slots.at_mut(newest).held += entered;
+        self.count_fresh(receipt.worker.index(), entered);
+        Some((newest, left))
+    }
+
+    /// Counts chunks that entered the newest generation; what is more than the worker has room for goes.
+    fn count_fresh(&mut self, index: usize, entered: u32) {
+        let record = &mut self.workers[index];
+        record.fresh += entered;
+        record.routed += entered;
+        while self.workers[index].routed > self.workers[index].capacity.0 {
+            self.drop_oldest(index);
+        }
+    }
+
     /// Moves an entry into the newest generation of the receipt's worker; which that is, unless the
     /// entry was there before.
     fn touch(
@@ -229,24 +270,18 @@ impl PrefixIndex {
             self.slots.at_mut(old).held -= 1;
             return Some(newest);
         }
-        let record = &mut self.workers[index];
-        record.fresh += 1;
-        record.routed += 1;
-        while self.workers[index].routed > self.workers[index].capacity.0 {
-            self.drop_oldest(index);
-        }
+        self.count_fresh(index, 1);
         Some(newest)
     }
 
     /// The generation that chunks enter now; `None` when no slot is left for a first one.
     fn newest(&mut self, worker: WorkerId, now: Instant) -> Option<SlotId> {
         let record = &self.workers[worker.index()];
-        let capacity = record.capacity.0;
+        let [fresh_max, used_max] = shares(record.capacity);
         if let Some(newest) = record.generations.back() {
             let used = self.slots.at(newest.slot).held;
             let is_over = record.feed == Feed::Complete && now.since(newest.began) >= PENDING_SPAN;
-            let is_full = record.fresh >= (capacity / FRESH_SHARE).max(1)
-                || used >= (capacity / USED_SHARE).max(1);
+            let is_full = record.fresh >= fresh_max || used >= used_max;
             if !is_full && !is_over {
                 return Some(newest.slot);
             }
@@ -314,4 +349,9 @@ impl PrefixIndex {
         let after = before + (seen - before) / TRUST_WEIGHT;
         record.trust_permille = u16::try_from(after).unwrap_or(0);
     }
+}
+
+/// Chunks of a generation that may be new, and all that may be used in it.
+fn shares(capacity: Chunks) -> [u32; 2] {
+    [(capacity.0 / FRESH_SHARE).max(1), (capacity.0 / USED_SHARE).max(1)]
 }

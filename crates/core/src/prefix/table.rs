@@ -1,27 +1,19 @@
 //! Where is the entry of this key, and what comes before and after it?
 //!
-//! Entries of 28 bytes lie in pages that never move; 256 small hash tables of four-byte places lead
-//! to them, so that no growth ever rehashes more than a part in 160 (R6). Entries are linked as a
-//! trie: parent, first child, siblings both ways.
+//! Entries of 28 bytes lie in pages that never move; [`Places`] leads to them by their keys. Entries
+//! are linked as a trie: parent, first child, siblings both ways.
 //!
 //! **Invariant:** every entry has holders or children, or is about to: what loses the last of both
 //! goes, and so do its ancestors that only stood for it. An entry with holders knows its parent.
 
 use alloc::vec::Vec;
 
-use hashbrown::HashTable;
-
 use super::chain::PrefixKey;
 use super::holders::HolderSet;
+use super::places::Places;
 
 /// Entries to a page.
 const PAGE: usize = 4_096;
-/// How many hash tables share the keys.
-const SHARDS: usize = 256;
-/// How far `log2(1 + x)` rises above `x`, 0.34 times `x * (1 - x)`, in shards.
-const SHARD_BEND: u64 = 87;
-/// A hash table is written anew, rather than doubled, while at least an eighth of it is marks.
-const MARKS_SHARE: usize = 8;
 /// Keys looked up ahead of a change.
 pub(super) const WARMED_MAX: usize = 16;
 /// Index of no entry.
@@ -72,19 +64,11 @@ impl Entry {
     }
 }
 
-/// Places of entries, by key.
-#[derive(Debug, Default)]
-struct Shard {
-    places: HashTable<u32>,
-    /// How many fit its memory when nothing was ever removed.
-    full: usize,
-}
-
 /// All entries.
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Vec<Vec<Entry>>,
-    shards: Vec<Shard>,
+    places: Places,
     /// The first vacancy; they are linked by `next`.
     vacant: u32,
     len: usize,
@@ -96,10 +80,9 @@ pub(super) struct Table {
 impl Table {
     /// A table for up to `keys_max` entries, none yet.
     pub(super) fn new(keys_max: u32) -> Self {
-        let mut shards = Vec::new();
-        shards.resize_with(SHARDS, Shard::default);
         let keys_max = keys_max.min(VACANT) as usize;
-        Self { pages: Vec::new(), shards, vacant: NONE, len: 0, keys_max, cursor: 0 }
+        let places = Places::new();
+        Self { pages: Vec::new(), places, vacant: NONE, len: 0, keys_max, cursor: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -112,9 +95,7 @@ impl Table {
     }
 
     pub(super) fn find(&self, key: PrefixKey) -> Option<EntryId> {
-        let found =
-            self.shards[shard(key.0)].places.find(key.0, |&at| self.entry(at).key() == key.0)?;
-        Some(EntryId(*found))
+        self.places.find(key.0, |at| self.entry(at).key() == key.0).map(EntryId)
     }
 
     /// The same, if it stands right behind `before`, where a chunk stands that was first heard of
@@ -128,26 +109,27 @@ impl Table {
     }
 
     /// The same, if it stands where it does when all chunks between it and `from` were heard of in a
-    /// row, as those of most prompts are: one look at memory instead of three. It comes so many
-    /// `chunks` further on, or back if negative.
+    /// row, as those of most prompts are: one look at memory instead of two. It comes so many `chunks`
+    /// further on.
+    #[inline]
     pub(super) fn find_from(
         &self,
         key: PrefixKey,
         EntryId(from): EntryId,
-        chunks: isize,
+        chunks: usize,
     ) -> Option<EntryId> {
-        let at = (from as usize).checked_add_signed(chunks)?;
+        let at = from as usize + chunks;
         let entry = self.pages.get(at / PAGE)?.get(at % PAGE)?;
         // A vacancy keeps its key.
         let stands = entry.key() == key.0 && entry.parent != VACANT;
         stands.then(|| u32::try_from(at).ok().map(EntryId)).flatten()
     }
 
-    /// Has the places where these keys stand, or would stand, brought into the processor's caches.
-    /// The looks do not wait for each other; those of changes do, each for the one before it.
+    /// Has what leads to these keys, or would, brought into the processor's caches. The looks do not
+    /// wait for each other; those of changes do, each for the one before it.
     pub(super) fn warm(&self, keys: impl Iterator<Item = PrefixKey>) {
         for key in keys.take(WARMED_MAX) {
-            core::hint::black_box(self.find(key));
+            self.places.touch(key.0);
         }
     }
 
@@ -206,9 +188,12 @@ impl Table {
             holders: HolderSet::NOBODY,
         };
         let at = self.place(entry);
-        self.len += 1;
         let pages = &self.pages;
-        self.shards[shard(key.0)].insert(key.0, at, |&at| entry_in(pages, at).key());
+        if !self.places.insert(key.0, at, |at| entry_in(pages, at).key()) {
+            self.put_back(at);
+            return None;
+        }
+        self.len += 1;
         self.link(EntryId(at), parent);
         Some(EntryId(at))
     }
@@ -250,9 +235,7 @@ impl Table {
 
     /// Bytes of memory held.
     pub(super) fn bytes(&self) -> usize {
-        let tables: usize = self.shards.iter().map(|shard| shard.places.allocation_size()).sum();
-        tables
-            + self.shards.capacity() * size_of::<Shard>()
+        self.places.bytes()
             + self.pages.len() * PAGE * size_of::<Entry>()
             + self.pages.capacity() * size_of::<Vec<Entry>>()
     }
@@ -282,16 +265,17 @@ impl Table {
     }
 
     fn vacate(&mut self, at: u32) {
-        let key = self.entry(at).key();
-        if let Ok(found) = self.shards[shard(key)].places.find_entry(key, |&other| other == at) {
-            found.remove();
-        }
+        self.places.remove(self.entry(at).key(), at);
+        self.put_back(at);
+        self.len -= 1;
+    }
+
+    fn put_back(&mut self, at: u32) {
         let next = self.vacant;
         let entry = self.entry_mut(at);
         entry.parent = VACANT;
         entry.next = next;
         self.vacant = at;
-        self.len -= 1;
     }
 
     /// Sets the parent of an entry that had none yet.
@@ -327,36 +311,6 @@ impl Table {
     }
 }
 
-impl Shard {
-    /// Takes in a place that is new.
-    ///
-    /// What was removed leaves marks that take room as if they were places. A hash table that is
-    /// full of both doubles; while an eighth of it is marks, it is rather written anew.
-    fn insert(&mut self, key: u64, at: u32, key_of: impl Fn(&u32) -> u64) {
-        let (len, room) = (self.places.len(), self.places.capacity());
-        if len == room && len < self.full - self.full / MARKS_SHARE {
-            let mut fresh = HashTable::with_capacity(self.full);
-            for at in self.places.drain() {
-                fresh.insert_unique(key_of(&at), at, &key_of);
-            }
-            self.places = fresh;
-        }
-        self.places.insert_unique(key, at, key_of);
-        self.full = self.full.max(self.places.capacity());
-    }
-}
-
 fn entry_in(pages: &[Vec<Entry>], at: u32) -> &Entry {
     &pages[at as usize / PAGE][at as usize % PAGE]
-}
-
-/// Shards are of unequal size on purpose: the largest gets twice the keys of the smallest, evenly in
-/// between, so that they double one after the other and never all at once (R6). A share that grows
-/// as `2^s` along the shards `s` means `s = log2(1 + x)` for an even `x`; the bend of a parabola is
-/// near enough. Keys are well mixed; these bits serve neither the bucket nor the tag inside a table.
-const fn shard(key: u64) -> usize {
-    const ONE: u64 = 1 << 16;
-    let x = key >> 40 & (ONE - 1);
-    let bend = x * (ONE - x) / ONE;
-    ((x * SHARDS as u64 + bend * SHARD_BEND) / ONE) as usize
 }

@@ -12,6 +12,7 @@ mod prelude;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use self::patch::Patch;
 pub use self::peek::{ChunkPeek, RequestPeek};

@@ -2,22 +2,17 @@
 //!
 //! An own scanner, because the workspace's JSON library neither tells where a value begins nor limits
 //! the depth of values it skips, and both are needed before a byte is forwarded. Strings, the bulk of
-//! a prompt, are skipped sixteen bytes at a time. **Invariant:** accepted input is UTF-8, one object that
+//! a prompt, are skipped 64 bytes at a time. **Invariant:** accepted input is UTF-8, one object that
 //! follows RFC 8259, and nested at most [`DEPTH_MAX`] deep. (A `\u` escape may name half a surrogate
 //! pair: whether that is a character is for the reader of that string to say.)
 
 use std::borrow::Cow;
 
+use super::text;
 use crate::error::{ApiError, ErrorKind};
 
 /// Arrays and objects inside each other at most; what `serde_json` accepts.
 pub const DEPTH_MAX: usize = 127;
-
-/// Bytes of a string compared together: one vector of what every machine has.
-const STRIDE: usize = 16;
-
-/// Bytes of a string looked at as one number.
-const LANE: usize = 8;
 
 /// The bytes are not one JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,7 +93,7 @@ impl<'a> Object<'a> {
             position: error.valid_up_to(),
             reason: "invalid UTF-8",
         })?;
-        let mut scanner = Scanner { source, bytes, position: 0, controls: holds_controls(bytes) };
+        let mut scanner = Scanner { source, bytes, position: 0 };
         let members = scanner.document()?;
         Ok(Self { source, members })
     }
@@ -125,16 +120,6 @@ struct Scanner<'a> {
     source: &'a str,
     bytes: &'a [u8],
     position: usize,
-    /// Whether there are control characters. Nearly all clients write none, not even line ends
-    /// between values, and then only two bytes can end a run of plain text.
-    controls: Controls,
-}
-
-/// Whether a text holds characters below the space.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Controls {
-    Nowhere,
-    Somewhere,
 }
 
 /// What is open around the scanner's position.
@@ -320,88 +305,16 @@ impl<'a> Scanner<'a> {
         if self.peek() != Some(b'"') {
             return Err(self.fault("expected `\"`"));
         }
-        self.position += 1;
-        if self.controls == Controls::Nowhere {
-            return self.string_of_text();
-        }
-        loop {
-            self.skip_plain();
-            match self.peek() {
-                Some(b'"') => {
-                    self.position += 1;
-                    return Ok(());
-                }
-                Some(b'\\') => self.escape()?,
-                Some(_) => return Err(self.fault("unescaped control character in a string")),
-                None => return Err(self.fault("unterminated string")),
+        match text::end_of(self.bytes, self.position + 1) {
+            Ok(end) => {
+                self.position = end;
+                Ok(())
+            }
+            Err(text::Fault { position, reason }) => {
+                self.position = position;
+                Err(self.fault(reason))
             }
         }
-    }
-
-    /// The rest of a string where there are no control characters. Prose has an escape in nearly every
-    /// line, so what is done at each of them is most of what a long prompt costs here.
-    fn string_of_text(&mut self) -> Result<(), JsonError> {
-        loop {
-            let rest = &self.bytes[self.position..];
-            let Some(at) = memchr::memchr2(b'"', b'\\', rest) else {
-                self.position = self.bytes.len();
-                return Err(self.fault("unterminated string"));
-            };
-            self.position += at;
-            match &rest[at..] {
-                [b'"', ..] => {
-                    self.position += 1;
-                    return Ok(());
-                }
-                [_, b'n' | b'"' | b'\\' | b'/' | b'b' | b'f' | b'r' | b't', ..] => {
-                    self.position += 2;
-                }
-                _ => self.escape()?,
-            }
-        }
-    }
-
-    /// Moves to the next quote, backslash or control character.
-    fn skip_plain(&mut self) {
-        let mut rest = &self.bytes[self.position..];
-        // Long runs of plain text in wide steps. Without an early exit within a step the compiler
-        // compares all its bytes at once.
-        while let Some((stride, tail)) = rest.split_first_chunk::<STRIDE>() {
-            if stride.iter().fold(false, |ends, &byte| ends | ends_plain(byte)) {
-                break;
-            }
-            rest = tail;
-        }
-        // The end of a run to the byte, without a branch for each.
-        while let Some((lane, tail)) = rest.split_first_chunk::<LANE>() {
-            let ends = plain_ends(u64::from_le_bytes(*lane));
-            if ends != 0 {
-                let plain = ends.trailing_zeros() as usize / 8;
-                self.position = self.bytes.len() - rest.len() + plain;
-                return;
-            }
-            rest = tail;
-        }
-        let plain = rest.iter().position(|&byte| ends_plain(byte)).unwrap_or(rest.len());
-        self.position = self.bytes.len() - rest.len() + plain;
-    }
-
-    fn escape(&mut self) -> Result<(), JsonError> {
-        self.position += 1;
-        match self.peek() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.position += 1,
-            Some(b'u') => {
-                self.position += 1;
-                for _ in 0..4 {
-                    if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
-                        return Err(self.fault("expected four hexadecimal digits"));
-                    }
-                    self.position += 1;
-                }
-            }
-            _ => return Err(self.fault("unknown escape in a string")),
-        }
-        Ok(())
     }
 
     fn skip_space(&mut self) {
@@ -435,30 +348,4 @@ impl Container {
             Self::Object => "expected `,` or `}`",
         }
     }
-}
-
-/// Looks at every byte, without an exit: the compiler then compares many at once.
-fn holds_controls(bytes: &[u8]) -> Controls {
-    let lowest = bytes.iter().fold(u8::MAX, |lowest, &byte| lowest.min(byte));
-    if lowest < b' ' { Controls::Somewhere } else { Controls::Nowhere }
-}
-
-/// Whether a run of plain text ends before this byte.
-#[expect(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch: no vectors then")]
-const fn ends_plain(byte: u8) -> bool {
-    (byte == b'"') | (byte == b'\\') | (byte < b' ')
-}
-
-/// Sets the high bit of every byte of `lane` that ends a run of plain text. Bytes above the first
-/// such byte may be marked wrongly, by borrows; only the lowest mark is to be used. (Mycroft's test
-/// for a zero byte, here for a difference and for a value below a bound.)
-const fn plain_ends(lane: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH_BITS: u64 = ONES << 7;
-    let control = lane.wrapping_sub(ONES * 0x20) & !lane;
-    let from_quote = lane ^ (ONES * b'"' as u64);
-    let quote = from_quote.wrapping_sub(ONES) & !from_quote;
-    let from_backslash = lane ^ (ONES * b'\\' as u64);
-    let backslash = from_backslash.wrapping_sub(ONES) & !from_backslash;
-    (control | quote | backslash) & HIGH_BITS
 }
