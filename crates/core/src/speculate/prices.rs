@@ -187,10 +187,10 @@ impl Prices {
         self.noise += (noise - self.noise) / NOISE_MEMORY;
         self.noise = self.noise.clamp(NOISE_LEAST * NOISE_LEAST, NOISE_MOST * NOISE_MOST);
         let gain = known.map(|known| known / variance);
-        for row in 0..3 {
-            self.state[row] += gain[row] * off;
-            for column in 0..3 {
-                self.spread[row][column] -= gain[row] * known[column];
+        for ((state, line), gain) in self.state.iter_mut().zip(&mut self.spread).zip(gain) {
+            *state += gain * off;
+            for (spread, known) in line.iter_mut().zip(known) {
+                *spread -= gain * known;
             }
         }
     }
@@ -205,7 +205,7 @@ impl Prices {
 
 /// The square root, from above, to a thousandth where it lies between a hundredth and a hundred.
 fn root(square: f64) -> f64 {
-    (0..ROOT_STEPS).fold(1.0, |root, _| (root + square / root) / 2.0)
+    (0..ROOT_STEPS).fold(1.0, |root, _| f64::midpoint(root, square / root))
 }
 
 fn dot(one: [f64; 3], other: [f64; 3]) -> f64 {
