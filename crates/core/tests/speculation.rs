@@ -18,24 +18,32 @@ const GPU: Machine = Machine {
     },
     draft: |rows| 1_500_000 + 8_000 * Nanos::from(rows),
     guess: 100,
+    prompt: 100,
+    guess_beside: 100,
 };
 /// A CPU with a model of 1B and a draft of a twentieth.
 const CPU: Machine = Machine {
     verify: |rows| 9_000_000 + 1_300_000 * Nanos::from(rows),
     draft: |rows| 550_000 + 60_000 * Nanos::from(rows),
     guess: 100,
+    prompt: 100,
+    guess_beside: 100,
 };
 /// A CPU with a small model: each row is dear, and so is the draft.
 const SMALL: Machine = Machine {
     verify: |rows| 400_000 + 130_000 * Nanos::from(rows),
     draft: |rows| 150_000 + 40_000 * Nanos::from(rows),
     guess: 100,
+    prompt: 100,
+    guess_beside: 100,
 };
 /// The same where sequences take most of it, each with a context of its own, and their guesses little.
 const ATTENTION: Machine = Machine {
     verify: |rows| 300_000 + 230_000 * Nanos::from(rows),
     draft: |rows| 80_000 + 40_000 * Nanos::from(rows),
     guess: 40,
+    prompt: 100,
+    guess_beside: 40,
 };
 
 const EASY: Text = text(90);
@@ -61,7 +69,9 @@ fn rises_and_falls() -> World {
         phases: phases.to_vec(),
         prompt: 200,
         answer: 200,
+        late: 0,
         noisy: true,
+        drift: 0,
         disturbed: false,
     }
 }
@@ -76,9 +86,24 @@ fn as_in_the_bench(name: &'static str, machine: Machine, millis: u64) -> World {
         phases: phases.to_vec(),
         prompt: 80,
         answer: 256,
+        late: 0,
         noisy: true,
+        drift: 0,
         disturbed: false,
     }
+}
+
+/// The same with short answers: a prompt is read in nearly every step of sixteen sequences, and guesses beside one take
+/// twice what they do elsewhere.
+fn short_answers(answer: u64) -> World {
+    let machine = Machine { prompt: 40, guess_beside: 80, ..ATTENTION };
+    let world = as_in_the_bench("short answers", machine, 3_000);
+    World { prompt: 23, answer, late: 40, ..world }
+}
+
+/// A machine that is slower at times by more than half, and measurements that are off by an eighth.
+fn shared(world: World) -> World {
+    World { drift: 60, ..world }
 }
 
 /// Any load after any other.
@@ -100,7 +125,9 @@ fn drawn(seed: u64) -> World {
         phases: (0..6).map(|_| draw()).collect(),
         prompt: 80,
         answer: 256,
+        late: 0,
         noisy: true,
+        drift: 0,
         disturbed: false,
     }
 }
@@ -160,5 +187,22 @@ fn a_profile_that_was_made_on_a_busy_machine_is_mended() {
             let world = as_in_the_bench(name, machine, 3_000);
             check(&World { disturbed: true, ..world }, seed, (1.0, 0.72));
         }
+    }
+}
+
+#[test]
+fn short_answers_are_guessed_for_as_deep_as_pays_while_prompts_are_read() {
+    for seed in 1..=4 {
+        check(&short_answers(28), seed, (1.10, 0.96));
+        check(&short_answers(13), seed, (1.05, 0.95));
+    }
+}
+
+#[test]
+fn a_machine_that_others_slow_down_is_not_taken_for_one_whose_guesses_are_dear() {
+    for seed in 1..=4 {
+        check(&shared(as_in_the_bench("small", SMALL, 3_000)), seed, (1.05, 0.96));
+        check(&shared(as_in_the_bench("attention", ATTENTION, 3_000)), seed, (1.10, 0.95));
+        check(&shared(short_answers(28)), seed, (1.10, 0.95));
     }
 }

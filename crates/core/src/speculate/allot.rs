@@ -93,6 +93,17 @@ pub(super) struct Field<'a> {
     pub(super) prefill: u32,
     /// Rows that guesses may take.
     pub(super) room: u32,
+    /// Steps that a sequence's place in the batch does not decode in, for each token, in 65,536ths.
+    pub(super) begins: u64,
+}
+
+/// How often a step finds a sequence's place taken by one that only begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Beginnings {
+    /// Sequences that began beside others that decoded, in 65,536ths.
+    begun: u64,
+    /// Tokens that came meanwhile, in as many.
+    tokens: u64,
 }
 
 /// What the draft model spends on reading what the target has read: each new sequence has a prompt.
@@ -136,6 +147,28 @@ const UNREAD_ALWAYS: u32 = 2;
 const UNREAD_STEPS: u64 = 64;
 /// Older steps fade: so many newer ones leave a third of what they count.
 const READING_MEMORY: u64 = 256;
+
+/// Older steps fade: so many newer ones leave a third of what they count.
+const BEGINNINGS_MEMORY: u64 = 128;
+
+impl Beginnings {
+    /// Takes note of a step. One in which nobody decodes is as long whatever is guessed.
+    pub(super) fn observe(&mut self, sequences: u32, beginning: u32, tokens: u32) {
+        if 0 < sequences {
+            let faded = |count: u64| count - count / BEGINNINGS_MEMORY;
+            self.begun = faded(self.begun) + (u64::from(beginning) << 16);
+            self.tokens = faded(self.tokens) + (u64::from(tokens) << 16);
+        }
+    }
+
+    /// Steps begun in for each token, in 65,536ths, where so many sequences decode: that they all begin together is
+    /// not mistaken for a rate.
+    pub(super) fn each(self, sequences: u32) -> u64 {
+        let least = (BEGINNINGS_MEMORY * u64::from(sequences)) << 16;
+        let tokens = self.tokens.max(least).max(1);
+        u64::try_from((u128::from(self.begun) << 16) / u128::from(tokens)).unwrap_or(u64::MAX)
+    }
+}
 
 impl Reading {
     /// A sequence that the draft model guessed for emitted so many tokens.
@@ -197,8 +230,21 @@ impl Field<'_> {
 
     /// Without any guess.
     pub(super) fn plain(&self) -> Rate {
-        let tokens = u64::from(self.decodes) * u64::from(Share::WHOLE.parts());
-        Rate { tokens, nanos: self.nanos(0) }
+        Rate { tokens: self.lasting(self.decoded()), nanos: self.nanos(0) }
+    }
+
+    /// A token of each sequence, in 65,536ths.
+    fn decoded(&self) -> u64 {
+        u64::from(self.decodes) * u64::from(Share::WHOLE.parts())
+    }
+
+    /// What so many tokens of a step come to in the end, in 65,536ths. Each brings the end of its sequence nearer, and
+    /// the next one takes up a place for a step in which it only begins: a longer step makes that longer too.
+    fn lasting(&self, tokens: u64) -> u64 {
+        let decoded = u128::from(self.decoded());
+        let begins = (u128::from(tokens) * u128::from(self.begins)) >> 16;
+        let lasting = u128::from(tokens) * decoded / (decoded + begins).max(1);
+        u64::try_from(lasting).unwrap_or(u64::MAX)
     }
 
     /// What the target takes with so many rows of guesses.
@@ -262,7 +308,7 @@ impl Field<'_> {
     /// How many of the rows bring the most.
     fn best_head(&self, rows: &[Row], drafters: &[Drafter], outlooks: &[Outlook]) -> (Rate, usize) {
         let mut best = (self.plain(), 0);
-        let Rate { mut tokens, .. } = best.0;
+        let mut tokens = self.decoded();
         let (mut drafting, mut passes, mut read_for) = (0, [0; DEPTH_MAX], 0);
         for ((count, row), guesses) in (1..).zip(rows).zip(1..) {
             tokens += u64::from(Share::WHOLE.parts() - row.doubt);
@@ -279,7 +325,7 @@ impl Field<'_> {
             }
             let reading = self.reading.on(read_for, self.decodes);
             let nanos = self.nanos(guesses).saturating_add(drafting).saturating_add(reading);
-            let rate = Rate { tokens, nanos };
+            let rate = Rate { tokens: self.lasting(tokens), nanos };
             if rate.exceeds(best.0) {
                 best = (rate, count);
             }

@@ -12,9 +12,10 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{Drafter, Field, Grant, Outlook, Prospect, Reading};
-use super::costs::{Nanos, StepCosts};
+use super::allot::{Beginnings, Drafter, Field, Grant, Outlook, Prospect, Reading};
+use super::costs::{GuessPrice, Nanos, StepCosts};
 use super::policy::Policy;
+use super::prices::{Prices, Ran};
 use super::share::Share;
 use super::threshold::Threshold;
 use crate::batch::DraftRoom;
@@ -26,6 +27,8 @@ pub const PROBE_EVERY_STEPS: u64 = 50;
 /// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
 /// without guesses take is learnt from them alone.
 pub const PLAIN_EVERY_STEPS: u64 = 96;
+/// After so many where the price of guesses is doubtful.
+const PLAIN_SOON_STEPS: u64 = 12;
 /// While the draft model is off, one part in so many of what steps take is spent on trying it.
 pub const PROBE_OFF_PART: Nanos = 64;
 
@@ -105,6 +108,8 @@ pub struct Controller {
     policy: Policy,
     depth_max: usize,
     costs: StepCosts,
+    prices: Prices,
+    beginnings: Beginnings,
     reading: Reading,
     /// Steps with guesses since the last without.
     unpinned: u64,
@@ -163,6 +168,8 @@ impl Controller {
             policy,
             depth_max: depth_max.min(DEPTH_MAX),
             costs,
+            prices: Prices::default(),
+            beginnings: Beginnings::default(),
             reading: Reading::default(),
             unpinned: 0,
             pool: [Acceptance::default(); 2],
@@ -242,21 +249,24 @@ impl Controller {
         self.threshold.observe(drafted, right);
     }
 
-    /// Takes note of what the target took for a step without prompts: a row of each of so many sequences, and
-    /// rows of guesses.
-    pub fn measure(&mut self, sequences: u32, guesses: u32, took: Nanos) {
-        if 0 < guesses {
+    /// Takes note of what the target took for a step.
+    pub fn measure(&mut self, ran: &Ran, took: Nanos) {
+        self.beginnings.observe(ran.sequences, ran.beginning, ran.tokens);
+        self.prices.observe(&self.costs, ran, took);
+        self.costs.guess = GuessPrice::of_rows(self.prices.guess());
+        if 0 < ran.guesses {
             self.unpinned += 1;
-            self.costs.measure_guesses(sequences, guesses, took);
-        } else {
+        } else if 0 < ran.sequences {
             let unpinned = core::mem::take(&mut self.unpinned);
-            self.costs.measure_plain(sequences, took, unpinned);
+            if ran.prompts == 0 {
+                self.costs.measure_plain(ran.sequences, took, unpinned);
+            }
         }
     }
 
     /// Takes note of what the draft model took for a pass of so many rows.
     pub fn measure_draft(&mut self, rows: u32, took: Nanos) {
-        self.costs.draft.correct(rows, took);
+        self.costs.draft.correct(rows, self.prices.at_usual_pace(took));
     }
 
     /// Whether lookups are worth making: not where nothing may come of them.
@@ -269,7 +279,7 @@ impl Controller {
     pub fn measure_reading(&mut self, reads: Nanos) {
         // A try reads a sequence for a few steps only: that says nothing of what reading comes to.
         if 0 < self.model_depth {
-            self.reading.observe(reads);
+            self.reading.observe(self.prices.at_usual_pace(reads));
         }
     }
 
@@ -286,7 +296,8 @@ impl Controller {
         let (costs, reading) = (core::mem::take(&mut self.costs), self.reading);
         let DraftRoom { decodes, prefill, room } = load.room;
         let (prefill, room) = (prefill.get(), room.get());
-        let field = Field { costs: &costs, reading, decodes, prefill, room };
+        let begins = self.beginnings.each(decodes);
+        let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
         let outlooks = self.outlooks(prospects);
         let grants = match self.policy.clone() {
             Policy::Off => field.even(&outlooks, 0),
@@ -345,7 +356,8 @@ impl Controller {
         } else if DWELL_STEPS <= self.lower {
             self.change(wanted, Reason::PaysLess);
         }
-        if PLAIN_EVERY_STEPS <= self.unpinned && field.prefill == 0 {
+        let every = if self.prices.is_doubtful() { PLAIN_SOON_STEPS } else { PLAIN_EVERY_STEPS };
+        if every <= self.unpinned {
             return field.even(outlooks, 0);
         }
         match self.model_depth {

@@ -4,8 +4,9 @@
 //! them the last one goes on. A table and not a formula: where kernels change their shape a formula is
 //! wrong, and a controller that believes it loses more than it gains. Each step that runs moves the
 //! table a little towards what it took. Rows of guesses are cheaper than as many sequences, since they share
-//! their sequence's context: what part of the table's price they have is learnt apart from the table, or steps
-//! with guesses would make steps without look cheaper than they are (`docs/design/speculation.md#r3`).
+//! their sequence's context: what part of the table's price they have is learnt apart from the table
+//! (`prices.rs`), or steps with guesses would make steps without look cheaper than they are
+//! (`docs/design/speculation.md#r3`). All of it is at the machine's usual pace.
 //!
 //! **Invariant:** more rows never cost less.
 
@@ -27,15 +28,8 @@ const DISTURBED: u64 = 2;
 /// A step without guesses stands for those with guesses before it, at most for so many: only it says what the
 /// table says.
 const STANDS_FOR_MAX: u64 = 8;
-/// A step with guesses moves their price by a part of what it was off: by so much where the guesses take as
-/// long as everything else, and by less where they take less and what was measured says less of them.
-const GUESS_CORRECTION: i64 = 32;
-/// In 65,536ths of what as many sequences cost.
-const GUESS_WHOLE: i64 = 1 << 16;
-/// No price is below.
-const GUESS_LEAST: i64 = GUESS_WHOLE / 16;
-/// Nor above.
-const GUESS_MOST: i64 = 4 * GUESS_WHOLE;
+/// In so many parts of what as many sequences cost.
+const GUESS_WHOLE: u32 = 1 << 16;
 
 /// Cost by number of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +40,7 @@ pub struct CostCurve {
 
 /// What rows of guesses cost beside as many rows of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GuessPrice(i64);
+pub struct GuessPrice(u32);
 
 /// What a step consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,22 +60,20 @@ impl Default for GuessPrice {
 }
 
 impl GuessPrice {
-    /// What rows cost that would cost so much if they were sequences.
-    fn of(self, sequences: Nanos) -> Nanos {
-        let price = u128::from(self.0.unsigned_abs()) * u128::from(sequences);
-        u64::try_from(price >> 16).unwrap_or(u64::MAX)
+    /// So much of what as many sequences cost.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "prices are positive and at most four"
+    )]
+    pub(super) fn of_rows(part: f64) -> Self {
+        Self((part * f64::from(GUESS_WHOLE)) as u32)
     }
 
-    /// Takes note that guesses took so much longer than nothing, where the table says `sequences` and what the
-    /// step does besides takes `rest`.
-    fn observe(&mut self, took: i64, sequences: Nanos, rest: Nanos) {
-        let (sequences, rest) = (i128::from(sequences.max(1)), i128::from(rest.max(1)));
-        let seen = (i128::from(took) * i128::from(GUESS_WHOLE) / sequences)
-            .clamp(-i128::from(GUESS_MOST), i128::from(GUESS_MOST));
-        let off = seen - i128::from(self.0);
-        let by = off * sequences.min(rest) / rest / i128::from(GUESS_CORRECTION);
-        let moved = i64::try_from(i128::from(self.0) + by).unwrap_or(GUESS_MOST);
-        self.0 = moved.clamp(GUESS_LEAST, GUESS_MOST);
+    /// What rows cost that would cost so much if they were sequences.
+    fn of(self, sequences: Nanos) -> Nanos {
+        let price = u128::from(self.0) * u128::from(sequences);
+        u64::try_from(price >> 16).unwrap_or(u64::MAX)
     }
 }
 
@@ -101,14 +93,6 @@ impl StepCosts {
     /// Takes note of what a step without prompts and without guesses took, the first after so many with guesses.
     pub(super) fn measure_plain(&mut self, sequences: u32, took: Nanos, unpinned: u64) {
         self.verify.correct_by(sequences, took, unpinned.clamp(1, STANDS_FOR_MAX));
-    }
-
-    /// Takes note of what a step without prompts and with guesses took.
-    pub(super) fn measure_guesses(&mut self, sequences: u32, guesses: u32, took: Nanos) {
-        let (rest, expected) = (self.verify.at(sequences), self.step(sequences, 0, guesses));
-        let took = undisturbed(took, expected).cast_signed() - rest.cast_signed();
-        let as_sequences = self.verify.at(sequences + guesses) - rest;
-        self.guess.observe(took, as_sequences, rest);
     }
 }
 

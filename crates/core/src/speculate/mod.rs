@@ -2,7 +2,7 @@
 //!
 //! Speculation trades rows of a step for tokens: a drafted token costs a row whether it turns out
 //! right or not. What it brings is its chance to be right, and that all before it are; what it costs
-//! is known from measuring steps. Everything here is whole numbers and a function of what it is told;
+//! is known from measuring steps. Everything here is a function of what it is told, and whole numbers but for prices;
 //! the rules, numbered, are in `docs/design/speculation.md`.
 //!
 //! | question                                        | file            |
@@ -10,6 +10,7 @@
 //! | What part of a whole is it?                     | `share.rs`      |
 //! | How likely is the next guess right?             | `acceptance.rs` |
 //! | What does a step of so many rows cost?          | `costs.rs`      |
+//! | How slow is the machine, how dear are guesses?  | `prices.rs`     |
 //! | Which guesses bring the most tokens a second?   | `allot.rs`      |
 //! | Who decides, by which rule?                     | `policy.rs`     |
 //! | What does the rule of the write-up say?         | `threshold.rs`  |
@@ -23,6 +24,7 @@ mod controller;
 mod costs;
 mod lookup;
 mod policy;
+mod prices;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -38,5 +40,6 @@ pub use self::controller::{
 pub use self::costs::{CostCurve, GuessPrice, Nanos, StepCosts};
 pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};
 pub use self::policy::{DepthTable, Policy, PolicyError};
+pub use self::prices::Ran;
 pub use self::share::Share;
 pub use self::tune::{Advised, Counts, DRAFTS_MIN, Evidence, SEQUENCES_MAX, StepSeen, TuneError};

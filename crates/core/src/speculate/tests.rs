@@ -127,12 +127,30 @@ fn steps_that_take_longer_move_the_table_and_one_that_was_disturbed_hardly() {
 }
 
 #[test]
+fn a_slow_machine_changes_the_pace_and_no_price() {
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    for step in 0..4_000_u64 {
+        // Every hundred steps it is slower by half, or quick again; sequences take 1,400, guesses 40, rows of prompts 50.
+        let slow = if step / 100 % 2 == 0 { 2 } else { 3 };
+        let guesses = if step % 96 == 0 { 0 } else { 8 };
+        let prompts = if step % 10 == 0 { 0 } else { 20 };
+        let ran = Ran { sequences: 4, guesses, prompts, beginning: prompts / 20, tokens: 8 };
+        let took = 1_400 + 40 * u64::from(guesses) + 50 * u64::from(prompts);
+        controller.measure(&ran, took / 2 * slow);
+        let guessed = controller.costs().guesses(4, 8);
+        // Of 320 by a third; beside a table that stays it would be above 700.
+        assert!(step < 1_000 || (213..=427).contains(&guessed), "{guessed} after {step} steps");
+    }
+}
+
+#[test]
 fn guesses_have_a_price_of_their_own_and_leave_that_of_sequences_alone() {
     let mut controller = Controller::new(Policy::Goodput, 8, costs());
     // 1,000 and 100 a row, says the table of `costs`; guesses take 40.
     for step in 0..4_000_u64 {
         let guesses = if step % 128 == 0 { 0 } else { 8 };
-        controller.measure(4, guesses, 1_400 + 40 * u64::from(guesses));
+        let ran = Ran { sequences: 4, guesses, ..Ran::default() };
+        controller.measure(&ran, 1_400 + 40 * u64::from(guesses));
     }
     let costs = controller.costs();
     let (plain, guessed) = (costs.step(4, 0, 0), costs.guesses(4, 8));

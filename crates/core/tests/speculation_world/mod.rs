@@ -9,7 +9,7 @@ use std::time::Duration;
 use overdraft_core::batch::DraftRoom;
 use overdraft_core::speculate::{
     Acceptance, Controller, CostCurve, DEPTH_MAX, Drafter, Grant, Load, Nanos, Policy, Prospect,
-    StepCosts, Trial,
+    Ran, StepCosts, Trial,
 };
 use overdraft_units::{Instant, Micros, Tokens};
 
@@ -39,6 +39,10 @@ pub(crate) struct Machine {
     pub(crate) draft: fn(u32) -> Nanos,
     /// What a guess takes, in hundredths of what another sequence does.
     pub(crate) guess: Nanos,
+    /// The same of a row of a prompt.
+    pub(crate) prompt: Nanos,
+    /// The same of a guess where a prompt is read in the same step.
+    pub(crate) guess_beside: Nanos,
 }
 
 /// What happens on which machine.
@@ -51,8 +55,13 @@ pub(crate) struct World {
     pub(crate) prompt: u32,
     /// Tokens of an answer.
     pub(crate) answer: u64,
+    /// How often who was answered asks again only after the next step has begun, in hundredths.
+    pub(crate) late: u64,
     /// Whether what is measured is off, as on a shared machine.
     pub(crate) noisy: bool,
+    /// By how much more than at its quickest the machine takes at times, in hundredths, the target and the
+    /// draft model alike: others have it, too.
+    pub(crate) drift: u64,
     /// Whether the profile is far off: it was made while others had the machine.
     pub(crate) disturbed: bool,
 }
@@ -68,6 +77,9 @@ const ROWS_MAX: u32 = 2_048;
 /// One step in so many is disturbed, and takes three times as long.
 const DISTURBED_ONE_IN: u64 = 100;
 
+/// How long the machine is as slow as it is.
+const DRIFT_NANOS: Nanos = 150_000_000;
+
 /// A sequence as the engine knows it.
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
@@ -80,6 +92,8 @@ struct Sequence {
     lookup: usize,
     /// Tokens until another takes its place.
     left: u64,
+    /// It is not there yet.
+    late: bool,
 }
 
 /// A run of one policy.
@@ -109,12 +123,12 @@ impl Dice {
         (0..most).take_while(|_| self.below(100) < chance).count()
     }
 
-    /// A time as it is measured: off by up to four hundredths, and now and then by far.
-    fn measured(&mut self, time: Nanos, noisy: bool) -> Nanos {
-        if !noisy {
+    /// A time as it is measured: off by up to so many hundredths, and now and then by far.
+    fn measured(&mut self, time: Nanos, off: u64) -> Nanos {
+        if off == 0 {
             return time;
         }
-        let time = time / 100 * (96 + self.below(9));
+        let time = time / 100 * (100 - off + self.below(2 * off + 1));
         if self.below(DISTURBED_ONE_IN) == 0 { 3 * time } else { time }
     }
 }
@@ -138,6 +152,23 @@ impl World {
         self.phases.iter().map(|phase| run.phase(*phase)).collect()
     }
 
+    /// By how many hundredths a measured time is off at most, but for what disturbs it.
+    fn off(&self) -> u64 {
+        match (self.noisy, self.drift) {
+            (false, _) => 0,
+            (true, 0) => 4,
+            (true, _) => 12,
+        }
+    }
+
+    /// What so much work takes at this time.
+    fn drifted(&self, now: Nanos, took: Nanos) -> Nanos {
+        if self.drift == 0 {
+            return took;
+        }
+        took / 100 * (100 + Dice(now / DRIFT_NANOS).below(self.drift + 1))
+    }
+
     /// Measured costs, each off by up to three hundredths, or up to three times what they are.
     fn profile(&self, dice: &mut Dice) -> StepCosts {
         let mut curve = |cost: fn(u32) -> Nanos| {
@@ -158,11 +189,12 @@ impl World {
 impl Run<'_> {
     fn phase(&mut self, phase: Phase) -> f64 {
         let World { prompt, answer, .. } = *self.world;
+        let late = false;
         let count = u64::from(phase.sequences);
         let seen = [Acceptance::default(); 2];
-        let fresh = Sequence { seen, prompt, backlog: prompt, lookup: 0, left: answer };
+        let fresh = Sequence { seen, prompt, backlog: prompt, lookup: 0, left: answer, late };
         // They begin together, and end one after the other.
-        let left = |place: u64| answer * (place + 1) / count;
+        let left = |place: u64| (answer * (place + 1) / count).max(2);
         self.sequences = (0..count).map(|place| Sequence { left: left(place), ..fresh }).collect();
         let (began, mut tokens) = (self.now, 0.0);
         while self.now < began + phase.millis * 1_000_000 {
@@ -175,34 +207,64 @@ impl Run<'_> {
     /// was decided, and not by luck.
     fn step(&mut self, text: Text, fresh: &Sequence) -> f64 {
         let grants = self.decide(text);
-        let prompts: u32 = self.sequences.iter().map(|sequence| sequence.prompt).sum();
+        let prompts = self.prompts();
         let drafted = self.draft(&grants);
-        let (mut rows, mut guesses, mut tokens) = (prompts, 0, 0.0);
+        let (mut rows, mut guesses, mut tokens) = (0, 0, 0.0);
+        let (mut beginning, mut said) = (0, 0);
         for (place, depth) in drafted.into_iter().enumerate() {
-            if 0 < self.sequences[place].prompt {
-                self.sequences[place].prompt = 0;
+            let sequence = &mut self.sequences[place];
+            if core::mem::take(&mut sequence.late) {
+                continue;
+            }
+            if 0 < sequence.prompt {
+                sequence.prompt = 0;
                 // The last row of a prompt yields a token, too.
                 tokens += 1.0;
+                sequence.left -= 1;
+                (beginning, said) = (beginning + 1, said + 1);
                 continue;
             }
             rows += 1;
             guesses += u32::try_from(depth).expect("small");
-            let emitted = self.learn(text, place, grants[place].drafter, depth);
-            tokens += text.expected(grants[place].drafter, depth);
+            let drafter = grants[place].drafter;
+            // Behind the end of an answer no guess brings anything.
+            let within = usize::try_from(sequence.left - 1).expect("small").min(depth);
+            let emitted = self.learn(text, place, drafter, depth);
+            said += u32::try_from(emitted).expect("small");
+            tokens += text.expected(drafter, within);
             let sequence = &mut self.sequences[place];
             sequence.left = sequence.left.saturating_sub(emitted);
             if sequence.left == 0 {
                 *sequence = *fresh;
+                let late = self.world.late;
+                sequence.late = 0 < late && self.dice.below(100) < late;
             }
         }
-        let Machine { verify, guess, .. } = self.world.machine;
-        let took = verify(rows) + (verify(rows + guesses) - verify(rows)) / 100 * guess;
-        if prompts == 0 {
-            let measured = self.dice.measured(took, self.world.noisy);
-            self.controller.measure(rows, guesses, measured);
-        }
+        let took = self.world.drifted(self.now, self.took(rows, prompts, guesses));
+        let measured = self.dice.measured(took, self.world.off());
+        let ran = Ran { sequences: rows, guesses, prompts, beginning, tokens: said };
+        self.controller.measure(&ran, measured);
         self.now += took;
         tokens
+    }
+
+    /// What the target takes for a row of each of so many sequences, rows of prompts, and guesses.
+    fn took(&self, rows: u32, prompts: u32, guesses: u32) -> Nanos {
+        let Machine { verify, guess, prompt, guess_beside, .. } = self.world.machine;
+        let guess = if prompts == 0 { guess } else { guess_beside };
+        let base = rows + prompts;
+        verify(rows)
+            + (verify(base) - verify(rows)) * prompt / 100
+            + (verify(base + guesses) - verify(base)) / 100 * guess
+    }
+
+    /// Rows of prompts in the next step.
+    fn prompts(&self) -> u32 {
+        self.sequences
+            .iter()
+            .filter(|sequence| !sequence.late)
+            .map(|sequence| sequence.prompt)
+            .sum()
     }
 
     /// A grant for every sequence; none for those whose prompt is read.
@@ -221,7 +283,7 @@ impl Run<'_> {
                 backlog: *backlog,
             })
             .collect();
-        let prefill = self.sequences.iter().map(|sequence| sequence.prompt).sum();
+        let prefill = self.prompts();
         let decodes = u32::try_from(prospects.len()).expect("few");
         let room = DraftRoom {
             decodes,
@@ -259,11 +321,11 @@ impl Run<'_> {
         let modelled: Vec<usize> = (0..grants.len()).filter(|place| guess(*place)).collect();
         let (mut guessing, mut reading) = (0, 0);
         if 0 < few + long {
-            let took = (self.world.machine.draft)(few + long);
+            let took = self.world.drifted(self.now, (self.world.machine.draft)(few + long));
             let read = took / u64::from(few + long) * u64::from(long);
             (guessing, reading) = (took - read, read);
             if long == 0 {
-                let measured = self.dice.measured(took, self.world.noisy);
+                let measured = self.dice.measured(took, self.world.off());
                 self.controller.measure_draft(few, measured);
             }
         }
@@ -273,8 +335,8 @@ impl Run<'_> {
             if rows == 0 {
                 break;
             }
-            let took = (self.world.machine.draft)(rows);
-            let measured = self.dice.measured(took, self.world.noisy);
+            let took = self.world.drifted(self.now, (self.world.machine.draft)(rows));
+            let measured = self.dice.measured(took, self.world.off());
             self.controller.measure_draft(rows, measured);
             guessing += took;
         }
@@ -289,10 +351,13 @@ impl Run<'_> {
     fn learn(&mut self, text: Text, place: usize, drafter: Drafter, depth: usize) -> u64 {
         let right = [text.lookup, text.model].map(|chance| self.dice.right(chance, DEPTH_MAX));
         let used = right[drafter.place()].min(depth);
-        let emitted = used + 1;
         let sequence = &mut self.sequences[place];
+        let left = usize::try_from(sequence.left).expect("small");
+        let (used, ends) = (used.min(left - 1), left <= used + 1);
+        let right = right.map(|right| right.min(left - 1));
+        let emitted = used + 1;
         if 0 < sequence.lookup {
-            let drafted = sequence.lookup.min(emitted);
+            let drafted = if ends { sequence.lookup } else { sequence.lookup.min(emitted) };
             let right = right[Drafter::Lookup.place()].min(drafted);
             sequence.seen[Drafter::Lookup.place()].observe(drafted, right);
             let drafter = Drafter::Lookup;

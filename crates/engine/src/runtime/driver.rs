@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use overdraft_core::batch::{
     Arrival, BatchLimits, Logits, Outcome, Plan, Progress, Scheduler, Slot, Verdict,
 };
+use overdraft_core::speculate::Ran;
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, SequenceId, TokenId, Tokens};
 
@@ -236,10 +237,9 @@ impl Driver {
         let tokens = plan.slots.iter().fold(Tokens::ZERO, |sum, slot| sum + slot.length);
         let duration = ended.since(began);
         self.observer.observe(&Observation::StepRan { tokens, duration });
-        let drafts = plan.slots.iter().fold(Tokens::ZERO, |sum, slot| sum + slot.drafts);
-        let decodes = plan.slots.iter().all(|slot| slot.length == slot.drafts + Tokens::new(1));
-        if let Some(speculator) = self.speculator.as_mut().filter(|_| decodes) {
-            speculator.measure(plan.slots.len(), drafts, duration);
+        if let Some(speculator) = &mut self.speculator {
+            let emitted = outcomes.iter().map(|outcome| outcome.appended.len()).sum();
+            speculator.measure(&Ran::of(&plan.slots, emitted), duration);
         }
     }
 

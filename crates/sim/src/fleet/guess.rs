@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use overdraft_core::batch::Scheduler;
 use overdraft_core::speculate::{
-    Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Prospect, Share, StepCosts, Trial,
+    Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Prospect, Ran, Share, StepCosts, Trial,
 };
 use overdraft_silicon::{Batch, Chunk, Profile};
 use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
@@ -180,9 +180,12 @@ impl Guesser {
         self.controller.note_used(drafted, right);
     }
 
-    /// Takes note of what the target took for a step without prompts.
-    pub(super) fn measure(&mut self, (sequences, guesses): (u32, u32), took: Micros) {
-        self.controller.measure(sequences, guesses, took.get() * 1_000);
+    /// Takes note of what the target took for a step, and the passes before it.
+    pub(super) fn measure(&mut self, ran: &Ran, took: Micros) {
+        for _ in 0..self.passes {
+            self.controller.measure_draft(1, self.settings.pass.get() * 1_000);
+        }
+        self.controller.measure(ran, took.get() * 1_000);
     }
 
     /// A sequence has ended.

@@ -7,6 +7,7 @@ use overdraft_core::batch::{
     Scheduler, Slot, Verdict,
 };
 use overdraft_core::fleet::Scraped;
+use overdraft_core::speculate::Ran;
 use overdraft_silicon::{Batch, Chunk, Profile, StepTimes};
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
@@ -263,10 +264,9 @@ impl Worker {
                 self.flights.remove(&flight);
             }
         }
-        if let Some(guesser) = &mut self.guesser
-            && let Some(rows) = decoded_rows(&plan)
-        {
-            guesser.measure(rows, took);
+        if let Some(guesser) = &mut self.guesser {
+            let tokens = outcomes[..used].iter().map(|outcome| outcome.appended.len()).sum();
+            guesser.measure(&Ran::of(&plan.slots, tokens), took);
         }
         self.scheduler.handle_step(now, &outcomes[..used]);
         self.outcomes = outcomes;
@@ -335,14 +335,6 @@ fn batch(plan: &Plan) -> Batch {
         }
     }
     batch
-}
-
-/// Rows of a step that does nothing but decode.
-fn decoded_rows(plan: &Plan) -> Option<(u32, u32)> {
-    let decodes = |slot: &Slot| slot.length.get() == slot.drafts.get() + 1;
-    let guesses: u32 = plan.slots.iter().map(|slot| slot.drafts.get()).sum();
-    let sequences = u32::try_from(plan.slots.len()).unwrap_or(u32::MAX);
-    plan.slots.iter().all(decodes).then_some((sequences, guesses))
 }
 
 fn came(drafts: &[TokenId], emitted: &[TokenId]) -> Came {

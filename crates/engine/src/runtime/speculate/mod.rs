@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 
 use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
 use overdraft_core::speculate::{
-    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Share, StepCosts, Trial,
+    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Ran, Share, StepCosts,
+    Trial,
 };
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
@@ -312,11 +313,12 @@ impl Speculator {
         self.stats.count(drafter, drafts.len(), right(drafts));
     }
 
-    /// Takes note of what the target took for a step without prompts.
-    pub(super) fn measure(&mut self, sequences: usize, guesses: Tokens, took: Micros) {
-        self.stats.verify_time += took;
-        let sequences = u32::try_from(sequences).unwrap_or(u32::MAX);
-        self.controller.measure(sequences, guesses.get(), profile::cost(took));
+    /// Takes note of what the target took for a step.
+    pub(super) fn measure(&mut self, ran: &Ran, took: Micros) {
+        if ran.beginning == 0 {
+            self.stats.verify_time += took;
+        }
+        self.controller.measure(ran, profile::cost(took));
     }
 
     /// A sequence ended, or lost its pages.
