@@ -12,14 +12,16 @@ mod estimate;
 mod identity;
 mod load;
 mod pair;
+mod peer;
 mod rivals;
 mod single;
 mod steer;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use overdraft_benches::{Aim, Claim, machine_load, save};
 use overdraft_telemetry::Clock;
@@ -57,6 +59,9 @@ struct Arguments {
     /// Only this part; may be given several times
     #[arg(long, value_name = "PART")]
     part: Vec<Part>,
+    /// The llama-server to answer the same questions; without it the one on the PATH, if there is one
+    #[arg(long, value_name = "FILE")]
+    llama_server: Option<PathBuf>,
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
@@ -75,6 +80,8 @@ enum Part {
     Large,
     /// Lookups where text repeats itself (S4).
     Lookup,
+    /// The shipped pair's files through llama-server (S3).
+    Peer,
 }
 
 /// What has come together so far.
@@ -104,6 +111,9 @@ fn main() -> Result<ExitCode> {
     }
     if wanted(Part::Lookup) {
         results.lookups(arguments.quick, &loader, clock)?;
+    }
+    if wanted(Part::Peer) {
+        results.beside(&arguments, &loader, clock)?;
     }
     if wanted(Part::Large) {
         results.large(arguments.quick, &loader, clock)?;
@@ -157,6 +167,20 @@ impl Results {
             self.claims.push(gain.claim("S4", least));
             self.raw.push(gain.told());
         }
+        Ok(())
+    }
+
+    /// The same questions, of whoever else runs these files.
+    fn beside(&mut self, arguments: &Arguments, loader: &Loader, clock: Clock) -> Result<()> {
+        let Some(program) = peer::find(arguments.llama_server.as_deref()) else {
+            ensure!(arguments.llama_server.is_none(), "the file of `--llama-server` is not there");
+            println!("\nleft out: llama-server is not on the PATH; `--llama-server FILE` names one");
+            return Ok(());
+        };
+        let beside = peer::measure(&program, arguments.quick, loader, clock)?;
+        beside.print();
+        self.claims.extend(beside.claims());
+        self.raw.push(beside.told());
         Ok(())
     }
 

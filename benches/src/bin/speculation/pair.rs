@@ -1,6 +1,6 @@
 //! Which models are measured, and what are they asked?
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -149,8 +149,13 @@ fn load(file: &Path, settings: &ModelSettings) -> Result<Model> {
     Model::open(file, settings).with_context(|| format!("`{}` cannot be opened", file.display()))
 }
 
+/// A file of the shipped pair.
+pub(crate) fn demo_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(name)
+}
+
 fn demo(name: &str, settings: &ModelSettings) -> Result<Model> {
-    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(name), settings)
+    load(&demo_file(name), settings)
 }
 
 fn shipped() -> Result<Opened> {

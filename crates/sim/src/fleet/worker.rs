@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use overdraft_core::batch::{
     Arrival, BatchLimits, BatchStats, CacheChange, Logits, Outcome, Plan, PrefixReuse, Progress,
-    Scheduler, Slot, Verdict,
+    Scheduler, Verdict,
 };
 use overdraft_core::fleet::Scraped;
 use overdraft_core::speculate::Ran;
