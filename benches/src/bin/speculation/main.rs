@@ -174,7 +174,9 @@ impl Results {
     fn beside(&mut self, arguments: &Arguments, loader: &Loader, clock: Clock) -> Result<()> {
         let Some(program) = peer::find(arguments.llama_server.as_deref()) else {
             ensure!(arguments.llama_server.is_none(), "the file of `--llama-server` is not there");
-            println!("\nleft out: llama-server is not on the PATH; `--llama-server FILE` names one");
+            println!(
+                "\nleft out: llama-server is not on the PATH; `--llama-server FILE` names one"
+            );
             return Ok(());
         };
         let beside = peer::measure(&program, arguments.quick, loader, clock)?;

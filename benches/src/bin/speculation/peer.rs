@@ -114,7 +114,10 @@ pub(crate) fn measure(
 fn questions(count: usize) -> Result<Vec<Request>> {
     let mut source = Pair::Shipped.source(1)?;
     let kinds = [Text::Easy, Text::Hard, Text::Copy];
-    Ok(kinds.iter().flat_map(|kind| (0..count).map(|_| source.next(*kind)).collect::<Vec<_>>()).collect())
+    Ok(kinds
+        .iter()
+        .flat_map(|kind| (0..count).map(|_| source.next(*kind)).collect::<Vec<_>>())
+        .collect())
 }
 
 fn our_rate(rival: &Rival, requests: &[Request], loader: &Loader, clock: Clock) -> Result<f64> {
@@ -148,9 +151,8 @@ impl Server {
             command.args(["--threads-draft", &threads]);
         }
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = quiet
-            .spawn()
-            .with_context(|| format!("`{}` cannot be started", program.display()))?;
+        let process =
+            quiet.spawn().with_context(|| format!("`{}` cannot be started", program.display()))?;
         let name = depth.map_or("llama-server".to_owned(), |depth| {
             format!("llama-server -md, --draft-max {depth}")
         });
@@ -159,6 +161,7 @@ impl Server {
         Ok(server)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "nothing else is done while it starts")]
     fn until_ready(&mut self) -> Result<()> {
         for _ in 0..LOOKS_MAX {
             if let Some(status) = self.process.try_wait()? {
@@ -201,7 +204,8 @@ impl Server {
         )?;
         let mut told = String::new();
         stream.take(ANSWER_MAX).read_to_string(&mut told)?;
-        let (head, body) = told.split_once("\r\n\r\n").context("the answer has no end of its head")?;
+        let (head, body) =
+            told.split_once("\r\n\r\n").context("the answer has no end of its head")?;
         let status = head.split(' ').nth(1).context("the answer has no status")?;
         Ok((status.parse()?, body.to_owned()))
     }
