@@ -24,8 +24,10 @@ use crate::pair::{self, Drafters, Pair};
 use crate::rivals::{self, Rival};
 use crate::steer::Text;
 
-/// Its depths; 16 is its own default.
-const DEPTHS: [u32; 4] = [1, 2, 4, 16];
+/// Its depths; 3 is its own default, and 16 was.
+const DEPTHS: [u32; 5] = [1, 2, 3, 4, 16];
+/// How newer versions call the depth.
+const DEPTH_FLAG: &str = "--spec-draft-n-max";
 /// Questions of each kind, and each set is asked so many times of everybody.
 const QUESTIONS: usize = 16;
 const TURNS: usize = 5;
@@ -129,11 +131,18 @@ fn our_rate(rival: &Rival, requests: &[Request], loader: &Loader, clock: Clock) 
 }
 
 fn version(program: &Path) -> Result<String> {
-    let output = Command::new(program).arg("--version").output()?;
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
+    let told = told(program, "--version")?;
     let line = told.lines().find(|line| line.starts_with("version"));
     Ok(line.unwrap_or("of an untold version").to_owned())
+}
+
+/// What it says of itself when asked.
+fn told(program: &Path, flag: &str) -> Result<String> {
+    let output = Command::new(program)
+        .arg(flag)
+        .output()
+        .with_context(|| format!("`{}` cannot be started", program.display()))?;
+    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 impl Server {
@@ -147,14 +156,18 @@ impl Server {
         command.args(["--threads", &threads, "--parallel", "1", "--ctx-size", "1024"]);
         if let Some(depth) = depth {
             command.arg("--model-draft").arg(pair::demo_file("overdraft-draft.q8_0.gguf"));
-            command.args(["--draft-max", &depth.to_string(), "--draft-min", "0"]);
             command.args(["--threads-draft", &threads]);
+            if told(program, "--help")?.contains(DEPTH_FLAG) {
+                command.args(["--spec-type", "draft-simple", DEPTH_FLAG, &depth.to_string()]);
+            } else {
+                command.args(["--draft-max", &depth.to_string(), "--draft-min", "0"]);
+            }
         }
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process =
             quiet.spawn().with_context(|| format!("`{}` cannot be started", program.display()))?;
         let name = depth.map_or("llama-server".to_owned(), |depth| {
-            format!("llama-server -md, --draft-max {depth}")
+            format!("llama-server -md, at most {depth} deep")
         });
         let mut server = Self { name, process, address };
         server.until_ready()?;
