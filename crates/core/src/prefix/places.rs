@@ -40,7 +40,7 @@ struct Line {
 /// Bits for the places of a line; which for which, [`at`] says.
 type Marks = u64;
 
-/// A byte of each bit, but for the highest.
+/// All bits of eight bytes but the highest of each.
 const LOW_BITS: u64 = u64::MAX / 255 * 0x7f;
 /// Those of the second half's bytes that are used.
 const SECOND_HALF: u64 = u32::MAX as u64;

@@ -212,13 +212,17 @@ impl PrefixIndex {
         let used = self.slots.at(newest).held;
         // One at least, where no further generation could be begun for it.
         let room = fresh_max.saturating_sub(record.fresh).min(used_max.saturating_sub(used)).max(1);
-        let most = places.iter().rev().take(room as usize);
-        let entering = most.take_while(|&&id| is_new(&self.table, id)).count();
-        let (left, entering) = places.split_at(places.len() - entering);
-        for &id in entering {
+        let mut entered = 0;
+        // One after the other: keys that collide may bring an entry twice, and it is new but once.
+        for &id in places.iter().rev().take(room as usize) {
+            if !is_new(&self.table, id) {
+                break;
+            }
             self.table.set_holders(id, HolderSet::one(newest));
+            entered += 1;
         }
-        let entered = Chunks::of(entering.len()).get();
+        let left = &places[..places.len() - entered];
+        let entered = Chunks::of(entered).get();
         self.slots.at_mut(newest).held += entered;
         self.count_fresh(receipt.worker.index(), entered);
         Some((newest, left))

@@ -354,7 +354,7 @@ fn a_full_index_marks_who_could_not_be_kept() {
 
 #[test]
 fn a_block_that_one_worker_holds_costs_less_than_forty_bytes() {
-    // From one doubling of the hash tables to the next.
+    // Over more than one growth of every row of the hash tables.
     for count in [110_000_u32, 130_000, 155_000, 185_000, 220_000] {
         let [one] = workers();
         let mut index = PrefixIndex::new(PrefixLimits::default());
