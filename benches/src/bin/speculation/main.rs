@@ -17,7 +17,7 @@ mod rivals;
 mod single;
 mod steer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -173,7 +173,11 @@ impl Results {
     /// The same questions, of whoever else runs these files.
     fn beside(&mut self, arguments: &Arguments, loader: &Loader, clock: Clock) -> Result<()> {
         let Some(program) = peer::find(arguments.llama_server.as_deref()) else {
-            ensure!(arguments.llama_server.is_none(), "the file of `--llama-server` is not there");
+            ensure!(
+                arguments.llama_server.is_none(),
+                "`{}` of `--llama-server` is not there; expected the program, or its name on the PATH",
+                arguments.llama_server.as_deref().unwrap_or(Path::new("")).display()
+            );
             println!(
                 "\nleft out: llama-server is not on the PATH; `--llama-server FILE` names one"
             );

@@ -166,11 +166,12 @@ impl Server {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process =
             quiet.spawn().with_context(|| format!("`{}` cannot be started", program.display()))?;
+        let shown = format!("{command:?}");
         let name = depth.map_or("llama-server".to_owned(), |depth| {
             format!("llama-server -md, at most {depth} deep")
         });
         let mut server = Self { name, process, address };
-        server.until_ready()?;
+        server.until_ready().with_context(|| format!("run it by hand to see why: {shown}"))?;
         Ok(server)
     }
 
