@@ -33,9 +33,10 @@ pub(crate) const PHASES: [Phase; 7] = [
 /// The same in short.
 pub(crate) const PHASES_QUICK: [Phase; 4] = [PHASES[0], PHASES[2], PHASES[3], PHASES[6]];
 
-/// Turns of each rule in a phase, where there is time for turns as long as the least.
-const TURNS: u32 = 4;
-const TURN_LEAST: Duration = Duration::from_millis(500);
+/// Turns of each rule in a phase, where there is time for turns as long as the least. Many short ones: of five engines
+/// with the same rule, turns of a second put some at 0.8 and some at 1.1 of their mean, turns of a quarter of a second at
+/// 0.97 to 1.03.
+const TURNS: u32 = 12;
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -64,6 +65,7 @@ pub(crate) struct Adaptive {
 }
 
 pub(crate) fn measure(plan: Plan, loader: &Loader, clock: Clock) -> Result<Adaptive> {
+    let questions = plan.pair.questions()?;
     let mut columns: Vec<Column> = Vec::new();
     for run in 0..plan.runs {
         let rivals = rivals::all(plan.pair, plan.depths, clock)?;
@@ -84,7 +86,7 @@ pub(crate) fn measure(plan: Plan, loader: &Loader, clock: Clock) -> Result<Adapt
                 let seed = 1_000 * (run + 1) + 100 * u64::from(turn) + number;
                 for place in shuffled(&mut dice, rivals.len()) {
                     // All are asked the same, one after the other, as far as they come.
-                    let source = plan.pair.source(seed)?;
+                    let source = questions.source(seed);
                     let engine = rivals[place].engine.handle();
                     let window = loader.window(&engine, *phase, source, plan.time / turns)?;
                     let windows = columns[place].windows.last_mut().context("a run was begun")?;
@@ -102,7 +104,8 @@ pub(crate) fn measure(plan: Plan, loader: &Loader, clock: Clock) -> Result<Adapt
 
 impl Plan {
     fn turns(&self) -> u32 {
-        (1..=TURNS).rev().find(|turns| TURN_LEAST <= self.time / *turns).unwrap_or(1)
+        let least = self.pair.turn_least();
+        (1..=TURNS).rev().find(|turns| least <= self.time / *turns).unwrap_or(1)
     }
 }
 

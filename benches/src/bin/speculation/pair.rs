@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use overdraft_benches::Dice;
@@ -53,11 +54,16 @@ pub(crate) enum Drafters {
     Both,
 }
 
+/// What a pair can be asked.
+pub(crate) struct Questions {
+    /// Prompts of each kind for the shipped pair; none for random weights.
+    prompts: Arc<[(Text, Vec<TokenId>)]>,
+}
+
 /// What is asked next.
 pub(crate) struct Source {
     dice: Dice,
-    /// Prompts of each kind for the shipped pair; none for random weights.
-    prompts: Vec<(Text, Vec<TokenId>)>,
+    prompts: Arc<[(Text, Vec<TokenId>)]>,
 }
 
 impl Pair {
@@ -82,6 +88,14 @@ impl Pair {
                 "random weights of 1.04G and 50M, Q4_K_M: every pass is computed, which token is said is steered"
             }
         }
+    }
+
+    /// A load that begins anew lasts so long at least: long enough for a few dozen steps.
+    pub(crate) const fn turn_least(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Shipped => 250,
+            Self::Small | Self::Large => 750,
+        })
     }
 
     pub(crate) fn open(self) -> Result<Opened> {
@@ -112,9 +126,17 @@ impl Pair {
         Ok(Engine::start_guessing(target, codec, settings, observer, speculation)?)
     }
 
-    pub(crate) fn source(self, seed: u64) -> Result<Source> {
+    /// Read once: it takes as long as a turn.
+    pub(crate) fn questions(self) -> Result<Questions> {
         let prompts = if self == Self::Shipped { held_out()? } else { Vec::new() };
-        Ok(Source { dice: Dice::new(seed), prompts })
+        Ok(Questions { prompts: prompts.into() })
+    }
+}
+
+impl Questions {
+    /// The same for the same seed.
+    pub(crate) fn source(&self, seed: u64) -> Source {
+        Source { dice: Dice::new(seed), prompts: Arc::clone(&self.prompts) }
     }
 }
 

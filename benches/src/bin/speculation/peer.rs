@@ -114,7 +114,7 @@ pub(crate) fn measure(
 
 /// So many of each kind.
 fn questions(count: usize) -> Result<Vec<Request>> {
-    let mut source = Pair::Shipped.source(1)?;
+    let mut source = Pair::Shipped.questions()?.source(1);
     let kinds = [Text::Easy, Text::Hard, Text::Copy];
     Ok(kinds
         .iter()

@@ -1,11 +1,19 @@
 //! Which rules are measured against each other?
 
-use anyhow::Result;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
 use overdraft_core::speculate::DepthTable;
 use overdraft_engine::{Engine, Policy};
 use overdraft_telemetry::Clock;
+use overdraft_units::Micros;
 
 use crate::pair::{DEPTH, Drafters, Pair};
+
+/// An engine is looked at so often until it is ready, and at most for so long.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+const READY_MAX: Micros = Micros::new(60_000_000);
 
 /// A rule with an engine of its own: what it has learnt is its own, too.
 pub(crate) struct Rival {
@@ -33,9 +41,14 @@ pub(crate) fn all(pair: Pair, depths: &[usize], clock: Clock) -> Result<Vec<Riva
     policies.into_iter().map(|policy| one(pair, policy, Drafters::Both, clock)).collect()
 }
 
-/// One of them.
+/// One of them, once it has measured what steps cost: two that measure at the same time measure each other.
 pub(crate) fn one(pair: Pair, policy: Policy, drafters: Drafters, clock: Clock) -> Result<Rival> {
     let engine = pair.start(&policy, drafters, clock)?;
+    let began = clock.now();
+    while !engine.handle().stats().speculation.enabled {
+        ensure!(clock.now().since(began) < READY_MAX, "`{policy}` is not ready within a minute");
+        thread::sleep(LOOK_EVERY);
+    }
     let name = match &policy {
         Policy::Fixed(depth) => format!("fixed:{depth}"),
         other => other.name().to_owned(),

@@ -119,11 +119,12 @@ pub(crate) fn gain(question: Question, loader: &Loader, clock: Clock) -> Result<
     let Question { pair, phase, drafters, time, turns } = question;
     let off = rivals::one(pair, Policy::Off, drafters, clock)?;
     let goodput = rivals::one(pair, Policy::Goodput, drafters, clock)?;
+    let questions = pair.questions()?;
     let (mut ratios, mut cpu_ratios) = (Vec::new(), Vec::new());
     // The first turn is for the rule to get to know the text.
     for turn in 0..=turns {
         let window = |rival: &Rival| {
-            loader.window(&rival.engine.handle(), phase, pair.source(turn + 1)?, time)
+            loader.window(&rival.engine.handle(), phase, questions.source(turn + 1), time)
         };
         let (one, other) = if turn % 2 == 0 {
             let one = window(&goodput)?;
