@@ -160,17 +160,17 @@ fn check(world: &World, seed: u64, (least, least_in_a_phase): (f64, f64)) {
 fn goodput_brings_more_than_any_depth_that_stays_and_little_less_in_any_phase() {
     for seed in 1..=3 {
         // On the GPU's bend, guesses for a few of many sequences are worth nearly nothing.
-        check(&rises_and_falls(), seed, (1.03, 0.94));
-        check(&as_in_the_bench("cpu", CPU, 12_000), seed, (1.03, 0.97));
-        check(&as_in_the_bench("small", SMALL, 3_000), seed, (1.03, 0.97));
-        check(&as_in_the_bench("attention", ATTENTION, 3_000), seed, (1.03, 0.97));
+        check(&rises_and_falls(), seed, (1.05, 0.93));
+        check(&as_in_the_bench("cpu", CPU, 12_000), seed, (1.10, 0.96));
+        check(&as_in_the_bench("small", SMALL, 3_000), seed, (1.08, 0.97));
+        check(&as_in_the_bench("attention", ATTENTION, 3_000), seed, (1.10, 0.97));
     }
 }
 
 #[test]
 fn goodput_is_near_the_best_depth_whatever_comes_after_whatever() {
     for seed in 1..=18 {
-        check(&drawn(seed), seed, (0.98, 0.93));
+        check(&drawn(seed), seed, (0.98, 0.90));
     }
 }
 
@@ -194,7 +194,7 @@ fn a_profile_that_was_made_on_a_busy_machine_is_mended() {
 fn short_answers_are_guessed_for_as_deep_as_pays_while_prompts_are_read() {
     for seed in 1..=4 {
         check(&short_answers(28), seed, (1.10, 0.96));
-        check(&short_answers(13), seed, (1.05, 0.95));
+        check(&short_answers(13), seed, (1.05, 0.97));
     }
 }
 

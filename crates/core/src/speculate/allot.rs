@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use super::acceptance::{Acceptance, DEPTH_MAX};
-use super::costs::{Nanos, StepCosts};
+use super::costs::{Nanos, StepCosts, float, nanos};
 use super::share::Share;
 
 /// Who guesses.
@@ -93,8 +93,22 @@ pub(super) struct Field<'a> {
     pub(super) prefill: u32,
     /// Rows that guesses may take.
     pub(super) room: u32,
-    /// Steps that a sequence's place in the batch does not decode in, for each token, in 65,536ths.
-    pub(super) begins: u64,
+    /// Steps that a sequence's place in the batch does not decode in, for each token.
+    pub(super) begins: f64,
+}
+
+/// The same with all who may be guessed for, and what each number of rows takes: asked for every row, so
+/// reckoned once.
+#[derive(Debug)]
+pub(super) struct Market<'a> {
+    field: &'a Field<'a>,
+    outlooks: &'a [Outlook],
+    /// The target, by guesses.
+    steps: Vec<f64>,
+    /// A pass of the draft model, by rows.
+    passes: Vec<f64>,
+    /// A second token of a sequence in its first pass.
+    second: f64,
 }
 
 /// How often a step finds a sequence's place taken by one that only begins.
@@ -124,11 +138,11 @@ pub(super) struct Allotment {
     rate: Rate,
 }
 
-/// Tokens in 65,536ths for a time.
+/// Tokens for nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
-    tokens: u64,
-    nanos: Nanos,
+    tokens: f64,
+    nanos: f64,
 }
 
 /// One guess of one sequence.
@@ -136,15 +150,15 @@ pub(super) struct Rate {
 struct Row {
     /// The chance that it is wrong: ascending is likeliest first.
     doubt: u32,
-    depth: usize,
-    sequence: usize,
+    depth: u32,
+    sequence: u32,
 }
 
 /// Tokens that a step leaves unread anyway: the last guess, and the token after it.
 const UNREAD_ALWAYS: u32 = 2;
 /// What has to be read before a sequence can be guessed for is spread over so many steps: about as many
 /// as an answer has left.
-const UNREAD_STEPS: u64 = 64;
+const UNREAD_STEPS: f64 = 64.0;
 /// Older steps fade: so many newer ones leave a third of what they count.
 const READING_MEMORY: u64 = 256;
 
@@ -161,12 +175,11 @@ impl Beginnings {
         }
     }
 
-    /// Steps begun in for each token, in 65,536ths, where so many sequences decode: that they all begin together is
-    /// not mistaken for a rate.
-    pub(super) fn each(self, sequences: u32) -> u64 {
+    /// Steps begun in for each token, where so many sequences decode: that they all begin together is not mistaken
+    /// for a rate.
+    pub(super) fn each(self, sequences: u32) -> f64 {
         let least = (BEGINNINGS_MEMORY * u64::from(sequences)) << 16;
-        let tokens = self.tokens.max(least).max(1);
-        u64::try_from((u128::from(self.begun) << 16) / u128::from(tokens)).unwrap_or(u64::MAX)
+        float(self.begun) / float(self.tokens.max(least).max(1))
     }
 }
 
@@ -187,24 +200,34 @@ impl Reading {
         self.reads -= self.reads / (4 * READING_MEMORY);
     }
 
-    /// What is read for so many 65,536ths of a token, where so many sequences decode. That they all
-    /// begin together is not mistaken for a rate: what they bring is told from when it is spread over
-    /// as many steps as are remembered.
-    fn on(self, tokens: u64, decodes: u32) -> Nanos {
+    /// Nanoseconds of it for each token, where so many sequences decode. That they all begin together is not
+    /// mistaken for a rate: what they bring is told from when it is spread over as many steps as are
+    /// remembered.
+    fn each(self, decodes: u32) -> f64 {
         let over = self.tokens.max(READING_MEMORY * u64::from(decodes)).max(1);
-        let nanos = (u128::from(self.reads) * u128::from(tokens) / u128::from(over)) >> 16;
-        u64::try_from(nanos).unwrap_or(u64::MAX)
+        float(self.reads) / float(over)
+    }
+}
+
+impl Outlook {
+    /// How many more tokens the draft model's first pass must read, on average, if it guesses at one more place: where
+    /// the whole draft was right, nobody has read its last token.
+    fn more_unread(&self, depth: usize) -> f64 {
+        let all_right = self.survival[Drafter::Model.place()];
+        let before = depth.checked_sub(1).map_or(0.0, |before| all_right[before].part());
+        all_right[depth].part() - before
+    }
+}
+
+impl Row {
+    fn chance(self) -> f64 {
+        1.0 - f64::from(self.doubt) / f64::from(Share::WHOLE.parts())
     }
 }
 
 impl Rate {
-    pub(super) fn nanos(self) -> Nanos {
-        self.nanos
-    }
-
     fn exceeds(self, other: Self) -> bool {
-        u128::from(self.tokens) * u128::from(other.nanos.max(1))
-            > u128::from(other.tokens) * u128::from(self.nanos.max(1))
+        self.tokens * other.nanos > other.tokens * self.nanos
     }
 }
 
@@ -216,8 +239,8 @@ impl Allotment {
     }
 
     /// Whether it brings at least so many hundredths more than the other.
-    pub(super) fn exceeds(&self, other: &Self, hundredths: u64) -> bool {
-        let tokens = other.rate.tokens + other.rate.tokens / 100 * hundredths;
+    pub(super) fn exceeds(&self, other: &Self, hundredths: u32) -> bool {
+        let tokens = other.rate.tokens * (1.0 + f64::from(hundredths) / 100.0);
         self.rate.exceeds(Rate { tokens, ..other.rate })
     }
 }
@@ -228,109 +251,37 @@ impl Field<'_> {
         self.decodes + self.prefill
     }
 
+    /// What the target takes without any guess.
+    pub(super) fn plain_step(&self) -> Nanos {
+        self.costs.verify.at(self.decodes)
+    }
+
     /// Without any guess.
-    pub(super) fn plain(&self) -> Rate {
-        Rate { tokens: self.lasting(self.decoded()), nanos: self.nanos(0) }
+    fn plain(&self) -> Rate {
+        let tokens = self.lasting(f64::from(self.decodes));
+        Rate { tokens, nanos: float(self.plain_step()).max(1.0) }
     }
 
-    /// A token of each sequence, in 65,536ths.
-    fn decoded(&self) -> u64 {
-        u64::from(self.decodes) * u64::from(Share::WHOLE.parts())
-    }
-
-    /// What so many tokens of a step come to in the end, in 65,536ths. Each brings the end of its sequence nearer, and
+    /// What so many tokens of a step come to in the end. Each brings the end of its sequence nearer, and
     /// the next one takes up a place for a step in which it only begins: a longer step makes that longer too.
-    fn lasting(&self, tokens: u64) -> u64 {
-        let decoded = u128::from(self.decoded());
-        let begins = (u128::from(tokens) * u128::from(self.begins)) >> 16;
-        let lasting = u128::from(tokens) * decoded / (decoded + begins).max(1);
-        u64::try_from(lasting).unwrap_or(u64::MAX)
-    }
-
-    /// What the target takes with so many rows of guesses.
-    fn nanos(&self, guesses: u32) -> Nanos {
-        self.costs.step(self.decodes, self.prefill, guesses)
+    fn lasting(&self, tokens: f64) -> f64 {
+        let decoded = f64::from(self.decodes);
+        tokens * decoded / (decoded + tokens * self.begins).max(f64::MIN_POSITIVE)
     }
 
     /// What it would take to have the tokens that a grant brings without any guess.
     pub(super) fn tokens_of(&self, grant: &Grant, outlook: &Outlook) -> Nanos {
         let chances = outlook.survival[grant.drafter.place()][..grant.depth.min(DEPTH_MAX)].iter();
-        let tokens: u64 = chances.map(|chance| u64::from(chance.parts())).sum();
+        let tokens: f64 = chances.map(|chance| chance.part()).sum();
         let plain = self.plain();
-        let nanos = u128::from(tokens) * u128::from(plain.nanos) / u128::from(plain.tokens.max(1));
-        u64::try_from(nanos).unwrap_or(u64::MAX)
+        nanos(tokens * plain.nanos / plain.tokens.max(f64::MIN_POSITIVE))
     }
 
     /// What one step has to bear of what the draft model must read of a sequence first.
-    fn catching_up(&self, outlook: &Outlook) -> Nanos {
+    fn catching_up(&self, outlook: &Outlook) -> f64 {
         let draft = &self.costs.draft;
         let unread = outlook.unread.max(UNREAD_ALWAYS);
-        (draft.at(unread) - draft.at(UNREAD_ALWAYS)) / UNREAD_STEPS
-    }
-
-    /// The most tokens a second, with the draft model guessing at most `model_most` tokens.
-    pub(super) fn best(&self, outlooks: &[Outlook], model_most: usize) -> Allotment {
-        let first = self.best_at(self.plain(), outlooks, model_most);
-        // What a pass of the draft model is worth depends on how fast tokens come without it.
-        let second = self.best_at(first.rate, outlooks, model_most);
-        if second.rate.exceeds(first.rate) { second } else { first }
-    }
-
-    fn best_at(&self, pace: Rate, outlooks: &[Outlook], model_most: usize) -> Allotment {
-        let most = [DEPTH_MAX, model_most];
-        let chosen = self.drafters(pace, outlooks, most);
-        let drafters: Vec<Drafter> = chosen.iter().map(|(drafter, _)| *drafter).collect();
-        let mut rows = Vec::new();
-        for (sequence, (outlook, (drafter, worth))) in outlooks.iter().zip(&chosen).enumerate() {
-            let place = drafter.place();
-            if *worth == 0 {
-                continue;
-            }
-            let depths = outlook.most[place].min(most[place]).min(DEPTH_MAX);
-            rows.extend(outlook.survival[place][..depths].iter().enumerate().map(
-                |(depth, chance)| {
-                    let doubt = Share::WHOLE.parts() - chance.parts();
-                    Row { doubt, depth, sequence }
-                },
-            ));
-        }
-        rows.sort_unstable();
-        rows.truncate(self.room as usize);
-        let (rate, count) = self.best_head(&rows, &drafters, outlooks);
-        let mut grants: Vec<Grant> =
-            drafters.iter().map(|drafter| Grant { drafter: *drafter, depth: 0 }).collect();
-        for row in &rows[..count] {
-            grants[row.sequence].depth += 1;
-        }
-        Allotment { grants, rate }
-    }
-
-    /// How many of the rows bring the most.
-    fn best_head(&self, rows: &[Row], drafters: &[Drafter], outlooks: &[Outlook]) -> (Rate, usize) {
-        let mut best = (self.plain(), 0);
-        let mut tokens = self.decoded();
-        let (mut drafting, mut passes, mut read_for) = (0, [0; DEPTH_MAX], 0);
-        for ((count, row), guesses) in (1..).zip(rows).zip(1..) {
-            tokens += u64::from(Share::WHOLE.parts() - row.doubt);
-            if drafters[row.sequence] == Drafter::Model {
-                let pass = &mut passes[row.depth];
-                drafting += self.costs.draft.at(*pass + 1) - self.costs.draft.at(*pass);
-                *pass += 1;
-                read_for += u64::from(Share::WHOLE.parts() - row.doubt);
-                if row.depth == 0 {
-                    // With the first guess all that the sequence emits has to be read.
-                    read_for += u64::from(Share::WHOLE.parts());
-                    drafting += self.catching_up(&outlooks[row.sequence]);
-                }
-            }
-            let reading = self.reading.on(read_for, self.decodes);
-            let nanos = self.nanos(guesses).saturating_add(drafting).saturating_add(reading);
-            let rate = Rate { tokens: self.lasting(tokens), nanos };
-            if rate.exceeds(best.0) {
-                best = (rate, count);
-            }
-        }
-        best
+        float(draft.at(unread) - draft.at(UNREAD_ALWAYS)) / UNREAD_STEPS
     }
 
     /// `depth` tokens for each sequence, or as many as there is room for.
@@ -338,7 +289,7 @@ impl Field<'_> {
         let fair = (self.room / self.decodes.max(1)) as usize;
         let most = [depth.min(fair); 2];
         let drafters = self.drafters(self.plain(), outlooks, most);
-        let grant = |(outlook, (drafter, _)): (&Outlook, (Drafter, u64))| {
+        let grant = |(outlook, (drafter, _)): (&Outlook, (Drafter, f64))| {
             let place = drafter.place();
             Grant { drafter, depth: most[place].min(outlook.most[place]) }
         };
@@ -346,34 +297,29 @@ impl Field<'_> {
     }
 
     /// Who guesses for each sequence: whoever brings more, less what its passes cost at this pace; and
-    /// how much that is, in 65,536ths of a token. The model where nobody else can, even for nothing.
-    fn drafters(&self, pace: Rate, outlooks: &[Outlook], most: [usize; 2]) -> Vec<(Drafter, u64)> {
+    /// how much that is, in tokens. The model where nobody else can, even for nothing.
+    fn drafters(&self, pace: Rate, outlooks: &[Outlook], most: [usize; 2]) -> Vec<(Drafter, f64)> {
         let [_, model] = most;
         let asked = outlooks.iter().filter(|outlook| 0 < outlook.most[1]).count();
         let asked = u32::try_from(asked).unwrap_or(u32::MAX).max(1);
         // In tokens, at this pace: a pass for one sequence, and what is read for one token.
-        let priced = |nanos: Nanos, parts: u64| -> u64 {
-            let tokens = u128::from(nanos) * u128::from(pace.tokens);
-            let price = tokens / u128::from(pace.nanos.max(1)) / u128::from(parts);
-            u64::try_from(price).unwrap_or(u64::MAX)
-        };
-        let pass = priced(self.costs.draft.at(asked), u64::from(asked));
-        let whole = u64::from(Share::WHOLE.parts());
-        let read = priced(self.reading.on(whole, self.decodes), 1).min(whole);
-        let worth = |outlook: &Outlook, place: usize, price: u64| -> u64 {
+        let priced = |nanos: f64| nanos * pace.tokens / pace.nanos.max(1.0);
+        let pass = priced(float(self.costs.draft.at(asked)) / f64::from(asked));
+        let read = priced(self.reading.each(self.decodes)).min(1.0);
+        let worth = |outlook: &Outlook, place: usize, price: f64| -> f64 {
             let depth = outlook.most[place].min(most[place]).min(DEPTH_MAX);
             let chances = outlook.survival[place][..depth].iter();
-            chances.map(|chance| u64::from(chance.parts()).saturating_sub(price)).sum()
+            chances.map(|chance| (chance.part() - price).max(0.0)).sum()
         };
         // Of what the draft model brings, and of the token that comes anyway, a part pays for reading.
-        let modelled = |outlook: &Outlook| -> u64 {
+        let modelled = |outlook: &Outlook| -> f64 {
             let brings = worth(outlook, 1, pass);
-            let reads = (brings + whole) * read / whole;
-            brings.saturating_sub(reads).saturating_sub(priced(self.catching_up(outlook), 1))
+            let reads = (brings + 1.0) * read + priced(self.catching_up(outlook));
+            (brings - reads).max(0.0)
         };
         let choose = |outlook: &Outlook| {
             let only = outlook.most[0] == 0 && 0 < outlook.most[1].min(model);
-            let (looked_up, modelled) = (worth(outlook, 0, 0), modelled(outlook));
+            let (looked_up, modelled) = (worth(outlook, 0, 0.0), modelled(outlook));
             if only || looked_up < modelled {
                 (Drafter::Model, modelled)
             } else {
@@ -381,5 +327,91 @@ impl Field<'_> {
             }
         };
         outlooks.iter().map(choose).collect()
+    }
+}
+
+impl<'a> Market<'a> {
+    pub(super) fn new(field: &'a Field<'a>, outlooks: &'a [Outlook]) -> Self {
+        let most = outlooks.iter().map(|outlook| outlook.most.into_iter().max().unwrap_or(0));
+        let rows = most.sum::<usize>().min(field.room as usize);
+        let steps = field.costs.steps(field.decodes, field.prefill).take(rows + 1).collect();
+        let draft = &field.costs.draft;
+        let passes = draft.onwards(0).take(outlooks.len() + 1).collect();
+        let count = u32::try_from(outlooks.len()).unwrap_or(u32::MAX / 2).max(1);
+        // More rows are never dearer by the row; a table may say so where it was measured badly.
+        let second = float((draft.at(2 * count) - draft.at(count)).min(draft.at(count)));
+        let second = second / f64::from(count);
+        Self { field, outlooks, steps, passes, second }
+    }
+
+    /// The most tokens a second, with the draft model guessing at most `model_most` tokens.
+    pub(super) fn best(&self, model_most: usize) -> Allotment {
+        let most = [DEPTH_MAX, model_most];
+        let drafters = |pace| self.field.drafters(pace, self.outlooks, most);
+        let chosen = drafters(self.field.plain());
+        let first = self.best_of(&chosen, most);
+        // What a pass of the draft model is worth depends on how fast tokens come without it.
+        let again = drafters(first.rate);
+        let is_worth = |(drafter, worth): &(Drafter, f64)| (*drafter, 0.0 < *worth);
+        if again.iter().map(is_worth).eq(chosen.iter().map(is_worth)) {
+            return first;
+        }
+        let second = self.best_of(&again, most);
+        if second.rate.exceeds(first.rate) { second } else { first }
+    }
+
+    fn best_of(&self, chosen: &[(Drafter, f64)], most: [usize; 2]) -> Allotment {
+        let mut rows = Vec::with_capacity(self.steps.len());
+        for ((sequence, outlook), (drafter, worth)) in (0..).zip(self.outlooks).zip(chosen) {
+            let place = drafter.place();
+            if *worth <= 0.0 {
+                continue;
+            }
+            let depths = outlook.most[place].min(most[place]).min(DEPTH_MAX);
+            rows.extend((0..).zip(&outlook.survival[place][..depths]).map(|(depth, chance)| Row {
+                doubt: Share::WHOLE.parts() - chance.parts(),
+                depth,
+                sequence,
+            }));
+        }
+        rows.sort_unstable();
+        rows.truncate(self.field.room as usize);
+        let (rate, count) = self.best_head(&rows, chosen);
+        let mut grants: Vec<Grant> =
+            chosen.iter().map(|(drafter, _)| Grant { drafter: *drafter, depth: 0 }).collect();
+        for row in &rows[..count] {
+            grants[row.sequence as usize].depth += 1;
+        }
+        Allotment { grants, rate }
+    }
+
+    /// How many of the rows bring the most.
+    fn best_head(&self, rows: &[Row], chosen: &[(Drafter, f64)]) -> (Rate, usize) {
+        let field = self.field;
+        let mut best = (field.plain(), 0);
+        let mut tokens = f64::from(field.decodes);
+        let (mut drafting, mut passes) = (0.0, [0; DEPTH_MAX]);
+        let read = field.reading.each(field.decodes);
+        for ((count, row), step) in (1..).zip(rows).zip(&self.steps[1..]) {
+            let chance = row.chance();
+            tokens += chance;
+            let sequence = row.sequence as usize;
+            if chosen[sequence].0 == Drafter::Model {
+                let pass = &mut passes[row.depth as usize];
+                drafting += self.passes[*pass + 1] - self.passes[*pass] + read * chance;
+                *pass += 1;
+                let outlook = &self.outlooks[sequence];
+                if row.depth == 0 {
+                    // With the first guess all that the sequence emits has to be read.
+                    drafting += read + field.catching_up(outlook);
+                }
+                drafting += self.second * outlook.more_unread(row.depth as usize);
+            }
+            let rate = Rate { tokens: field.lasting(tokens), nanos: step + drafting };
+            if rate.exceeds(best.0) {
+                best = (rate, count);
+            }
+        }
+        best
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Asked before every step, told after every step what came of it. The policy may be changed at any
 //! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
-//! used or not; the draft model costs passes and must be kept in step, so it begins when that brings
-//! 3 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
+//! used or not; the draft model costs passes and must be kept in step, so it begins when eight steps in a row say that
+//! it brings 3 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
 //! off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::collections::BTreeMap;
@@ -12,10 +12,11 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{Beginnings, Drafter, Field, Grant, Outlook, Prospect, Reading};
+use super::allot::{Beginnings, Drafter, Field, Grant, Market, Outlook, Prospect, Reading};
 use super::costs::{GuessPrice, Nanos, StepCosts};
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
+use super::probe::{PROBE_OFF_DEPTH, Probe};
 use super::share::Share;
 use super::threshold::Threshold;
 use crate::batch::DraftRoom;
@@ -27,24 +28,15 @@ pub const PROBE_EVERY_STEPS: u64 = 50;
 /// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
 /// without guesses take is learnt from them alone.
 pub const PLAIN_EVERY_STEPS: u64 = 96;
-/// After so many where the price of guesses is doubtful.
+/// After so many where the price of guesses is doubtful, or might decide.
 const PLAIN_SOON_STEPS: u64 = 12;
-/// While the draft model is off, one part in so many of what steps take is spent on trying it.
-pub const PROBE_OFF_PART: Nanos = 64;
-
-/// Steps of such a try.
-const PROBE_OFF_STEPS: u32 = 8;
-/// Its depth.
-const PROBE_OFF_DEPTH: usize = 2;
-/// A try that goes better than expected is followed by another at once, at most so often.
-const PROBE_OFF_AGAIN: u32 = 4;
-/// Better by so much.
-const PROBE_OFF_BETTER: Share = Share::percent(20);
+/// It might where the draft model brings less than so many hundredths more.
+const CLOSE_HUNDREDTHS: u32 = 12;
 /// To begin, the draft model must bring so many hundredths more: it has to read first.
-const BEGIN_HUNDREDTHS: u64 = 3;
+const BEGIN_HUNDREDTHS: u32 = 3;
 /// To go deeper, so many.
-const DEEPER_HUNDREDTHS: u64 = 1;
-/// Steps between two changes of depth.
+const DEEPER_HUNDREDTHS: u32 = 1;
+/// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
 const DWELL_STEPS: u64 = 8;
 /// With more of the cache held than this nothing is guessed.
 const CACHE_FULL: Share = Share::percent(95);
@@ -126,24 +118,11 @@ pub struct Controller {
     changed_at: u64,
     /// Steps in a row that wanted it lower.
     lower: u64,
+    /// Steps in a row that wanted it to begin.
+    begin: u64,
     preemptions: u64,
     pressed: Option<Instant>,
     probe: Probe,
-}
-
-/// The draft model tried while it is off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Probe {
-    /// Saved up for the next one; nothing yet when it was never tried, and then it may be at once.
-    saved: Option<Nanos>,
-    steps_left: u32,
-    /// How often it was followed by another at once.
-    again: u32,
-    /// What was expected of a first guess when it began.
-    expected: Share,
-    /// First guesses put to the test, and right ones.
-    tried: u64,
-    right: u64,
 }
 
 impl Reason {
@@ -182,6 +161,7 @@ impl Controller {
             steps: 0,
             changed_at: 0,
             lower: 0,
+            begin: 0,
             preemptions: 0,
             pressed: None,
             probe: Probe::default(),
@@ -230,8 +210,7 @@ impl Controller {
     pub fn learn(&mut self, trial: Trial) {
         let place = trial.drafter.place();
         if trial.drafter == Drafter::Model && 0 < trial.drafted {
-            self.probe.tried += 1;
-            self.probe.right += u64::from(0 < trial.right);
+            self.probe.observe(trial.right);
             if 0 < self.model_depth {
                 self.reading.emit(trial.right as u64 + 1);
             }
@@ -337,18 +316,21 @@ impl Controller {
             self.change(0, reason);
             return field.even(outlooks, 0);
         }
-        let free = field.best(outlooks, self.depth_max);
+        let market = Market::new(field, outlooks);
+        let free = market.best(self.depth_max);
         let wanted = free.model_depth();
         self.lower = if wanted < self.model_depth { self.lower + 1 } else { 0 };
+        self.begin = if 0 < wanted && self.model_depth == 0 { self.begin + 1 } else { 0 };
         let settled = self.changes == 0 || DWELL_STEPS <= self.steps - self.changed_at;
         let mut grants = free.grants.clone();
         if self.model_depth < wanted {
-            let capped = field.best(outlooks, self.model_depth);
+            let capped = market.best(self.model_depth);
             // What was guarded a moment ago need not wait.
             let guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
             let begins = self.model_depth == 0;
             let gain = if begins { BEGIN_HUNDREDTHS } else { DEEPER_HUNDREDTHS };
-            if (settled || guarded) && free.exceeds(&capped, gain) {
+            let lasts = !begins || self.changes == 0 || DWELL_STEPS <= self.begin;
+            if (settled && lasts || guarded) && free.exceeds(&capped, gain) {
                 self.change(wanted, Reason::PaysMore);
             } else {
                 grants = capped.grants;
@@ -356,7 +338,9 @@ impl Controller {
         } else if DWELL_STEPS <= self.lower {
             self.change(wanted, Reason::PaysLess);
         }
-        let every = if self.prices.is_doubtful() { PLAIN_SOON_STEPS } else { PLAIN_EVERY_STEPS };
+        let is_close = 0 < self.model_depth && !free.exceeds(&market.best(0), CLOSE_HUNDREDTHS);
+        let is_doubtful = is_close || self.prices.is_doubtful();
+        let every = if is_doubtful { PLAIN_SOON_STEPS } else { PLAIN_EVERY_STEPS };
         if every <= self.unpinned {
             return field.even(outlooks, 0);
         }
@@ -416,8 +400,7 @@ impl Controller {
         let expected = self.pool[Drafter::Model.place()].pooled().survival()[0];
         let displaced = field.tokens_of(&grants[place], &outlooks[place]);
         self.probe.look(field, (one.backlog, displaced), expected);
-        if 0 < self.probe.steps_left {
-            self.probe.steps_left -= 1;
+        if self.probe.take_step() {
             let depth = PROBE_OFF_DEPTH.min(one.model).min(self.depth_max);
             grants[place] = Grant { drafter: Drafter::Model, depth };
         }
@@ -450,40 +433,6 @@ impl Controller {
             self.changes += 1;
             self.changed_at = self.steps;
         }
-    }
-}
-
-impl Probe {
-    /// Whether it is time to try: when enough is saved, and again at once after one that went well, if no
-    /// other guesses are `displaced` by that.
-    fn look(&mut self, field: &Field<'_>, (backlog, displaced): (u32, Nanos), expected: Share) {
-        let steps = Nanos::from(PROBE_OFF_STEPS);
-        let price = Self::price(field, backlog).saturating_add(steps.saturating_mul(displaced));
-        let step = field.plain().nanos();
-        let saved = self.saved.map_or(price, |saved| saved + step / PROBE_OFF_PART).min(price);
-        self.saved = Some(saved);
-        let due = price <= saved;
-        if self.steps_left == 0 && (due || displaced == 0 && self.went_well()) {
-            let again = if due { 0 } else { self.again + 1 };
-            let expected = if due { expected } else { self.expected };
-            let saved = Some(if due { 0 } else { saved });
-            *self =
-                Self { saved, steps_left: PROBE_OFF_STEPS, again, expected, tried: 0, right: 0 };
-        }
-    }
-
-    /// What a try takes: what has to be read, then passes of the draft model and rows of the target.
-    fn price(field: &Field<'_>, backlog: u32) -> Nanos {
-        let depth = u32::try_from(PROBE_OFF_DEPTH).expect("small");
-        let StepCosts { draft, .. } = field.costs;
-        let rows = field.costs.guesses(field.base(), depth);
-        draft.at(backlog) + Nanos::from(PROBE_OFF_STEPS) * (draft.at(1) * Nanos::from(depth) + rows)
-    }
-
-    fn went_well(&self) -> bool {
-        let better = self.expected.parts() + PROBE_OFF_BETTER.parts();
-        let enough = u64::from(PROBE_OFF_STEPS / 2) <= self.tried;
-        enough && self.again < PROBE_OFF_AGAIN && better < Share::of(self.right, self.tried).parts()
     }
 }
 

@@ -70,24 +70,26 @@ impl GuessPrice {
         Self((part * f64::from(GUESS_WHOLE)) as u32)
     }
 
-    /// What rows cost that would cost so much if they were sequences.
-    fn of(self, sequences: Nanos) -> Nanos {
-        let price = u128::from(self.0) * u128::from(sequences);
-        u64::try_from(price >> 16).unwrap_or(u64::MAX)
+    /// As a factor.
+    fn part(self) -> f64 {
+        f64::from(self.0) / f64::from(GUESS_WHOLE)
     }
 }
 
 impl StepCosts {
-    /// What the target takes for a row of each of so many sequences, `beside` rows of prompts and `guesses`,
-    /// less what the prompts take: they are computed in any case, and that a step is slow anyway makes no
-    /// guess better.
-    pub(super) fn step(&self, sequences: u32, beside: u32, guesses: u32) -> Nanos {
-        self.verify.at(sequences).saturating_add(self.guesses(sequences + beside, guesses))
+    /// What the target takes for none, one, two, … guesses beside a row of each of so many sequences and `beside` rows of
+    /// prompts, less what the prompts take: they are computed in any case, and that a step is slow anyway makes no
+    /// guess better. Endless.
+    pub(super) fn steps(&self, sequences: u32, beside: u32) -> impl Iterator<Item = f64> {
+        let (plain, part) = (float(self.verify.at(sequences)), self.guess.part());
+        let first = float(self.verify.at(sequences + beside));
+        self.verify.onwards(sequences + beside).map(move |cost| plain + part * (cost - first))
     }
 
     /// What the target takes for so many guesses beside so many other rows.
     pub(super) fn guesses(&self, beside: u32, guesses: u32) -> Nanos {
-        self.guess.of(self.verify.at(beside + guesses) - self.verify.at(beside))
+        let rows = self.verify.at(beside + guesses) - self.verify.at(beside);
+        nanos(self.guess.part() * float(rows))
     }
 
     /// Takes note of what a step without prompts and without guesses took, the first after so many with guesses.
@@ -113,7 +115,11 @@ impl CostCurve {
 
     /// What `rows` cost together; nothing for none.
     pub fn at(&self, rows: u32) -> Nanos {
-        let behind = self.points.partition_point(|point| point.0 < rows);
+        self.within(self.points.partition_point(|point| point.0 < rows), rows)
+    }
+
+    /// The same where so many points are of fewer rows.
+    fn within(&self, behind: usize, rows: u32) -> Nanos {
         match (rows, self.points.get(behind)) {
             (0, _) => 0,
             (_, Some(&(at, cost))) if at == rows => cost,
@@ -123,6 +129,15 @@ impl CostCurve {
             },
             (_, None) => self.beyond(rows),
         }
+    }
+
+    /// What `rows` cost together, and one more, and so on. Endless.
+    pub(super) fn onwards(&self, rows: u32) -> impl Iterator<Item = f64> {
+        let mut behind = self.points.partition_point(|point| point.0 < rows);
+        (rows..).map(move |rows| {
+            behind += usize::from(self.points.get(behind).is_some_and(|point| point.0 < rows));
+            float(self.within(behind, rows))
+        })
     }
 
     /// Takes note of what a step of `rows` took.
@@ -139,11 +154,8 @@ impl CostCurve {
         // However many it stands for, one that was disturbed moves the table no further than any other.
         let most = expected.saturating_add(expected / weight);
         let took = undisturbed(took, expected).clamp(expected - expected / weight, most);
-        let moved = |cost: Nanos, part: u64| {
-            let wanted = u128::from(cost) * u128::from(took) / u128::from(expected);
-            let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-            (cost - cost / part).saturating_add(wanted / part).max(1)
-        };
+        let off = float(took) / float(expected) - 1.0;
+        let moved = |cost: Nanos, part: u64| nanos(float(cost) * (1.0 + off / float(part))).max(1);
         let behind = self.points.partition_point(|point| point.0 < rows);
         for (place, point) in self.points.iter_mut().enumerate() {
             point.1 = moved(point.1, CORRECTION / weight);
@@ -179,7 +191,20 @@ fn undisturbed(took: Nanos, expected: Nanos) -> Nanos {
 
 /// On the line between two points.
 fn between(before: (u32, Nanos), after: (u32, Nanos), rows: u32) -> Nanos {
-    let (width, way) = (u128::from(after.0 - before.0), u128::from(rows - before.0));
-    let rise = u128::from(after.1 - before.1) * way / width;
-    before.1 + u64::try_from(rise).expect("less than the whole rise")
+    let part = f64::from(rows - before.0) / f64::from(after.0 - before.0);
+    before.1 + nanos(float(after.1 - before.1) * part)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a step, and it is noisy")]
+pub(super) fn float(nanos: Nanos) -> f64 {
+    nanos as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is below zero is nothing, and what is beyond all numbers the largest"
+)]
+pub(super) fn nanos(float: f64) -> Nanos {
+    float as Nanos
 }

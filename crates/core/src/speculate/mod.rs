@@ -15,6 +15,7 @@
 //! | Who decides, by which rule?                     | `policy.rs`     |
 //! | What does the rule of the write-up say?         | `threshold.rs`  |
 //! | How deep does the next step guess?              | `controller.rs` |
+//! | Is the draft model worth asking again?          | `probe.rs`      |
 //! | What followed the last time this was said?      | `lookup.rs`     |
 //! | Which table suits an engine that takes only one?| `tune.rs`       |
 
@@ -25,6 +26,7 @@ mod costs;
 mod lookup;
 mod policy;
 mod prices;
+mod probe;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -34,12 +36,12 @@ mod tune;
 pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
 pub use self::allot::{Drafter, Grant, Prospect};
 pub use self::controller::{
-    CLASSES_MAX, Controller, Decision, Load, PLAIN_EVERY_STEPS, PROBE_EVERY_STEPS, PROBE_OFF_PART,
-    Reason, Trial,
+    CLASSES_MAX, Controller, Decision, Load, PLAIN_EVERY_STEPS, PROBE_EVERY_STEPS, Reason, Trial,
 };
 pub use self::costs::{CostCurve, GuessPrice, Nanos, StepCosts};
 pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};
 pub use self::policy::{DepthTable, Policy, PolicyError};
 pub use self::prices::Ran;
+pub use self::probe::PROBE_OFF_PART;
 pub use self::share::Share;
 pub use self::tune::{Advised, Counts, DRAFTS_MIN, Evidence, SEQUENCES_MAX, StepSeen, TuneError};

@@ -7,7 +7,7 @@
 //! uncertainty grows along the pace. Told from steps with guesses alone, a slow machine would look like dear
 //! guesses and a quick one like cheap ones (`docs/design/speculation.md#r3`).
 
-use super::costs::{Nanos, StepCosts};
+use super::costs::{Nanos, StepCosts, float, nanos};
 use crate::batch::Slot;
 
 /// At first a step is taken to be off by so much of what it takes, as a standard deviation; then by as much as steps are.
@@ -210,18 +210,4 @@ fn root(square: f64) -> f64 {
 
 fn dot(one: [f64; 3], other: [f64; 3]) -> f64 {
     one.iter().zip(other).map(|(one, other)| one * other).sum()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "nanoseconds of a step, and it is noisy")]
-fn float(nanos: Nanos) -> f64 {
-    nanos as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "positive, and at most 64 times what a step took"
-)]
-fn nanos(float: f64) -> Nanos {
-    float as Nanos
 }

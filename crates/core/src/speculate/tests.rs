@@ -153,7 +153,7 @@ fn guesses_have_a_price_of_their_own_and_leave_that_of_sequences_alone() {
         controller.measure(&ran, 1_400 + 40 * u64::from(guesses));
     }
     let costs = controller.costs();
-    let (plain, guessed) = (costs.step(4, 0, 0), costs.guesses(4, 8));
+    let (plain, guessed) = (costs.verify.at(4), costs.guesses(4, 8));
     assert!((1_380..=1_420).contains(&plain), "{plain}");
     assert!((280..=360).contains(&guessed), "{guessed}");
 }

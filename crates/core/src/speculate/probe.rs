@@ -1,0 +1,87 @@
+//! Is the draft model worth asking again?
+//!
+//! While it is off nothing is learnt of it, so now and then it is tried on one sequence, as often as a small part of
+//! the time allows. Which sequence, the controller says.
+
+use super::allot::Field;
+use super::costs::{Nanos, StepCosts};
+use super::share::Share;
+
+/// While the draft model is off, one part in so many of what steps take is spent on trying it.
+pub const PROBE_OFF_PART: Nanos = 64;
+
+/// Steps of such a try.
+const PROBE_OFF_STEPS: u32 = 8;
+/// Its depth.
+pub(super) const PROBE_OFF_DEPTH: usize = 2;
+/// A try that goes better than expected is followed by another at once, at most so often.
+const PROBE_OFF_AGAIN: u32 = 4;
+/// Better by so much.
+const PROBE_OFF_BETTER: Share = Share::percent(20);
+
+/// The draft model tried while it is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Probe {
+    /// Saved up for the next one; nothing yet when it was never tried, and then it may be at once.
+    saved: Option<Nanos>,
+    steps_left: u32,
+    /// How often it was followed by another at once.
+    again: u32,
+    /// What was expected of a first guess when it began.
+    expected: Share,
+    /// First guesses put to the test, and right ones.
+    tried: u64,
+    right: u64,
+}
+
+impl Probe {
+    /// Whether it is time to try: when enough is saved, and again at once after one that went well, if no
+    /// other guesses are `displaced` by that.
+    pub(super) fn look(
+        &mut self,
+        field: &Field<'_>,
+        (backlog, displaced): (u32, Nanos),
+        expected: Share,
+    ) {
+        let steps = Nanos::from(PROBE_OFF_STEPS);
+        let price = Self::price(field, backlog).saturating_add(steps.saturating_mul(displaced));
+        let step = field.plain_step();
+        let saved = self.saved.map_or(price, |saved| saved + step / PROBE_OFF_PART).min(price);
+        self.saved = Some(saved);
+        let due = price <= saved;
+        if self.steps_left == 0 && (due || displaced == 0 && self.went_well()) {
+            let again = if due { 0 } else { self.again + 1 };
+            let expected = if due { expected } else { self.expected };
+            let saved = Some(if due { 0 } else { saved });
+            *self =
+                Self { saved, steps_left: PROBE_OFF_STEPS, again, expected, tried: 0, right: 0 };
+        }
+    }
+
+    /// Whether this step is one of a try.
+    pub(super) fn take_step(&mut self) -> bool {
+        let left = self.steps_left.checked_sub(1);
+        self.steps_left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// A draft of the model was put to the test.
+    pub(super) fn observe(&mut self, right: usize) {
+        self.tried += 1;
+        self.right += u64::from(0 < right);
+    }
+
+    /// What a try takes: what has to be read, then passes of the draft model and rows of the target.
+    fn price(field: &Field<'_>, backlog: u32) -> Nanos {
+        let depth = u32::try_from(PROBE_OFF_DEPTH).expect("small");
+        let StepCosts { draft, .. } = field.costs;
+        let rows = field.costs.guesses(field.base(), depth);
+        draft.at(backlog) + Nanos::from(PROBE_OFF_STEPS) * (draft.at(1) * Nanos::from(depth) + rows)
+    }
+
+    fn went_well(&self) -> bool {
+        let better = self.expected.parts() + PROBE_OFF_BETTER.parts();
+        let enough = u64::from(PROBE_OFF_STEPS / 2) <= self.tried;
+        enough && self.again < PROBE_OFF_AGAIN && better < Share::of(self.right, self.tried).parts()
+    }
+}
