@@ -42,6 +42,7 @@ pub(crate) fn all(pair: Pair, depths: &[usize], clock: Clock) -> Result<Vec<Riva
 }
 
 /// One of them, once it has measured what steps cost: two that measure at the same time measure each other.
+#[expect(clippy::disallowed_methods, reason = "nothing else is done while it measures")]
 pub(crate) fn one(pair: Pair, policy: Policy, drafters: Drafters, clock: Clock) -> Result<Rival> {
     let engine = pair.start(&policy, drafters, clock)?;
     let began = clock.now();
