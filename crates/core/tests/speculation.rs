@@ -160,7 +160,7 @@ fn check(world: &World, seed: u64, (least, least_in_a_phase): (f64, f64)) {
 fn goodput_brings_more_than_any_depth_that_stays_and_little_less_in_any_phase() {
     for seed in 1..=3 {
         // On the GPU's bend, guesses for a few of many sequences are worth nearly nothing.
-        check(&rises_and_falls(), seed, (1.05, 0.93));
+        check(&rises_and_falls(), seed, (1.05, 0.94));
         check(&as_in_the_bench("cpu", CPU, 12_000), seed, (1.10, 0.96));
         check(&as_in_the_bench("small", SMALL, 3_000), seed, (1.08, 0.97));
         check(&as_in_the_bench("attention", ATTENTION, 3_000), seed, (1.10, 0.97));
@@ -170,7 +170,7 @@ fn goodput_brings_more_than_any_depth_that_stays_and_little_less_in_any_phase() 
 #[test]
 fn goodput_is_near_the_best_depth_whatever_comes_after_whatever() {
     for seed in 1..=18 {
-        check(&drawn(seed), seed, (0.98, 0.90));
+        check(&drawn(seed), seed, (0.98, 0.93));
     }
 }
 

@@ -329,7 +329,9 @@ impl Controller {
             let guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
             let begins = self.model_depth == 0;
             let gain = if begins { BEGIN_HUNDREDTHS } else { DEEPER_HUNDREDTHS };
-            let lasts = !begins || self.changes == 0 || DWELL_STEPS <= self.begin;
+            // What is beside a lone sequence does not change from step to step.
+            let alone = field.decodes == 1 || self.changes == 0;
+            let lasts = !begins || alone || DWELL_STEPS <= self.begin;
             if (settled && lasts || guarded) && free.exceeds(&capped, gain) {
                 self.change(wanted, Reason::PaysMore);
             } else {
