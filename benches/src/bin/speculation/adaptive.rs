@@ -1,8 +1,8 @@
 //! Does the rule that measures bring more than any depth that stays, while load and text change? (S3, S5)
 //!
 //! Each rule has an engine and goes through all phases with it, so it has to notice every change. In a
-//! phase the rules take turns, several times and in an order that is drawn anew, so that a machine that gets
-//! slower, or is slow for some seconds, does so for all. A run is one pass through the phases with fresh engines; a figure is a mean over runs,
+//! phase all have the same load, and compute in turns of a few dozen steps, in an order that is drawn anew each time, so
+//! that a machine that is slow for a while is so for all. A run is one pass through the phases with fresh engines; a figure is a mean over runs,
 //! of ratios within a run.
 
 use std::time::Duration;
@@ -33,10 +33,8 @@ pub(crate) const PHASES: [Phase; 7] = [
 /// The same in short.
 pub(crate) const PHASES_QUICK: [Phase; 4] = [PHASES[0], PHASES[2], PHASES[3], PHASES[6]];
 
-/// Turns of each rule in a phase, where there is time for turns as long as the least. Many short ones: of five engines
-/// with the same rule, turns of a second put some at 0.8 and some at 1.1 of their mean, turns of a quarter of a second at
-/// 0.97 to 1.03.
-const TURNS: u32 = 12;
+/// Turns of each rule in a phase at most.
+const TURNS: u32 = 64;
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -82,19 +80,18 @@ pub(crate) fn measure(plan: Plan, loader: &Loader, clock: Clock) -> Result<Adapt
         let mut dice = Dice::new(run + 1);
         let turns = plan.turns();
         for (number, phase) in (0..).zip(plan.phases) {
-            for turn in 0..turns {
-                let seed = 1_000 * (run + 1) + 100 * u64::from(turn) + number;
-                for place in shuffled(&mut dice, rivals.len()) {
-                    // All are asked the same, one after the other, as far as they come.
-                    let source = questions.source(seed);
-                    let engine = rivals[place].engine.handle();
-                    let window = loader.window(&engine, *phase, source, plan.time / turns)?;
-                    let windows = columns[place].windows.last_mut().context("a run was begun")?;
-                    match windows.last_mut().filter(|_| 0 < turn) {
-                        Some(before) => before.extend(window),
-                        None => windows.push(window),
-                    }
+            // All are asked the same, one after the other, as far as they come.
+            let source = || questions.source(1_000 * (run + 1) + number);
+            let loads = rivals.iter().map(|rival| loader.begin(rival, *phase, source()));
+            let mut loads = loads.collect::<Result<Vec<_>>>()?;
+            for _ in 0..turns {
+                for place in shuffled(&mut dice, loads.len()) {
+                    loader.turn(&mut loads[place], plan.time / turns)?;
                 }
+            }
+            for (column, load) in columns.iter_mut().zip(loads) {
+                let windows = column.windows.last_mut().context("a run was begun")?;
+                windows.push(loader.end(load)?);
             }
         }
         eprintln!("{}: run {} of {} is done", plan.pair.name(), run + 1, plan.runs);
@@ -104,8 +101,8 @@ pub(crate) fn measure(plan: Plan, loader: &Loader, clock: Clock) -> Result<Adapt
 
 impl Plan {
     fn turns(&self) -> u32 {
-        let least = self.pair.turn_least();
-        (1..=TURNS).rev().find(|turns| least <= self.time / *turns).unwrap_or(1)
+        let turns = self.time.as_millis() / self.pair.turn().as_millis();
+        u32::try_from(turns).unwrap_or(TURNS).clamp(1, TURNS)
     }
 }
 

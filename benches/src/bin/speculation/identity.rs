@@ -52,7 +52,7 @@ pub(crate) fn measure(prompts: usize, loader: &Loader, clock: Clock) -> Result<I
     for policy in POLICIES {
         let policy: Policy = policy.parse()?;
         for drafters in [Drafters::Lookup, Drafters::Model, Drafters::Both] {
-            let engine = Pair::Shipped.start(&policy, drafters, clock)?;
+            let engine = Pair::Shipped.start(&policy, drafters, Box::new(Unobserved), clock)?;
             let answers = loader.answers(&engine.handle(), &requests, AT_ONCE)?;
             let same = answers.iter().zip(&expected).filter(|(one, other)| one == other).count();
             let right = engine.handle().stats().speculation.accepted_tokens;

@@ -1,17 +1,20 @@
 //! How many tokens come out of an engine while so many streams ask it?
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use overdraft_engine::{EngineHandle, Event, Request, RequestStream, SpeculationStats};
+use overdraft_engine::{
+    EngineHandle, EngineStats, Event, Request, RequestStream, SpeculationStats,
+};
 use overdraft_telemetry::Clock;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::pair::Source;
+use crate::rivals::Rival;
 use crate::steer::Text;
 
 /// How often it is looked whether the engine has become idle, and at most how many times.
@@ -35,12 +38,13 @@ pub(crate) struct Window {
     pub(crate) speculation: SpeculationStats,
 }
 
-/// What all streams of a load have come to.
-#[derive(Debug, Default)]
-struct Counts {
-    tokens: AtomicU64,
-    /// Streams that have had a token.
-    begun: AtomicUsize,
+/// A load that an engine has, and what its turns have come to.
+pub(crate) struct Load<'a> {
+    rival: &'a Rival,
+    streams: JoinSet<Result<()>>,
+    before: EngineStats,
+    seconds: f64,
+    cpu: f64,
 }
 
 /// Sends loads, one at a time.
@@ -50,16 +54,6 @@ pub(crate) struct Loader {
 }
 
 impl Window {
-    /// Another turn of the same load: what guesses brought is told of that one.
-    pub(crate) fn extend(&mut self, turn: Self) {
-        *self = Self {
-            tokens: self.tokens + turn.tokens,
-            seconds: self.seconds + turn.seconds,
-            cpu: self.cpu + turn.cpu,
-            speculation: turn.speculation,
-        };
-    }
-
     /// Tokens a second.
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]
     pub(crate) fn rate(&self) -> f64 {
@@ -85,40 +79,69 @@ impl Loader {
         Ok(Self { runtime, clock })
     }
 
-    /// Keeps the engine busy with a load, and counts for so long from when each stream has had its first
-    /// token: that all begin together is no load that stays the same. Each stream asks again when it
-    /// is answered; what is unfinished at the end is taken back.
+    /// Begins a load: each stream asks again when it is answered. It is the engine's turn until each has had its first
+    /// token: that all begin together is no load that stays the same.
+    pub(crate) fn begin<'a>(
+        &self,
+        rival: &'a Rival,
+        phase: Phase,
+        source: Source,
+    ) -> Result<Load<'a>> {
+        self.runtime.block_on(async {
+            let engine = rival.engine.handle();
+            idle(&engine).await?;
+            let (begun, source) = (Arc::default(), Arc::new(Mutex::new(source)));
+            let mut streams = JoinSet::new();
+            for _ in 0..phase.streams {
+                let (begun, source) = (Arc::clone(&begun), Arc::clone(&source));
+                streams.spawn(ask(engine.clone(), source, phase.text, begun));
+            }
+            while_running(&mut streams, until_begun(&begun, phase.streams)).await??;
+            while_running(&mut streams, rival.gate.close()).await??;
+            let before = engine.stats();
+            Ok(Load { rival, streams, before, seconds: 0.0, cpu: 0.0 })
+        })
+    }
+
+    /// The engine computes for so long, and to the end of the step it is in then.
+    pub(crate) fn turn(&self, load: &mut Load<'_>, time: Duration) -> Result<()> {
+        self.runtime.block_on(async {
+            let (began, spent) = (self.clock.now(), processor());
+            load.rival.gate.open();
+            while_running(&mut load.streams, tokio::time::sleep(time)).await?;
+            let ended = while_running(&mut load.streams, load.rival.gate.close()).await??;
+            load.seconds += to_seconds(ended.since(began).get());
+            load.cpu += processor() - spent;
+            Ok(())
+        })
+    }
+
+    /// What came of all turns; what is unfinished is taken back.
+    pub(crate) fn end(&self, load: Load<'_>) -> Result<Window> {
+        self.runtime.block_on(async {
+            let Load { rival, mut streams, before, seconds, cpu } = load;
+            // What the last step brought is not told yet; nor was it when the load began.
+            let after = rival.engine.handle().stats();
+            rival.gate.open();
+            streams.shutdown().await;
+            idle(&rival.engine.handle()).await?;
+            let tokens = after.generation_tokens - before.generation_tokens;
+            let speculation = after.speculation.since(&before.speculation);
+            Ok(Window { tokens, seconds, cpu, speculation })
+        })
+    }
+
+    /// A load of one turn.
     pub(crate) fn window(
         &self,
-        engine: &EngineHandle,
+        rival: &Rival,
         phase: Phase,
         source: Source,
         time: Duration,
     ) -> Result<Window> {
-        self.runtime.block_on(async {
-            idle(engine).await?;
-            let (counts, source) = (Arc::new(Counts::default()), Arc::new(Mutex::new(source)));
-            let mut streams = JoinSet::new();
-            for _ in 0..phase.streams {
-                let (counts, source) = (Arc::clone(&counts), Arc::clone(&source));
-                streams.spawn(ask(engine.clone(), source, phase.text, counts));
-            }
-            while_running(&mut streams, counts.until_begun(phase.streams)).await??;
-            let before = engine.stats().speculation;
-            let (began, spent) = (self.clock.now(), processor());
-            let said = counts.tokens.load(Ordering::Relaxed);
-            while_running(&mut streams, tokio::time::sleep(time)).await?;
-            let seconds = to_seconds(self.clock.now().since(began).get());
-            let window = Window {
-                tokens: counts.tokens.load(Ordering::Relaxed) - said,
-                seconds,
-                cpu: processor() - spent,
-                speculation: engine.stats().speculation.since(&before),
-            };
-            streams.shutdown().await;
-            idle(engine).await?;
-            Ok(window)
-        })
+        let mut load = self.begin(rival, phase, source)?;
+        self.turn(&mut load, time)?;
+        self.end(load)
     }
 
     /// The answers to these requests, so many at a time.
@@ -162,7 +185,7 @@ async fn ask(
     engine: EngineHandle,
     source: Arc<Mutex<Source>>,
     text: Text,
-    counts: Arc<Counts>,
+    streams_begun: Arc<AtomicUsize>,
 ) -> Result<()> {
     let mut begun = false;
     loop {
@@ -170,9 +193,8 @@ async fn ask(
         let mut stream = engine.submit(request).await?;
         while let Some(event) = stream.recv().await {
             match event {
-                Event::Tokens(more) => {
-                    counts.tokens.fetch_add(more.len() as u64, Ordering::Relaxed);
-                    counts.begun.fetch_add(usize::from(!begun), Ordering::Relaxed);
+                Event::Tokens(_) => {
+                    streams_begun.fetch_add(usize::from(!begun), Ordering::Relaxed);
                     begun = true;
                 }
                 Event::Failed(why) => bail!(why),
@@ -197,17 +219,15 @@ async fn while_running<T>(
     }
 }
 
-impl Counts {
-    /// Until so many streams have had a token.
-    async fn until_begun(&self, streams: usize) -> Result<()> {
-        for _ in 0..LOOKS_MAX {
-            if streams <= self.begun.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
+/// Until so many streams have had a token.
+async fn until_begun(begun: &AtomicUsize, streams: usize) -> Result<()> {
+    for _ in 0..LOOKS_MAX {
+        if streams <= begun.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        bail!("`{streams}` streams do not all begin within ten seconds")
+        tokio::time::sleep(LOOK_EVERY).await;
     }
+    bail!("`{streams}` streams do not all begin within ten seconds")
 }
 
 /// Until nothing runs in the engine.

@@ -9,6 +9,7 @@
 
 mod adaptive;
 mod estimate;
+mod gate;
 mod identity;
 mod load;
 mod pair;

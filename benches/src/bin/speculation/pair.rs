@@ -10,8 +10,8 @@ use overdraft_benches::model::{self, Size};
 use overdraft_benches::questions::questions;
 use overdraft_engine::model::{KvBudget, Model, ModelSettings};
 use overdraft_engine::{
-    Backend, Detokenize, Engine, EngineSettings, Lookup, Policy, Request, Sampling, SpecialTokens,
-    Speculation, TextCodec, Tokenizer, Unobserved, tokenizer,
+    Backend, Detokenize, Engine, EngineSettings, Lookup, Observer, Policy, Request, Sampling,
+    SpecialTokens, Speculation, TextCodec, Tokenizer, tokenizer,
 };
 use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, CacheSalt, Priority, TokenId, Tokens};
@@ -90,11 +90,12 @@ impl Pair {
         }
     }
 
-    /// A load that begins anew lasts so long at least: long enough for a few dozen steps.
-    pub(crate) const fn turn_least(self) -> Duration {
+    /// A turn of one engine among others lasts so long: some dozen steps, so that the first, which finds nothing of its
+    /// own in the processor's caches, counts little.
+    pub(crate) const fn turn(self) -> Duration {
         Duration::from_millis(match self {
-            Self::Shipped => 250,
-            Self::Small | Self::Large => 750,
+            Self::Shipped => 60,
+            Self::Small | Self::Large => 300,
         })
     }
 
@@ -113,7 +114,13 @@ impl Pair {
     }
 
     /// An engine of its own under a rule.
-    pub(crate) fn start(self, policy: &Policy, drafters: Drafters, clock: Clock) -> Result<Engine> {
+    pub(crate) fn start(
+        self,
+        policy: &Policy,
+        drafters: Drafters,
+        observer: Box<dyn Observer>,
+        clock: Clock,
+    ) -> Result<Engine> {
         let Opened { target, draft, codec } = self.open()?;
         let speculation = Speculation {
             policy: policy.clone(),
@@ -122,7 +129,6 @@ impl Pair {
             draft: (drafters != Drafters::Lookup).then_some(draft),
         };
         let settings = EngineSettings { entropy: 1, ..EngineSettings::new(clock) };
-        let observer = Box::new(Unobserved);
         Ok(Engine::start_guessing(target, codec, settings, observer, speculation)?)
     }
 

@@ -9,6 +9,7 @@ use overdraft_engine::{Engine, Policy};
 use overdraft_telemetry::Clock;
 use overdraft_units::Micros;
 
+use crate::gate::Gate;
 use crate::pair::{DEPTH, Drafters, Pair};
 
 /// An engine is looked at so often until it is ready, and at most for so long.
@@ -19,6 +20,8 @@ const READY_MAX: Micros = Micros::new(60_000_000);
 pub(crate) struct Rival {
     pub(crate) name: String,
     pub(crate) policy: Policy,
+    /// Opened before the engine is stopped, which would wait for it.
+    pub(crate) gate: Gate,
     pub(crate) engine: Engine,
 }
 
@@ -44,7 +47,8 @@ pub(crate) fn all(pair: Pair, depths: &[usize], clock: Clock) -> Result<Vec<Riva
 /// One of them, once it has measured what steps cost: two that measure at the same time measure each other.
 #[expect(clippy::disallowed_methods, reason = "nothing else is done while it measures")]
 pub(crate) fn one(pair: Pair, policy: Policy, drafters: Drafters, clock: Clock) -> Result<Rival> {
-    let engine = pair.start(&policy, drafters, clock)?;
+    let (gate, keeper) = Gate::new(clock);
+    let engine = pair.start(&policy, drafters, Box::new(keeper), clock)?;
     let began = clock.now();
     while !engine.handle().stats().speculation.enabled {
         ensure!(clock.now().since(began) < READY_MAX, "`{policy}` is not ready within a minute");
@@ -54,5 +58,5 @@ pub(crate) fn one(pair: Pair, policy: Policy, drafters: Drafters, clock: Clock) 
         Policy::Fixed(depth) => format!("fixed:{depth}"),
         other => other.name().to_owned(),
     };
-    Ok(Rival { name, policy, engine })
+    Ok(Rival { name, policy, gate, engine })
 }

@@ -123,9 +123,7 @@ pub(crate) fn gain(question: Question, loader: &Loader, clock: Clock) -> Result<
     let (mut ratios, mut cpu_ratios) = (Vec::new(), Vec::new());
     // The first turn is for the rule to get to know the text.
     for turn in 0..=turns {
-        let window = |rival: &Rival| {
-            loader.window(&rival.engine.handle(), phase, questions.source(turn + 1), time)
-        };
+        let window = |rival: &Rival| loader.window(rival, phase, questions.source(turn + 1), time);
         let (one, other) = if turn % 2 == 0 {
             let one = window(&goodput)?;
             (one, window(&off)?)
