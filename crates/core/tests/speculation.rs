@@ -161,7 +161,7 @@ fn goodput_brings_more_than_any_depth_that_stays_and_little_less_in_any_phase() 
     for seed in 1..=3 {
         // On the GPU's bend, guesses for a few of many sequences are worth nearly nothing.
         check(&rises_and_falls(), seed, (1.05, 0.94));
-        check(&as_in_the_bench("cpu", CPU, 12_000), seed, (1.10, 0.96));
+        check(&as_in_the_bench("cpu", CPU, 12_000), seed, (1.10, 0.965));
         check(&as_in_the_bench("small", SMALL, 3_000), seed, (1.08, 0.97));
         check(&as_in_the_bench("attention", ATTENTION, 3_000), seed, (1.10, 0.97));
     }

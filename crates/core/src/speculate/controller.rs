@@ -3,7 +3,7 @@
 //! Asked before every step, told after every step what came of it. The policy may be changed at any
 //! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
 //! used or not; the draft model costs passes and must be kept in step, so it begins when eight steps in a row say that
-//! it brings 3 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
+//! it brings 8 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
 //! off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::collections::BTreeMap;
@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{Beginnings, Drafter, Field, Grant, Market, Outlook, Prospect, Reading};
+use super::allot::{
+    Allotment, Beginnings, Drafter, Field, Grant, Market, Outlook, Prospect, Reading,
+};
 use super::costs::{GuessPrice, Nanos, StepCosts};
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
@@ -32,8 +34,15 @@ pub const PLAIN_EVERY_STEPS: u64 = 96;
 const PLAIN_SOON_STEPS: u64 = 12;
 /// It might where the draft model brings less than so many hundredths more.
 const CLOSE_HUNDREDTHS: u32 = 12;
+/// While the draft model is off, one step in so many asks whether it should begin.
+const CONSIDER_EVERY_STEPS: u64 = 4;
+/// Where so many sequences decode at most, each does: what may be guessed for them changes from step to step.
+const CONSIDER_ALWAYS_MOST: u32 = 4;
 /// To begin, the draft model must bring so many hundredths more: it has to read first.
 const BEGIN_HUNDREDTHS: u32 = 3;
+/// Beside others it must bring more: what it reads of them comes to a few steps, and where it brings little they do not
+/// last until that is repaid.
+const BEGIN_BESIDE_HUNDREDTHS: u32 = 8;
 /// To go deeper, so many.
 const DEEPER_HUNDREDTHS: u32 = 1;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
@@ -277,7 +286,7 @@ impl Controller {
         let (prefill, room) = (prefill.get(), room.get());
         let begins = self.beginnings.each(decodes);
         let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
-        let outlooks = self.outlooks(prospects);
+        let outlooks = self.outlooks(prospects, self.considers_model(decodes));
         let grants = match self.policy.clone() {
             Policy::Off => field.even(&outlooks, 0),
             Policy::Fixed(depth) => self.obey(&field, &outlooks, depth),
@@ -328,9 +337,13 @@ impl Controller {
             // What was guarded a moment ago need not wait.
             let guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
             let begins = self.model_depth == 0;
-            let gain = if begins { BEGIN_HUNDREDTHS } else { DEEPER_HUNDREDTHS };
             // What is beside a lone sequence does not change from step to step.
             let alone = field.decodes == 1 || self.changes == 0;
+            let gain = match (begins, alone) {
+                (false, _) => DEEPER_HUNDREDTHS,
+                (true, true) => BEGIN_HUNDREDTHS,
+                (true, false) => BEGIN_BESIDE_HUNDREDTHS,
+            };
             let lasts = !begins || alone || DWELL_STEPS <= self.begin;
             if (settled && lasts || guarded) && free.exceeds(&capped, gain) {
                 self.change(wanted, Reason::PaysMore);
@@ -340,16 +353,30 @@ impl Controller {
         } else if DWELL_STEPS <= self.lower {
             self.change(wanted, Reason::PaysLess);
         }
-        let is_close = 0 < self.model_depth && !free.exceeds(&market.best(0), CLOSE_HUNDREDTHS);
-        let is_doubtful = is_close || self.prices.is_doubtful();
-        let every = if is_doubtful { PLAIN_SOON_STEPS } else { PLAIN_EVERY_STEPS };
-        if every <= self.unpinned {
+        if self.is_time_for_plain(&market, &free) {
             return field.even(outlooks, 0);
         }
         match self.model_depth {
             0 => self.probe_off((field, outlooks), prospects, grants),
             depth => self.probe_deeper(depth, prospects, grants),
         }
+    }
+
+    /// Whether the draft model may guess in this step. For many sequences it takes a while to tell, so not in every
+    /// step is it asked whether it should begin.
+    fn considers_model(&self, decodes: u32) -> bool {
+        let is_off = self.model_depth == 0 && self.begin == 0 && 0 < self.changes;
+        let spares = self.policy == Policy::Goodput && is_off && CONSIDER_ALWAYS_MOST < decodes;
+        !spares || self.steps.is_multiple_of(CONSIDER_EVERY_STEPS)
+    }
+
+    /// Whether it is time to see again what a step without guesses takes.
+    fn is_time_for_plain(&self, market: &Market<'_>, free: &Allotment) -> bool {
+        // To say whether it is close takes about as long as to decide.
+        let asks = 0 < self.model_depth && self.unpinned.is_multiple_of(PLAIN_SOON_STEPS);
+        let is_close = || asks && !free.exceeds(&market.best(0), CLOSE_HUNDREDTHS);
+        let soon = || self.prices.is_doubtful() || is_close();
+        PLAIN_EVERY_STEPS <= self.unpinned || PLAIN_SOON_STEPS <= self.unpinned && soon()
     }
 
     /// Whether guesses are out of place, however good they are.
@@ -409,20 +436,25 @@ impl Controller {
         grants
     }
 
-    fn outlooks(&self, prospects: &[Prospect<'_>]) -> Vec<Outlook> {
+    fn outlooks(&self, prospects: &[Prospect<'_>], considers_model: bool) -> Vec<Outlook> {
         let pooled = self.pool.map(|seen| seen.pooled());
         let within = |group: &[Chances; 2], seen: &[Acceptance; 2]| {
             Drafter::ALL.map(|drafter| seen[drafter.place()].within(&group[drafter.place()]))
         };
         let mut classes: BTreeMap<u64, [Chances; 2]> = BTreeMap::new();
         let outlook = |prospect: &Prospect<'_>| {
+            let model = if considers_model { prospect.model } else { 0 };
+            let most = [prospect.lookup, model].map(|tokens| tokens.min(self.depth_max));
+            let unread = prospect.backlog;
+            if most == [0, 0] {
+                return Outlook { survival: [[Share::NONE; DEPTH_MAX]; 2], most, unread };
+            }
             let class = classes.entry(prospect.class).or_insert_with(|| {
                 self.classes.get(&prospect.class).map_or(pooled, |seen| within(&pooled, seen))
             });
-            let most = [prospect.lookup, prospect.model].map(|tokens| tokens.min(self.depth_max));
             let chances = within(class, prospect.seen);
             let survival = chances.map(|chances| chances.survival());
-            Outlook { survival, most, unread: prospect.backlog }
+            Outlook { survival, most, unread }
         };
         prospects.iter().map(outlook).collect()
     }

@@ -34,6 +34,8 @@ const PRICE_UNKNOWN: f64 = 0.4;
 const PRICE_OF_LOAD: f64 = 0.15;
 /// A step that is off by more than so many standard deviations was disturbed, and counts as so many.
 const DISTURBED: f64 = 2.5;
+/// And the first of them as so many.
+const DISTURBED_ONCE: f64 = 1.75;
 /// Steps of Newton's method.
 const ROOT_STEPS: u32 = 8;
 /// The price of guesses is doubtful where it may put a step off by a greater part, as a standard deviation.
@@ -179,7 +181,10 @@ impl Prices {
         let uncertain = dot(known, rows);
         let variance = uncertain + self.noise * expected * expected;
         let deviation = root(variance);
-        let off = (took - expected).clamp(-DISTURBED * deviation, DISTURBED * deviation);
+        let off = (took - expected) / deviation;
+        // One step that takes long was disturbed; if the next does as well, everything takes longer.
+        let most = if 1.0 < self.off * off.signum() { DISTURBED } else { DISTURBED_ONCE };
+        let off = off.clamp(-most, most) * deviation;
         let like_before = off / deviation * core::mem::replace(&mut self.off, off / deviation);
         self.drift *= 1.0 + PACE_DRIFT_GAIN * like_before.clamp(-1.0, 1.0);
         self.drift = self.drift.clamp(PACE_DRIFT_LEAST, PACE_DRIFT_MOST);
