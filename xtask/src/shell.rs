@@ -25,9 +25,11 @@ pub(crate) fn cargo_with(arguments: &[&str], environment: &[(&str, &str)]) -> Re
     Ok(())
 }
 
-/// The repository's root folder.
+/// The repository's root folder: as cargo says now, for a build cache may hold what another clone built.
+#[expect(clippy::disallowed_methods, reason = "cargo's own variable, not our configuration")]
 pub(crate) fn root() -> PathBuf {
-    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let manifest = std::env::var("CARGO_MANIFEST_DIR");
+    let manifest = PathBuf::from(manifest.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")));
     manifest.parent().map_or_else(|| manifest.clone(), PathBuf::from)
 }
 
