@@ -1,5 +1,6 @@
 //! How to run a command and say which one it was.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -13,7 +14,11 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
 /// Runs cargo with additions to its environment.
 pub(crate) fn cargo_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     eprintln!("$ cargo {}", arguments.join(" "));
-    let status = Command::new("cargo")
+    let mut command = Command::new("cargo");
+    for variable in of_this_package() {
+        command.env_remove(variable);
+    }
+    let status = command
         .args(arguments)
         .envs(environment.iter().copied())
         .current_dir(root())
@@ -23,6 +28,15 @@ pub(crate) fn cargo_with(arguments: &[&str], environment: &[(&str, &str)]) -> Re
         bail!("`cargo {}` failed", arguments.join(" "));
     }
     Ok(())
+}
+
+/// What cargo told of `xtask` when it ran it. Some build scripts ask for variables of these names, and cargo builds them
+/// and all that needs them anew when such a one differs from when cargo is called by hand.
+fn of_this_package() -> impl Iterator<Item = OsString> {
+    std::env::vars_os().map(|(name, _)| name).filter(|name| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
+    })
 }
 
 /// The repository's root folder: as cargo says now, for a build cache may hold what another clone built.
