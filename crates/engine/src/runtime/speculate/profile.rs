@@ -14,7 +14,10 @@ use overdraft_units::{BlockId, Micros, TokenId, Tokens};
 use crate::backend::{Backend, BatchSlot};
 
 /// Time for the profile of one model, where one step of each few rows does not take longer.
-pub const PROFILE_MAX: Micros = Micros::new(500_000);
+pub const PROFILE_MAX: Micros = Micros::new(2_000_000);
+/// Of that for more than a few rows. Whether to guess is decided by few rows, and of those a table that was disturbed says
+/// that some are dear and the next one free.
+const MANY_ROWS_MAX: Micros = Micros::new(250_000);
 /// Rows that are always measured: those of one sequence with a full draft, and of a few without.
 const ROWS_LEAST: u32 = 16;
 /// Rows at most.
@@ -47,9 +50,8 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
     'profile: for round in 0..TIMES {
         for (rows, times) in &mut times {
             let (spent, last_took) = (clock.now().since(began), last.unwrap_or(Micros::ZERO));
-            // Many rows have half of the time, or few would be measured only once.
             let over = if ROWS_LEAST < *rows {
-                PROFILE_MAX.get() / 2 < (spent + last_took + last_took).get()
+                MANY_ROWS_MAX < spent + last_took + last_took
             } else {
                 0 < round && PROFILE_MAX < spent + last_took
             };
