@@ -59,8 +59,11 @@ async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
     let settings = shared.settings().probe;
     let probing = probe(&member.upstream, settings.answer_bytes);
     let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
-    let is_up = || shared.router().fleet().worker(worker).health().is_up();
-    let was_up = is_up();
+    let health = || shared.router().fleet().worker(worker).health();
+    let is_up = || health().is_up();
+    let before = health();
+    let was_up = before.is_up();
+    warmth.observe(before);
     match seen {
         Seen::Ready(list) => match Listing::parse(&list) {
             Some(listing) => {

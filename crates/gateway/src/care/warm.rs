@@ -48,6 +48,16 @@ enum Tried {
 }
 
 impl Warmth {
+    /// Takes note of how the worker stands. To be told at each look: who was gone may next be seen unready, and is no
+    /// less cold for that.
+    pub(crate) fn observe(&mut self, health: Health) {
+        self.cold |= match health {
+            Health::Unproven => true,
+            Health::Failing { cause, .. } => cause.loses_the_cache(),
+            Health::Up { .. } => false,
+        };
+    }
+
     /// Whether the worker may be told ready; warms it up if need be.
     pub(crate) async fn is_ready(
         &mut self,
@@ -55,11 +65,6 @@ impl Warmth {
         worker: WorkerId,
         served: &[String],
     ) -> bool {
-        self.cold |= match shared.router().fleet().worker(worker).health() {
-            Health::Unproven => true,
-            Health::Failing { cause, .. } => cause.loses_the_cache(),
-            Health::Up { .. } => false,
-        };
         if !self.cold {
             return true;
         }
@@ -155,4 +160,24 @@ fn request(upstream: &Upstream, text: Bytes) -> Outgoing {
     fields.insert(ACCEPT, headers::ANYTHING);
     fields.insert(CONTENT_TYPE, headers::JSON);
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use overdraft_core::fleet::Cause;
+    use overdraft_units::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_was_gone_is_cold_whatever_is_seen_of_it_next() {
+        let failing = |cause| Health::Failing { since: Instant::ORIGIN, cause };
+        let mut warmth = Warmth { cold: false, failures: 0 };
+        warmth.observe(failing(Cause::Unready));
+        warmth.observe(failing(Cause::Silent));
+        assert!(!warmth.cold, "it is the same process");
+        warmth.observe(failing(Cause::Unreachable));
+        warmth.observe(failing(Cause::Unready));
+        assert!(warmth.cold);
+    }
 }
