@@ -1,7 +1,7 @@
 //! Whose turn is it? Engines that are compared compute one at a time, and change over between two steps.
 //!
-//! A machine that others have, too, is slow for parts of a second. Engines that change over every few dozen steps, each
-//! with its load as it was, meet those parts alike; a load that began anew in each turn could not be as short.
+//! A machine that others have, too, is slow for parts of a second. Engines that change over after ten steps to a few dozen,
+//! each with its load as it was, meet those parts alike; a load that began anew in each turn could not be as short.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -90,7 +90,7 @@ impl Pair {
         }
     }
 
-    /// A turn of one engine among others lasts so long: some dozen steps, so that the first, which finds nothing of its
+    /// A turn of one engine among others lasts so long: ten steps to a few dozen, so that the first, which finds nothing of its
     /// own in the processor's caches, counts little. No longer: a machine that is slow for a while is so for whoever has
     /// his turn. Weights of the larger pairs never are in a cache.
     pub(crate) const fn turn(self) -> Duration {
