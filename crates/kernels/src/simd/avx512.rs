@@ -60,8 +60,14 @@ impl Simd for Avx512 {
     fn run_rows<K: RowsKernel>(self, rows: usize, kernel: &K) -> usize {
         match rows {
             16.. => self.vectorize(WithRows::<K, 16>(kernel)),
-            12..16 => self.vectorize(WithRows::<K, 12>(kernel)),
-            8..12 => self.vectorize(WithRows::<K, 8>(kernel)),
+            15 => self.vectorize(WithRows::<K, 15>(kernel)),
+            14 => self.vectorize(WithRows::<K, 14>(kernel)),
+            13 => self.vectorize(WithRows::<K, 13>(kernel)),
+            12 => self.vectorize(WithRows::<K, 12>(kernel)),
+            11 => self.vectorize(WithRows::<K, 11>(kernel)),
+            10 => self.vectorize(WithRows::<K, 10>(kernel)),
+            9 => self.vectorize(WithRows::<K, 9>(kernel)),
+            8 => self.vectorize(WithRows::<K, 8>(kernel)),
             7 => self.vectorize(WithRows::<K, 7>(kernel)),
             6 => self.vectorize(WithRows::<K, 6>(kernel)),
             5 => self.vectorize(WithRows::<K, 5>(kernel)),
