@@ -45,6 +45,26 @@ const ATTENTION: Machine = Machine {
     prompt: 100,
     guess_beside: 40,
 };
+/// A CPU with a model of 110M: weights are read in the same time as three rows are multiplied.
+const LARGER: Machine = Machine {
+    verify: |rows| {
+        let rows = Nanos::from(rows);
+        700_000 + 100_000 * rows + (900_000 + 450_000 * rows).max(3_100_000)
+    },
+    draft: |rows| 200_000 + 40_000 * Nanos::from(rows),
+    guess: 90,
+    prompt: 100,
+    guess_beside: 90,
+};
+/// The same while others have it: products are slower by more than reading is.
+const LARGER_CROWDED: Machine = Machine {
+    verify: |rows| {
+        let rows = Nanos::from(rows);
+        900_000 + 150_000 * rows + (1_400_000 + 710_000 * rows).max(3_600_000)
+    },
+    draft: |rows| 300_000 + 60_000 * Nanos::from(rows),
+    ..LARGER
+};
 
 const EASY: Text = text(90);
 const HARD: Text = text(35);
@@ -73,6 +93,7 @@ fn rises_and_falls() -> World {
         noisy: true,
         drift: 0,
         disturbed: false,
+        crowded: None,
     }
 }
 
@@ -90,6 +111,7 @@ fn as_in_the_bench(name: &'static str, machine: Machine, millis: u64) -> World {
         noisy: true,
         drift: 0,
         disturbed: false,
+        crowded: None,
     }
 }
 
@@ -129,6 +151,7 @@ fn drawn(seed: u64) -> World {
         noisy: true,
         drift: 0,
         disturbed: false,
+        crowded: None,
     }
 }
 
@@ -204,5 +227,13 @@ fn a_machine_that_others_slow_down_is_not_taken_for_one_whose_guesses_are_dear()
         check(&shared(as_in_the_bench("small", SMALL, 3_000)), seed, (1.05, 0.96));
         check(&shared(as_in_the_bench("attention", ATTENTION, 3_000)), seed, (1.10, 0.95));
         check(&shared(short_answers(28)), seed, (1.10, 0.95));
+    }
+}
+
+#[test]
+fn a_machine_that_others_have_for_seconds_does_not_make_guesses_look_cheap() {
+    for seed in 1..=4 {
+        let world = as_in_the_bench("larger", LARGER, 3_000);
+        check(&World { crowded: Some(LARGER_CROWDED), ..world }, seed, (1.10, 0.925));
     }
 }

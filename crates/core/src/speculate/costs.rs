@@ -15,12 +15,10 @@ use alloc::vec::Vec;
 /// Billionths of a second: a row of a small model takes less than a microsecond.
 pub type Nanos = u64;
 
-/// A step moves the whole table by a fiftieth of what it was off.
-const CORRECTION: u64 = 50;
-/// And its neighbours as much besides. Machines get slower and faster as a whole, which is learnt at once; were the
-/// neighbours to move much more than the rest, the depth in use would look dearer than those that are not. But a profile
-/// that was made while others had the machine is off in its shape as well.
-const CORRECTION_NEAR: u64 = CORRECTION;
+/// A step moves the whole table by a thirty-second of what it was off: machines get slower and faster as a whole. Were its own
+/// number of rows to move further than the rest, the slope behind it would look flat on a machine that gets slower, and
+/// guesses cheap, just where they get dearer.
+const CORRECTION: u64 = 32;
 /// A step that took more than this many times what was expected, or less than that part of it, was
 /// disturbed by something else, and counts as so much.
 const DISTURBED: u64 = 2;
@@ -155,13 +153,9 @@ impl CostCurve {
         let most = expected.saturating_add(expected / weight);
         let took = undisturbed(took, expected).clamp(expected - expected / weight, most);
         let off = float(took) / float(expected) - 1.0;
-        let moved = |cost: Nanos, part: u64| nanos(float(cost) * (1.0 + off / float(part))).max(1);
-        let behind = self.points.partition_point(|point| point.0 < rows);
-        for (place, point) in self.points.iter_mut().enumerate() {
-            point.1 = moved(point.1, CORRECTION / weight);
-            if place == behind || place + 1 == behind {
-                point.1 = moved(point.1, CORRECTION_NEAR / weight);
-            }
+        let moved = 1.0 + off * float(weight) / float(CORRECTION);
+        for point in &mut self.points {
+            point.1 = nanos(float(point.1) * moved).max(1);
         }
         self.straighten();
     }

@@ -64,6 +64,8 @@ pub(crate) struct World {
     pub(crate) drift: u64,
     /// Whether the profile is far off: it was made while others had the machine.
     pub(crate) disturbed: bool,
+    /// What the machine is while others have it, for seconds at a time.
+    pub(crate) crowded: Option<Machine>,
 }
 
 /// Splitmix64.
@@ -79,6 +81,8 @@ const DISTURBED_ONE_IN: u64 = 100;
 
 /// How long the machine is as slow as it is.
 const DRIFT_NANOS: Nanos = 150_000_000;
+/// How long others have it, or do not.
+const CROWDED_NANOS: Nanos = 2_000_000_000;
 
 /// A sequence as the engine knows it.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +105,7 @@ struct Run<'a> {
     world: &'a World,
     controller: Controller,
     dice: Dice,
+    seed: u64,
     now: Nanos,
     sequences: Vec<Sequence>,
 }
@@ -148,7 +153,7 @@ impl World {
         let mut dice = Dice(seed);
         let costs = self.profile(&mut dice);
         let controller = Controller::new(policy, DEPTH_MAX, costs);
-        let mut run = Run { world: self, controller, dice, now: 0, sequences: Vec::new() };
+        let mut run = Run { world: self, controller, dice, seed, now: 0, sequences: Vec::new() };
         self.phases.iter().map(|phase| run.phase(*phase)).collect()
     }
 
@@ -187,6 +192,12 @@ impl World {
 }
 
 impl Run<'_> {
+    /// The machine as it is just now.
+    fn machine(&self) -> Machine {
+        let is_crowded = Dice(self.seed << 32 | self.now / CROWDED_NANOS).below(2) == 0;
+        self.world.crowded.filter(|_| is_crowded).unwrap_or(self.world.machine)
+    }
+
     fn phase(&mut self, phase: Phase) -> f64 {
         let World { prompt, answer, .. } = *self.world;
         let late = false;
@@ -250,7 +261,7 @@ impl Run<'_> {
 
     /// What the target takes for a row of each of so many sequences, rows of prompts, and guesses.
     fn took(&self, rows: u32, prompts: u32, guesses: u32) -> Nanos {
-        let Machine { verify, guess, prompt, guess_beside, .. } = self.world.machine;
+        let Machine { verify, guess, prompt, guess_beside, .. } = self.machine();
         let guess = if prompts == 0 { guess } else { guess_beside };
         let base = rows + prompts;
         verify(rows)
@@ -321,7 +332,7 @@ impl Run<'_> {
         let modelled: Vec<usize> = (0..grants.len()).filter(|place| guess(*place)).collect();
         let (mut guessing, mut reading) = (0, 0);
         if 0 < few + long {
-            let took = self.world.drifted(self.now, (self.world.machine.draft)(few + long));
+            let took = self.world.drifted(self.now, (self.machine().draft)(few + long));
             let read = took / u64::from(few + long) * u64::from(long);
             (guessing, reading) = (took - read, read);
             if long == 0 {
@@ -335,7 +346,7 @@ impl Run<'_> {
             if rows == 0 {
                 break;
             }
-            let took = self.world.drifted(self.now, (self.world.machine.draft)(rows));
+            let took = self.world.drifted(self.now, (self.machine().draft)(rows));
             let measured = self.dice.measured(took, self.world.off());
             self.controller.measure_draft(rows, measured);
             guessing += took;
