@@ -194,7 +194,7 @@ impl World {
 impl Run<'_> {
     /// The machine as it is just now.
     fn machine(&self) -> Machine {
-        let is_crowded = Dice(self.seed << 32 | self.now / CROWDED_NANOS).below(2) == 0;
+        let is_crowded = Dice((self.seed << 32) | (self.now / CROWDED_NANOS)).below(2) == 0;
         self.world.crowded.filter(|_| is_crowded).unwrap_or(self.world.machine)
     }
 
