@@ -9,6 +9,7 @@ use overdraft_engine::{
     EngineHandle, EngineStats, Event, Request, RequestStream, SpeculationStats,
 };
 use overdraft_telemetry::Clock;
+use overdraft_units::Tokens;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -80,7 +81,8 @@ impl Loader {
     }
 
     /// Begins a load: each stream asks again when it is answered. It is the engine's turn until each has had its first
-    /// token: that all begin together is no load that stays the same.
+    /// token, and first answers are cut so that they end one after the other: that all begin or end together is no load
+    /// that stays the same.
     pub(crate) fn begin<'a>(
         &self,
         rival: &'a Rival,
@@ -92,9 +94,10 @@ impl Loader {
             idle(&engine).await?;
             let (begun, source) = (Arc::default(), Arc::new(Mutex::new(source)));
             let mut streams = JoinSet::new();
-            for _ in 0..phase.streams {
+            for place in 1..=phase.streams {
                 let (begun, source) = (Arc::clone(&begun), Arc::clone(&source));
-                streams.spawn(ask(engine.clone(), source, phase.text, begun));
+                let first = first(&source, phase, place)?;
+                streams.spawn(ask(engine.clone(), (first, source), phase.text, begun));
             }
             while_running(&mut streams, until_begun(&begun, phase.streams)).await??;
             while_running(&mut streams, rival.gate.close()).await??;
@@ -180,16 +183,29 @@ async fn read(mut stream: RequestStream) -> Result<Vec<u32>> {
     Ok(answer)
 }
 
+/// The first request of a stream: of sixteen, the answer to the first ends after a sixteenth, to the last at the end.
+fn first(source: &Mutex<Source>, phase: Phase, place: usize) -> Result<Request> {
+    let mut request = next(source, phase.text);
+    let (place, streams) = (u32::try_from(place)?, u32::try_from(phase.streams)?);
+    let whole = request.sampling.max_tokens.get();
+    request.sampling.max_tokens = Tokens::new(whole * place / streams);
+    Ok(request)
+}
+
+fn next(source: &Mutex<Source>, text: Text) -> Request {
+    source.lock().unwrap_or_else(PoisonError::into_inner).next(text)
+}
+
 /// One stream: asks, reads to the end, asks again; only a fault ends it.
 async fn ask(
     engine: EngineHandle,
-    source: Arc<Mutex<Source>>,
+    (first, source): (Request, Arc<Mutex<Source>>),
     text: Text,
     streams_begun: Arc<AtomicUsize>,
 ) -> Result<()> {
     let mut begun = false;
+    let mut request = first;
     loop {
-        let request = source.lock().unwrap_or_else(PoisonError::into_inner).next(text);
         let mut stream = engine.submit(request).await?;
         while let Some(event) = stream.recv().await {
             match event {
@@ -201,6 +217,7 @@ async fn ask(
                 Event::Started { .. } | Event::Finished { .. } => {}
             }
         }
+        request = next(&source, text);
     }
 }
 
