@@ -131,6 +131,8 @@ pub struct Controller {
     begin: u64,
     preemptions: u64,
     pressed: Option<Instant>,
+    /// The last step without guesses because they were out of place.
+    guarded_at: u64,
     probe: Probe,
 }
 
@@ -173,6 +175,7 @@ impl Controller {
             begin: 0,
             preemptions: 0,
             pressed: None,
+            guarded_at: 0,
             probe: Probe::default(),
         }
     }
@@ -322,6 +325,7 @@ impl Controller {
         prospects: &[Prospect<'_>],
     ) -> Vec<Grant> {
         if let Some(reason) = self.guard(now, load, field) {
+            self.guarded_at = self.steps;
             self.change(0, reason);
             return field.even(outlooks, 0);
         }
@@ -334,18 +338,18 @@ impl Controller {
         let mut grants = free.grants.clone();
         if self.model_depth < wanted {
             let capped = market.best(self.model_depth);
-            // What was guarded a moment ago need not wait.
-            let guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
             let begins = self.model_depth == 0;
             // What is beside a lone sequence does not change from step to step.
             let alone = field.decodes == 1 || self.changes == 0;
+            let goes_on = self.is_interrupted();
             let gain = match (begins, alone) {
-                (false, _) => DEEPER_HUNDREDTHS,
+                (true, _) if goes_on => 0,
                 (true, true) => BEGIN_HUNDREDTHS,
                 (true, false) => BEGIN_BESIDE_HUNDREDTHS,
+                (false, _) => DEEPER_HUNDREDTHS,
             };
             let lasts = !begins || alone || DWELL_STEPS <= self.begin;
-            if (settled && lasts || guarded) && free.exceeds(&capped, gain) {
+            if (settled && lasts || goes_on) && free.exceeds(&capped, gain) {
                 self.change(wanted, Reason::PaysMore);
             } else {
                 grants = capped.grants;
@@ -366,8 +370,16 @@ impl Controller {
     /// step is it asked whether it should begin.
     fn considers_model(&self, decodes: u32) -> bool {
         let is_off = self.model_depth == 0 && self.begin == 0 && 0 < self.changes;
-        let spares = self.policy == Policy::Goodput && is_off && CONSIDER_ALWAYS_MOST < decodes;
+        let may_spare = self.policy == Policy::Goodput && !self.is_interrupted();
+        let spares = may_spare && is_off && CONSIDER_ALWAYS_MOST < decodes;
         !spares || self.steps.is_multiple_of(CONSIDER_EVERY_STEPS)
+    }
+
+    /// Whether the draft model is off only because guesses were out of place until a moment ago: then it goes on where
+    /// it would have been kept, without having to bring what one that begins must.
+    fn is_interrupted(&self) -> bool {
+        let was_guarded = matches!(self.reason, Reason::CacheFull | Reason::Queue);
+        was_guarded && self.steps - self.guarded_at <= DWELL_STEPS
     }
 
     /// Whether it is time to see again what a step without guesses takes.
