@@ -1,7 +1,7 @@
 //! What does a step of so many rows cost?
 //!
 //! Measured when the engine starts, at a few numbers of rows; between them a straight line, beyond
-//! them the last one goes on. A table and not a formula: where kernels change their shape a formula is
+//! them it goes on. A table and not a formula: where kernels change their shape a formula is
 //! wrong, and a controller that believes it loses more than it gains. Each step that runs moves the
 //! table a little towards what it took. Rows of guesses are cheaper than as many sequences, since they share
 //! their sequence's context: what part of the table's price they have is learnt apart from the table
@@ -23,6 +23,8 @@ const CORRECTION: u64 = 32;
 /// disturbed by something else, and counts as so much.
 const DISTURBED: u64 = 2;
 
+/// A last stretch that rises by less than this part of what those before it do is flat by chance.
+const FLAT_PART: u64 = 2;
 /// A step without guesses stands for those with guesses before it, at most for so many: only it says what the
 /// table says.
 const STANDS_FOR_MAX: u64 = 8;
@@ -160,11 +162,16 @@ impl CostCurve {
         self.straighten();
     }
 
-    /// Along the last stretch; in proportion where there is only a point.
+    /// Along the last stretch, unless that is flat beside all from half as many rows on: the last points are timed least
+    /// often, and where one came to as much as the next every row beyond them would be free. In proportion where
+    /// there is only a point.
     fn beyond(&self, rows: u32) -> Nanos {
         let Some((&last, before)) = self.points.split_last() else { return 0 };
-        let start = before.last().copied().unwrap_or((0, 0));
-        let slope = last.1.saturating_sub(start.1) / u64::from((last.0 - start.0).max(1));
+        let slope = |from: (u32, Nanos)| (last.1 - from.1) / u64::from((last.0 - from.0).max(1));
+        let stretch = slope(before.last().copied().unwrap_or_default());
+        let half = before.iter().rev().find(|point| point.0 <= last.0 / 2);
+        let usual = half.map_or(stretch, |&half| slope(half));
+        let slope = if stretch < usual / FLAT_PART { usual } else { stretch };
         last.1.saturating_add(slope.saturating_mul(u64::from(rows - last.0)))
     }
 

@@ -116,6 +116,12 @@ fn a_cost_between_two_points_lies_on_their_line_and_beyond_them_goes_on() {
 }
 
 #[test]
+fn rows_beyond_the_table_are_not_free_where_its_last_two_points_came_to_the_same() {
+    let curve = CostCurve::new(vec![(1, 4_000), (16, 17_000), (24, 27_000), (32, 26_000)]);
+    assert_eq!([24, 32, 48].map(|rows| curve.at(rows)), [27_000, 27_000, 37_000]);
+}
+
+#[test]
 fn steps_that_take_longer_move_the_table_and_one_that_was_disturbed_hardly() {
     let mut curve = CostCurve::new(vec![(1, 1_000), (8, 1_700)]);
     curve.correct(1, 1_000_000);
