@@ -474,6 +474,7 @@ impl Controller {
     fn change(&mut self, depth: usize, reason: Reason) {
         self.lower = 0;
         if depth != self.model_depth || reason == Reason::Policy && self.reason == Reason::Start {
+            self.probe.forget();
             self.model_depth = depth;
             self.reason = reason;
             self.changes += 1;

@@ -7,8 +7,13 @@ use super::allot::Field;
 use super::costs::{Nanos, StepCosts};
 use super::share::Share;
 
-/// While the draft model is off, one part in so many of what steps take is spent on trying it.
+/// While the draft model is off, one part in so many of what steps take is spent on trying it at first.
 pub const PROBE_OFF_PART: Nanos = 64;
+/// After each try that changed nothing the next waits a quarter longer, at most by so many quarters …
+const PATIENCE_MAX: u32 = 8;
+/// … and by one for each so many sequences: together they change what is said less than a lone one does, and in a
+/// row of tries that all find the same each is worth less.
+const PATIENCE_SEQUENCES: u32 = 2;
 
 /// Steps of such a try.
 const PROBE_OFF_STEPS: u32 = 8;
@@ -27,6 +32,9 @@ pub(super) struct Probe {
     steps_left: u32,
     /// How often it was followed by another at once.
     again: u32,
+    /// Tries in a row that changed nothing, and how many sequences decoded at the first.
+    patience: u32,
+    decodes: u32,
     /// What was expected of a first guess when it began.
     expected: Share,
     /// First guesses put to the test, and right ones.
@@ -45,17 +53,31 @@ impl Probe {
     ) {
         let steps = Nanos::from(PROBE_OFF_STEPS);
         let price = Self::price(field, backlog).saturating_add(steps.saturating_mul(displaced));
+        // Another load is another question.
+        if 2 * field.decodes < self.decodes || 2 * self.decodes < field.decodes {
+            (self.patience, self.decodes) = (0, field.decodes);
+        }
+        let price = price.saturating_mul(Nanos::from(4 + self.patience)) / 4;
         let step = field.plain_step();
         let saved = self.saved.map_or(price, |saved| saved + step / PROBE_OFF_PART).min(price);
         self.saved = Some(saved);
-        let due = price <= saved;
-        if self.steps_left == 0 && (due || displaced == 0 && self.went_well()) {
-            let again = if due { 0 } else { self.again + 1 };
-            let expected = if due { expected } else { self.expected };
-            let saved = Some(if due { 0 } else { saved });
-            *self =
-                Self { saved, steps_left: PROBE_OFF_STEPS, again, expected, tried: 0, right: 0 };
+        let (due, went_well) = (price <= saved, self.went_well());
+        if self.steps_left == 0 && (due || displaced == 0 && went_well) {
+            if due {
+                let found_the_same = 0 < self.tried && !went_well;
+                let most = PATIENCE_MAX.min(field.decodes / PATIENCE_SEQUENCES);
+                self.patience = if found_the_same { most.min(self.patience + 1) } else { 0 };
+                (self.saved, self.again, self.expected) = (Some(0), 0, expected);
+            } else {
+                self.again += 1;
+            }
+            (self.steps_left, self.tried, self.right) = (PROBE_OFF_STEPS, 0, 0);
         }
+    }
+
+    /// The draft model begins or ends: whether to begin again is a new question then.
+    pub(super) fn forget(&mut self) {
+        self.patience = 0;
     }
 
     /// Whether this step is one of a try.

@@ -10,6 +10,7 @@ use std::string::ToString;
 use overdraft_units::{Instant, Micros, TokenId};
 use proptest::prelude::*;
 
+use super::probe::PROBE_OFF_DEPTH;
 use super::*;
 
 fn at(millis: u64) -> Instant {
@@ -303,6 +304,55 @@ fn what_is_off_is_tried_again_and_comes_back_when_it_pays() {
     assert!((1..=2).contains(&deepest_bad), "only probes, and those: {deepest_bad}");
     assert!(rows.0 <= 26 * 8 * 2, "{} rows in fifty seconds", rows.0);
     assert!(rows.1 >= 7 * 1_000, "{} rows in the last thousand steps", rows.1);
+}
+
+#[test]
+fn tries_that_find_the_same_get_rarer_until_the_load_is_another() {
+    let seen = [Acceptance::default(); 2];
+    let prospect = Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 };
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    let mut now = 0;
+    let mut tried = |sequences: u32, steps: u32| {
+        let prospects = vec![prospect; usize::try_from(sequences).expect("few")];
+        let load = Load::decoding(sequences, 200);
+        let mut rows = 0;
+        for _ in 0..steps {
+            now += 10;
+            for grant in controller.decide(at(now), &load, &prospects).grants {
+                let drafted = grant.depth;
+                rows += drafted;
+                let drafter = Drafter::Model;
+                controller.learn(Trial { class: 0, drafter, drafted, right: 0 });
+            }
+        }
+        rows
+    };
+    // What the draft model is good for is learnt first.
+    let _learns = tried(16, 2_000);
+    let known = tried(16, 1_000);
+    let _alone = tried(1, 500);
+    let (again, known_again) = (tried(16, 1_000), tried(16, 1_000));
+    assert!(0 < known && 4 * known < 3 * again, "{known} rows, {again} after another load");
+    assert!(4 * known_again < 3 * again, "{again} rows, then {known_again}");
+}
+
+#[test]
+fn what_was_guessed_goes_on_as_soon_as_nothing_forbids_it() {
+    let mut seen = [Acceptance::default(); 2];
+    (0..500).for_each(|_| seen[1].observe(8, 8));
+    let prospects = [Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 }; 8];
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    let calm = Load::decoding(8, 100);
+    let full = Load { held: Share::percent(96), ..calm };
+    (0..100).for_each(|step| drop(controller.decide(at(step), &calm, &prospects)));
+    assert!(0 < controller.depth());
+    for step in [100, 101, 102] {
+        controller.decide(at(step), &full, &prospects);
+        assert_eq!(controller.depth(), 0);
+    }
+    // One that begins beside others must be wanted for eight steps.
+    controller.decide(at(103), &calm, &prospects);
+    assert!(PROBE_OFF_DEPTH < controller.depth(), "{}", controller.depth());
 }
 
 #[track_caller]
