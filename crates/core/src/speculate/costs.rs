@@ -23,6 +23,10 @@ const CORRECTION: u64 = 32;
 /// disturbed by something else, and counts as so much.
 const DISTURBED: u64 = 2;
 
+/// A point was disturbed where twice its rows cost, by row, less than this part of what it costs more than half of them, …
+const DISTURBED_PART: u64 = 5;
+/// … unless that is less than this part of what half of them cost: so much is noise.
+const NOISE_PART: u64 = 2;
 /// A last stretch that rises by less than this part of what those before it do is flat by chance.
 const FLAT_PART: u64 = 2;
 /// A step without guesses stands for those with guesses before it, at most for so many: only it says what the
@@ -104,6 +108,7 @@ impl CostCurve {
         points.sort_unstable();
         points.dedup_by_key(|point| point.0);
         let mut curve = Self { points };
+        curve.settle();
         curve.straighten();
         curve
     }
@@ -173,6 +178,30 @@ impl CostCurve {
         let usual = half.map_or(stretch, |&half| slope(half));
         let slope = if stretch < usual / FLAT_PART { usual } else { stretch };
         last.1.saturating_add(slope.saturating_mul(u64::from(rows - last.0)))
+    }
+
+    /// A step that is disturbed takes longer, and a long one is disturbed more often: a point that is far above half its
+    /// rows, while twice its rows are hardly above it, comes down to the line between those two. Where the table is
+    /// flat guesses are free, and no price that is learnt of them makes up for it.
+    fn settle(&mut self) {
+        for place in 0..self.points.len() {
+            let (rows, cost) = self.points[place];
+            let of = |rows: u32| {
+                let found = self.points.binary_search_by_key(&rows, |point| point.0);
+                found.ok().map(|place| self.points[place].1)
+            };
+            let (true, Some(half), Some(double)) =
+                (rows.is_multiple_of(2), of(rows / 2), of(rows.saturating_mul(2)))
+            else {
+                continue;
+            };
+            let (before, behind) = (cost.saturating_sub(half), double.saturating_sub(cost));
+            // Behind it are twice as many rows.
+            let flat = behind.saturating_mul(DISTURBED_PART) < before.saturating_mul(2);
+            if flat && half / NOISE_PART < before && half < double {
+                self.points[place].1 = half + (double - half) / 3;
+            }
+        }
     }
 
     /// More rows never cost less.
