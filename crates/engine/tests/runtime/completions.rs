@@ -1,7 +1,10 @@
 //! The loop over an echo: what a request gets, alone and among others.
 
+use std::iter;
+use std::task::{Context, Waker};
+
 use crate::support::{
-    Answer, ask, chat, drawing, echo, read, request, settings, start, submit, wait,
+    Answer, ask, chat, drawing, echo, gated, read, request, settings, start, submit, wait,
 };
 use overdraft_core::batch::BatchStats;
 use overdraft_engine::echo::{ECHO_TURN_END, Noise};
@@ -99,12 +102,20 @@ fn preemption_changes_no_draw() {
             ask(&engine, drawing(&prompt(number), number))
         })
         .collect();
-    // Each needs twelve pages at the end; twenty are not enough for six.
-    let engine = start(echo(20, Noise::Lively), settings());
-    let streams: Vec<_> = (0..6)
-        .map(|number| submit(&engine.handle(), drawing(&prompt(number), number)).unwrap())
-        .collect();
-    for (stream, alone) in streams.into_iter().zip(alone) {
+    // Each needs twelve pages at the end; twenty are not enough for six. The first waits in its first step until
+    // all are there, or it might be done before the others come.
+    let (backend, gate) = gated(echo(20, Noise::Lively));
+    let engine = start(backend, settings());
+    let handle = engine.handle();
+    let first = submit(&handle, drawing(&prompt(0), 0)).unwrap();
+    gate.await_step();
+    let mut others: Vec<_> =
+        (1..6).map(|number| Box::pin(handle.submit(drawing(&prompt(number), number)))).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(others.iter_mut().all(|other| other.as_mut().poll(&mut context).is_pending()));
+    drop(gate);
+    let others = others.into_iter().map(|other| wait(other).unwrap());
+    for (stream, alone) in iter::once(first).chain(others).zip(alone) {
         let answer = read(stream);
         assert_eq!((answer.tokens, answer.logprobs), (alone.tokens, alone.logprobs));
     }
