@@ -1,5 +1,7 @@
 //! Whom does a worker take, who is refused and until when; and do the books come out even?
 
+use std::collections::VecDeque;
+
 use overdraft_core::admit::{
     AdmitSettings, ByPriority, Mode, Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Tenant,
 };
@@ -217,6 +219,55 @@ fn prompts_wait_here_and_not_at_the_worker_once_it_has_a_second_of_them() {
     let mut idle = Story::new(1, None, Mode::Peak);
     idle.settings.admission.prefill_backlog = Micros::new(1);
     assert!(idle.send(request(100_000, None, Priority::Flex)).is_ok(), "it has nothing else to do");
+}
+
+/// Prompts of 1,000 tokens, ever so many, to a worker that computes 40,000 tokens a second and whose answers come
+/// whole a second later; it is asked for its word five times a second. Prompts it got in the first of twenty seconds
+/// and in the last ten, and the most that waited there then.
+fn whole_answers_only() -> (usize, usize, usize) {
+    const COMPUTED_EACH: u64 = SECOND / 40;
+    let mut story = Story::new(1, Some(10_000_000), Mode::Peak);
+    story.settings.admission.prefill_backlog = Micros::new(SECOND);
+    let asked = request(1_000, Some(10), Priority::Priority);
+    let asked = Request { first_token: FirstToken::Unseen, ..asked };
+    // When each prompt will have been computed, the last one at the back.
+    let mut computed = VecDeque::new();
+    let (mut sent, mut waiting_max) = ([0; 20], 0);
+    for tick in 0..2000_u64 {
+        story.now = at(tick * SECOND / 100);
+        let now = story.now;
+        while computed.front().is_some_and(|&when| when + Micros::new(SECOND) <= now) {
+            computed.pop_front();
+            let completion = Some(Tokens::new(10));
+            let outcome = Outcome { completion, ..Outcome::of(Ending::Answered) };
+            story.router.end(story.placed.remove(0), outcome, now);
+        }
+        let waiting = computed.iter().filter(|&&when| now < when).count();
+        if tick % 20 == 0 {
+            // One is being computed.
+            let waiting = u32::try_from(waiting.saturating_sub(1)).expect("few");
+            let word = Scraped { waiting, ..scrape(0, 10_000_000, now) };
+            story.router.scraped(story.ids[0], word);
+        }
+        let second = usize::try_from(tick / 100).expect("few");
+        while story.send(asked).is_ok() {
+            let begun = computed.back().map_or(now, |&last| now.max(last));
+            computed.push_back(begun + Micros::new(COMPUTED_EACH));
+            sent[second] += 1;
+        }
+        if second >= 10 {
+            waiting_max = waiting_max.max(waiting);
+        }
+    }
+    (sent[0], sent[10..].iter().sum(), waiting_max)
+}
+
+#[test]
+fn whose_answers_all_come_whole_is_kept_as_busy_as_it_can_be() {
+    let (first, late, waiting) = whole_answers_only();
+    assert!(first < 40, "nobody knows yet how fast it is: {first}");
+    assert!((360..=440).contains(&late), "{late} of the 400 that it computes");
+    assert!(waiting <= 40, "{waiting} wait there, and that is more than a second of them");
 }
 
 #[test]

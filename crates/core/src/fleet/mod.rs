@@ -17,6 +17,7 @@ mod health;
 mod load;
 #[cfg(test)]
 mod tests;
+mod unseen;
 mod worker;
 
 use alloc::collections::BTreeMap;
@@ -263,6 +264,19 @@ impl Fleet {
         change.or(turned)
     }
 
+    /// The answer to a prompt of `tokens` has come whole, and its attempt has been ended.
+    pub fn computed(&mut self, worker: WorkerId, tokens: u64, now: Instant) {
+        let fleet_pace = self.prefill_rate.pace();
+        let mut on = self.changing(worker);
+        let pace = on.prefill_rate.pace_within(fleet_pace);
+        let Some(seen) = on.unseen.answered(tokens, now).filter(|seen| seen.refutes(pace)) else {
+            return;
+        };
+        on.prefill_rate.note(seen.tokens, seen.took);
+        drop(on);
+        self.prefill_rate.note(seen.tokens, seen.took);
+    }
+
     /// An answer of `worker` had `tokens` after its first, which took that long.
     pub fn decoded(&mut self, worker: WorkerId, tokens: Tokens, took: Micros) {
         self.changing(worker).step_time.note(tokens, took);
@@ -274,6 +288,7 @@ impl Fleet {
         let mut on = self.changing(worker);
         let Booked { requests, prefilling, .. } = on.booked;
         on.load.note(scraped, requests, prefilling);
+        on.unseen.told(scraped.waiting);
         on.correct(lengths);
     }
 

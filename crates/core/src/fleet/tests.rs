@@ -338,6 +338,60 @@ fn prompts_whose_first_token_nobody_sees_are_worked_off_at_the_pace() {
 }
 
 #[test]
+fn what_a_worker_got_before_its_last_word_is_under_way_where_it_says_that_nobody_waits() {
+    let mut story = Story::new();
+    let unseen = Demand { first_token: FirstToken::Unseen, ..demand(8_000) };
+    let first = story.fleet.start(story.worker, unseen, Turn::First, story.now);
+    let pace = story.fleet.prefill_rate().pace();
+    let queued_after = |story: &mut Story, waiting| {
+        story.now = story.now + SOON;
+        let word = scrape(1, waiting, 100, story.now);
+        story.fleet.scraped(story.worker, word, &Lengths::new());
+        story.fleet.worker(story.worker).queued(pace, story.now)
+    };
+    // Perhaps it was on its way when the worker spoke.
+    assert_eq!(queued_after(&mut story, 0), 3_996);
+    assert_eq!(queued_after(&mut story, 1), 3_992);
+    assert_eq!(queued_after(&mut story, 0), 0);
+    let second = story.fleet.start(story.worker, unseen, Turn::First, story.now);
+    assert_eq!(queued_after(&mut story, 0), 3_996);
+    assert_eq!(queued_after(&mut story, 0), 0);
+    for attempt in [first, second] {
+        story.fleet.end(attempt, Ending::Answered, story.now);
+    }
+}
+
+/// Answers that come whole, one of them always under way beside the one that ends: so many, one each `millis`, to
+/// prompts of 4,000 tokens. What is believed of the pace then, in tokens a second.
+fn pace_after(answers: u32, millis: u64, waiting: u32) -> Option<u64> {
+    let mut story = Story::new();
+    let unseen = Demand { first_token: FirstToken::Unseen, ..demand(8_000) };
+    let mut under_way = story.fleet.start(story.worker, unseen, Turn::First, story.now);
+    for _ in 0..answers {
+        story.now = story.now + Micros::new(millis * 1_000);
+        story.fleet.scraped(story.worker, scrape(2, waiting, 100, story.now), &Lengths::new());
+        let next = story.fleet.start(story.worker, unseen, Turn::First, story.now);
+        let done = core::mem::replace(&mut under_way, next);
+        story.fleet.end(done, Ending::Answered, story.now);
+        story.fleet.computed(story.worker, 4_000, story.now);
+    }
+    story.fleet.end(under_way, Ending::Abandoned, story.now);
+    story.fleet.worker(story.worker).prefill_rate().tokens_per_second()
+}
+
+#[test]
+fn a_worker_is_at_least_as_fast_as_answers_come_that_come_whole() {
+    // One each 100 ms is 40,000 a second, of which the first of five may have been computed before.
+    let seen = pace_after(41, 100, 0).unwrap();
+    assert!((30_000..=40_000).contains(&seen), "{seen} tokens a second");
+    // One each four seconds is slower than believed: it may have generated for all that time.
+    assert_eq!(pace_after(41, 4_000, 0), None);
+    // Not where requests wait for it.
+    let seen = pace_after(41, 4_000, 3).unwrap();
+    assert!((750..=1_000).contains(&seen), "{seen} tokens a second");
+}
+
+#[test]
 fn a_prompt_that_was_begun_counts_for_what_is_left_of_it() {
     let mut story = Story::new();
     let mut first = story.fleet.start(story.worker, demand(8_000), Turn::First, story.now);

@@ -8,6 +8,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::attempt::{Demand, FirstToken};
 use super::health::Health;
 use super::load::{Load, Scraped, Share};
+use super::unseen::Unseen;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
 use crate::estimate::{Lengths, Pace, PrefillRate, StepTime};
@@ -110,7 +111,7 @@ impl Worker {
             },
             prefill_since: Instant::ORIGIN,
             load: Load::new(),
-            unseen: Unseen { tokens: 0, at: Instant::ORIGIN, inflight: 0 },
+            unseen: Unseen::new(),
             prefill_rate: PrefillRate::new(),
             step_time: StepTime::new(),
             blocks: BlockSharing::Alone,
@@ -316,40 +317,5 @@ impl Worker {
     pub(super) fn forget_load(&mut self) {
         self.load.forget();
         self.correction = Correction::new();
-    }
-}
-
-/// Prompt tokens of answers that come whole. Nobody tells when they have been computed, so they are
-/// taken to be worked off at the worker's pace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unseen {
-    tokens: u64,
-    at: Instant,
-    /// Those of the answers that have not come yet: more than these cannot be left.
-    inflight: u64,
-}
-
-impl Unseen {
-    /// Whether there are any.
-    pub(super) const fn is_any(self) -> bool {
-        self.tokens != 0
-    }
-
-    fn left(self, pace: Pace, now: Instant) -> u64 {
-        if self.tokens == 0 {
-            return 0;
-        }
-        self.tokens.saturating_sub(pace.tokens_in(now.since(self.at))).min(self.inflight)
-    }
-
-    pub(super) fn add(&mut self, tokens: u64, pace: Pace, now: Instant) {
-        let (left, inflight) = (self.left(pace, now), self.inflight.saturating_add(tokens));
-        *self = Self { tokens: left.saturating_add(tokens), at: now, inflight };
-    }
-
-    /// An answer has come, or nobody waits for it any more.
-    pub(super) fn end(&mut self, tokens: u64) {
-        self.inflight = self.inflight.saturating_sub(tokens);
-        self.tokens = self.tokens.min(self.inflight);
     }
 }

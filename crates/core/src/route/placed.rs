@@ -7,7 +7,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::canary::Arm;
 use super::policy::Policy;
 use crate::admit::Tenant;
-use crate::fleet::{Attempt, Demand, Ending, WorkerId};
+use crate::fleet::{Attempt, Demand, Ending, FirstToken, WorkerId};
 use crate::prefix::{Announcement, Receipt};
 
 /// A request that was given a worker.
@@ -58,6 +58,21 @@ impl Placed {
     /// What it was booked with.
     pub const fn demand(&self) -> Demand {
         self.attempt.demand()
+    }
+
+    /// Tokens of its prompt that were computed without anybody seeing when: those of an answer that came whole,
+    /// less what its worker says that it found in its cache.
+    pub(super) fn computed_unseen(&self, outcome: Outcome) -> Option<u64> {
+        let Outcome { ending, prompt, cached, completion } = outcome;
+        let demand = self.demand();
+        if ending != Ending::Answered || demand.first_token != FirstToken::Unseen {
+            return None;
+        }
+        // A refusal has none, and what it refused was not computed.
+        completion?;
+        let told = prompt.zip(cached).map(|(prompt, cached)| prompt.checked_sub(cached));
+        let told = told.map(Option::unwrap_or_default);
+        Some(u64::from(told.map_or(demand.prefill(), |told| told.min(demand.prefill())).get()))
     }
 }
 

@@ -367,7 +367,11 @@ impl Router {
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
         }
+        let computed = placed.computed_unseen(outcome).map(|tokens| (placed.worker(), tokens));
         let change = self.fleet.end(placed.attempt, outcome.ending, now);
+        if let Some((worker, tokens)) = computed {
+            self.fleet.computed(worker, tokens, now);
+        }
         self.note(change);
         change
     }

@@ -1,0 +1,138 @@
+//! What of the prompts is left whose answers come whole?
+//!
+//! Nobody tells when such a prompt has been computed. It is taken to be worked off at the worker's pace; it
+//! has been when its answer is there; and where the worker says that no request waits there, those that it
+//! got before its last word are under way (`docs/design/routing.md#r2`). Nor does anybody tell how
+//! fast they are computed, but what was answered since some moment, less what was in flight then, took no
+//! longer than since then: a worker is at least so fast, and just so fast where requests wait for it.
+//!
+//! Invariant: no more is left than the prompts of the answers that have not come.
+
+use overdraft_units::{Instant, Micros};
+
+use crate::estimate::Pace;
+
+/// So many times what was in flight at its beginning has to be answered in a span that is judged by: what it
+/// tells is at most so much less than what was computed.
+const ANSWERED_MIN: u64 = 4;
+
+/// Prompt tokens of answers that come whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    tokens: u64,
+    at: Instant,
+    /// Those of the answers that have not come yet: more than these cannot be left.
+    inflight: u64,
+    /// Those that were sent since the worker's last word.
+    since_word: u64,
+    /// Whether it said that requests wait there.
+    queue: Queue,
+    span: Span,
+}
+
+/// Whether requests wait at a worker, as it said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    Empty,
+    Waiting,
+}
+
+/// What was answered since some moment.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    since: Instant,
+    /// Prompt tokens in flight then: perhaps they had been computed before.
+    inflight: u64,
+    answered: u64,
+}
+
+/// What a span tells of the pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Computed {
+    /// At least so many tokens …
+    pub(super) tokens: u64,
+    /// … in that time.
+    pub(super) took: Micros,
+    /// Whether there was always something to compute: then it was hardly more.
+    is_all: bool,
+}
+
+impl Computed {
+    /// Whether a worker that is believed to go at `pace` is shown not to.
+    pub(super) fn refutes(self, pace: Pace) -> bool {
+        self.is_all || self.took < pace.time_for(self.tokens)
+    }
+}
+
+impl Span {
+    const fn new(since: Instant, inflight: u64) -> Self {
+        Self { since, inflight, answered: 0 }
+    }
+}
+
+impl Unseen {
+    pub(super) const fn new() -> Self {
+        Self {
+            tokens: 0,
+            at: Instant::ORIGIN,
+            inflight: 0,
+            since_word: 0,
+            queue: Queue::Empty,
+            span: Span::new(Instant::ORIGIN, 0),
+        }
+    }
+
+    /// Whether there are any.
+    pub(super) const fn is_any(self) -> bool {
+        self.tokens != 0
+    }
+
+    /// Tokens that have yet to be computed at `pace`.
+    pub(super) fn left(self, pace: Pace, now: Instant) -> u64 {
+        if self.tokens == 0 {
+            return 0;
+        }
+        self.tokens.saturating_sub(pace.tokens_in(now.since(self.at))).min(self.inflight)
+    }
+
+    /// A prompt was sent.
+    pub(super) fn add(&mut self, tokens: u64, pace: Pace, now: Instant) {
+        if self.inflight == 0 {
+            // Before, it had nothing to compute.
+            self.span = Span::new(now, 0);
+        }
+        self.tokens = self.left(pace, now).saturating_add(tokens);
+        self.at = now;
+        self.inflight = self.inflight.saturating_add(tokens);
+        self.since_word = self.since_word.saturating_add(tokens);
+    }
+
+    /// An answer has come, or nobody waits for it any more.
+    pub(super) fn end(&mut self, tokens: u64) {
+        self.inflight = self.inflight.saturating_sub(tokens);
+        self.tokens = self.tokens.min(self.inflight);
+    }
+
+    /// The answer to a prompt of so many tokens, which is not in flight any more, was a result: what that tells of the
+    /// pace.
+    pub(super) fn answered(&mut self, tokens: u64, now: Instant) -> Option<Computed> {
+        let Span { since, inflight, answered } = self.span;
+        let answered = answered.saturating_add(tokens);
+        self.span.answered = answered;
+        if answered < inflight.saturating_mul(ANSWERED_MIN) {
+            return None;
+        }
+        self.span = Span::new(now, self.inflight);
+        let is_all = self.queue == Queue::Waiting;
+        Some(Computed { tokens: answered - inflight, took: now.since(since), is_all })
+    }
+
+    /// The worker said that so many requests wait there. What was sent since its last word may be on its way.
+    pub(super) fn told(&mut self, waiting: u32) {
+        self.queue = if waiting == 0 { Queue::Empty } else { Queue::Waiting };
+        if self.queue == Queue::Empty {
+            self.tokens = self.tokens.min(self.since_word);
+        }
+        self.since_word = 0;
+    }
+}
