@@ -62,6 +62,11 @@ impl Process {
         Ok(Self { address, child, ask, told })
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> Result<u32> {
+        self.child.id().context("the child has ended")
+    }
+
     /// CPU time used so far, in microseconds.
     pub(crate) async fn cpu_us(&mut self) -> Result<f64> {
         self.ask.write_all(b"\n").await?;
@@ -72,7 +77,7 @@ impl Process {
 
     /// The most memory it ever had resident, in megabytes.
     pub(crate) fn peak_mb(&self) -> Result<f64> {
-        peak_mb(self.child.id().context("the child has ended")?)
+        peak_mb(self.id()?)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use crate::child::Process;
 use crate::load::{self, Request, Volume};
 use crate::mock::CHUNKS;
-use crate::peer::{PEERS, Peer};
+use crate::peer::{self, PEERS, Peer};
 
 /// The gateway as it comes: default settings, one worker, an access line per request.
 pub(crate) async fn gateway(listener: TcpListener, worker: &str) -> Result<()> {
@@ -144,6 +144,8 @@ pub(crate) struct Figures {
     /// Peak resident memory in MB.
     pub(crate) peak_bare: f64,
     pub(crate) peak_gateway: f64,
+    /// The gateway by itself, as each peer is measured.
+    pub(crate) alone: PeerFigures,
     pub(crate) peers: Vec<PeerFigures>,
     /// Peers that could not be measured, and why.
     pub(crate) missing: Vec<(String, String)>,
@@ -195,11 +197,8 @@ impl Bench {
             machine_load: machine_load(),
             ..Figures::default()
         };
-        for peer in &self.peers {
-            let requests = CASES.iter().map(|_| Vec::new()).collect();
-            let name = peer.name.clone();
-            figures.peers.push(PeerFigures { name, requests, ..PeerFigures::default() });
-        }
+        figures.alone = PeerFigures::new("gateway alone".to_owned());
+        figures.peers = self.peers.iter().map(|peer| PeerFigures::new(peer.name.clone())).collect();
         for round in 0..=plan.rounds {
             // The first round fills pools and caches and is forgotten.
             let mut fresh = figures.clone();
@@ -215,6 +214,7 @@ impl Bench {
             let worker = self.mock.address.to_string();
             figures.peak_bare = peak(&["bare", &worker], plan).await?;
             figures.peak_gateway = peak(&["proxied", &worker], plan).await?;
+            figures.alone.peak = figures.peak_gateway;
             for (peer, figures) in self.peers.iter().zip(&mut figures.peers) {
                 let request = load::whole(CASES[1].prompt_bytes);
                 let connections = CASES[1].volume.connections;
@@ -245,21 +245,15 @@ impl Bench {
         Ok(())
     }
 
-    /// Sends the same load through each peer.
+    /// Sends the same load through each peer, and through the gateway by itself: who shares the machine with
+    /// another is woken for more events at a time, and each costs less.
     async fn peer_round(&mut self, plan: Plan<'_>, figures: &mut Figures) -> Result<()> {
+        let id = self.gateway.id()?;
+        let alone = Subject { name: "gateway", address: self.gateway.address, id };
+        alone.round(plan, &mut figures.alone).await?;
         for (peer, figures) in self.peers.iter().zip(&mut figures.peers) {
-            for (case, times) in CASES.iter().zip(&mut figures.requests) {
-                if plan.wants(case.name) {
-                    let volume = plan.volume(case);
-                    let request = load::whole(case.prompt_bytes);
-                    times.push(cpu_each(peer, &request, volume, 1).await?);
-                }
-            }
-            if plan.wants("chunks") {
-                let request = load::streamed();
-                let volume = Volume { requests: plan.streams, connections: plan.streams };
-                figures.chunks.push(cpu_each(peer, &request, volume, CHUNKS).await?);
-            }
+            let subject = Subject { name: &peer.name, address: peer.address, id: peer.id()? };
+            subject.round(plan, figures).await?;
         }
         Ok(())
     }
@@ -313,16 +307,42 @@ async fn peak(role: &[&str], plan: Plan<'_>) -> Result<f64> {
     process.peak_mb()
 }
 
-/// CPU-µs of a peer for each part of each request.
-async fn cpu_each(
-    peer: &Peer,
-    request: &Arc<Request>,
-    volume: Volume,
-    parts: usize,
-) -> Result<f64> {
-    let before = peer.cpu_us()?;
-    load::run(peer.address, request, volume).await.with_context(|| peer.name.clone())?;
-    Ok((peer.cpu_us()? - before) / as_float(volume.requests * parts))
+/// Who is measured by itself.
+struct Subject<'a> {
+    name: &'a str,
+    address: SocketAddr,
+    id: u32,
+}
+
+impl Subject<'_> {
+    async fn round(&self, plan: Plan<'_>, figures: &mut PeerFigures) -> Result<()> {
+        for (case, times) in CASES.iter().zip(&mut figures.requests) {
+            if plan.wants(case.name) {
+                let request = load::whole(case.prompt_bytes);
+                times.push(self.cpu_each(&request, plan.volume(case), 1).await?);
+            }
+        }
+        if plan.wants("chunks") {
+            let request = load::streamed();
+            let volume = Volume { requests: plan.streams, connections: plan.streams };
+            figures.chunks.push(self.cpu_each(&request, volume, CHUNKS).await?);
+        }
+        Ok(())
+    }
+
+    /// CPU-µs for each part of each request, as the kernel charges it.
+    async fn cpu_each(&self, request: &Arc<Request>, volume: Volume, parts: usize) -> Result<f64> {
+        let before = peer::cpu_us(self.id)?;
+        load::run(self.address, request, volume).await.with_context(|| self.name.to_owned())?;
+        Ok((peer::cpu_us(self.id)? - before) / as_float(volume.requests * parts))
+    }
+}
+
+impl PeerFigures {
+    fn new(name: String) -> Self {
+        let requests = CASES.iter().map(|_| Vec::new()).collect();
+        Self { name, requests, ..Self::default() }
+    }
 }
 
 /// Waits for a first answer: the gateway serves once its first probe has come back.

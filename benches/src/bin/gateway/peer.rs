@@ -78,23 +78,26 @@ impl Peer {
         last.with_context(|| format!("{} never answered", self.name))
     }
 
-    /// CPU time used so far by it and its children, in microseconds.
-    pub(crate) fn cpu_us(&self) -> Result<f64> {
-        let id = self.child.id().context("the peer has ended")?;
-        let mut ticks = 0.0;
-        for id in family(id)? {
-            // A child may end while it is looked at.
-            ticks += ticks_of(id).unwrap_or(0.0);
-        }
-        Ok(ticks * TICK_US)
+    /// Its process.
+    pub(crate) fn id(&self) -> Result<u32> {
+        self.child.id().context("the peer has ended")
     }
 
     /// The most memory it ever had resident, in megabytes: of its largest process.
     pub(crate) fn peak_mb(&self) -> Result<f64> {
-        let id = self.child.id().context("the peer has ended")?;
-        let peaks = family(id)?.into_iter().filter_map(|id| crate::child::peak_mb(id).ok());
+        let peaks = family(self.id()?)?.into_iter().filter_map(|id| crate::child::peak_mb(id).ok());
         Ok(peaks.fold(0.0, f64::max))
     }
+}
+
+/// CPU time used so far by a process and its children, in microseconds.
+pub(crate) fn cpu_us(id: u32) -> Result<f64> {
+    let mut ticks = 0.0;
+    for id in family(id)? {
+        // A child may end while it is looked at.
+        ticks += ticks_of(id).unwrap_or(0.0);
+    }
+    Ok(ticks * TICK_US)
 }
 
 async fn version(python: &Path, package: &str) -> Result<String> {

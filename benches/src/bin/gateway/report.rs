@@ -1,5 +1,6 @@
 //! The table, the claims, and the raw figures.
 
+use std::iter;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,7 +37,7 @@ pub(crate) async fn run(plan: Plan<'_>, python: &Path, keep: bool) -> Result<Exi
 
 fn table(figures: &Figures) {
     print!("{:<34}{:>10}{:>10}{:>8}", "median of rounds", "bare", "gateway", "ratio");
-    for peer in &figures.peers {
+    for peer in iter::once(&figures.alone).chain(&figures.peers) {
         print!("{:>22}", peer.name);
     }
     println!();
@@ -46,8 +47,12 @@ fn table(figures: &Figures) {
         }
         let (bare, gateway) = (median(pair.bare.clone()), median(pair.gateway.clone()));
         print!("{what:<34}{bare:>10.1}{gateway:>10.1}{:>8.2}", pair.ratio());
-        for peer in figures.peers.iter().map(of).filter(|times| !times.is_empty()) {
-            print!("{:>22.1}", median(peer));
+        for peer in iter::once(&figures.alone).chain(&figures.peers).map(of) {
+            if peer.is_empty() {
+                print!("{:>22}", "");
+            } else {
+                print!("{:>22.1}", median(peer));
+            }
         }
         println!();
     };
@@ -92,12 +97,12 @@ fn claims(figures: &Figures) -> Vec<Claim> {
     };
     for (at, (case, (name, pair))) in CASES.iter().zip(&figures.requests).enumerate() {
         add(format!("cpu_{name}_ratio"), Ok(pair.ratio()), case.ratio_max);
-        let beside = beside_peers(figures, pair, &|peer| peer.requests[at].clone());
+        let beside = beside_peers(figures, &|peer| peer.requests[at].clone());
         add(format!("cpu_{name}_peer_ratio"), beside, case.peer_ratio_max);
     }
     let chunks = &figures.chunks;
     add("cpu_chunk_ratio".to_owned(), Ok(chunks.ratio()), CHUNK_RATIO_MAX);
-    let beside = beside_peers(figures, chunks, &|peer| peer.chunks.clone());
+    let beside = beside_peers(figures, &|peer| peer.chunks.clone());
     add("cpu_chunk_peer_ratio".to_owned(), beside, CHUNK_PEER_RATIO_MAX);
     add("added_p50_ratio".to_owned(), Ok(added(figures).0.ratio()), ADDED_RATIO_MAX);
     let peak = if figures.peak_gateway > 0.0 { figures.peak_gateway } else { f64::NAN };
@@ -105,16 +110,12 @@ fn claims(figures: &Figures) -> Vec<Claim> {
     claims
 }
 
-/// The gateway's figure over that of the cheapest peer.
-fn beside_peers(
-    figures: &Figures,
-    pair: &Pair,
-    of: &dyn Fn(&PeerFigures) -> Vec<f64>,
-) -> Result<f64, String> {
+/// The gateway's figure over that of the cheapest peer, each by itself before the worker.
+fn beside_peers(figures: &Figures, of: &dyn Fn(&PeerFigures) -> Vec<f64>) -> Result<f64, String> {
     if figures.peers.len() < PEERS_MIN {
         let count = figures.peers.len();
         return Err(format!("{count} peers are installed; expected {PEERS_MIN}, see README"));
     }
     let cheapest = figures.peers.iter().map(|peer| median(of(peer))).fold(f64::NAN, f64::min);
-    Ok(median(pair.gateway.clone()) / cheapest)
+    Ok(median(of(&figures.alone)) / cheapest)
 }
