@@ -392,6 +392,31 @@ fn a_worker_is_at_least_as_fast_as_answers_come_that_come_whole() {
 }
 
 #[test]
+fn of_a_crowd_the_first_answer_does_not_say_that_a_worker_is_slow() {
+    let mut story = Story::new();
+    let unseen = Demand { first_token: FirstToken::Unseen, ..demand(8_000) };
+    let start = |_| story.fleet.start(story.worker, unseen, Turn::First, story.now);
+    let mut crowd: Vec<_> = (0..16).map(start).collect();
+    let speed = |story: &Story| {
+        let rate = story.fleet.worker(story.worker).prefill_rate();
+        rate.tokens_per_second()
+    };
+    let mut answer = |story: &mut Story, after: u64| {
+        story.now = story.now + Micros::new(after);
+        story.fleet.scraped(story.worker, scrape(8, 8, 100, story.now), &Lengths::new());
+        story.fleet.end(crowd.pop().unwrap(), Ending::Answered, story.now);
+        story.fleet.computed(story.worker, 4_000, story.now);
+    };
+    // It has computed others meanwhile, and generated for all of them.
+    answer(&mut story, 8_000_000);
+    assert_eq!(speed(&story), None);
+    for _ in 1..16 {
+        answer(&mut story, 100_000);
+    }
+    assert_eq!(speed(&story), None, "nor do those that end all at once say that it is quick");
+}
+
+#[test]
 fn a_prompt_that_was_begun_counts_for_what_is_left_of_it() {
     let mut story = Story::new();
     let mut first = story.fleet.start(story.worker, demand(8_000), Turn::First, story.now);

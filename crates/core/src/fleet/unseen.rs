@@ -2,9 +2,10 @@
 //!
 //! Nobody tells when such a prompt has been computed. It is taken to be worked off at the worker's pace; it
 //! has been when its answer is there; and where the worker says that no request waits there, those that it
-//! got before its last word are under way (`docs/design/routing.md#r2`). Nor does anybody tell how
+//! got before the word it gave before are under way (`docs/design/routing.md#r2`). Nor does anybody tell how
 //! fast they are computed, but what was answered since some moment, less what was in flight then, took no
-//! longer than since then: a worker is at least so fast, and just so fast where requests wait for it.
+//! longer than since then: a worker is at least so fast. Where requests wait for it, and few are in flight beside
+//! those that were answered, it is as fast as they are answered.
 //!
 //! Invariant: no more is left than the prompts of the answers that have not come.
 
@@ -12,8 +13,8 @@ use overdraft_units::{Instant, Micros};
 
 use crate::estimate::Pace;
 
-/// So many times what was in flight at its beginning has to be answered in a span that is judged by: what it
-/// tells is at most so much less than what was computed.
+/// A span is judged by once so many times what was in flight at its beginning has been answered: so at most a
+/// quarter of that was computed before. Where the same is true of its end, about what was answered was computed.
 const ANSWERED_MIN: u64 = 4;
 
 /// Prompt tokens of answers that come whole.
@@ -49,11 +50,11 @@ struct Span {
 /// What a span tells of the pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Computed {
-    /// At least so many tokens …
+    /// So many tokens, or at least so many, …
     pub(super) tokens: u64,
     /// … in that time.
     pub(super) took: Micros,
-    /// Whether there was always something to compute: then it was hardly more.
+    /// Whether it was about so many, and there was always something to compute.
     is_all: bool,
 }
 
@@ -123,8 +124,11 @@ impl Unseen {
             return None;
         }
         self.span = Span::new(now, self.inflight);
-        let is_all = self.queue == Queue::Waiting;
-        Some(Computed { tokens: answered - inflight, took: now.since(since), is_all })
+        // What is in flight now may have been computed, too: of a crowd the first answer says little.
+        let few_left = self.inflight.saturating_mul(ANSWERED_MIN) <= answered;
+        let is_all = few_left && self.queue == Queue::Waiting;
+        let tokens = if is_all { answered } else { answered - inflight };
+        Some(Computed { tokens, took: now.since(since), is_all })
     }
 
     /// The worker said that so many requests wait there. What was sent since its last word may be on its way.
