@@ -62,7 +62,7 @@ impl Plan<'_> {
         haste: 4,
         streams: 64,
         latency_requests: 500,
-        peer_rounds: 5,
+        peer_rounds: 9,
         memory_span: Duration::from_secs(30),
     };
     pub(crate) const QUICK: Self = Self {
