@@ -29,6 +29,9 @@ use tiles::{Q4_0, Q4K, Q5K, Q6K, Q8_0};
 const PANEL_BYTES_MAX: usize = 256 * 1024;
 /// Panels that each thread gets in a product, so that a thread that is held up holds up little.
 const PANELS_PER_THREAD: usize = 8;
+/// Multiplications in a panel at least, over all input rows: half a microsecond or more. Fewer take less time than the
+/// threads need to tell each other who has which panel.
+const PANEL_PRODUCTS_MIN: usize = 32 * 1024;
 
 /// A weight matrix of `rows` outputs by `columns` inputs.
 #[derive(Debug)]
@@ -184,7 +187,9 @@ impl<'a> Plan<'a> {
         let tiles = matrix.rows.div_ceil(LANES);
         let tile_bytes = (matrix.bytes() / tiles).max(1);
         let fair = tiles.div_ceil(pool.threads() * PANELS_PER_THREAD);
-        let panel_tiles = fair.min(PANEL_BYTES_MAX / tile_bytes).max(1);
+        let tile_products = (LANES * matrix.columns * input.rows()).max(1);
+        let worth_a_panel = PANEL_PRODUCTS_MIN.div_ceil(tile_products).min(tiles);
+        let panel_tiles = fair.min(PANEL_BYTES_MAX / tile_bytes).max(worth_a_panel);
         let panels = tiles.div_ceil(panel_tiles);
         Self { matrix, output: Disjoint::new(product.output), tiles, panel_tiles, panels }
     }
@@ -218,7 +223,11 @@ impl Outputs<'_> {
         // SAFETY: a plan gives each tile to one panel and the pool runs each panel once, so these
         // columns of the row are written by this thread alone.
         let target = unsafe { self.output.slice(start + first..start + end) };
-        target.copy_from_slice(&values[..end - first]);
+        // A length that the compiler knows is two stores, any other a call.
+        match <&mut [f32; LANES]>::try_from(&mut *target) {
+            Ok(whole) => *whole = *values,
+            Err(_) => target.copy_from_slice(&values[..end - first]),
+        }
     }
 }
 
@@ -226,4 +235,36 @@ impl Outputs<'_> {
 #[inline(always)]
 fn tile_row<T>(all: &[T], per_tile: usize, tile: usize) -> &[T] {
     &all[tile * per_tile..][..per_tile]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LANES, Matrix, PANEL_PRODUCTS_MIN, Plan, Product, WeightFormat};
+    use crate::activations::Activations;
+    use crate::pool::Pool;
+
+    /// Panels of a square matrix for so many input rows on two threads.
+    fn panels(columns: usize, input_rows: usize) -> usize {
+        let pool = Pool::new(2);
+        let raw = vec![0; columns * columns / 32 * 34];
+        let matrix = Matrix::pack(WeightFormat::Q8_0, columns, columns, &raw, &pool);
+        let matrix = matrix.expect("whole blocks");
+        let mut input = Activations::new();
+        input.refill(&vec![0.0; input_rows * columns], columns, &[&matrix], &pool);
+        let mut output = vec![0.0; input_rows * columns];
+        Plan::new(&mut Product { matrix: &matrix, output: &mut output }, &input, &pool).panels
+    }
+
+    #[test]
+    fn a_panel_is_worth_handing_over() {
+        for (columns, input_rows) in [(256, 1), (256, 3), (256, 64), (1_024, 1), (1_024, 8)] {
+            let products = columns * columns * input_rows;
+            let found = panels(columns, input_rows);
+            // Whole tiles: the last panel may have fewer.
+            let most = products.div_ceil(PANEL_PRODUCTS_MIN).min(columns / LANES);
+            assert!((1..=most).contains(&found), "{found} panels of {columns} x {input_rows}");
+        }
+        assert_eq!(panels(32, 1), 1, "a thousand products are nobody else's business");
+        assert_eq!(panels(1_024, 8), 16, "eight panels a thread where there is enough to do");
+    }
 }
