@@ -20,9 +20,10 @@ use hyper_util::rt::TokioIo;
 use overdraft_http::Quiet;
 use tokio::net::TcpStream;
 
+use super::socket::Socket;
 use super::{Outgoing, Pieces};
 
-type Driver = http1::Connection<TokioIo<TcpStream>, Pieces>;
+type Driver = http1::Connection<TokioIo<Socket>, Pieces>;
 
 /// Header lines of an answer at most.
 const ANSWER_HEADERS_MAX: usize = 128;
@@ -54,7 +55,7 @@ impl Connection {
         let (sender, driver) = http1::Builder::new()
             .max_headers(ANSWER_HEADERS_MAX)
             .max_buf_size(head_bytes)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Socket::new(stream)))
             .await?;
         Ok(Self { sender, driver: Box::new(driver), quiet: Quiet::new(), ended: false })
     }

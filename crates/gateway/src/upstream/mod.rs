@@ -12,6 +12,7 @@ mod answer;
 mod connection;
 mod pieces;
 mod pool;
+mod socket;
 
 use std::sync::Mutex;
 use std::time::Duration;
