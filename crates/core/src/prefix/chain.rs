@@ -96,6 +96,7 @@ impl PrefixChain {
             self.rest.clear();
             bytes = tail;
         }
+        self.keys.reserve(bytes.len() / self.chunk);
         let mut chunks = bytes.chunks_exact(self.chunk);
         for chunk in chunks.by_ref() {
             self.close(chunk);
