@@ -6,8 +6,9 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpListener;
@@ -36,6 +37,9 @@ where
     Ok(ExitCode::SUCCESS)
 }
 
+/// How long a child may take to end.
+const FAREWELL_MAX: Duration = Duration::from_secs(10);
+
 /// The parent's side.
 pub(crate) struct Process {
     pub(crate) address: SocketAddr,
@@ -60,6 +64,14 @@ impl Process {
         let mut told = BufReader::new(out).lines();
         let address = told.next_line().await?.context("the child said nothing")?.parse()?;
         Ok(Self { address, child, ask, told })
+    }
+
+    /// Ends it as it is meant to end, by the end of its input.
+    pub(crate) async fn finish(mut self) -> Result<()> {
+        drop(self.ask);
+        let ended = tokio::time::timeout(FAREWELL_MAX, self.child.wait()).await;
+        ensure!(ended.context("the child does not end")??.success(), "the child failed");
+        Ok(())
     }
 
     /// Its process.

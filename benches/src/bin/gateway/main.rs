@@ -53,6 +53,8 @@ struct Arguments {
 /// What a process is; without one it is the parent.
 #[derive(Subcommand)]
 enum Role {
+    /// The parent, which judges nothing: for `cargo xtask dist`, which counts what its load makes hot
+    Train,
     /// The instant worker
     Mock,
     /// The bare proxy before `worker`
@@ -80,6 +82,7 @@ fn main() -> Result<ExitCode> {
             Some(Role::Proxied { worker }) => {
                 child::serve(|listener| meter::gateway(listener, worker)).await
             }
+            Some(Role::Train) => report::train().await,
             None => {
                 let plan = if arguments.quick { Plan::QUICK } else { Plan::FULL };
                 let plan = Plan { only: arguments.only.as_deref(), ..plan };

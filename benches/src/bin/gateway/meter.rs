@@ -173,7 +173,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) async fn start(python: &Path) -> Result<Self> {
+    /// Starts all; no peers without a `python` that has them.
+    pub(crate) async fn start(python: Option<&Path>) -> Result<Self> {
         let mock = Process::start(&["mock"]).await?;
         let worker = mock.address.to_string();
         let bare = Process::start(&["bare", &worker]).await?;
@@ -181,7 +182,7 @@ impl Bench {
         until_ready(bare.address).await?;
         until_ready(gateway.address).await?;
         let (mut peers, mut missing) = (Vec::new(), Vec::new());
-        for which in PEERS {
+        for (python, which) in python.into_iter().flat_map(|it| PEERS.map(|which| (it, which))) {
             match Peer::start(python, which, &worker).await {
                 Ok(peer) => peers.push(peer),
                 Err(why) => missing.push((which.0.to_owned(), format!("{why:#}"))),
@@ -223,6 +224,14 @@ impl Bench {
             }
         }
         Ok(figures)
+    }
+
+    /// Ends the processes that were started.
+    pub(crate) async fn finish(self) -> Result<()> {
+        for process in [self.gateway, self.bare, self.mock] {
+            process.finish().await?;
+        }
+        Ok(())
     }
 
     async fn round(&mut self, plan: Plan<'_>, figures: &mut Figures) -> Result<()> {
@@ -304,7 +313,9 @@ async fn peak(role: &[&str], plan: Plan<'_>) -> Result<f64> {
     until_ready(process.address).await?;
     let (request, connections) = (load::whole(case.prompt_bytes), case.volume.connections);
     load::run_for(process.address, &request, (connections, plan.memory_span)).await?;
-    process.peak_mb()
+    let peak = process.peak_mb()?;
+    process.finish().await?;
+    Ok(peak)
 }
 
 /// Who is measured by itself.

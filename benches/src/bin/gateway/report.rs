@@ -22,7 +22,9 @@ const PEERS_MIN: usize = 2;
 
 /// Measures, prints, judges.
 pub(crate) async fn run(plan: Plan<'_>, python: &Path, keep: bool) -> Result<ExitCode> {
-    let figures = Bench::start(python).await?.measure(plan).await?;
+    let mut bench = Bench::start(Some(python)).await?;
+    let figures = bench.measure(plan).await?;
+    bench.finish().await?;
     table(&figures);
     if keep {
         println!("raw results: {}", save("gateway", &figures)?);
@@ -33,6 +35,14 @@ pub(crate) async fn run(plan: Plan<'_>, python: &Path, keep: bool) -> Result<Exi
     }
     let short = claims.iter().any(Claim::falls_short);
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Sends the load and judges nothing: for counting what it makes hot.
+pub(crate) async fn train() -> Result<ExitCode> {
+    let mut bench = Bench::start(None).await?;
+    bench.measure(Plan::QUICK).await?;
+    bench.finish().await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn table(figures: &Figures) {
