@@ -1,12 +1,12 @@
 //! Measures one capability: builds the bench in release mode and passes the arguments on. What the gateway costs is
-//! measured as it is built for production.
+//! measured as `cargo xtask dist` builds it.
 //!
 //! A bench prints its table, then one line per claim (`claim S5 speedup=4.6 aim>=4 holds`), and
 //! exits with 1 when one falls short.
 
 use anyhow::Result;
 
-use crate::shell;
+use crate::{dist, shell};
 
 /// What can be measured.
 const BENCHES: &[(&str, &str)] = &[
@@ -36,9 +36,6 @@ const BENCHES: &[(&str, &str)] = &[
 
 /// Benches that run the real binary, which is then built first.
 const WITH_BINARY: &[&str] = &["burst", "cascade", "loadtool"];
-
-/// Benches of what a long-lived process costs, which is built with more patience.
-const FOR_PRODUCTION: &[&str] = &["gateway"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -70,25 +67,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if WITH_BINARY.contains(&name.as_str()) {
         shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
     }
-    let profile = if FOR_PRODUCTION.contains(&name.as_str()) { "dist" } else { "release" };
-    let mut command = vec![
-        "run",
-        "--profile",
-        profile,
-        "--locked",
-        "--quiet",
-        "--package",
-        "overdraft-benches",
-        "--bin",
-        name.as_str(),
-        "--",
-    ];
+    let mut passed = Vec::new();
     if arguments.quick {
-        command.push("--quick");
+        passed.push("--quick");
     }
     if arguments.save {
-        command.push("--save");
+        passed.push("--save");
     }
-    command.extend(arguments.more.iter().map(String::as_str));
-    shell::cargo(&command)
+    passed.extend(arguments.more.iter().map(String::as_str));
+    if name == dist::LOAD {
+        let binary = dist::build(name, "")?;
+        return shell::run(&binary, &passed);
+    }
+    let run =
+        ["run", "--release", "--locked", "--quiet", "--package", "overdraft-benches", "--bin"];
+    shell::cargo(&[&run[..], &[name.as_str(), "--"], &passed].concat())
 }

@@ -1,10 +1,11 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | headline>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | dist | headline>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "these commands talk to a person")]
 
 mod bench;
+mod dist;
 mod docs;
 mod headline;
 mod shell;
@@ -37,6 +38,8 @@ enum Chore {
     Docs(docs::Arguments),
     /// Measures one capability and checks its claims
     Bench(bench::Arguments),
+    /// Builds the binary for production, by what a load makes hot; prints where it is
+    Dist(dist::Arguments),
     /// Simulates the write-ups' headline figures beside ours and checks the claims
     Headline(headline::Arguments),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Docs(arguments) => docs::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Headline(arguments) => headline::run(&arguments),
     };
     match done {

@@ -1,7 +1,7 @@
 //! How to run a command and say which one it was.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +28,33 @@ pub(crate) fn cargo_with(arguments: &[&str], environment: &[(&str, &str)]) -> Re
         bail!("`cargo {}` failed", arguments.join(" "));
     }
     Ok(())
+}
+
+/// Runs a program that was built here, and fails when it fails.
+pub(crate) fn run(program: &Path, arguments: &[&str]) -> Result<()> {
+    let shown = program.display();
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("`{shown}` could not be started"))?;
+    if !status.success() {
+        bail!("`{shown} {}` failed", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// What a command prints.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .with_context(|| format!("`{program}` could not be started"))?;
+    if !output.status.success() {
+        bail!("`{program} {}` failed", arguments.join(" "));
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// What cargo told of `xtask` when it ran it. Some build scripts ask for variables of these names, and cargo builds them
