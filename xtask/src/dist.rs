@@ -61,7 +61,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn cargo(&self, binary: &str, target: &Path, flags: &str) -> Result<PathBuf> {
+    fn cargo(&self, binary: &str, target: &Path, flag: &str) -> Result<PathBuf> {
         let target_text = target.to_str().context("the target folder's path is not text")?;
         let features = self.features.split(',').filter(|name| !name.is_empty());
         let features: Vec<String> = features.map(|name| format!("overdraft/{name}")).collect();
@@ -78,7 +78,7 @@ impl Build<'_> {
                 &format!("--target-dir={target_text}"),
                 &format!("--bin={binary}"),
             ],
-            &[("RUSTFLAGS", &with_own_flags(flags))],
+            &[(FLAGS, &with_own_flags(flag))],
         )?;
         Ok(target.join(self.host).join("dist").join(binary))
     }
@@ -134,9 +134,19 @@ fn profdata() -> Result<PathBuf> {
     Ok(tool)
 }
 
-/// The flags that builds are given from outside, and these.
-#[expect(clippy::disallowed_methods, reason = "cargo's own variable, not our configuration")]
-fn with_own_flags(flags: &str) -> String {
-    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
-    format!("{given} {flags}").trim().to_owned()
+/// Cargo's variable for flags that may hold spaces, as a path may; where it is set `RUSTFLAGS` is not heeded.
+const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+/// What stands between them.
+const BETWEEN_FLAGS: &str = "\x1f";
+
+/// The flags that builds are given from outside, and this one unless it is empty.
+#[expect(clippy::disallowed_methods, reason = "cargo's own variables, not our configuration")]
+fn with_own_flags(flag: &str) -> String {
+    let plain = || {
+        let given = std::env::var("RUSTFLAGS").unwrap_or_default();
+        given.split_whitespace().collect::<Vec<_>>().join(BETWEEN_FLAGS)
+    };
+    let given = std::env::var(FLAGS).unwrap_or_else(|_| plain());
+    let flags = [given.as_str(), flag];
+    flags.into_iter().filter(|flags| !flags.is_empty()).collect::<Vec<_>>().join(BETWEEN_FLAGS)
 }
