@@ -8,8 +8,8 @@
 mod support;
 
 use overdraft_kernels::{
-    Pool, Rope, RopeStyle, add, add_bias, argmax, log_sum_exp, read_through, rms_norm,
-    silu_multiply,
+    Pool, Rope, RopeStyle, add, add_bias, argmax, greatest_probability, log_sum_exp, read_through,
+    rms_norm, silu_multiply,
 };
 use proptest::prelude::*;
 use support::{Numbers, bits, pools};
@@ -79,6 +79,9 @@ proptest! {
         let found = everywhere(|pool| vec![log_sum_exp(&row, pool)]);
         let sum: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
         close(&found, [sum.ln()], 1e-5);
+        let likeliest = everywhere(|pool| vec![greatest_probability(&row, pool)]);
+        let greatest = row.iter().fold(f32::NEG_INFINITY, |greatest, x| greatest.max(*x));
+        close(&likeliest, [f64::from(greatest).exp() / sum], 1e-5);
     }
 
     #[test]
@@ -145,6 +148,10 @@ fn the_greatest_is_the_first_of_equals() {
 fn an_empty_row_has_no_probability() {
     let found = log_sum_exp(&[], &Pool::new(1));
     assert!(found.is_infinite() && found < 0.0);
+    for row in [&[][..], &[f32::NEG_INFINITY; 20]] {
+        let likeliest = greatest_probability(row, &Pool::new(1));
+        assert!((0.0..=0.0).contains(&likeliest), "{likeliest}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What does a row of logits say? Its greatest, and the logarithm of the sum of exponentials, which
-//! turns logits into logarithms of probabilities.
+//! What does a row of logits say? Its greatest, how likely that is, and the logarithm of the sum of exponentials,
+//! which turns logits into logarithms of probabilities.
 
 use crate::pool::Pool;
 use crate::simd::{Kernel, LANES, Simd, exponential};
@@ -19,18 +19,35 @@ pub fn argmax(row: &[f32]) -> Option<usize> {
 /// `ln(sum(exp(row)))`, computed relative to the greatest number in `f32` (the sum in `f64`):
 /// within 1e-5. Minus infinity of an empty row.
 pub fn log_sum_exp(row: &[f32], pool: &Pool) -> f32 {
-    pool.kernel(LogSumExp { row })
+    let Mass { greatest, sum } = pool.kernel(SumExp { row });
+    #[expect(clippy::cast_possible_truncation, reason = "the result is wanted in `f32`")]
+    let log = sum.ln() as f32;
+    if greatest == f32::NEG_INFINITY { greatest } else { greatest + log }
 }
 
-struct LogSumExp<'a> {
+/// The probability of the likeliest of a row, within 1e-5; zero where none is above minus infinity.
+pub fn greatest_probability(row: &[f32], pool: &Pool) -> f32 {
+    let Mass { greatest, sum } = pool.kernel(SumExp { row });
+    #[expect(clippy::cast_possible_truncation, reason = "the result is wanted in `f32`")]
+    let probability = sum.recip() as f32;
+    if greatest == f32::NEG_INFINITY { 0.0 } else { probability }
+}
+
+/// The greatest of a row, and the sum of all exponentials relative to it.
+struct Mass {
+    greatest: f32,
+    sum: f64,
+}
+
+struct SumExp<'a> {
     row: &'a [f32],
 }
 
-impl Kernel for LogSumExp<'_> {
-    type Output = f32;
+impl Kernel for SumExp<'_> {
+    type Output = Mass;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> f32 {
+    fn run<S: Simd>(self, simd: S) -> Mass {
         let (vectors, rest) = self.row.as_chunks::<LANES>();
         let mut last = [f32::NEG_INFINITY; LANES];
         last[..rest.len()].copy_from_slice(rest);
@@ -40,7 +57,7 @@ impl Kernel for LogSumExp<'_> {
         }
         let greatest = simd.greatest(greatest);
         if greatest == f32::NEG_INFINITY {
-            return greatest;
+            return Mass { greatest, sum: 0.0 };
         }
         let base = simd.splat(greatest);
         let mut sum = 0.0;
@@ -55,9 +72,7 @@ impl Kernel for LogSumExp<'_> {
         let mut weights = [0.0; LANES];
         simd.store(exponential(simd, simd.sub(simd.load(&last), base)), &mut weights);
         sum += weights[..rest.len()].iter().copied().map(f64::from).sum::<f64>();
-        #[expect(clippy::cast_possible_truncation, reason = "the result is wanted in `f32`")]
-        let log = sum.ln() as f32;
-        greatest + log
+        Mass { greatest, sum }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What happens to rows between the matrix products of a Llama-family model?
 //!
 //! Normalisation, rotary positions, the gated activation, residual sums; and at the end the
-//! greatest logit and the logarithm of the sum of their exponentials. Every function treats rows
+//! greatest logit, its probability, and the logarithm of the sum of their exponentials. Every function treats rows
 //! independently and in a fixed order.
 
 mod logits;
@@ -10,7 +10,7 @@ mod rope;
 mod stream;
 mod sums;
 
-pub use logits::{argmax, log_sum_exp};
+pub use logits::{argmax, greatest_probability, log_sum_exp};
 pub use norm::rms_norm;
 pub use rope::{Rope, RopeStyle};
 pub use stream::read_through;
