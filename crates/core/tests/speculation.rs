@@ -68,10 +68,10 @@ const LARGER_CROWDED: Machine = Machine {
 
 const EASY: Text = text(90);
 const HARD: Text = text(35);
-const COPY: Text = Text { model: 70, lookup: 93, found: 97 };
+const COPY: Text = Text { model: 70, lookup: 93, found: 97, sure: 0 };
 
 const fn text(model: u64) -> Text {
-    Text { model, lookup: 5, found: 12 }
+    Text { model, lookup: 5, found: 12, sure: 0 }
 }
 
 const fn phase(sequences: u32, text: Text, millis: u64) -> Phase {

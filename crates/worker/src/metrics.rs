@@ -114,6 +114,7 @@ fn speculation_facts(now: &SpeculationStats, before: &SpeculationStats) -> Specu
         drafts: since.drafts,
         draft_tokens: since.draft_tokens,
         accepted_tokens: since.accepted_tokens,
+        dropped_tokens: since.dropped_tokens,
         accepted_per_position: since.accepted_per_position.to_vec(),
         acceptance_rate: since.acceptance_rate(),
         tokens_per_step: since.tokens_per_step(),

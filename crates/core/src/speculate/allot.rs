@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 
 use super::acceptance::{Acceptance, DEPTH_MAX};
+use super::confidence::{Bar, Reliance};
 use super::costs::{Nanos, StepCosts, float, nanos};
 use super::share::Share;
 
@@ -73,8 +74,12 @@ impl Grant {
 /// A sequence with the chances of its guesses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// By [`Drafter::place`].
+    /// By [`Drafter::place`]: the chance that a guess and all before it are right, and are not left out.
     pub(super) survival: [[Share; DEPTH_MAX]; 2],
+    /// The same of the draft model's with none left out.
+    pub(super) unsifted: [Share; DEPTH_MAX],
+    /// The part of the draft model's guesses, by place, that is verified.
+    pub(super) kept: [f64; DEPTH_MAX],
     /// Tokens each may guess at most.
     pub(super) most: [usize; 2],
     /// Tokens that the draft model would have to read first.
@@ -85,8 +90,8 @@ pub(super) struct Outlook {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     pub(super) costs: &'a StepCosts,
-    /// What the draft model reads besides its passes.
-    pub(super) reading: Reading,
+    /// What the draft model reads besides its passes, in nanoseconds for each token.
+    pub(super) reading: f64,
     /// Sequences that decode; each yields a token without any guess.
     pub(super) decodes: u32,
     /// Rows of prompts computed besides.
@@ -111,31 +116,11 @@ pub(super) struct Market<'a> {
     second: f64,
 }
 
-/// How often a step finds a sequence's place taken by one that only begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beginnings {
-    /// Sequences that began beside others that decoded, in 65,536ths.
-    begun: u64,
-    /// Tokens that came meanwhile, in as many.
-    tokens: u64,
-}
-
-/// What the draft model spends on reading what the target has read: each new sequence has a prompt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reading {
-    /// Spent on it, of late.
-    reads: Nanos,
-    /// Tokens that the sequences it guessed for emitted meanwhile.
-    tokens: u64,
-    /// Of those, the ones since the last step.
-    fresh: u64,
-}
-
 /// A choice of guesses, with what it is expected to bring.
 #[derive(Clone, Debug)]
 pub(super) struct Allotment {
     pub(super) grants: Vec<Grant>,
-    rate: Rate,
+    pub(super) rate: Rate,
 }
 
 /// Tokens for nanoseconds.
@@ -159,57 +144,45 @@ const UNREAD_ALWAYS: u32 = 2;
 /// What has to be read before a sequence can be guessed for is spread over so many steps: about as many
 /// as an answer has left.
 const UNREAD_STEPS: f64 = 64.0;
-/// Older steps fade: so many newer ones leave a third of what they count.
-const READING_MEMORY: u64 = 256;
-
-/// Older steps fade: so many newer ones leave a third of what they count.
-const BEGINNINGS_MEMORY: u64 = 128;
-
-impl Beginnings {
-    /// Takes note of a step. One in which nobody decodes is as long whatever is guessed.
-    pub(super) fn observe(&mut self, sequences: u32, beginning: u32, tokens: u32) {
-        if 0 < sequences {
-            let faded = |count: u64| count - count / BEGINNINGS_MEMORY;
-            self.begun = faded(self.begun) + (u64::from(beginning) << 16);
-            self.tokens = faded(self.tokens) + (u64::from(tokens) << 16);
-        }
-    }
-
-    /// Steps begun in for each token, where so many sequences decode: that they all begin together is not mistaken
-    /// for a rate.
-    pub(super) fn each(self, sequences: u32) -> f64 {
-        let least = (BEGINNINGS_MEMORY * u64::from(sequences)) << 16;
-        float(self.begun) / float(self.tokens.max(least).max(1))
-    }
-}
-
-impl Reading {
-    /// A sequence that the draft model guessed for emitted so many tokens.
-    pub(super) fn emit(&mut self, tokens: u64) {
-        self.fresh += tokens;
-    }
-
-    /// Takes note of what was read in a step in which the draft model guessed.
-    pub(super) fn observe(&mut self, reads: Nanos) {
-        self.reads = self.reads - self.reads / READING_MEMORY + reads;
-        self.tokens = self.tokens - self.tokens / READING_MEMORY + core::mem::take(&mut self.fresh);
-    }
-
-    /// A step without the draft model: what is known of reading gets old.
-    pub(super) fn forget(&mut self) {
-        self.reads -= self.reads / (4 * READING_MEMORY);
-    }
-
-    /// Nanoseconds of it for each token, where so many sequences decode. That they all begin together is not
-    /// mistaken for a rate: what they bring is told from when it is spread over as many steps as are
-    /// remembered.
-    fn each(self, decodes: u32) -> f64 {
-        let over = self.tokens.max(READING_MEMORY * u64::from(decodes)).max(1);
-        float(self.reads) / float(over)
-    }
-}
+/// What a row of guesses takes is told from so many, or one for each sequence.
+const BAR_ROWS: u32 = 4;
 
 impl Outlook {
+    /// These chances, as far as guesses that bring less than `least` tokens are left out.
+    pub(super) fn sifted(
+        survival: [[Share; DEPTH_MAX]; 2],
+        heeded: Option<(&Reliance, f64)>,
+        (most, unread): ([usize; 2], u32),
+    ) -> Self {
+        let place = Drafter::Model.place();
+        let unsifted = survival[place];
+        let mut outlook = Self { survival, unsifted, kept: [1.0; DEPTH_MAX], most, unread };
+        let Some((reliance, least)) = heeded.filter(|(reliance, _)| !reliance.is_even()) else {
+            return outlook;
+        };
+        let (mut all, mut kept, mut before) = (1.0, 1.0, 1.0);
+        for (depth, chance) in unsifted.iter().enumerate().take(most[place]) {
+            let chance_here = if 0.0 < before { chance.part() / before } else { 0.0 };
+            before = chance.part();
+            let sifted = reliance.sift(all * chance_here, least);
+            all *= chance_here * sifted.right;
+            kept *= sifted.kept;
+            outlook.survival[place][depth] = Share::of_part(all);
+            outlook.kept[depth] = kept;
+        }
+        outlook
+    }
+
+    /// The part of the guesses at a place that is verified.
+    fn rows(&self, drafter: Drafter, depth: usize) -> f64 {
+        if drafter == Drafter::Model { self.kept[depth] } else { 1.0 }
+    }
+
+    /// The part of the draft model's passes that are made for a place: none behind a guess that is left out.
+    fn passes(&self, depth: usize) -> f64 {
+        depth.checked_sub(1).map_or(1.0, |before| self.kept[before])
+    }
+
     /// How many more tokens the draft model's first pass must read, on average, if it guesses at one more place: where
     /// the whole draft was right, nobody has read its last token.
     fn more_unread(&self, depth: usize) -> f64 {
@@ -239,8 +212,8 @@ impl Allotment {
     }
 
     /// Whether it brings at least so many hundredths more than the other.
-    pub(super) fn exceeds(&self, other: &Self, hundredths: u32) -> bool {
-        let tokens = other.rate.tokens * (1.0 + f64::from(hundredths) / 100.0);
+    pub(super) fn exceeds(&self, other: &Self, hundredths: f64) -> bool {
+        let tokens = other.rate.tokens * (1.0 + hundredths / 100.0);
         self.rate.exceeds(Rate { tokens, ..other.rate })
     }
 }
@@ -254,6 +227,22 @@ impl Field<'_> {
     /// What the target takes without any guess.
     pub(super) fn plain_step(&self) -> Nanos {
         self.costs.verify.at(self.decodes)
+    }
+
+    /// What a guess must bring in tokens at this pace, with passes of the draft model for so many sequences.
+    pub(super) fn bar(&self, pace: Rate, asked: usize) -> Bar {
+        let asked = u32::try_from(asked).unwrap_or(u32::MAX).max(1);
+        let priced = |nanos: f64| nanos * pace.tokens / pace.nanos.max(1.0);
+        // Over some rows: the table has stairs.
+        let rows = self.decodes.max(BAR_ROWS);
+        let row = float(self.costs.guesses(self.base(), rows)) / f64::from(rows);
+        let pass = float(self.costs.draft.at(asked)) / f64::from(asked);
+        Bar { row: priced(row), pass: priced(pass) }
+    }
+
+    /// The least that a guess must bring, whatever else is guessed.
+    pub(super) fn least(&self) -> f64 {
+        self.bar(self.plain(), 1).row
     }
 
     /// Without any guess.
@@ -305,11 +294,14 @@ impl Field<'_> {
         // In tokens, at this pace: a pass for one sequence, and what is read for one token.
         let priced = |nanos: f64| nanos * pace.tokens / pace.nanos.max(1.0);
         let pass = priced(float(self.costs.draft.at(asked)) / f64::from(asked));
-        let read = priced(self.reading.each(self.decodes)).min(1.0);
+        let read = priced(self.reading).min(1.0);
         let worth = |outlook: &Outlook, place: usize, price: f64| -> f64 {
             let depth = outlook.most[place].min(most[place]).min(DEPTH_MAX);
-            let chances = outlook.survival[place][..depth].iter();
-            chances.map(|chance| (chance.part() - price).max(0.0)).sum()
+            let chances = outlook.survival[place][..depth].iter().enumerate();
+            let brings = |(depth, chance): (usize, &Share)| {
+                (chance.part() - price * outlook.passes(depth)).max(0.0)
+            };
+            chances.map(brings).sum()
         };
         // Of what the draft model brings, and of the token that comes anyway, a part pays for reading.
         let modelled = |outlook: &Outlook| -> f64 {
@@ -390,28 +382,46 @@ impl<'a> Market<'a> {
         let field = self.field;
         let mut best = (field.plain(), 0);
         let mut tokens = f64::from(field.decodes);
-        let (mut drafting, mut passes) = (0.0, [0; DEPTH_MAX]);
-        let read = field.reading.each(field.decodes);
-        for ((count, row), step) in (1..).zip(rows).zip(&self.steps[1..]) {
+        let (mut drafting, mut passes) = (0.0, [0.0; DEPTH_MAX]);
+        let mut verified = 0.0;
+        let read = field.reading;
+        for (count, row) in (1..).zip(rows) {
             let chance = row.chance();
             tokens += chance;
-            let sequence = row.sequence as usize;
-            if chosen[sequence].0 == Drafter::Model {
-                let pass = &mut passes[row.depth as usize];
-                drafting += self.passes[*pass + 1] - self.passes[*pass] + read * chance;
-                *pass += 1;
-                let outlook = &self.outlooks[sequence];
-                if row.depth == 0 {
+            let (sequence, depth) = (row.sequence as usize, row.depth as usize);
+            let (outlook, drafter) = (&self.outlooks[sequence], chosen[sequence].0);
+            verified += outlook.rows(drafter, depth);
+            if drafter == Drafter::Model {
+                let before = passes[depth];
+                passes[depth] += outlook.passes(depth);
+                drafting += along(&self.passes, passes[depth]) - along(&self.passes, before);
+                drafting += read * chance;
+                if depth == 0 {
                     // With the first guess all that the sequence emits has to be read.
                     drafting += read + field.catching_up(outlook);
                 }
-                drafting += self.second * outlook.more_unread(row.depth as usize);
+                drafting += self.second * outlook.more_unread(depth);
             }
-            let rate = Rate { tokens: field.lasting(tokens), nanos: step + drafting };
+            let nanos = along(&self.steps, verified) + drafting;
+            let rate = Rate { tokens: field.lasting(tokens), nanos };
             if rate.exceeds(best.0) {
                 best = (rate, count);
             }
         }
         best
     }
+}
+
+/// A value between those of whole numbers; the last one beyond them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of rows, never below zero"
+)]
+fn along(values: &[f64], at: f64) -> f64 {
+    let whole = at as u32;
+    let (before, part) = (whole as usize, at - f64::from(whole));
+    let value = |place: usize| values[place.min(values.len() - 1)];
+    let here = value(before);
+    if part > 0.0 { here + part * (value(before + 1) - here) } else { here }
 }

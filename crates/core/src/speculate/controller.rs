@@ -6,25 +6,24 @@
 //! it brings 8 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
 //! off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Micros};
 
-use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
-use super::allot::{
-    Allotment, Beginnings, Drafter, Field, Grant, Market, Outlook, Prospect, Reading,
-};
+use super::acceptance::DEPTH_MAX;
+use super::allot::{Allotment, Drafter, Field, Grant, Market, Outlook, Prospect, Rate};
+use super::confidence::{Confidence, Pursuit};
 use super::costs::{GuessPrice, Nanos, StepCosts};
+use super::facts::{Decision, Load, Reason, Trial};
+use super::kinds::{Kinds, Terms};
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
 use super::probe::{PROBE_OFF_DEPTH, Probe};
 use super::share::Share;
 use super::threshold::Threshold;
+use super::turnover::{Beginnings, Reading};
 use crate::batch::DraftRoom;
 
-/// Kinds of text told apart; more share what is known of all.
-pub const CLASSES_MAX: usize = 64;
 /// One step in so many goes one deeper for one sequence: two in a hundred.
 pub const PROBE_EVERY_STEPS: u64 = 50;
 /// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
@@ -33,75 +32,24 @@ pub const PLAIN_EVERY_STEPS: u64 = 96;
 /// After so many where the price of guesses is doubtful, or might decide.
 const PLAIN_SOON_STEPS: u64 = 12;
 /// It might where the draft model brings less than so many hundredths more.
-const CLOSE_HUNDREDTHS: u32 = 12;
+const CLOSE_HUNDREDTHS: f64 = 12.0;
 /// While the draft model is off, one step in so many asks whether it should begin.
 const CONSIDER_EVERY_STEPS: u64 = 4;
 /// Where so many sequences decode at most, each does: what may be guessed for them changes from step to step.
 const CONSIDER_ALWAYS_MOST: u32 = 4;
 /// To begin, the draft model must bring so many hundredths more: it has to read first.
-const BEGIN_HUNDREDTHS: u32 = 3;
+const BEGIN_HUNDREDTHS: f64 = 3.0;
 /// Beside others it must bring more: what it reads of them comes to a few steps, and where it brings little they do not
 /// last until that is repaid.
-const BEGIN_BESIDE_HUNDREDTHS: u32 = 8;
+const BEGIN_BESIDE_HUNDREDTHS: f64 = 8.0;
 /// To go deeper, so many.
-const DEEPER_HUNDREDTHS: u32 = 1;
+const DEEPER_HUNDREDTHS: f64 = 1.0;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
 const DWELL_STEPS: u64 = 8;
 /// With more of the cache held than this nothing is guessed.
 const CACHE_FULL: Share = Share::percent(95);
 /// Nor for so long after a preemption.
 const PREEMPTION_ECHO: Micros = Micros::new(1_000_000);
-
-/// What the next step has to do, and how things stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// What is decoded and computed anyway, and what is left for guesses.
-    pub room: DraftRoom,
-    /// Sequences that wait.
-    pub waiting: u32,
-    /// Share of the key-value cache that is held.
-    pub held: Share,
-    /// Sequences that lost their pages so far.
-    pub preemptions: u64,
-}
-
-/// What came of one draft.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trial {
-    /// The kind of text.
-    pub class: u64,
-    /// Who guessed.
-    pub drafter: Drafter,
-    /// Tokens guessed.
-    pub drafted: usize,
-    /// The first so many were right.
-    pub right: usize,
-}
-
-/// What the next step guesses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// One for each prospect, in their order.
-    pub grants: Vec<Grant>,
-}
-
-/// Why the depth is what it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing has changed it yet.
-    #[default]
-    Start,
-    /// Somebody set the policy, or its rule chose.
-    Policy,
-    /// Deeper brings more.
-    PaysMore,
-    /// What is guessed does not bring what it costs.
-    PaysLess,
-    /// The cache is full, or somebody was just preempted.
-    CacheFull,
-    /// Prompts wait, and rows are what is short.
-    Queue,
-}
 
 /// The controller of one engine.
 #[derive(Clone, Debug)]
@@ -112,10 +60,11 @@ pub struct Controller {
     prices: Prices,
     beginnings: Beginnings,
     reading: Reading,
+    /// What the next step is expected to bring, where the draft model guesses in it and confidence is heeded.
+    pace: Option<Rate>,
     /// Steps with guesses since the last without.
     unpinned: u64,
-    pool: [Acceptance; 2],
-    classes: BTreeMap<u64, [Acceptance; 2]>,
+    kinds: Kinds,
     threshold: Threshold,
     /// How deep the draft model may go.
     model_depth: usize,
@@ -136,20 +85,6 @@ pub struct Controller {
     probe: Probe,
 }
 
-impl Reason {
-    /// As metrics and logs call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Policy => "policy",
-            Self::PaysMore => "pays-more",
-            Self::PaysLess => "pays-less",
-            Self::CacheFull => "cache-full",
-            Self::Queue => "queue",
-        }
-    }
-}
-
 impl Controller {
     /// A controller that knows what steps cost and nothing of the text. `depth_max` is cut at
     /// [`DEPTH_MAX`].
@@ -161,9 +96,9 @@ impl Controller {
             prices: Prices::default(),
             beginnings: Beginnings::default(),
             reading: Reading::default(),
+            pace: None,
             unpinned: 0,
-            pool: [Acceptance::default(); 2],
-            classes: BTreeMap::new(),
+            kinds: Kinds::default(),
             threshold: Threshold::new(),
             model_depth: 0,
             depth: 0,
@@ -210,7 +145,7 @@ impl Controller {
 
     /// The share of tried tokens that were right, by drafter; none before any was tried.
     pub fn acceptance(&self, drafter: Drafter) -> Share {
-        self.pool[drafter.place()].mean()
+        self.kinds.mean(drafter)
     }
 
     /// What steps cost, as far as is known.
@@ -220,19 +155,18 @@ impl Controller {
 
     /// Takes note of drafts that were put to the test.
     pub fn learn(&mut self, trial: Trial) {
-        let place = trial.drafter.place();
         if trial.drafter == Drafter::Model && 0 < trial.drafted {
             self.probe.observe(trial.right);
             if 0 < self.model_depth {
                 self.reading.emit(trial.right as u64 + 1);
             }
         }
-        self.pool[place].observe(trial.drafted, trial.right);
-        let room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&trial.class);
-        if room {
-            let class = self.classes.entry(trial.class).or_default();
-            class[place].observe(trial.drafted, trial.right);
-        }
+        self.kinds.observe(trial);
+    }
+
+    /// Takes note of whether a guess of the draft model was right, verified or not, where all before it were.
+    pub fn calibrate(&mut self, class: u64, confidence: Confidence, right: bool) {
+        self.kinds.calibrate(class, confidence, right);
     }
 
     /// Takes note of a draft that was used, for rules that go by those.
@@ -242,7 +176,7 @@ impl Controller {
 
     /// Takes note of what the target took for a step.
     pub fn measure(&mut self, ran: &Ran, took: Nanos) {
-        self.beginnings.observe(ran.sequences, ran.beginning, ran.tokens);
+        self.beginnings.observe(ran);
         self.prices.observe(&self.costs, ran, took);
         self.costs.guess = GuessPrice::of_rows(self.prices.guess());
         if 0 < ran.guesses {
@@ -279,17 +213,25 @@ impl Controller {
         self.steps += 1;
         if prospects.is_empty() || self.depth_max == 0 {
             self.depth = 0;
-            return Decision { grants: prospects.iter().map(|_| Grant::NONE).collect() };
+            let grants = prospects.iter().map(|_| Grant::NONE).collect();
+            return Decision { grants, pursuits: alloc::vec![Pursuit::fixed(0); prospects.len()] };
         }
         if self.model_depth == 0 {
             self.reading.forget();
         }
-        let (costs, reading) = (core::mem::take(&mut self.costs), self.reading);
+        let costs = core::mem::take(&mut self.costs);
         let DraftRoom { decodes, prefill, room } = load.room;
         let (prefill, room) = (prefill.get(), room.get());
         let begins = self.beginnings.each(decodes);
+        let reading = self.reading.each(decodes);
         let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
-        let outlooks = self.outlooks(prospects, self.considers_model(decodes));
+        let terms = Terms {
+            depth_max: self.depth_max,
+            asks_model: self.considers_model(decodes),
+            least: (self.policy == Policy::Goodput).then(|| field.least()),
+        };
+        let outlooks = self.kinds.outlooks(prospects, terms);
+        self.pace = None;
         let grants = match self.policy.clone() {
             Policy::Off => field.even(&outlooks, 0),
             Policy::Fixed(depth) => self.obey(&field, &outlooks, depth),
@@ -305,9 +247,39 @@ impl Controller {
             }
             Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
         };
+        let pursuits = self.pursuits((&field, &outlooks), prospects, &grants);
         self.costs = costs;
         self.depth = grants.iter().map(|grant| grant.depth).max().unwrap_or(0);
-        Decision { grants }
+        Decision { grants, pursuits }
+    }
+
+    /// How far each draft is pursued: by confidence where the draft model guesses at a known pace, and as deep as granted
+    /// elsewhere.
+    fn pursuits(
+        &self,
+        (field, outlooks): (&Field<'_>, &[Outlook]),
+        prospects: &[Prospect<'_>],
+        grants: &[Grant],
+    ) -> Vec<Pursuit> {
+        let is_model = |grant: &&Grant| grant.drafter == Drafter::Model && 0 < grant.depth;
+        let asked = grants.iter().filter(is_model).count();
+        let Some(pace) = self.pace.filter(|_| 0 < asked) else {
+            let heeds = self.policy == Policy::Goodput;
+            let pursuit = if heeds { Pursuit::asking } else { Pursuit::fixed };
+            return grants.iter().map(|grant| pursuit(grant.depth)).collect();
+        };
+        let bar = field.bar(pace, asked);
+        // Where rows are short nobody gets more than was granted.
+        let is_ample = prospects.len() * self.depth_max <= field.room as usize;
+        let pursuit = |((grant, outlook), prospect): ((&Grant, &Outlook), &Prospect<'_>)| {
+            if !is_model(&grant) {
+                return Pursuit::fixed(grant.depth);
+            }
+            let most = if is_ample { prospect.model.min(self.depth_max) } else { grant.depth };
+            let reliance = self.kinds.reliance(prospect.class);
+            Pursuit::by_confidence((grant.depth, most), &outlook.unsifted, &reliance, bar)
+        };
+        grants.iter().zip(outlooks).zip(prospects).map(pursuit).collect()
     }
 
     /// A depth that a rule chose.
@@ -335,7 +307,7 @@ impl Controller {
         self.lower = if wanted < self.model_depth { self.lower + 1 } else { 0 };
         self.begin = if 0 < wanted && self.model_depth == 0 { self.begin + 1 } else { 0 };
         let settled = self.changes == 0 || DWELL_STEPS <= self.steps - self.changed_at;
-        let mut grants = free.grants.clone();
+        let (mut grants, mut pace) = (free.grants.clone(), free.rate);
         if self.model_depth < wanted {
             let capped = market.best(self.model_depth);
             let begins = self.model_depth == 0;
@@ -343,7 +315,7 @@ impl Controller {
             let alone = field.decodes == 1 || self.changes == 0;
             let goes_on = self.is_interrupted();
             let gain = match (begins, alone) {
-                (true, _) if goes_on => 0,
+                (true, _) if goes_on => 0.0,
                 (true, true) => BEGIN_HUNDREDTHS,
                 (true, false) => BEGIN_BESIDE_HUNDREDTHS,
                 (false, _) => DEEPER_HUNDREDTHS,
@@ -352,7 +324,7 @@ impl Controller {
             if (settled && lasts || goes_on) && free.exceeds(&capped, gain) {
                 self.change(wanted, Reason::PaysMore);
             } else {
-                grants = capped.grants;
+                (grants, pace) = (capped.grants, capped.rate);
             }
         } else if DWELL_STEPS <= self.lower {
             self.change(wanted, Reason::PaysLess);
@@ -362,7 +334,10 @@ impl Controller {
         }
         match self.model_depth {
             0 => self.probe_off((field, outlooks), prospects, grants),
-            depth => self.probe_deeper(depth, prospects, grants),
+            depth => {
+                self.pace = Some(pace);
+                self.probe_deeper(depth, prospects, grants)
+            }
         }
     }
 
@@ -438,7 +413,7 @@ impl Controller {
         let Some((place, one)) = costs_least else {
             return grants;
         };
-        let expected = self.pool[Drafter::Model.place()].pooled().survival()[0];
+        let expected = self.kinds.first_of_model();
         let displaced = field.tokens_of(&grants[place], &outlooks[place]);
         self.probe.look(field, (one.backlog, displaced), expected);
         if self.probe.take_step() {
@@ -446,29 +421,6 @@ impl Controller {
             grants[place] = Grant { drafter: Drafter::Model, depth };
         }
         grants
-    }
-
-    fn outlooks(&self, prospects: &[Prospect<'_>], considers_model: bool) -> Vec<Outlook> {
-        let pooled = self.pool.map(|seen| seen.pooled());
-        let within = |group: &[Chances; 2], seen: &[Acceptance; 2]| {
-            Drafter::ALL.map(|drafter| seen[drafter.place()].within(&group[drafter.place()]))
-        };
-        let mut classes: BTreeMap<u64, [Chances; 2]> = BTreeMap::new();
-        let outlook = |prospect: &Prospect<'_>| {
-            let model = if considers_model { prospect.model } else { 0 };
-            let most = [prospect.lookup, model].map(|tokens| tokens.min(self.depth_max));
-            let unread = prospect.backlog;
-            if most == [0, 0] {
-                return Outlook { survival: [[Share::NONE; DEPTH_MAX]; 2], most, unread };
-            }
-            let class = classes.entry(prospect.class).or_insert_with(|| {
-                self.classes.get(&prospect.class).map_or(pooled, |seen| within(&pooled, seen))
-            });
-            let chances = within(class, prospect.seen);
-            let survival = chances.map(|chances| chances.survival());
-            Outlook { survival, most, unread }
-        };
-        prospects.iter().map(outlook).collect()
     }
 
     fn change(&mut self, depth: usize, reason: Reason) {
@@ -480,14 +432,5 @@ impl Controller {
             self.changes += 1;
             self.changed_at = self.steps;
         }
-    }
-}
-
-/// A step that does nothing but decode, for those who only have a number of sequences.
-impl Load {
-    /// So many sequences decode, and guesses may have `room` rows.
-    pub fn decoding(decodes: u32, room: u32) -> Self {
-        let room = DraftRoom { decodes, prefill: Tokens::ZERO, room: Tokens::new(room) };
-        Self { room, ..Self::default() }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use overdraft_core::batch::DraftRoom;
 use overdraft_core::speculate::{
-    Acceptance, Controller, CostCurve, DEPTH_MAX, Drafter, Grant, Load, Nanos, Policy, Prospect,
-    Ran, StepCosts, Trial,
+    Acceptance, Confidence, Controller, CostCurve, DEPTH_MAX, Drafter, Fate, Grant, Load, Nanos,
+    Policy, Prospect, Pursuit, Ran, StepCosts, Trial,
 };
 use overdraft_units::{Instant, Micros, Tokens};
 
@@ -22,6 +22,8 @@ pub(crate) struct Text {
     pub(crate) lookup: u64,
     /// How often a lookup finds anything.
     pub(crate) found: u64,
+    /// How often the draft model is sure, and then nearly always right; nobody knows when where that is never.
+    pub(crate) sure: u64,
 }
 
 /// A load that stays the same for a while.
@@ -100,6 +102,16 @@ struct Sequence {
     late: bool,
 }
 
+/// What was guessed for a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Drafted {
+    /// To be verified.
+    depth: usize,
+    /// One more that was not worth it.
+    dropped: usize,
+    chances: [(u64, Option<Confidence>); DEPTH_MAX],
+}
+
 /// A run of one policy.
 struct Run<'a> {
     world: &'a World,
@@ -123,9 +135,9 @@ impl Dice {
         self.roll() % bound
     }
 
-    /// How many guesses in a row are right, of so many.
-    fn right(&mut self, chance: u64, most: usize) -> usize {
-        (0..most).take_while(|_| self.below(100) < chance).count()
+    /// How many guesses in a row are right, each with its chance.
+    fn right(&mut self, chances: &[u64]) -> usize {
+        chances.iter().take_while(|chance| self.below(100) < **chance).count()
     }
 
     /// A time as it is measured: off by up to so many hundredths, and now and then by far.
@@ -138,14 +150,32 @@ impl Dice {
     }
 }
 
+/// Tokens of a step of a sequence, on average, where guesses have these chances.
+fn expected(chances: &[u64]) -> f64 {
+    let mut survival = 1.0;
+    let right = chances.iter().map(|hundredths| {
+        survival *= f64::from(u32::try_from(*hundredths).expect("at most a hundred")) / 100.0;
+        survival
+    });
+    1.0 + right.sum::<f64>()
+}
+
 impl Text {
-    /// Tokens of a step of a sequence, on average.
-    fn expected(self, drafter: Drafter, depth: usize) -> f64 {
-        let hundredths = [self.lookup, self.model][drafter.place()];
-        let chance = f64::from(u32::try_from(hundredths).expect("at most a hundred")) / 100.0;
-        core::iter::successors(Some(1.0), |survival| Some(survival * chance)).take(depth + 1).sum()
+    /// The chances of guesses, and how sure of each the draft model is, where anybody knows.
+    fn chances(self, dice: &mut Dice) -> [(u64, Option<Confidence>); DEPTH_MAX] {
+        core::array::from_fn(|_| match self.sure {
+            0 => (self.model, None),
+            sure if dice.below(100) < sure => (SURE, Some(Confidence::of(0.995))),
+            sure => {
+                let chance = (100 * self.model).saturating_sub(SURE * sure) / (100 - sure);
+                (chance, Some(Confidence::of(0.6)))
+            }
+        })
     }
 }
+
+/// How often a guess is right of which the draft model is sure.
+const SURE: u64 = 99;
 
 impl World {
     /// Tokens a second in each phase.
@@ -217,12 +247,12 @@ impl Run<'_> {
     /// One step; returns the tokens that it may be expected to emit: who is compared is judged by what
     /// was decided, and not by luck.
     fn step(&mut self, text: Text, fresh: &Sequence) -> f64 {
-        let grants = self.decide(text);
+        let (grants, pursuits) = self.decide(text);
         let prompts = self.prompts();
-        let drafted = self.draft(&grants);
+        let drafted = self.draft(text, &grants, &pursuits);
         let (mut rows, mut guesses, mut tokens) = (0, 0, 0.0);
         let (mut beginning, mut said) = (0, 0);
-        for (place, depth) in drafted.into_iter().enumerate() {
+        for (place, draft) in drafted.into_iter().enumerate() {
             let sequence = &mut self.sequences[place];
             if core::mem::take(&mut sequence.late) {
                 continue;
@@ -236,13 +266,17 @@ impl Run<'_> {
                 continue;
             }
             rows += 1;
-            guesses += u32::try_from(depth).expect("small");
+            guesses += u32::try_from(draft.depth).expect("small");
             let drafter = grants[place].drafter;
             // Behind the end of an answer no guess brings anything.
-            let within = usize::try_from(sequence.left - 1).expect("small").min(depth);
-            let emitted = self.learn(text, place, drafter, depth);
+            let within = usize::try_from(sequence.left - 1).expect("small").min(draft.depth);
+            let emitted = self.learn(text, place, drafter, &draft);
             said += u32::try_from(emitted).expect("small");
-            tokens += text.expected(drafter, within);
+            let chances = match drafter {
+                Drafter::Lookup => [text.lookup; DEPTH_MAX],
+                Drafter::Model => draft.chances.map(|(chance, _)| chance),
+            };
+            tokens += expected(&chances[..within]);
             let sequence = &mut self.sequences[place];
             sequence.left = sequence.left.saturating_sub(emitted);
             if sequence.left == 0 {
@@ -279,7 +313,7 @@ impl Run<'_> {
     }
 
     /// A grant for every sequence; none for those whose prompt is read.
-    fn decide(&mut self, text: Text) -> Vec<Grant> {
+    fn decide(&mut self, text: Text) -> (Vec<Grant>, Vec<Option<Pursuit>>) {
         for sequence in &mut self.sequences {
             let found = self.controller.wants_lookups() && self.dice.below(100) < text.found;
             sequence.lookup = if found { DEPTH_MAX } else { 0 };
@@ -303,17 +337,52 @@ impl Run<'_> {
         };
         let now = Instant::ORIGIN + Micros::new(self.now / 1_000);
         let load = Load { room, ..Load::default() };
-        let mut grants = self.controller.decide(now, &load, &prospects).grants.into_iter();
+        let decision = self.controller.decide(now, &load, &prospects);
+        let mut granted = decision.grants.into_iter().zip(decision.pursuits);
         let none = Grant { drafter: Drafter::Lookup, depth: 0 };
         let grant = |sequence: &Sequence| {
-            if sequence.prompt == 0 { grants.next().expect("one for each") } else { none }
+            let granted = (sequence.prompt == 0).then(|| granted.next().expect("one for each"));
+            granted.map_or((none, None), |(grant, pursuit)| (grant, Some(pursuit)))
         };
-        self.sequences.iter().map(grant).collect()
+        self.sequences.iter().map(grant).unzip()
     }
 
-    /// The passes of the draft model; returns how many tokens were guessed for each sequence.
-    fn draft(&mut self, grants: &[Grant]) -> Vec<usize> {
-        let mut depths: Vec<_> = grants.iter().map(|grant| grant.depth).collect();
+    /// How far each draft goes, by its pursuit, were it read.
+    fn pursue(&mut self, text: Text, grant: &Grant, pursuit: Option<&Pursuit>) -> Drafted {
+        let none = [(text.model, None); DEPTH_MAX];
+        let mut draft = Drafted { depth: grant.depth, dropped: 0, chances: none };
+        let Some(mut pursuit) = pursuit.copied().filter(|_| grant.drafter == Drafter::Model) else {
+            return draft;
+        };
+        draft.chances = text.chances(&mut self.dice);
+        draft.depth = 0;
+        while draft.depth < pursuit.most() {
+            let (_, confidence) = draft.chances[draft.depth];
+            match pursuit.follow(draft.depth, confidence, false) {
+                Fate::GoOn => draft.depth += 1,
+                Fate::Stop => {
+                    draft.depth += 1;
+                    break;
+                }
+                Fate::Drop => {
+                    draft.dropped = 1;
+                    break;
+                }
+            }
+        }
+        draft
+    }
+
+    /// The passes of the draft model; returns what was guessed for each sequence.
+    fn draft(
+        &mut self,
+        text: Text,
+        grants: &[Grant],
+        pursuits: &[Option<Pursuit>],
+    ) -> Vec<Drafted> {
+        let pairs = grants.iter().zip(pursuits);
+        let mut drafts: Vec<_> =
+            pairs.map(|(grant, pursuit)| self.pursue(text, grant, pursuit.as_ref())).collect();
         let (mut few, mut long, mut left) = (0, 0, READ_MAX);
         for (place, grant) in grants.iter().enumerate() {
             if grant.drafter != Drafter::Model || grant.depth == 0 {
@@ -325,10 +394,12 @@ impl Run<'_> {
             left -= read.min(left);
             *backlog -= read;
             if 0 < *backlog {
-                depths[place] = 0;
+                (drafts[place].depth, drafts[place].dropped) = (0, 0);
             }
         }
-        let guess = |place: usize| grants[place].drafter == Drafter::Model && 0 < depths[place];
+        let made = |draft: &Drafted| draft.depth + draft.dropped;
+        let guess =
+            |place: usize| grants[place].drafter == Drafter::Model && 0 < made(&drafts[place]);
         let modelled: Vec<usize> = (0..grants.len()).filter(|place| guess(*place)).collect();
         let (mut guessing, mut reading) = (0, 0);
         if 0 < few + long {
@@ -341,7 +412,7 @@ impl Run<'_> {
             }
         }
         for ahead in 1..DEPTH_MAX {
-            let rows = modelled.iter().filter(|place| ahead < depths[**place]).count();
+            let rows = modelled.iter().filter(|place| ahead < made(&drafts[**place])).count();
             let rows = u32::try_from(rows).expect("few");
             if rows == 0 {
                 break;
@@ -355,12 +426,14 @@ impl Run<'_> {
             self.controller.measure_reading(reading);
         }
         self.now += guessing + reading;
-        depths
+        drafts
     }
 
     /// What a sequence emits, and what that says of whoever guessed.
-    fn learn(&mut self, text: Text, place: usize, drafter: Drafter, depth: usize) -> u64 {
-        let right = [text.lookup, text.model].map(|chance| self.dice.right(chance, DEPTH_MAX));
+    fn learn(&mut self, text: Text, place: usize, drafter: Drafter, draft: &Drafted) -> u64 {
+        let Drafted { depth, dropped, chances } = *draft;
+        let model = chances.map(|(chance, _)| chance);
+        let right = [[text.lookup; DEPTH_MAX], model].map(|chances| self.dice.right(&chances));
         let used = right[drafter.place()].min(depth);
         let sequence = &mut self.sequences[place];
         let left = usize::try_from(sequence.left).expect("small");
@@ -374,13 +447,21 @@ impl Run<'_> {
             let drafter = Drafter::Lookup;
             self.controller.learn(Trial { class: 0, drafter, drafted, right });
         }
-        let guessed = drafter == Drafter::Model && 0 < depth;
+        let made = depth + dropped;
+        let guessed = drafter == Drafter::Model && 0 < made;
         if guessed {
-            sequence.seen[Drafter::Model.place()].observe(depth, used);
-            self.controller.learn(Trial { class: 0, drafter, drafted: depth, right: used });
+            // What was left out stands where the target chose itself.
+            let right = right[Drafter::Model.place()].min(made);
+            sequence.seen[Drafter::Model.place()].observe(made, right);
+            self.controller.learn(Trial { class: 0, drafter, drafted: made, right });
+            for (place, (_, confidence)) in chances[..made.min(emitted)].iter().enumerate() {
+                if let Some(confidence) = confidence {
+                    self.controller.calibrate(0, *confidence, place < right);
+                }
+            }
         }
         // What was guessed was read, but for the last; else everything that was emitted is new.
-        sequence.backlog = match (guessed, used == depth) {
+        sequence.backlog = match (guessed, used == depth && dropped == 0) {
             (true, true) => 2,
             (true, false) => 1,
             (false, _) => sequence.backlog + u32::try_from(emitted).expect("small"),

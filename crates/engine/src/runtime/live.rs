@@ -215,6 +215,12 @@ impl Live {
         }
     }
 
+    /// Whether a token, so many places behind the next one, would end the completion.
+    pub(super) fn would_end(&self, token: TokenId, ahead: usize) -> bool {
+        let ahead = Tokens::new(u32::try_from(ahead).unwrap_or(u32::MAX));
+        self.ends.reason(token, self.usage.completion + Tokens::new(1) + ahead).is_some()
+    }
+
     /// The end, unless the text that was held back turns out to hold a stop string after all.
     fn finish(&mut self, reason: FinishReason) -> Finish {
         let step = self.text.finish(self.watch());

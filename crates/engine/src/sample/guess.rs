@@ -12,6 +12,7 @@
 //!
 //! See `docs/design/speculation.md#r8`.
 
+use overdraft_core::speculate::Confidence;
 use overdraft_units::TokenId;
 
 use super::distribution::Distribution;
@@ -25,12 +26,14 @@ pub struct Guess {
     pub token: TokenId,
     /// What it was drawn from; `None` when it was certain or is drawn together with the target.
     pub from: Option<Distribution>,
+    /// How likely a draft model held the likeliest token there, where anybody asked.
+    pub confidence: Option<Confidence>,
 }
 
 impl Guess {
     /// A token that nothing was drawn for.
     pub fn certain(token: TokenId) -> Self {
-        Self { token, from: None }
+        Self { token, from: None, confidence: None }
     }
 }
 
@@ -48,7 +51,7 @@ impl Sampler {
         } else {
             self.filter.distribution(row).map(|from| {
                 let token = from.at(draw::uniform(self.seed, position, Purpose::Guess));
-                Guess { token, from: Some(from) }
+                Guess { from: Some(from), ..Guess::certain(token) }
             })
         };
         self.edits.undo(row);
@@ -65,7 +68,9 @@ impl Sampler {
         row: &mut [f32],
         guess: Option<&Guess>,
     ) -> Result<Choice, NoCandidate> {
-        let Some(Guess { token, from: Some(from) }) = guess else { return self.choose(row) };
+        let Some(Guess { token, from: Some(from), confidence: _ }) = guess else {
+            return self.choose(row);
+        };
         let target = self.distribution(row)?;
         let position = self.history.position();
         let uniform = |purpose| draw::uniform(self.seed, position, purpose);

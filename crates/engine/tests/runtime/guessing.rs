@@ -29,6 +29,65 @@ fn crooked(blocks: u32, wrong_one_in: u32) -> Box<dyn Backend> {
     }))
 }
 
+/// An echo that is wrong at one position in three, and unsure where it is; else it is sure.
+fn unsure(blocks: u32) -> Box<dyn Backend> {
+    Box::new(altered(echo(blocks, Noise::Lively), move |echo, batch, logits| {
+        echo.forward(batch, logits)?;
+        for row in logits.chunks_exact_mut(echo.shape().vocabulary) {
+            let wrong = row[17].to_bits() / 64 % 3 == 0;
+            if wrong {
+                row.rotate_right(1);
+            }
+            for logit in row {
+                *logit *= if wrong { 0.01 } else { 100.0 };
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// An echo that takes its time, and as much again for each row.
+fn slow(blocks: u32) -> Box<dyn Backend> {
+    #[expect(clippy::disallowed_methods, reason = "a step that takes long is what is asked about")]
+    fn wait(rows: u32) {
+        std::thread::sleep(std::time::Duration::from_micros(200) * (rows + 1));
+    }
+    Box::new(altered(echo(blocks, Noise::Lively), move |echo, batch, logits| {
+        let rows: usize = batch.iter().map(|slot| slot.tokens.len()).sum();
+        wait(u32::try_from(rows).expect("few rows"));
+        echo.forward(batch, logits)
+    }))
+}
+
+#[test]
+fn what_was_left_out_is_counted_and_the_answer_is_the_targets() {
+    let plain = start(echo(64, Noise::Lively), settings());
+    let speculation = Speculation {
+        policy: Policy::Goodput,
+        depth_max: 8,
+        lookup: None,
+        draft: Some(unsure(64)),
+    };
+    let (codec, observer) = (TOKENIZER.clone(), Box::new(Unobserved));
+    let engine = Engine::start_guessing(slow(64), codec, settings(), observer, speculation);
+    let engine = engine.expect("the settings are sound");
+    for number in 0..8 {
+        let message =
+            format!("{number} sheep are as good as any other {number} sheep, said the wolf");
+        assert_eq!(ask(&engine, chat(&message)).tokens, ask(&plain, chat(&message)).tokens);
+    }
+    let stats = engine.handle().stats().speculation;
+    assert!(0 < stats.dropped_tokens, "{stats:?}");
+    // What is verified is mostly right, where two in three of all guesses are.
+    assert!(0.85 < stats.acceptance_rate(), "{stats:?}");
+    assert!(
+        stats.acceptance[Drafter::Model.place()] < overdraft_core::speculate::Share::percent(80)
+    );
+    // Where a right guess is the last token of all, none is drawn after it.
+    let most = stats.sequence_steps + stats.accepted_tokens;
+    assert!((most - 8..=most).contains(&stats.tokens), "{stats:?}");
+}
+
 fn guessing(target: EchoBackend, settings: EngineSettings, speculation: Speculation) -> Engine {
     let codec = TOKENIZER.clone();
     Engine::start_guessing(Box::new(target), codec, settings, Box::new(Unobserved), speculation)

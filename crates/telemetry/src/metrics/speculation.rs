@@ -24,6 +24,8 @@ pub struct SpeculationFacts {
     pub draft_tokens: u64,
     /// Of those, right ones.
     pub accepted_tokens: u64,
+    /// Guesses of the draft model that were not worth verifying.
+    pub dropped_tokens: u64,
     /// Right ones by their place in the draft.
     pub accepted_per_position: Vec<u64>,
     /// Share of drafted tokens that were right.
@@ -50,6 +52,7 @@ pub(super) struct SpeculationMetrics {
     drafts: Counter,
     draft_tokens: Counter,
     accepted_tokens: Counter,
+    dropped_tokens: Counter,
     per_position: Family<Position, Counter>,
     acceptance_rate: Ratio,
     tokens_per_step: Ratio,
@@ -110,6 +113,8 @@ impl SpeculationMetrics {
         put(to, "overdraft_speculation_depth", help, &self.depth);
         let help = "Tokens a decoding sequence yields in a step, on average since the start";
         put(to, "overdraft_speculation_tokens_per_step", help, &self.tokens_per_step);
+        let help = "Guesses of the draft model that were not worth verifying";
+        put(to, "overdraft_speculation_dropped_tokens", help, &self.dropped_tokens);
         let help = "Time spent on drafts";
         put(to, "overdraft_speculation_draft_seconds", help, &self.draft_seconds);
         let help = "Time the target spent in steps that only decode";
@@ -127,6 +132,7 @@ impl SpeculationMetrics {
         set(&self.drafts, facts.drafts);
         set(&self.draft_tokens, facts.draft_tokens);
         set(&self.accepted_tokens, facts.accepted_tokens);
+        set(&self.dropped_tokens, facts.dropped_tokens);
         for (position, count) in facts.accepted_per_position.iter().enumerate() {
             let label = [("position", position.to_string())];
             set(&self.per_position.get_or_create_owned(&label), *count);

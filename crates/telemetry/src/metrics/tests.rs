@@ -146,6 +146,7 @@ fn a_worker_that_guesses_shows_what_0_6_showed_of_it() {
         drafts: 10,
         draft_tokens: 40,
         accepted_tokens: 30,
+        dropped_tokens: 7,
         acceptance_rate: 0.75,
         ..SpeculationFacts::default()
     };
@@ -165,7 +166,10 @@ fn a_worker_that_guesses_shows_what_0_6_showed_of_it() {
         }
     }
     let current = worker(MetricNames::Current).speculating(&identity(), MetricNames::Current);
-    assert!(!current.encode(Exposition::Text).contains("spec_decode_efficiency"));
+    current.update_speculation(&facts);
+    let text = current.encode(Exposition::Text);
+    assert!(!text.contains("spec_decode_efficiency"));
+    assert!(text.contains("overdraft_speculation_dropped_tokens_total{"), "{text}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
 use overdraft_core::speculate::{
-    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Ran, Share, StepCosts,
-    Trial,
+    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Pursuit, Ran, Share,
+    StepCosts, Trial,
 };
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
@@ -24,7 +24,7 @@ use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
 pub use self::profile::PROFILE_MAX;
 pub use self::stats::SpeculationStats;
 
-use self::model::{Asked, DraftModel};
+use self::model::{Asked, Draft, DraftModel};
 use super::live::Live;
 use crate::backend::{Backend, ModelShape};
 use crate::sample::Guess;
@@ -97,6 +97,8 @@ pub(super) struct Speculator {
     failures: u32,
     vocabulary: usize,
     notes: BTreeMap<SequenceId, Note>,
+    /// The deepest guess of the last step.
+    deepest: usize,
     stats: SpeculationStats,
     poor: bool,
 }
@@ -110,6 +112,16 @@ struct Note {
     found: Vec<TokenId>,
     /// What is being verified, and whose it is.
     used: Option<(Drafter, Vec<Guess>)>,
+    /// The guess behind those, which was not worth a row.
+    dropped: Option<Guess>,
+}
+
+/// What a sequence may have guessed for it.
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    sequence: SequenceId,
+    grant: Grant,
+    pursuit: Pursuit,
 }
 
 /// What the engine looks like from here, before a plan.
@@ -149,6 +161,7 @@ impl Speculator {
             failures: 0,
             vocabulary: shape.vocabulary,
             notes: BTreeMap::new(),
+            deepest: 0,
             stats,
             poor: false,
         })
@@ -172,13 +185,14 @@ impl Speculator {
                 continue;
             };
             let note = self.notes.entry(*id).or_insert_with(|| Note::new(live.class));
-            note.used = None;
+            (note.used, note.dropped) = (None, None);
             note.found.clear();
             let lookup = self.lookup.filter(|_| self.controller.wants_lookups());
             if let Some(lookup) = lookup.filter(|_| live.guessing.allows(Drafter::Lookup)) {
                 note.found = lookup.guess(tokens, self.controller.depth_max());
             }
         }
+        self.deepest = 0;
         let now = view.clock.now();
         let grants = self.decide(now, view, room, &ids);
         let began = view.clock.now();
@@ -193,7 +207,7 @@ impl Speculator {
         view: &View<'_>,
         room: DraftRoom,
         ids: &[SequenceId],
-    ) -> Vec<(SequenceId, Grant)> {
+    ) -> Vec<Granted> {
         let depth_max = self.controller.depth_max();
         let prospect = |id: &SequenceId| {
             let (note, live) = (self.notes.get(id)?, view.live.get(id)?);
@@ -220,28 +234,33 @@ impl Speculator {
             preemptions: view.batch.preemptions,
         };
         let decision = self.controller.decide(now, &load, &prospects);
-        let granted = ids.into_iter().zip(decision.grants);
-        granted.filter(|(_, grant)| 0 < grant.depth).collect()
+        let granted = ids.into_iter().zip(decision.grants).zip(decision.pursuits);
+        let granted =
+            granted.map(|((sequence, grant), pursuit)| Granted { sequence, grant, pursuit });
+        granted.filter(|granted| 0 < granted.grant.depth).collect()
     }
 
-    fn hand_lookups(&mut self, view: &mut View<'_>, grants: &[(SequenceId, Grant)]) {
-        for (id, grant) in grants.iter().filter(|(_, grant)| grant.drafter == Drafter::Lookup) {
+    fn hand_lookups(&mut self, view: &mut View<'_>, granted: &[Granted]) {
+        let of_lookup = |one: &&Granted| one.grant.drafter == Drafter::Lookup;
+        for Granted { sequence: id, grant, .. } in granted.iter().filter(of_lookup) {
             let room = reserve(view.scheduler, *id, grant.depth);
             let Some(note) = self.notes.get_mut(id).filter(|_| 0 < room) else { continue };
             let tokens: Vec<_> = note.found.iter().take(room).copied().collect();
             let guesses = tokens.iter().copied().map(Guess::certain).collect();
+            self.deepest = self.deepest.max(tokens.len());
             note.used = Some((Drafter::Lookup, guesses));
             view.scheduler.handle_drafts(*id, tokens);
         }
     }
 
-    fn hand_model(&mut self, view: &mut View<'_>, grants: &[(SequenceId, Grant)]) {
+    fn hand_model(&mut self, view: &mut View<'_>, granted: &[Granted]) {
         let Some(model) = &mut self.model else { return };
         let mut asked = Vec::new();
-        for (id, grant) in grants.iter().filter(|(_, grant)| grant.drafter == Drafter::Model) {
-            let depth = reserve(view.scheduler, *id, grant.depth);
-            if 0 < depth {
-                asked.push(Asked { sequence: *id, depth });
+        let of_model = |one: &&Granted| one.grant.drafter == Drafter::Model;
+        for Granted { sequence, pursuit, .. } in granted.iter().filter(of_model) {
+            let room = reserve(view.scheduler, *sequence, pursuit.most());
+            if 0 < room {
+                asked.push(Asked { sequence: *sequence, pursuit: pursuit.at_most(room) });
             }
         }
         let drafted = match model.draft(&asked, view) {
@@ -263,10 +282,12 @@ impl Speculator {
         if !asked.is_empty() {
             self.controller.measure_reading(measured.reading.get().saturating_mul(1_000));
         }
-        for (id, guesses) in drafted {
+        for Draft { sequence: id, guesses, dropped, .. } in drafted {
             let Some(note) = self.notes.get_mut(&id) else { continue };
             view.scheduler.handle_drafts(id, guesses.iter().map(|guess| guess.token).collect());
-            note.used = Some((Drafter::Model, guesses));
+            self.deepest = self.deepest.max(guesses.len());
+            self.stats.dropped_tokens += u64::from(dropped.is_some());
+            (note.used, note.dropped) = (Some((Drafter::Model, guesses)), dropped);
         }
     }
 
@@ -302,15 +323,29 @@ impl Speculator {
         if !note.found.is_empty() {
             learn(&mut note.seen, Drafter::Lookup, &note.found);
         }
-        let Some((drafter, _)) = note.used.take().filter(|_| !drafts.is_empty()) else { return };
+        let Some((drafter, guesses)) = note.used.take() else { return };
+        let right = right(drafts);
         if drafter == Drafter::Model {
-            learn(&mut note.seen, Drafter::Model, drafts);
+            // One that was left out is judged as well: it stands where the target chose itself. Not so behind guesses
+            // that found no room.
+            let whole = drafts.len() == guesses.len();
+            let dropped = note.dropped.take().filter(|_| whole);
+            let guessed: Vec<&Guess> = guesses[..drafts.len()].iter().chain(&dropped).collect();
+            let tokens: Vec<TokenId> = guessed.iter().map(|guess| guess.token).collect();
+            learn(&mut note.seen, Drafter::Model, &tokens);
+            for (guess, token) in guessed.iter().zip(emitted) {
+                if let Some(confidence) = guess.confidence {
+                    self.controller.calibrate(class, confidence, guess.token == *token);
+                }
+            }
             if let Some(model) = &mut self.model {
-                model.note_right(sequence, right(drafts));
+                model.note_right(sequence, right);
             }
         }
-        self.controller.note_used(drafts.len().min(emitted.len()), right(drafts));
-        self.stats.count(drafter, drafts.len(), right(drafts));
+        if !drafts.is_empty() {
+            self.controller.note_used(drafts.len().min(emitted.len()), right);
+            self.stats.count(drafter, drafts.len(), right);
+        }
     }
 
     /// Takes note of what the target took for a step.
@@ -333,7 +368,7 @@ impl Speculator {
     pub(super) fn stats(&mut self) -> SpeculationStats {
         let (reason, changes) = self.controller.last_change();
         self.stats.policy = self.controller.policy().name();
-        self.stats.depth = u32::try_from(self.controller.depth()).unwrap_or(u32::MAX);
+        self.stats.depth = u32::try_from(self.deepest).unwrap_or(u32::MAX);
         self.stats.depth_max = u32::try_from(self.controller.depth_max()).unwrap_or(u32::MAX);
         (self.stats.reason, self.stats.changes) = (reason, changes);
         self.stats.acceptance = Drafter::ALL.map(|drafter| self.controller.acceptance(drafter));
@@ -355,7 +390,13 @@ impl Speculator {
 
 impl Note {
     fn new(class: u64) -> Self {
-        Self { class, seen: [Acceptance::default(); 2], found: Vec::new(), used: None }
+        Self {
+            class,
+            seen: [Acceptance::default(); 2],
+            found: Vec::new(),
+            used: None,
+            dropped: None,
+        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! What does the draft model guess?
 //!
-//! One pass for each place of a draft, over all sequences that want one there. The first pass reads
+//! One pass for each place of a draft, over all sequences that want one there: after each guess its pursuit says
+//! whether another is worth a pass. The first pass reads
 //! what the model has not read yet, usually the one or two tokens of the last step; a long backlog is
 //! read in chunks, and its sequence gets no guesses until it is through.
 
 use std::collections::BTreeMap;
 
 use overdraft_core::batch::{Logits, Scheduler};
+use overdraft_core::speculate::{Confidence, Fate, Pursuit};
+use overdraft_kernels::{Pool, greatest_probability};
 use overdraft_units::{Micros, SequenceId, TokenId};
 
 use super::View;
@@ -27,6 +30,8 @@ pub(super) struct DraftModel {
     vocabulary: usize,
     context: usize,
     logits: Vec<f32>,
+    /// Reads confidences off logits: on the thread that asks.
+    reader: Pool,
     /// Sequences whose guesses are being verified: known tokens, and guesses that were read.
     ahead: BTreeMap<SequenceId, (usize, usize)>,
     measured: Measured,
@@ -41,11 +46,24 @@ pub(super) struct Measured {
     pub(super) reading: Micros,
 }
 
-/// A sequence that wants so many guesses; the places for them are reserved.
+/// A sequence that wants guesses; the places for as many as there may be are reserved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) sequence: SequenceId,
-    pub(super) depth: usize,
+    pub(super) pursuit: Pursuit,
+}
+
+/// What was guessed for a sequence.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) sequence: SequenceId,
+    /// To be verified.
+    pub(super) guesses: Vec<Guess>,
+    /// The next one, which is not worth it.
+    pub(super) dropped: Option<Guess>,
+    pursuit: Pursuit,
+    /// Whether another is wanted.
+    goes_on: bool,
 }
 
 /// A row of a pass.
@@ -57,8 +75,6 @@ struct Row {
     logits: Logits,
 }
 
-type Drafted = Vec<(SequenceId, Vec<Guess>)>;
-
 impl DraftModel {
     pub(super) fn new(backend: Box<dyn Backend>) -> Self {
         let shape = backend.shape();
@@ -69,6 +85,7 @@ impl DraftModel {
             vocabulary: shape.vocabulary,
             context: small(shape.context.get()),
             logits: Vec::new(),
+            reader: Pool::new(1),
             ahead: BTreeMap::new(),
             measured: Measured::default(),
         }
@@ -97,7 +114,7 @@ impl DraftModel {
         &mut self,
         asked: &[Asked],
         view: &mut View<'_>,
-    ) -> Result<Drafted, BackendError> {
+    ) -> Result<Vec<Draft>, BackendError> {
         let drafted = self.try_draft(asked, view);
         if drafted.is_err() {
             for asked in asked {
@@ -107,46 +124,75 @@ impl DraftModel {
         drafted
     }
 
-    fn try_draft(&mut self, asked: &[Asked], view: &mut View<'_>) -> Result<Drafted, BackendError> {
+    fn try_draft(
+        &mut self,
+        asked: &[Asked],
+        view: &mut View<'_>,
+    ) -> Result<Vec<Draft>, BackendError> {
         self.ahead.clear();
         let first = self.first_rows(asked, view.scheduler);
-        let mut drafted: Drafted = Vec::new();
         let began = view.clock.now();
         self.compute(&first, view.scheduler)?;
         for row in &first {
             self.pages.note_computed(row.sequence, row.start + row.tokens.len());
         }
-        let read: Vec<_> = first.iter().filter(|row| row.logits == Logits::Last).collect();
-        for (place, row) in read.into_iter().enumerate() {
-            if let Some(guess) = self.guess(view.live, row.sequence, (place, 0)) {
-                drafted.push((row.sequence, vec![guess]));
-            }
+        let mut drafts = Self::begin(&first, asked);
+        for (place, draft) in drafts.iter_mut().enumerate() {
+            self.extend(draft, view.live, place);
         }
         self.note_pass(&first, view.clock.now().since(began));
-        let depths: BTreeMap<SequenceId, usize> =
-            asked.iter().map(|asked| (asked.sequence, asked.depth)).collect();
-        let deepest = depths.values().copied().max().unwrap_or(0);
-        for ahead in 1..deepest {
-            let rows = Self::next_rows(&drafted, &depths, ahead, view.scheduler);
+        loop {
+            let rows = Self::next_rows(&drafts, view.scheduler);
             if rows.is_empty() {
                 break;
             }
             let began = view.clock.now();
             self.compute(&rows, view.scheduler)?;
-            for (place, row) in rows.iter().enumerate() {
-                let guess = self.guess(view.live, row.sequence, (place, ahead));
-                let entry = drafted.iter_mut().find(|(sequence, _)| *sequence == row.sequence);
-                if let (Some(guess), Some((_, guesses))) = (guess, entry) {
-                    guesses.push(guess);
-                }
+            for (place, draft) in drafts.iter_mut().filter(|draft| draft.goes_on).enumerate() {
+                self.extend(draft, view.live, place);
             }
             self.note_pass(&rows, view.clock.now().since(began));
         }
-        for (sequence, guesses) in &drafted {
+        for Draft { sequence, guesses, dropped, .. } in &drafts {
             let known = view.scheduler.tokens(*sequence).len();
-            self.ahead.insert(*sequence, (known, guesses.len() - 1));
+            // The last guess was read only where another was made of it.
+            let read = if dropped.is_some() { guesses.len() } else { guesses.len().max(1) - 1 };
+            self.ahead.insert(*sequence, (known, read));
         }
-        Ok(drafted)
+        Ok(drafts)
+    }
+
+    /// An empty draft for each row that yields a guess.
+    fn begin(first: &[Row], asked: &[Asked]) -> Vec<Draft> {
+        let pursuits: BTreeMap<SequenceId, Pursuit> =
+            asked.iter().map(|asked| (asked.sequence, asked.pursuit)).collect();
+        let read = first.iter().filter(|row| row.logits == Logits::Last);
+        let draft = |row: &Row| {
+            let pursuit = *pursuits.get(&row.sequence)?;
+            let (sequence, goes_on) = (row.sequence, true);
+            Some(Draft { sequence, guesses: Vec::new(), dropped: None, pursuit, goes_on })
+        };
+        read.filter_map(draft).collect()
+    }
+
+    /// Takes the guess of the row at `place`, and what becomes of it. Behind the end of a completion none is made.
+    fn extend(&mut self, draft: &mut Draft, live: &mut BTreeMap<SequenceId, Live>, place: usize) {
+        draft.goes_on = false;
+        let ahead = draft.guesses.len();
+        let row = self.logits.chunks_exact_mut(self.vocabulary).nth(place);
+        let (Some(row), Some(live)) = (row, live.get_mut(&draft.sequence)) else { return };
+        // None where the row has no number.
+        let Ok(mut guess) = live.sampler.guess(row, ahead as u64) else { return };
+        if draft.pursuit.asks() {
+            guess.confidence = Some(Confidence::of(greatest_probability(row, &self.reader)));
+        }
+        let fate = draft.pursuit.follow(ahead, guess.confidence, guess.from.is_some());
+        if fate == Fate::Drop {
+            draft.dropped = Some(guess);
+            return;
+        }
+        draft.goes_on = fate == Fate::GoOn && !live.would_end(guess.token, ahead);
+        draft.guesses.push(guess);
     }
 
     /// What has not been read, those with the least first.
@@ -174,21 +220,13 @@ impl DraftModel {
     }
 
     /// The newest guess of each sequence that wants another.
-    fn next_rows(
-        drafted: &Drafted,
-        depths: &BTreeMap<SequenceId, usize>,
-        ahead: usize,
-        scheduler: &Scheduler,
-    ) -> Vec<Row> {
-        let wants = |entry: &&(SequenceId, Vec<Guess>)| {
-            ahead < depths.get(&entry.0).copied().unwrap_or(0) && entry.1.len() == ahead
+    fn next_rows(drafts: &[Draft], scheduler: &Scheduler) -> Vec<Row> {
+        let row = |draft: &Draft| {
+            let start = scheduler.tokens(draft.sequence).len() + draft.guesses.len() - 1;
+            let tokens = vec![draft.guesses.last()?.token];
+            Some(Row { sequence: draft.sequence, tokens, start, logits: Logits::Last })
         };
-        let row = |(sequence, guesses): &(SequenceId, Vec<Guess>)| {
-            let start = scheduler.tokens(*sequence).len() + ahead - 1;
-            let tokens = vec![guesses.last()?.token];
-            Some(Row { sequence: *sequence, tokens, start, logits: Logits::Last })
-        };
-        drafted.iter().filter(wants).filter_map(row).collect()
+        drafts.iter().filter(|draft| draft.goes_on).filter_map(row).collect()
     }
 
     /// A pass took so long, drawing included; one that reads a backlog is no measure of the next.
@@ -223,17 +261,6 @@ impl DraftModel {
             return Ok(());
         }
         Err(BackendError { reason: format!("it gave `{found}` logits; expected {expected}") })
-    }
-
-    /// A guess from the row at `place`, so many places `ahead`; none where the row has no number.
-    fn guess(
-        &mut self,
-        live: &mut BTreeMap<SequenceId, Live>,
-        sequence: SequenceId,
-        (place, ahead): (usize, usize),
-    ) -> Option<Guess> {
-        let row = self.logits.chunks_exact_mut(self.vocabulary).nth(place)?;
-        live.get_mut(&sequence)?.sampler.guess(row, ahead as u64).ok()
     }
 
     /// The first so many guesses were right: what was read of them stays read.

@@ -25,6 +25,8 @@ pub struct SpeculationStats {
     pub draft_tokens: u64,
     /// Of those, right ones.
     pub accepted_tokens: u64,
+    /// Guesses of the draft model that were not worth verifying.
+    pub dropped_tokens: u64,
     /// Right ones by their place in the draft.
     pub accepted_per_position: [u64; DEPTH_MAX],
     /// Tokens by drafter, in the order of [`Drafter::ALL`].
@@ -70,6 +72,7 @@ impl SpeculationStats {
             drafts: less(self.drafts, before.drafts),
             draft_tokens: less(self.draft_tokens, before.draft_tokens),
             accepted_tokens: less(self.accepted_tokens, before.accepted_tokens),
+            dropped_tokens: less(self.dropped_tokens, before.dropped_tokens),
             accepted_per_position: positions,
             draft_tokens_by: pairs(self.draft_tokens_by, before.draft_tokens_by),
             accepted_tokens_by: pairs(self.accepted_tokens_by, before.accepted_tokens_by),

@@ -1,0 +1,140 @@
+//! What is known of each kind of text, and what follows for a sequence?
+//!
+//! A sequence is judged by its own trials; behind them stand those of its kind, and behind these everything
+//! (`docs/design/speculation.md#r2`). How much a draft model's confidence is worth is a matter of the kind
+//! (`docs/design/speculation.md#r11`).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
+use super::allot::{Drafter, Outlook, Prospect};
+use super::confidence::{Calibration, Confidence, Reliance};
+use super::facts::Trial;
+use super::share::Share;
+
+/// Kinds of text told apart; more share what is known of all.
+pub const CLASSES_MAX: usize = 64;
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kinds {
+    all: Kind,
+    each: BTreeMap<u64, Kind>,
+}
+
+/// What was seen of one kind of text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kind {
+    seen: [Acceptance; 2],
+    sure: Calibration,
+}
+
+/// The same, ready to be asked.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    chances: [Chances; 2],
+    reliance: Reliance,
+}
+
+/// What a step allows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Tokens of a draft at most.
+    pub(super) depth_max: usize,
+    /// Whether the draft model may guess.
+    pub(super) asks_model: bool,
+    /// The least that a guess must bring to be verified, in tokens; nothing where confidence is not heeded.
+    pub(super) least: Option<f64>,
+}
+
+impl Kinds {
+    /// The kind itself where there is room for it, and what is known of all.
+    fn of(&mut self, class: u64) -> (&mut Kind, Option<&mut Kind>) {
+        let room = self.each.len() < CLASSES_MAX || self.each.contains_key(&class);
+        (&mut self.all, room.then(|| self.each.entry(class).or_default()))
+    }
+
+    /// Takes note of a draft that was put to the test.
+    pub(super) fn observe(&mut self, trial: Trial) {
+        let (place, Trial { drafted, right, .. }) = (trial.drafter.place(), trial);
+        let (all, kind) = self.of(trial.class);
+        for known in core::iter::once(all).chain(kind) {
+            known.seen[place].observe(drafted, right);
+        }
+    }
+
+    /// Takes note of whether a guess of the draft model was right.
+    pub(super) fn calibrate(&mut self, class: u64, confidence: Confidence, right: bool) {
+        let (all, kind) = self.of(class);
+        for known in core::iter::once(all).chain(kind) {
+            known.sure.observe(confidence, right);
+        }
+    }
+
+    /// The share of tried tokens that were right, by drafter; none before any was tried.
+    pub(super) fn mean(&self, drafter: Drafter) -> Share {
+        self.all.seen[drafter.place()].mean()
+    }
+
+    /// How likely the draft model's first guess is right, whatever the text.
+    pub(super) fn first_of_model(&self) -> Share {
+        self.all.seen[Drafter::Model.place()].pooled().survival()[0]
+    }
+
+    /// What may come of guesses for each of these.
+    pub(super) fn outlooks(&self, prospects: &[Prospect<'_>], terms: Terms) -> Vec<Outlook> {
+        let pooled = self.all.pooled();
+        let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+        let outlook = |prospect: &Prospect<'_>| {
+            let model = if terms.asks_model { prospect.model } else { 0 };
+            let most = [prospect.lookup, model].map(|tokens| tokens.min(terms.depth_max));
+            if most == [0, 0] {
+                return Outlook::none(prospect.backlog);
+            }
+            let of_kind = || {
+                let kind = self.each.get(&prospect.class);
+                kind.map_or(pooled, |kind| kind.known(&pooled, &self.all))
+            };
+            let known = known.entry(prospect.class).or_insert_with(of_kind);
+            let chances = within(&known.chances, prospect.seen);
+            let survival = chances.map(|chances| chances.survival());
+            let reliance = terms.least.map(|least| (&known.reliance, least));
+            Outlook::sifted(survival, reliance, (most, prospect.backlog))
+        };
+        prospects.iter().map(outlook).collect()
+    }
+
+    /// What a confidence is worth in this kind of text.
+    pub(super) fn reliance(&self, class: u64) -> Reliance {
+        let kind = self.each.get(&class);
+        kind.map_or_else(|| self.all.sure.reliance(None), |kind| kind.reliance(&self.all))
+    }
+}
+
+impl Kind {
+    fn pooled(&self) -> Known {
+        Known { chances: self.seen.map(|seen| seen.pooled()), reliance: self.sure.reliance(None) }
+    }
+
+    fn known(&self, pooled: &Known, all: &Self) -> Known {
+        Known { chances: within(&pooled.chances, &self.seen), reliance: self.reliance(all) }
+    }
+
+    fn reliance(&self, all: &Self) -> Reliance {
+        self.sure.reliance(Some(&all.sure))
+    }
+}
+
+/// By drafter, with the wider group's chances behind these.
+fn within(group: &[Chances; 2], seen: &[Acceptance; 2]) -> [Chances; 2] {
+    Drafter::ALL.map(|drafter| seen[drafter.place()].within(&group[drafter.place()]))
+}
+
+impl Outlook {
+    /// Nobody guesses.
+    fn none(unread: u32) -> Self {
+        let none = [Share::NONE; DEPTH_MAX];
+        Self { survival: [none; 2], unsifted: none, kept: [1.0; DEPTH_MAX], most: [0, 0], unread }
+    }
+}
