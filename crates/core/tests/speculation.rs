@@ -18,6 +18,7 @@ const GPU: Machine = Machine {
     },
     draft: |rows| 1_500_000 + 8_000 * Nanos::from(rows),
     guess: 100,
+    guess_alone: 100,
     prompt: 100,
     guess_beside: 100,
 };
@@ -26,6 +27,7 @@ const CPU: Machine = Machine {
     verify: |rows| 9_000_000 + 1_300_000 * Nanos::from(rows),
     draft: |rows| 550_000 + 60_000 * Nanos::from(rows),
     guess: 100,
+    guess_alone: 100,
     prompt: 100,
     guess_beside: 100,
 };
@@ -34,6 +36,7 @@ const SMALL: Machine = Machine {
     verify: |rows| 400_000 + 130_000 * Nanos::from(rows),
     draft: |rows| 150_000 + 40_000 * Nanos::from(rows),
     guess: 100,
+    guess_alone: 100,
     prompt: 100,
     guess_beside: 100,
 };
@@ -42,6 +45,7 @@ const ATTENTION: Machine = Machine {
     verify: |rows| 300_000 + 230_000 * Nanos::from(rows),
     draft: |rows| 80_000 + 40_000 * Nanos::from(rows),
     guess: 40,
+    guess_alone: 40,
     prompt: 100,
     guess_beside: 40,
 };
@@ -53,8 +57,21 @@ const LARGER: Machine = Machine {
     },
     draft: |rows| 200_000 + 40_000 * Nanos::from(rows),
     guess: 90,
+    guess_alone: 90,
     prompt: 100,
     guess_beside: 90,
+};
+/// The same on another: its table is flat where few rows are, and guesses are dear for a lone sequence and cheap beside others.
+const STAIRS: Machine = Machine {
+    verify: |rows| {
+        let rows = Nanos::from(rows);
+        (2_800_000 + 50_000 * rows).max(1_600_000 + 500_000 * rows).min(2_900_000 + 500_000 * rows)
+    },
+    draft: |rows| 95_000 + 32_000 * Nanos::from(rows),
+    guess: 75,
+    guess_alone: 125,
+    prompt: 100,
+    guess_beside: 75,
 };
 /// The same while others have it: products are slower by more than reading is.
 const LARGER_CROWDED: Machine = Machine {
@@ -235,5 +252,40 @@ fn a_machine_that_others_have_for_seconds_does_not_make_guesses_look_cheap() {
     for seed in 1..=4 {
         let world = as_in_the_bench("larger", LARGER, 3_000);
         check(&World { crowded: Some(LARGER_CROWDED), ..world }, seed, (1.10, 0.925));
+    }
+}
+
+#[test]
+fn guesses_that_are_dear_for_one_and_cheap_beside_others_are_made_beside_others() {
+    for seed in 1..=4 {
+        check(&as_in_the_bench("stairs", STAIRS, 3_000), seed, (1.05, 0.93));
+    }
+}
+
+/// As the demo pair: three guesses in four are nearly always right, and the draft model knows which.
+fn sure(world: &World) -> World {
+    let knows = |phase: &Phase| {
+        let sure = match phase.text.model {
+            90.. => 75,
+            50..90 => 50,
+            _ => 25,
+        };
+        Phase { text: Text { sure, ..phase.text }, ..*phase }
+    };
+    World { phases: world.phases.iter().map(knows).collect(), ..world.clone() }
+}
+
+#[test]
+fn a_draft_model_that_knows_when_it_guesses_is_worth_more() {
+    for seed in 1..=4 {
+        let (mut knows, mut does_not) = (0.0, 0.0);
+        for (name, machine) in [("cpu", CPU), ("small", SMALL), ("larger", LARGER)] {
+            let world = as_in_the_bench(name, machine, 3_000);
+            let sure = sure(&world);
+            check(&sure, seed, (1.05, 0.95));
+            knows += total(&sure.run(Policy::Goodput, seed));
+            does_not += total(&world.run(Policy::Goodput, seed));
+        }
+        assert!(1.03 * does_not < knows, "{knows} beside {does_not} of seed {seed}");
     }
 }

@@ -3,7 +3,7 @@
 //! Asked before every step, told after every step what came of it. The policy may be changed at any
 //! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
 //! used or not; the draft model costs passes and must be kept in step, so it begins when eight steps in a row say that
-//! it brings 8 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
+//! it brings 5 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
 //! off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use overdraft_units::{Instant, Micros};
 use super::acceptance::DEPTH_MAX;
 use super::allot::{Allotment, Drafter, Field, Grant, Market, Outlook, Prospect, Rate};
 use super::confidence::{Confidence, Pursuit};
-use super::costs::{GuessPrice, Nanos, StepCosts};
+use super::costs::{GuessPrice, Nanos, StepCosts, float};
 use super::facts::{Decision, Load, Reason, Trial};
 use super::kinds::{Kinds, Terms};
 use super::policy::Policy;
@@ -41,7 +41,7 @@ const CONSIDER_ALWAYS_MOST: u32 = 4;
 const BEGIN_HUNDREDTHS: f64 = 3.0;
 /// Beside others it must bring more: what it reads of them comes to a few steps, and where it brings little they do not
 /// last until that is repaid.
-const BEGIN_BESIDE_HUNDREDTHS: f64 = 8.0;
+const BEGIN_BESIDE_HUNDREDTHS: f64 = 5.0;
 /// To go deeper, so many.
 const DEEPER_HUNDREDTHS: f64 = 1.0;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
@@ -177,6 +177,7 @@ impl Controller {
     /// Takes note of what the target took for a step.
     pub fn measure(&mut self, ran: &Ran, took: Nanos) {
         self.beginnings.observe(ran);
+        self.reading.observe_prompts(ran);
         self.prices.observe(&self.costs, ran, took);
         self.costs.guess = GuessPrice::of_rows(self.prices.guess());
         if 0 < ran.guesses {
@@ -223,7 +224,8 @@ impl Controller {
         let DraftRoom { decodes, prefill, room } = load.room;
         let (prefill, room) = (prefill.get(), room.get());
         let begins = self.beginnings.each(decodes);
-        let reading = self.reading.each(decodes);
+        let is_off = self.model_depth == 0;
+        let reading = self.reading.each(decodes, is_off.then_some(&costs.draft));
         let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
         let terms = Terms {
             depth_max: self.depth_max,
@@ -317,7 +319,7 @@ impl Controller {
             let gain = match (begins, alone) {
                 (true, _) if goes_on => 0.0,
                 (true, true) => BEGIN_HUNDREDTHS,
-                (true, false) => BEGIN_BESIDE_HUNDREDTHS,
+                (true, false) => self.begin_beside(),
                 (false, _) => DEEPER_HUNDREDTHS,
             };
             let lasts = !begins || alone || DWELL_STEPS <= self.begin;
@@ -339,6 +341,12 @@ impl Controller {
                 self.probe_deeper(depth, prospects, grants)
             }
         }
+    }
+
+    /// What the draft model must bring beside others to begin, in hundredths: the longer in a row it is wanted, the less.
+    fn begin_beside(&self) -> f64 {
+        let part = float(DWELL_STEPS) / float(self.begin.max(DWELL_STEPS));
+        (BEGIN_BESIDE_HUNDREDTHS * part).max(DEEPER_HUNDREDTHS)
     }
 
     /// Whether the draft model may guess in this step. For many sequences it takes a while to tell, so not in every

@@ -371,6 +371,34 @@ fn what_was_guessed_goes_on_as_soon_as_nothing_forbids_it() {
     assert!(PROBE_OFF_DEPTH < controller.depth(), "{}", controller.depth());
 }
 
+/// Seven hundred guesses, of which so many hundredths were right.
+fn seen(hundredths: usize) -> [Acceptance; 2] {
+    let mut seen = [Acceptance::default(); 2];
+    (0..700).for_each(|n| seen[1].observe(1, usize::from(n * 37 % 100 < hundredths)));
+    seen
+}
+
+#[test]
+fn what_brings_little_begins_once_it_is_wanted_for_long() {
+    // Eight rows more and a pass take 0.54 of a step: 59 of a hundred bring three hundredths.
+    let texts = [seen(100), seen(0), seen(59)];
+    let mut controller = Controller::new(Policy::Goodput, 1, costs());
+    let load = Load::decoding(8, 100);
+    let mut began = None;
+    for step in 0..400 {
+        let text = if step < 100 { 0 } else { 1 + usize::from(200 <= step) };
+        let of = Prospect { class: 0, seen: &texts[text], lookup: 0, model: 1, backlog: 1 };
+        let decision = controller.decide(at(step), &load, &[of; 8]);
+        let all = decision.grants.iter().all(|grant| 0 < grant.depth);
+        assert!(all || !(20..100).contains(&step), "what brings much goes on in step {step}");
+        if 200 <= step && all {
+            began = began.or(Some(step - 200));
+        }
+    }
+    let began = began.expect("three hundredths are worth having");
+    assert!((12..60).contains(&began), "after {began} steps");
+}
+
 #[track_caller]
 fn check_lookup(text: &str, count: usize, expected: &str) {
     let tokens: Vec<_> = text.bytes().map(|byte| TokenId(byte.into())).collect();

@@ -41,6 +41,8 @@ pub(crate) struct Machine {
     pub(crate) draft: fn(u32) -> Nanos,
     /// What a guess takes, in hundredths of what another sequence does.
     pub(crate) guess: Nanos,
+    /// The same for a lone sequence.
+    pub(crate) guess_alone: Nanos,
     /// The same of a row of a prompt.
     pub(crate) prompt: Nanos,
     /// The same of a guess where a prompt is read in the same step.
@@ -295,8 +297,12 @@ impl Run<'_> {
 
     /// What the target takes for a row of each of so many sequences, rows of prompts, and guesses.
     fn took(&self, rows: u32, prompts: u32, guesses: u32) -> Nanos {
-        let Machine { verify, guess, prompt, guess_beside, .. } = self.machine();
-        let guess = if prompts == 0 { guess } else { guess_beside };
+        let Machine { verify, guess, guess_alone, prompt, guess_beside, .. } = self.machine();
+        let guess = match (rows, prompts) {
+            (1, 0) => guess_alone,
+            (_, 0) => guess,
+            (..) => guess_beside,
+        };
         let base = rows + prompts;
         verify(rows)
             + (verify(base) - verify(rows)) * prompt / 100
