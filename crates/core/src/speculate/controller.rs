@@ -68,7 +68,7 @@ pub struct Controller {
     threshold: Threshold,
     /// How deep the draft model may go.
     model_depth: usize,
-    /// The deepest guess of the last step.
+    /// The deepest grant of the last step; a draft that is pursued by confidence may end before or behind it.
     depth: usize,
     reason: Reason,
     changes: u64,
@@ -133,7 +133,7 @@ impl Controller {
         self.depth_max
     }
 
-    /// The deepest guess of the last step.
+    /// The deepest grant of the last step; a draft that is pursued by confidence may end before or behind it.
     pub fn depth(&self) -> usize {
         self.depth
     }
