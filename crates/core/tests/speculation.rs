@@ -17,6 +17,8 @@ const GPU: Machine = Machine {
         20_000_000 + 40_000 * rows + 90_000 * rows.saturating_sub(200)
     },
     draft: |rows| 1_500_000 + 8_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     guess: 100,
     guess_alone: 100,
     prompt: 100,
@@ -26,6 +28,8 @@ const GPU: Machine = Machine {
 const CPU: Machine = Machine {
     verify: |rows| 9_000_000 + 1_300_000 * Nanos::from(rows),
     draft: |rows| 550_000 + 60_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     guess: 100,
     guess_alone: 100,
     prompt: 100,
@@ -35,6 +39,8 @@ const CPU: Machine = Machine {
 const SMALL: Machine = Machine {
     verify: |rows| 400_000 + 130_000 * Nanos::from(rows),
     draft: |rows| 150_000 + 40_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     guess: 100,
     guess_alone: 100,
     prompt: 100,
@@ -44,6 +50,8 @@ const SMALL: Machine = Machine {
 const ATTENTION: Machine = Machine {
     verify: |rows| 300_000 + 230_000 * Nanos::from(rows),
     draft: |rows| 80_000 + 40_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     guess: 40,
     guess_alone: 40,
     prompt: 100,
@@ -56,6 +64,8 @@ const LARGER: Machine = Machine {
         700_000 + 100_000 * rows + (900_000 + 450_000 * rows).max(3_100_000)
     },
     draft: |rows| 200_000 + 40_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     guess: 90,
     guess_alone: 90,
     prompt: 100,
@@ -68,11 +78,16 @@ const STAIRS: Machine = Machine {
         (2_800_000 + 50_000 * rows).max(1_600_000 + 500_000 * rows).min(2_900_000 + 500_000 * rows)
     },
     draft: |rows| 95_000 + 32_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     guess: 75,
     guess_alone: 125,
     prompt: 100,
     guess_beside: 75,
 };
+/// The same with a draft model as it is: most of it is its vocabulary, which what is only read does without, and a step of
+/// the target leaves little of it in the caches.
+const READS: Machine = Machine { read: 17, first: 200_000, ..STAIRS };
 /// The same while others have it: products are slower by more than reading is.
 const LARGER_CROWDED: Machine = Machine {
     verify: |rows| {
@@ -80,6 +95,8 @@ const LARGER_CROWDED: Machine = Machine {
         900_000 + 150_000 * rows + (1_400_000 + 710_000 * rows).max(3_600_000)
     },
     draft: |rows| 300_000 + 60_000 * Nanos::from(rows),
+    read: 100,
+    first: 0,
     ..LARGER
 };
 
@@ -262,6 +279,13 @@ fn guesses_that_are_dear_for_one_and_cheap_beside_others_are_made_beside_others(
     }
 }
 
+#[test]
+fn a_draft_model_that_reads_at_little_cost_guesses_for_many() {
+    for seed in 1..=4 {
+        check(&as_in_the_bench("reads", READS, 3_000), seed, (1.05, 0.96));
+    }
+}
+
 /// As the demo pair: three guesses in four are nearly always right, and the draft model knows which.
 fn sure(world: &World) -> World {
     let knows = |phase: &Phase| {
@@ -277,15 +301,18 @@ fn sure(world: &World) -> World {
 
 #[test]
 fn a_draft_model_that_knows_when_it_guesses_is_worth_more() {
+    let machines = [("cpu", CPU, 12_000), ("small", SMALL, 3_000), ("larger", LARGER, 3_000)];
     for seed in 1..=4 {
-        let (mut knows, mut does_not) = (0.0, 0.0);
-        for (name, machine) in [("cpu", CPU), ("small", SMALL), ("larger", LARGER)] {
-            let world = as_in_the_bench(name, machine, 3_000);
+        for (name, machine, millis) in machines {
+            let world = as_in_the_bench(name, machine, millis);
             let sure = sure(&world);
             check(&sure, seed, (1.05, 0.95));
-            knows += total(&sure.run(Policy::Goodput, seed));
-            does_not += total(&world.run(Policy::Goodput, seed));
+            let runs = [sure, world].map(|world| world.run(Policy::Goodput, seed));
+            let [knows, does_not] = runs.each_ref().map(|rates| total(rates));
+            assert!(does_not < knows, "{knows} beside {does_not}: {name} of seed {seed}");
+            // A lone sequence is guessed for most deeply.
+            let [knows, does_not] = runs.map(|rates| rates[0]);
+            assert!(1.015 * does_not < knows, "{knows} beside {does_not}: {name} of seed {seed}");
         }
-        assert!(1.03 * does_not < knows, "{knows} beside {does_not} of seed {seed}");
     }
 }

@@ -268,9 +268,8 @@ impl Field<'_> {
 
     /// What one step has to bear of what the draft model must read of a sequence first.
     fn catching_up(&self, outlook: &Outlook) -> f64 {
-        let draft = &self.costs.draft;
         let unread = outlook.unread.max(UNREAD_ALWAYS);
-        float(draft.at(unread) - draft.at(UNREAD_ALWAYS)) / UNREAD_STEPS
+        float(self.costs.reading(unread) - self.costs.reading(UNREAD_ALWAYS)) / UNREAD_STEPS
     }
 
     /// `depth` tokens for each sequence, or as many as there is room for.
@@ -330,9 +329,7 @@ impl<'a> Market<'a> {
         let draft = &field.costs.draft;
         let passes = draft.onwards(0).take(outlooks.len() + 1).collect();
         let count = u32::try_from(outlooks.len()).unwrap_or(u32::MAX / 2).max(1);
-        // More rows are never dearer by the row; a table may say so where it was measured badly.
-        let second = float((draft.at(2 * count) - draft.at(count)).min(draft.at(count)));
-        let second = second / f64::from(count);
+        let second = field.costs.second(count);
         Self { field, outlooks, steps, passes, second }
     }
 
@@ -383,6 +380,7 @@ impl<'a> Market<'a> {
         let mut best = (field.plain(), 0);
         let mut tokens = f64::from(field.decodes);
         let (mut drafting, mut passes) = (0.0, [0.0; DEPTH_MAX]);
+        let mut first = float(field.costs.first);
         let mut verified = 0.0;
         let read = field.reading;
         for (count, row) in (1..).zip(rows) {
@@ -392,6 +390,7 @@ impl<'a> Market<'a> {
             let (outlook, drafter) = (&self.outlooks[sequence], chosen[sequence].0);
             verified += outlook.rows(drafter, depth);
             if drafter == Drafter::Model {
+                drafting += core::mem::take(&mut first);
                 let before = passes[depth];
                 passes[depth] += outlook.passes(depth);
                 drafting += along(&self.passes, passes[depth]) - along(&self.passes, before);

@@ -16,6 +16,8 @@ const ENDS: [f32; STEPS - 1] = [0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.99];
 const MEMORY: f64 = 577.0;
 /// Guesses that must have been seen before anything follows, and that those of all text count for in each kind.
 const SEEN_LEAST: f64 = 64.0;
+/// And that must have been seen before it is taken for certain that nothing does.
+const SEEN_WELL: f64 = 256.0;
 /// So many guesses the mean counts for in each step.
 const PRIOR: f64 = 4.0;
 /// A guess is left out only where it is right less often than the mean, by more than this part.
@@ -37,6 +39,8 @@ pub(super) struct Calibration {
 /// What follows from a confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reliance {
+    /// Guesses that it is told from.
+    seen: f64,
     /// The part of guesses that have it.
     part: [f64; STEPS],
     /// How often those are right beside all guesses.
@@ -134,6 +138,7 @@ impl Calibration {
             return reliance;
         }
         let mean = right / seen;
+        reliance.seen = seen;
         for step in 0..STEPS {
             let (seen_here, right_here) = (counts.seen[step], counts.right[step]);
             reliance.part[step] = seen_here / seen;
@@ -153,7 +158,7 @@ impl Default for Reliance {
     fn default() -> Self {
         let mut part = [0.0; STEPS];
         part[STEPS - 1] = 1.0;
-        Self { part, worth: [1.0; STEPS] }
+        Self { seen: 0.0, part, worth: [1.0; STEPS] }
     }
 }
 
@@ -161,6 +166,11 @@ impl Reliance {
     /// Whether nothing follows from it.
     pub(super) fn is_even(&self) -> bool {
         self.worth.iter().all(|worth| DOUBTED <= *worth)
+    }
+
+    /// Whether it was seen often enough that nothing does.
+    pub(super) fn says_nothing(&self) -> bool {
+        SEEN_WELL <= self.seen && self.is_even()
     }
 
     /// What is verified of guesses that are right with this chance, all before them included, where one that is right

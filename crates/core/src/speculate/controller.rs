@@ -13,7 +13,7 @@ use overdraft_units::{Instant, Micros};
 use super::acceptance::DEPTH_MAX;
 use super::allot::{Allotment, Drafter, Field, Grant, Market, Outlook, Prospect, Rate};
 use super::confidence::{Confidence, Pursuit};
-use super::costs::{GuessPrice, Nanos, StepCosts, float};
+use super::costs::{GuessPrice, Nanos, Pass, StepCosts, float};
 use super::facts::{Decision, Load, Reason, Trial};
 use super::kinds::{Kinds, Terms};
 use super::policy::Policy;
@@ -29,10 +29,15 @@ pub const PROBE_EVERY_STEPS: u64 = 50;
 /// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
 /// without guesses take is learnt from them alone.
 pub const PLAIN_EVERY_STEPS: u64 = 96;
-/// After so many where the price of guesses is doubtful, or might decide.
+/// After so many where the price of guesses is doubtful.
 const PLAIN_SOON_STEPS: u64 = 12;
-/// It might where the draft model brings less than so many hundredths more.
-const CLOSE_HUNDREDTHS: f64 = 12.0;
+/// After fewer where the draft model brings little: the less it brings, the less is lost by a step without, and the
+/// more the price may decide. A step without is made where what it loses comes to so many hundredths of a step for each
+/// step since the last.
+const PLAIN_LOSES_HUNDREDTHS: f64 = 0.5;
+/// Where nothing follows from how confident the draft model is, one step in so many asks whether that is still so: to add
+/// up what it held likely takes a tenth of a pass.
+const CONFIDENCE_EVERY_STEPS: u64 = 8;
 /// While the draft model is off, one step in so many asks whether it should begin.
 const CONSIDER_EVERY_STEPS: u64 = 4;
 /// Where so many sequences decode at most, each does: what may be guessed for them changes from step to step.
@@ -190,23 +195,19 @@ impl Controller {
         }
     }
 
-    /// Takes note of what the draft model took for a pass of so many rows.
-    pub fn measure_draft(&mut self, rows: u32, took: Nanos) {
-        self.costs.draft.correct(rows, self.prices.at_usual_pace(took));
+    /// Takes note of the passes of the draft model in a step in which it was asked, in their order, with what each took.
+    pub fn measure_draft(&mut self, passes: &[(Pass, Nanos)]) {
+        let usual = |(pass, took): &(Pass, Nanos)| (*pass, self.prices.at_usual_pace(*took));
+        let reads = self.costs.measure_passes(passes.iter().map(usual));
+        // A try reads a sequence for a few steps only: that says nothing of what reading comes to.
+        if 0 < self.model_depth {
+            self.reading.observe(reads);
+        }
     }
 
     /// Whether lookups are worth making: not where nothing may come of them.
     pub fn wants_lookups(&self) -> bool {
         self.policy != Policy::Off
-    }
-
-    /// Takes note of what the draft model spent on reading what it had not read, in a step in which it
-    /// was asked.
-    pub fn measure_reading(&mut self, reads: Nanos) {
-        // A try reads a sequence for a few steps only: that says nothing of what reading comes to.
-        if 0 < self.model_depth {
-            self.reading.observe(self.prices.at_usual_pace(reads));
-        }
     }
 
     /// How deep the next step guesses for each of these.
@@ -225,7 +226,7 @@ impl Controller {
         let (prefill, room) = (prefill.get(), room.get());
         let begins = self.beginnings.each(decodes);
         let is_off = self.model_depth == 0;
-        let reading = self.reading.each(decodes, is_off.then_some(&costs.draft));
+        let reading = self.reading.each(decodes, is_off.then_some(&costs));
         let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
         let terms = Terms {
             depth_max: self.depth_max,
@@ -279,6 +280,9 @@ impl Controller {
             }
             let most = if is_ample { prospect.model.min(self.depth_max) } else { grant.depth };
             let reliance = self.kinds.reliance(prospect.class);
+            if reliance.says_nothing() && !self.steps.is_multiple_of(CONFIDENCE_EVERY_STEPS) {
+                return Pursuit::fixed(grant.depth);
+            }
             Pursuit::by_confidence((grant.depth, most), &outlook.unsifted, &reliance, bar)
         };
         grants.iter().zip(outlooks).zip(prospects).map(pursuit).collect()
@@ -369,7 +373,9 @@ impl Controller {
     fn is_time_for_plain(&self, market: &Market<'_>, free: &Allotment) -> bool {
         // To say whether it is close takes about as long as to decide.
         let asks = 0 < self.model_depth && self.unpinned.is_multiple_of(PLAIN_SOON_STEPS);
-        let is_close = || asks && !free.exceeds(&market.best(0), CLOSE_HUNDREDTHS);
+        let is_close = || {
+            asks && !free.exceeds(&market.best(0), float(self.unpinned) * PLAIN_LOSES_HUNDREDTHS)
+        };
         let soon = || self.prices.is_doubtful() || is_close();
         PLAIN_EVERY_STEPS <= self.unpinned || PLAIN_SOON_STEPS <= self.unpinned && soon()
     }

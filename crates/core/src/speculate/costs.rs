@@ -32,6 +32,10 @@ const FLAT_PART: u64 = 2;
 /// A step without guesses stands for those with guesses before it, at most for so many: only it says what the
 /// table says.
 const STANDS_FOR_MAX: u64 = 8;
+/// What one more token costs that is only read is told from so many, and so many more.
+const READ_ROWS: [u32; 2] = [16, 64];
+/// A first pass moves what is known of first ones by such a part of what that was off.
+const FIRST_MEMORY: Nanos = 16;
 /// In so many parts of what as many sequences cost.
 const GUESS_WHOLE: u32 = 1 << 16;
 
@@ -46,6 +50,17 @@ pub struct CostCurve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuessPrice(u32);
 
+/// What a pass of the draft model consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Sequences that a guess is drawn for.
+    pub guessing: u32,
+    /// Of those, the ones that have a second token read for it.
+    pub second: u32,
+    /// Tokens of others that are read.
+    pub reading: u32,
+}
+
 /// What a step consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepCosts {
@@ -53,6 +68,11 @@ pub struct StepCosts {
     pub verify: CostCurve,
     /// The draft model, one pass over one row of each sequence; nothing where there is none.
     pub draft: CostCurve,
+    /// The draft model over so many tokens of one sequence that it only reads: nothing is drawn from them, so they are
+    /// cheaper. As `draft` where it was not measured.
+    pub read: CostCurve,
+    /// What the first pass of a step takes besides: the target's step left little of the draft model in the caches.
+    pub first: Nanos,
     /// What more rows of the same sequences cost beside what `verify` says.
     pub guess: GuessPrice,
 }
@@ -94,6 +114,54 @@ impl StepCosts {
     pub(super) fn guesses(&self, beside: u32, guesses: u32) -> Nanos {
         let rows = self.verify.at(beside + guesses) - self.verify.at(beside);
         nanos(self.guess.part() * float(rows))
+    }
+
+    /// What the draft model takes to read so many tokens of a sequence.
+    pub(super) fn reading(&self, tokens: u32) -> Nanos {
+        let curve = if self.read.is_empty() { &self.draft } else { &self.read };
+        curve.at(tokens)
+    }
+
+    /// What it takes for a second token of each of so many sequences in a pass, for each of them: one that is only read.
+    pub(super) fn second(&self, sequences: u32) -> f64 {
+        let draft = &self.draft;
+        // More rows are never dearer by the row; a table may say so where it was measured badly.
+        let drawn = (draft.at(2 * sequences) - draft.at(sequences)).min(draft.at(sequences));
+        let drawn = float(drawn) / f64::from(sequences.max(1));
+        let [few, many] = READ_ROWS.map(|rows| float(self.reading(rows)));
+        drawn.min((many - few) / f64::from(READ_ROWS[1] - READ_ROWS[0]))
+    }
+
+    /// Takes note of what the passes of the draft model in a step took, in their order; tells what of that was reading.
+    pub(super) fn measure_passes(&mut self, passes: impl Iterator<Item = (Pass, Nanos)>) -> Nanos {
+        let mut read = 0;
+        for (place, (pass, took)) in passes.enumerate() {
+            let Pass { guessing, second, reading } = pass;
+            let seconds = self.second(guessing.max(1)) * f64::from(second);
+            let guesses = float(self.draft.at(guessing)) + seconds;
+            let reads = float(self.reading(reading));
+            if place == 0 && reading == 0 {
+                self.measure_first(took.saturating_sub(nanos(guesses)));
+                continue;
+            }
+            let took = if place == 0 { took.saturating_sub(self.first) } else { took };
+            // What both take together is put down to each as far as it was expected to take it.
+            let part = float(took) / (guesses + reads).max(1.0);
+            read += nanos(part * reads);
+            if reading == 0 {
+                self.draft.correct(guessing, took);
+            } else if !self.read.is_empty() {
+                self.read.correct(reading, nanos(part * reads));
+            }
+        }
+        read
+    }
+
+    /// A first pass took so much more than a later one would have.
+    fn measure_first(&mut self, more: Nanos) {
+        let most = self.first.saturating_mul(DISTURBED).max(self.draft.at(1));
+        let off = float(more.min(most)) - float(self.first);
+        self.first = nanos(float(self.first) + off / float(FIRST_MEMORY));
     }
 
     /// Takes note of what a step without prompts and without guesses took, the first after so many with guesses.
@@ -237,4 +305,63 @@ pub(super) fn float(nanos: Nanos) -> f64 {
 )]
 pub(super) fn nanos(float: f64) -> Nanos {
     float as Nanos
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// A row costs a hundred beside a base of five hundred; the profile knows nothing of first passes.
+    fn costs(read: Vec<(u32, Nanos)>) -> StepCosts {
+        let draft = CostCurve::new(vec![(1, 600), (64, 6_900)]);
+        StepCosts { draft, read: CostCurve::new(read), ..StepCosts::default() }
+    }
+
+    /// What passes really take: a first one two thousand more, and a token that is only read ten.
+    fn took(pass: Pass, is_first: bool) -> (Pass, Nanos) {
+        let rows = u64::from(pass.guessing);
+        let read = 10 * u64::from(pass.second + pass.reading);
+        let first = if is_first { 2_000 } else { 0 };
+        (pass, 500 + 100 * rows + read + first)
+    }
+
+    #[test]
+    fn the_first_pass_of_a_step_is_told_from_those_behind_it() {
+        let mut costs = costs(vec![(16, 660), (64, 1_140)]);
+        let first = Pass { guessing: 4, second: 2, reading: 0 };
+        let later = Pass { guessing: 4, ..Pass::default() };
+        for _ in 0..200 {
+            let read = costs.measure_passes([took(first, true), took(later, false)].into_iter());
+            assert_eq!(read, 0);
+        }
+        assert!(costs.first.abs_diff(2_000) < 40, "{}", costs.first);
+        assert!(costs.draft.at(4).abs_diff(900) < 20, "{}", costs.draft.at(4));
+        // Few first passes say little: one that is disturbed by far is no reason to stop guessing.
+        costs.measure_passes([(first, 1_000_000)].into_iter());
+        assert!(costs.first < 2_200, "{}", costs.first);
+    }
+
+    #[test]
+    fn what_is_only_read_has_a_price_of_its_own() {
+        // Profiled at three times what it is.
+        let mut dear = costs(vec![(16, 1_980), (64, 3_420)]);
+        assert!(dear.second(8) < 100.0, "a second token is read, not drawn from");
+        let pass = Pass { guessing: 0, second: 0, reading: 64 };
+        for _ in 0..400 {
+            let read = dear.measure_passes([took(pass, true)].into_iter());
+            assert!(0 < read);
+        }
+        // Without any first pass that only guessed, what a first one takes besides is put down to reading.
+        assert!(dear.reading(64).abs_diff(3_140) < 40, "{}", dear.reading(64));
+        assert_eq!(dear.draft.at(64), 6_900);
+        let mut unread = costs(Vec::new());
+        assert_eq!(unread.reading(64), 6_900, "as guessing, where nobody measured it");
+        unread.measure_passes([took(pass, true)].into_iter());
+        assert_eq!(unread.draft.at(64), 6_900);
+    }
 }

@@ -45,7 +45,7 @@ pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
 pub use self::allot::{Drafter, Grant, Prospect};
 pub use self::confidence::{Confidence, Fate, Pursuit};
 pub use self::controller::{Controller, PLAIN_EVERY_STEPS, PROBE_EVERY_STEPS};
-pub use self::costs::{CostCurve, GuessPrice, Nanos, StepCosts};
+pub use self::costs::{CostCurve, GuessPrice, Nanos, Pass, StepCosts};
 pub use self::facts::{Decision, Load, Reason, Trial};
 pub use self::kinds::CLASSES_MAX;
 pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};

@@ -29,7 +29,7 @@ const PACE_DRIFT_GAIN: f64 = 0.02;
 const PRICE_DRIFT: f64 = 0.005;
 /// At first the pace is off by so much, and prices by so much.
 const PACE_UNKNOWN: f64 = 0.3;
-const PRICE_UNKNOWN: f64 = 0.4;
+const PRICE_UNKNOWN: f64 = 0.25;
 /// Where many more or many fewer sequences decode, a price may be another by so much.
 const PRICE_OF_LOAD: f64 = 0.15;
 /// A step that is off by more than so many standard deviations was disturbed, and counts as so many.

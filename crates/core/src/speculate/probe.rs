@@ -4,7 +4,7 @@
 //! the time allows. Which sequence, the controller says.
 
 use super::allot::Field;
-use super::costs::{Nanos, StepCosts};
+use super::costs::Nanos;
 use super::share::Share;
 
 /// While the draft model is off, one part in so many of what steps take is spent on trying it at first.
@@ -96,9 +96,10 @@ impl Probe {
     /// What a try takes: what has to be read, then passes of the draft model and rows of the target.
     fn price(field: &Field<'_>, backlog: u32) -> Nanos {
         let depth = u32::try_from(PROBE_OFF_DEPTH).expect("small");
-        let StepCosts { draft, .. } = field.costs;
-        let rows = field.costs.guesses(field.base(), depth);
-        draft.at(backlog) + Nanos::from(PROBE_OFF_STEPS) * (draft.at(1) * Nanos::from(depth) + rows)
+        let costs = field.costs;
+        let rows = costs.guesses(field.base(), depth);
+        let passes = costs.first + costs.draft.at(1) * Nanos::from(depth);
+        costs.reading(backlog) + Nanos::from(PROBE_OFF_STEPS) * (passes + rows)
     }
 
     fn went_well(&self) -> bool {

@@ -3,7 +3,7 @@
 //! Each new one has a prompt: its place in the batch yields nothing while that is read, and a draft model that guesses
 //! for it must read it, too (`docs/design/speculation.md#r3`).
 
-use super::costs::{CostCurve, Nanos, float};
+use super::costs::{Nanos, StepCosts, float};
 use super::prices::Ran;
 
 /// Older steps fade: so many newer ones leave a third of what they count.
@@ -93,13 +93,13 @@ impl Reading {
     /// remembered. While the draft model, with these costs, `is_off` nothing is measured: what the target reads it
     /// would have to read as well, or it would begin again and again where answers are short. Not so of a lone
     /// sequence, for which it begins at once and ends at once, too.
-    pub(super) fn each(self, sequences: u32, is_off: Option<&CostCurve>) -> f64 {
+    pub(super) fn each(self, sequences: u32, is_off: Option<&StepCosts>) -> f64 {
         let least = READING_MEMORY * u64::from(sequences);
         let measured = float(self.reads) / float(self.tokens.max(least).max(1));
-        let Some(draft) = is_off.filter(|_| 1 < sequences) else { return measured };
+        let Some(costs) = is_off.filter(|_| 1 < sequences) else { return measured };
         let piece = whole(self.prompts / self.pieces.max(1.0));
         let emitted = self.emitted.max(float(least)).max(1.0);
-        measured.max(float(draft.at(piece)) * self.pieces / emitted)
+        measured.max(float(costs.reading(piece)) * self.pieces / emitted)
     }
 }
 
@@ -119,11 +119,13 @@ mod tests {
 
     use std::vec;
 
+    use super::super::costs::CostCurve;
     use super::*;
 
-    /// A row takes a hundred nanoseconds.
-    fn draft() -> CostCurve {
-        CostCurve::new(vec![(1, 100), (64, 6_400)])
+    /// A token takes a hundred nanoseconds to read, and a thousand to guess.
+    fn costs() -> StepCosts {
+        let curve = |row| CostCurve::new(vec![(1, row), (64, 64 * row)]);
+        StepCosts { draft: curve(1_000), read: curve(100), ..StepCosts::default() }
     }
 
     fn ran(sequences: u32, beginning: u32) -> Ran {
@@ -145,10 +147,10 @@ mod tests {
             let beginning = u32::from(step % 8 == 0);
             reading.observe_prompts(&ran(4 - beginning, beginning));
         }
-        let each = reading.each(4, Some(&draft()));
+        let each = reading.each(4, Some(&costs()));
         assert!((90.0..110.0).contains(&each), "{each} ns a token");
         assert!(reading.each(4, None) < 1.0, "nothing was measured");
-        assert!(reading.each(1, Some(&draft())) < 1.0, "a lone one begins at once");
+        assert!(reading.each(1, Some(&costs())) < 1.0, "a lone one begins at once");
     }
 
     #[test]
@@ -160,7 +162,7 @@ mod tests {
             one_by_one.observe_prompts(&ran(step, 1));
         }
         for reading in [at_once, one_by_one] {
-            let each = reading.each(64, Some(&draft()));
+            let each = reading.each(64, Some(&costs()));
             assert!(each < 1.0, "{each} ns a token");
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use overdraft_core::batch::DraftRoom;
 use overdraft_core::speculate::{
     Acceptance, Confidence, Controller, CostCurve, DEPTH_MAX, Drafter, Fate, Grant, Load, Nanos,
-    Policy, Prospect, Pursuit, Ran, StepCosts, Trial,
+    Pass, Policy, Prospect, Pursuit, Ran, StepCosts, Trial,
 };
 use overdraft_units::{Instant, Micros, Tokens};
 
@@ -39,6 +39,10 @@ pub(crate) struct Phase {
 pub(crate) struct Machine {
     pub(crate) verify: fn(u32) -> Nanos,
     pub(crate) draft: fn(u32) -> Nanos,
+    /// What it takes to read a token, in hundredths of what it takes to guess one.
+    pub(crate) read: u32,
+    /// What the first pass of a step takes besides.
+    pub(crate) first: Nanos,
     /// What a guess takes, in hundredths of what another sequence does.
     pub(crate) guess: Nanos,
     /// The same for a lone sequence.
@@ -208,18 +212,20 @@ impl World {
 
     /// Measured costs, each off by up to three hundredths, or up to three times what they are.
     fn profile(&self, dice: &mut Dice) -> StepCosts {
-        let mut curve = |cost: fn(u32) -> Nanos| {
-            let mut about = |rows: u32| match (self.noisy, self.disturbed) {
-                (_, true) => cost(rows) / 100 * (100 + dice.below(200)),
-                (true, false) => cost(rows) / 100 * (97 + dice.below(7)),
-                (false, false) => cost(rows),
-            };
-            let rows = (0..9).flat_map(|power| [2 << power, 3 << power]);
-            let rows = rows.map(|twice| twice / 2);
-            CostCurve::new(rows.map(|rows| (rows, about(rows))).collect())
+        let mut about = |cost: Nanos| match (self.noisy, self.disturbed) {
+            (_, true) => cost / 100 * (100 + dice.below(200)),
+            (true, false) => cost / 100 * (97 + dice.below(7)),
+            (false, false) => cost,
         };
-        let (verify, draft) = (curve(self.machine.verify), curve(self.machine.draft));
-        StepCosts { verify, draft, ..StepCosts::default() }
+        let Machine { verify, draft, read, .. } = self.machine;
+        let rows = (0..9).flat_map(|power| [2 << power, 3 << power]).map(|twice| twice / 2);
+        let mut curve = |cost: fn(u32) -> Nanos| {
+            CostCurve::new(rows.clone().map(|rows| (rows, about(cost(rows)))).collect())
+        };
+        let (verify, passes) = (curve(verify), curve(draft));
+        let read = [16, 64, 256].map(|tokens| (tokens, about(draft(tokens * read / 100))));
+        let read = CostCurve::new(read.to_vec());
+        StepCosts { verify, draft: passes, read, ..StepCosts::default() }
     }
 }
 
@@ -389,14 +395,18 @@ impl Run<'_> {
         let pairs = grants.iter().zip(pursuits);
         let mut drafts: Vec<_> =
             pairs.map(|(grant, pursuit)| self.pursue(text, grant, pursuit.as_ref())).collect();
-        let (mut few, mut long, mut left) = (0, 0, READ_MAX);
+        let (mut pass, mut left) = (Pass::default(), READ_MAX);
         for (place, grant) in grants.iter().enumerate() {
             if grant.drafter != Drafter::Model || grant.depth == 0 {
                 continue;
             }
             let backlog = &mut self.sequences[place].backlog;
             let read = if *backlog <= 2 { *backlog } else { left.min(*backlog) };
-            *(if *backlog <= 2 { &mut few } else { &mut long }) += read;
+            if *backlog <= 2 {
+                (pass.guessing, pass.second) = (pass.guessing + 1, pass.second + read - 1);
+            } else {
+                pass.reading += read;
+            }
             left -= read.min(left);
             *backlog -= read;
             if 0 < *backlog {
@@ -407,32 +417,29 @@ impl Run<'_> {
         let guess =
             |place: usize| grants[place].drafter == Drafter::Model && 0 < made(&drafts[place]);
         let modelled: Vec<usize> = (0..grants.len()).filter(|place| guess(*place)).collect();
-        let (mut guessing, mut reading) = (0, 0);
-        if 0 < few + long {
-            let took = self.world.drifted(self.now, (self.machine().draft)(few + long));
-            let read = took / u64::from(few + long) * u64::from(long);
-            (guessing, reading) = (took - read, read);
-            if long == 0 {
-                let measured = self.dice.measured(took, self.world.off());
-                self.controller.measure_draft(few, measured);
-            }
-        }
-        for ahead in 1..DEPTH_MAX {
+        let later = (1..DEPTH_MAX).map(|ahead| {
             let rows = modelled.iter().filter(|place| ahead < made(&drafts[**place])).count();
-            let rows = u32::try_from(rows).expect("few");
-            if rows == 0 {
-                break;
-            }
-            let took = self.world.drifted(self.now, (self.machine().draft)(rows));
-            let measured = self.dice.measured(took, self.world.off());
-            self.controller.measure_draft(rows, measured);
-            guessing += took;
+            Pass { guessing: u32::try_from(rows).expect("few"), ..Pass::default() }
+        });
+        let all: Vec<_> =
+            [pass].into_iter().chain(later).filter(|pass| *pass != Pass::default()).collect();
+        let mut passes = Vec::with_capacity(all.len());
+        for (place, pass) in all.into_iter().enumerate() {
+            let first = if place == 0 { self.machine().first } else { 0 };
+            let took = self.world.drifted(self.now, self.passed(&pass) + first);
+            passes.push((pass, self.dice.measured(took, self.world.off())));
+            self.now += took;
         }
-        if grants.iter().any(|grant| grant.drafter == Drafter::Model && 0 < grant.depth) {
-            self.controller.measure_reading(reading);
+        if !passes.is_empty() {
+            self.controller.measure_draft(&passes);
         }
-        self.now += guessing + reading;
         drafts
+    }
+
+    /// What a pass of the draft model takes.
+    fn passed(&self, pass: &Pass) -> Nanos {
+        let Machine { draft, read, .. } = self.machine();
+        draft(pass.guessing + (pass.second + pass.reading) * read / 100)
     }
 
     /// What a sequence emits, and what that says of whoever guessed.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use overdraft_core::batch::Scheduler;
 use overdraft_core::speculate::{
-    Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Prospect, Ran, Share, StepCosts, Trial,
+    Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Pass, Prospect, Ran, Share, StepCosts,
+    Trial,
 };
 use overdraft_silicon::{Batch, Chunk, Profile};
 use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
@@ -66,7 +67,7 @@ pub(super) struct Guesser {
     controller: Controller,
     seen: BTreeMap<SequenceId, [Acceptance; 2]>,
     /// What is known of the step under way: passes of the draft model, and rows.
-    passes: u64,
+    passes: usize,
     pub(super) guesses: Guesses,
 }
 
@@ -133,7 +134,7 @@ impl Guesser {
             }
             let depth = scheduler.reserve(*id, depth).get();
             let drafts: Vec<TokenId> = (0..depth).map(|place| self.guess(said, place)).collect();
-            self.passes = self.passes.max(u64::from(depth));
+            self.passes = self.passes.max(drafts.len());
             if !drafts.is_empty() {
                 scheduler.handle_drafts(*id, drafts);
             }
@@ -158,7 +159,7 @@ impl Guesser {
 
     /// What guessing for the step under way takes.
     pub(super) fn takes(&self) -> Micros {
-        Micros::new(self.settings.pass.get() * self.passes)
+        Micros::new(self.settings.pass.get() * crate::numbers::length(self.passes))
     }
 
     /// Takes note of what a sequence's drafts came to.
@@ -182,9 +183,9 @@ impl Guesser {
 
     /// Takes note of what the target took for a step, and the passes before it.
     pub(super) fn measure(&mut self, ran: &Ran, took: Micros) {
-        for _ in 0..self.passes {
-            self.controller.measure_draft(1, self.settings.pass.get() * 1_000);
-        }
+        let pass = Pass { guessing: 1, ..Pass::default() };
+        let passes = vec![(pass, self.settings.pass.get() * 1_000); self.passes];
+        self.controller.measure_draft(&passes);
         self.controller.measure(ran, took.get() * 1_000);
     }
 

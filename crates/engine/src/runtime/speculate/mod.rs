@@ -150,6 +150,7 @@ impl Speculator {
             StepCosts { verify: profile::measure(target, limits, clock), ..StepCosts::default() };
         let model = draft.map(|mut draft| {
             costs.draft = profile::measure(draft.as_mut(), limits, clock);
+            costs.read = profile::measure_reading(draft.as_mut(), limits, clock);
             DraftModel::new(draft)
         });
         let controller = Controller::new(policy, depth_max, costs);
@@ -275,12 +276,10 @@ impl Speculator {
                 return;
             }
         };
-        let measured = model.take_measured();
-        for (rows, took) in measured.passes {
-            self.controller.measure_draft(rows, profile::cost(took));
-        }
         if !asked.is_empty() {
-            self.controller.measure_reading(measured.reading.get().saturating_mul(1_000));
+            let passes = model.take_passes().into_iter();
+            let passes: Vec<_> = passes.map(|(pass, took)| (pass, profile::cost(took))).collect();
+            self.controller.measure_draft(&passes);
         }
         for Draft { sequence: id, guesses, dropped, .. } in drafted {
             let Some(note) = self.notes.get_mut(&id) else { continue };

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use overdraft_core::batch::{Logits, Scheduler};
-use overdraft_core::speculate::{Confidence, Fate, Pursuit};
+use overdraft_core::speculate::{Confidence, Fate, Pass, Pursuit};
 use overdraft_kernels::{Pool, greatest_probability};
 use overdraft_units::{Micros, SequenceId, TokenId};
 
@@ -34,16 +34,8 @@ pub(super) struct DraftModel {
     reader: Pool,
     /// Sequences whose guesses are being verified: known tokens, and guesses that were read.
     ahead: BTreeMap<SequenceId, (usize, usize)>,
-    measured: Measured,
-}
-
-/// What passes took.
-#[derive(Debug, Default)]
-pub(super) struct Measured {
-    /// Each that only guessed, by its rows.
-    pub(super) passes: Vec<(u32, Micros)>,
-    /// All of them, as far as they read a backlog.
-    pub(super) reading: Micros,
+    /// Passes since they were last asked for, and what each took.
+    passes: Vec<(Pass, Micros)>,
 }
 
 /// A sequence that wants guesses; the places for as many as there may be are reserved.
@@ -87,7 +79,7 @@ impl DraftModel {
             logits: Vec::new(),
             reader: Pool::new(1),
             ahead: BTreeMap::new(),
-            measured: Measured::default(),
+            passes: Vec::new(),
         }
     }
 
@@ -101,9 +93,9 @@ impl DraftModel {
         known.saturating_sub(self.pages.computed(sequence))
     }
 
-    /// What passes took since the last call.
-    pub(super) fn take_measured(&mut self) -> Measured {
-        core::mem::take(&mut self.measured)
+    /// The passes since the last call, and what each took, drawing included.
+    pub(super) fn take_passes(&mut self) -> Vec<(Pass, Micros)> {
+        core::mem::take(&mut self.passes)
     }
 
     /// Guesses for all who ask and are not too far behind.
@@ -130,6 +122,7 @@ impl DraftModel {
         view: &mut View<'_>,
     ) -> Result<Vec<Draft>, BackendError> {
         self.ahead.clear();
+        self.passes.clear();
         let first = self.first_rows(asked, view.scheduler);
         let began = view.clock.now();
         self.compute(&first, view.scheduler)?;
@@ -229,17 +222,20 @@ impl DraftModel {
         drafts.iter().filter(|draft| draft.goes_on).filter_map(row).collect()
     }
 
-    /// A pass took so long, drawing included; one that reads a backlog is no measure of the next.
+    /// A pass took so long, drawing included.
     fn note_pass(&mut self, rows: &[Row], took: Micros) {
-        let count = |long: bool| -> u64 {
-            let rows = rows.iter().map(|row| row.tokens.len());
-            rows.filter(|length| long == (STEP_TOKENS < *length)).sum::<usize>() as u64
-        };
-        let (guessing, reading) = (count(false), count(true));
-        let Some(part) = (took.get() * reading).checked_div(guessing + reading) else { return };
-        self.measured.reading += Micros::new(part);
-        if reading == 0 {
-            self.measured.passes.push((u32::try_from(guessing).unwrap_or(u32::MAX), took));
+        let mut pass = Pass::default();
+        for row in rows {
+            let length = u32::try_from(row.tokens.len()).unwrap_or(u32::MAX);
+            if STEP_TOKENS < row.tokens.len() {
+                pass.reading += length;
+            } else {
+                pass.guessing += 1;
+                pass.second += length.saturating_sub(1);
+            }
+        }
+        if !rows.is_empty() {
+            self.passes.push((pass, took));
         }
     }
 

@@ -33,6 +33,10 @@ const QUICKER_PART: usize = 3;
 const TIMES_LEAST: usize = 3;
 /// A step that takes longer is hardly longer for the memory that it touches first.
 const COLD_MAX: Micros = Micros::new(20_000);
+/// Time for that of what reading takes, and one more pass.
+const READING_MAX: Micros = Micros::new(200_000);
+/// Tokens that are read at once, from few to as many as a draft model reads in a step.
+const READ_TOKENS: [u32; 3] = [16, 64, 256];
 /// Positions before the measured one, where the context has as many.
 const BEHIND: u32 = 128;
 
@@ -57,6 +61,41 @@ pub(super) fn measure(backend: &mut dyn Backend, limits: BatchLimits, clock: Clo
     // Where the backend fails, what was measured before is still true.
     let _: Option<()> = profile.fill(step);
     profile.curve()
+}
+
+/// What it takes to read so many tokens of one sequence, of which only the last yields logits; nothing where the backend
+/// fails.
+pub(super) fn measure_reading(
+    backend: &mut dyn Backend,
+    limits: BatchLimits,
+    clock: Clock,
+) -> CostCurve {
+    let shape = backend.shape();
+    let positions = shape.blocks.get().saturating_mul(shape.block_size.get());
+    let most = positions.min(shape.context.get()).min(limits.step_tokens.get());
+    let mut logits = Vec::new();
+    let mut read = |tokens: &[TokenId]| {
+        let count = Tokens::new(u32::try_from(tokens.len()).expect("few"));
+        let table: Vec<_> = (0..shape.block_size.pages_for(count).get()).map(BlockId).collect();
+        let slot = BatchSlot { tokens, start: 0, table: &table, logits: Logits::Last };
+        let before = clock.now();
+        backend.forward(&[slot], &mut logits).ok()?;
+        Some(clock.now().since(before))
+    };
+    let (mut points, mut spent) = (Vec::with_capacity(READ_TOKENS.len()), Micros::ZERO);
+    for count in READ_TOKENS.into_iter().filter(|count| *count <= most) {
+        let tokens = vec![TokenId(0); usize::try_from(count).expect("few")];
+        let mut times = Vec::with_capacity(TIMES_LEAST + 1);
+        while times.len() <= TIMES_LEAST && spent <= READING_MAX {
+            let Some(took) = read(&tokens) else { break };
+            spent += took;
+            times.push(took);
+        }
+        // The first one is for nobody.
+        let counted = times.split_off(times.len().min(1));
+        points.extend(counts(counted).map(|took| (count, cost(took))));
+    }
+    CostCurve::new(points)
 }
 
 /// What was measured, by number of rows.
@@ -113,9 +152,10 @@ impl Profile {
     fn time(&mut self, place: usize, step: &mut impl FnMut(u32) -> Option<Micros>) -> Option<()> {
         let expected = self.expected(place);
         let Point { rows, times, spent } = &mut self.points[place];
-        // Each greater number of rows touches memory that was never touched: that step is for nobody. Where
-        // steps are long, it is a small part of them.
-        if times.is_empty() && expected < COLD_MAX {
+        // Each greater number of rows touches memory that was never touched, and the fewest come behind the most, which leave
+        // nothing of the weights in the caches: one row came to more than two. That step is for nobody. Where steps are
+        // long, it is a small part of them.
+        if (times.is_empty() || place == 0) && expected < COLD_MAX {
             *spent += step(*rows)?;
         }
         let took = step(*rows)?;
@@ -219,6 +259,21 @@ mod tests {
         assert!(all <= PROFILE_MAX + Micros::new(4_500), "{all}");
         let (few, many) = (profile.spent(..profile.few), profile.spent(profile.few..));
         assert!(many <= few, "{many} beside {few}");
+    }
+
+    #[test]
+    fn what_many_rows_leave_in_the_caches_does_not_make_a_few_dear() {
+        // Whoever comes behind a step of more rows takes half as long again.
+        let mut before = 0;
+        let (profile, _) = profile(|rows, _| {
+            let after = core::mem::replace(&mut before, rows);
+            let took = usual(rows) / 1_000;
+            Some(if rows < after { took + took / 2 } else { took })
+        });
+        let curve = profile.curve();
+        for rows in [1, 2, 16] {
+            assert!(is_near(&curve, rows), "{rows} rows cost {}", curve.at(rows));
+        }
     }
 
     #[test]
