@@ -308,7 +308,10 @@ impl Controller {
             return field.even(outlooks, 0);
         }
         let market = Market::new(field, outlooks);
-        let free = market.best(self.depth_max);
+        let mut free = market.best(self.depth_max);
+        if 0 < self.model_depth && free.model_depth() == 0 {
+            free = self.hopeful(field, outlooks).unwrap_or(free);
+        }
         let wanted = free.model_depth();
         self.lower = if wanted < self.model_depth { self.lower + 1 } else { 0 };
         self.begin = if 0 < wanted && self.model_depth == 0 { self.begin + 1 } else { 0 };
@@ -345,6 +348,14 @@ impl Controller {
                 self.probe_deeper(depth, prospects, grants)
             }
         }
+    }
+
+    /// One guess each, where that would pay if guesses were as cheap as they may be.
+    fn hopeful(&self, field: &Field<'_>, outlooks: &[Outlook]) -> Option<Allotment> {
+        let guess = GuessPrice::of_rows(self.prices.hoped());
+        let costs = StepCosts { guess, ..field.costs.clone() };
+        let best = Market::new(&Field { costs: &costs, ..*field }, outlooks).best(1);
+        (0 < best.model_depth()).then_some(best)
     }
 
     /// What the draft model must bring beside others to begin, in hundredths: the longer in a row it is wanted, the less.

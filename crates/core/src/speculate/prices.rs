@@ -40,6 +40,8 @@ const DISTURBED_ONCE: f64 = 1.75;
 const ROOT_STEPS: u32 = 8;
 /// The price of guesses is doubtful where it may put a step off by a greater part, as a standard deviation.
 const DOUBTFUL: f64 = 0.12;
+/// So far off, as a standard deviation, are prices that are known well.
+const KNOWN_WELL: f64 = 0.12;
 /// No price is below or above.
 const PRICE_LEAST: f64 = 1.0 / 16.0;
 const PRICE_MOST: f64 = 4.0;
@@ -126,13 +128,23 @@ impl Prices {
         self.state[1] / self.state[0]
     }
 
+    /// What it may be at the least, by one standard deviation beyond what is never known better.
+    pub(super) fn hoped(&self) -> f64 {
+        let deviation = root(self.variance()) / self.pace();
+        (self.guess() - (deviation - KNOWN_WELL).max(0.0)).max(PRICE_LEAST)
+    }
+
     /// Whether that is known too little, for what guesses take of a step.
     pub(super) fn is_doubtful(&self) -> bool {
+        let least = DOUBTFUL * self.pace() / self.guessed.max(f64::EPSILON);
+        least * least < self.variance()
+    }
+
+    /// How far the price of a guess may be off, at this pace, as the square of a standard deviation.
+    fn variance(&self) -> f64 {
         let price = self.guess();
         let [[pace, both, _], [_, guess, _], _] = self.spread;
-        let variance = guess - 2.0 * price * both + price * price * pace;
-        let least = DOUBTFUL * self.pace() / self.guessed.max(f64::EPSILON);
-        least * least < variance
+        guess - 2.0 * price * both + price * price * pace
     }
 
     /// What took so long, as the table would have it.
