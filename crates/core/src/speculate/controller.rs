@@ -35,7 +35,7 @@ const PLAIN_SOON_STEPS: u64 = 12;
 /// more the price may decide. A step without is made where what it loses comes to so many hundredths of a step for each
 /// step since the last.
 const PLAIN_LOSES_HUNDREDTHS: f64 = 0.5;
-/// Where nothing follows from how confident the draft model is, one step in so many asks whether that is still so: to add
+/// Where the draft model is always as confident, one step in so many asks whether that is still so: to add
 /// up what it held likely takes a tenth of a pass.
 const CONFIDENCE_EVERY_STEPS: u64 = 8;
 /// While the draft model is off, one step in so many asks whether it should begin.
