@@ -211,6 +211,13 @@ impl Allotment {
         model.map(|grant| grant.depth).max().unwrap_or(0)
     }
 
+    /// How many hundredths more than the other it brings.
+    pub(super) fn gain_over(&self, other: &Self) -> f64 {
+        let (brings, brought) =
+            (self.rate.tokens * other.rate.nanos, other.rate.tokens * self.rate.nanos);
+        100.0 * (brings / brought.max(f64::MIN_POSITIVE) - 1.0)
+    }
+
     /// Whether it brings at least so many hundredths more than the other.
     pub(super) fn exceeds(&self, other: &Self, hundredths: f64) -> bool {
         let tokens = other.rate.tokens * (1.0 + hundredths / 100.0);
@@ -247,15 +254,15 @@ impl Field<'_> {
 
     /// Without any guess.
     fn plain(&self) -> Rate {
-        let tokens = self.lasting(f64::from(self.decodes));
+        let tokens = f64::from(self.decodes);
         Rate { tokens, nanos: float(self.plain_step()).max(1.0) }
     }
 
-    /// What so many tokens of a step come to in the end. Each brings the end of its sequence nearer, and
-    /// the next one takes up a place for a step in which it only begins: a longer step makes that longer too.
-    fn lasting(&self, tokens: f64) -> f64 {
-        let decoded = f64::from(self.decodes);
-        tokens * decoded / (decoded + tokens * self.begins).max(f64::MIN_POSITIVE)
+    /// What so many tokens make others take. Each brings the end of its sequence nearer, and the next one takes up a place
+    /// for a step in which it only begins. Nothing is guessed for it there, so of what guesses take only that is
+    /// lost which does not become less: what passes take for however few.
+    fn ending(&self, tokens: f64, fixed: f64) -> f64 {
+        tokens * self.begins * fixed / f64::from(self.decodes.max(1))
     }
 
     /// What it would take to have the tokens that a grant brings without any guess.
@@ -381,7 +388,7 @@ impl<'a> Market<'a> {
         let mut tokens = f64::from(field.decodes);
         let (mut drafting, mut passes) = (0.0, [0.0; DEPTH_MAX]);
         let mut first = float(field.costs.first);
-        let mut verified = 0.0;
+        let (mut verified, mut fixed) = (0.0, 0.0);
         let read = field.reading;
         for (count, row) in (1..).zip(rows) {
             let chance = row.chance();
@@ -390,9 +397,11 @@ impl<'a> Market<'a> {
             let (outlook, drafter) = (&self.outlooks[sequence], chosen[sequence].0);
             verified += outlook.rows(drafter, depth);
             if drafter == Drafter::Model {
+                fixed += first;
                 drafting += core::mem::take(&mut first);
                 let before = passes[depth];
                 passes[depth] += outlook.passes(depth);
+                fixed += self.passes[1] * (passes[depth].min(1.0) - before.min(1.0));
                 drafting += along(&self.passes, passes[depth]) - along(&self.passes, before);
                 drafting += read * chance;
                 if depth == 0 {
@@ -401,8 +410,8 @@ impl<'a> Market<'a> {
                 }
                 drafting += self.second * outlook.more_unread(depth);
             }
-            let nanos = along(&self.steps, verified) + drafting;
-            let rate = Rate { tokens: field.lasting(tokens), nanos };
+            let nanos = along(&self.steps, verified) + drafting + field.ending(tokens, fixed);
+            let rate = Rate { tokens, nanos };
             if rate.exceeds(best.0) {
                 best = (rate, count);
             }

@@ -22,6 +22,7 @@ use super::probe::{PROBE_OFF_DEPTH, Probe};
 use super::share::Share;
 use super::threshold::Threshold;
 use super::turnover::{Beginnings, Reading};
+use super::worth::Worth;
 use crate::batch::DraftRoom;
 
 /// One step in so many goes one deeper for one sequence: two in a hundred.
@@ -44,9 +45,6 @@ const CONSIDER_EVERY_STEPS: u64 = 4;
 const CONSIDER_ALWAYS_MOST: u32 = 4;
 /// To begin, the draft model must bring so many hundredths more: it has to read first.
 const BEGIN_HUNDREDTHS: f64 = 3.0;
-/// Beside others it must bring more: what it reads of them comes to a few steps, and where it brings little they do not
-/// last until that is repaid.
-const BEGIN_BESIDE_HUNDREDTHS: f64 = 5.0;
 /// To go deeper, so many.
 const DEEPER_HUNDREDTHS: f64 = 1.0;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
@@ -81,8 +79,8 @@ pub struct Controller {
     changed_at: u64,
     /// Steps in a row that wanted it lower.
     lower: u64,
-    /// Steps in a row that wanted it to begin.
-    begin: u64,
+    /// What it brings of late beside others.
+    worth: Worth,
     preemptions: u64,
     pressed: Option<Instant>,
     /// The last step without guesses because they were out of place.
@@ -112,7 +110,7 @@ impl Controller {
             steps: 0,
             changed_at: 0,
             lower: 0,
-            begin: 0,
+            worth: Worth::default(),
             preemptions: 0,
             pressed: None,
             guarded_at: 0,
@@ -314,7 +312,10 @@ impl Controller {
         }
         let wanted = free.model_depth();
         self.lower = if wanted < self.model_depth { self.lower + 1 } else { 0 };
-        self.begin = if 0 < wanted && self.model_depth == 0 { self.begin + 1 } else { 0 };
+        if self.considers_model(field.decodes) && 1 < field.decodes {
+            let gain = free.gain_over(&market.best(0));
+            self.worth.observe(self.steps, gain, self.model_depth == 0);
+        }
         let settled = self.changes == 0 || DWELL_STEPS <= self.steps - self.changed_at;
         let (mut grants, mut pace) = (free.grants.clone(), free.rate);
         if self.model_depth < wanted {
@@ -323,19 +324,20 @@ impl Controller {
             // What is beside a lone sequence does not change from step to step.
             let alone = field.decodes == 1 || self.changes == 0;
             let goes_on = self.is_interrupted();
-            let gain = match (begins, alone) {
-                (true, _) if goes_on => 0.0,
-                (true, true) => BEGIN_HUNDREDTHS,
-                (true, false) => self.begin_beside(),
-                (false, _) => DEEPER_HUNDREDTHS,
+            let pays = match (begins, alone) {
+                (true, _) if goes_on => free.exceeds(&capped, 0.0),
+                (true, true) => settled && free.exceeds(&capped, BEGIN_HUNDREDTHS),
+                (true, false) => settled && self.worth.begins(),
+                (false, _) => settled && free.exceeds(&capped, DEEPER_HUNDREDTHS),
             };
-            let lasts = !begins || alone || DWELL_STEPS <= self.begin;
-            if (settled && lasts || goes_on) && free.exceeds(&capped, gain) {
+            if pays {
                 self.change(wanted, Reason::PaysMore);
             } else {
                 (grants, pace) = (capped.grants, capped.rate);
             }
-        } else if DWELL_STEPS <= self.lower {
+        } else if DWELL_STEPS <= self.lower
+            && (0 < wanted || field.decodes == 1 || self.worth.ends())
+        {
             self.change(wanted, Reason::PaysLess);
         }
         if self.is_time_for_plain(&market, &free) {
@@ -358,16 +360,10 @@ impl Controller {
         (0 < best.model_depth()).then_some(best)
     }
 
-    /// What the draft model must bring beside others to begin, in hundredths: the longer in a row it is wanted, the less.
-    fn begin_beside(&self) -> f64 {
-        let part = float(DWELL_STEPS) / float(self.begin.max(DWELL_STEPS));
-        (BEGIN_BESIDE_HUNDREDTHS * part).max(DEEPER_HUNDREDTHS)
-    }
-
     /// Whether the draft model may guess in this step. For many sequences it takes a while to tell, so not in every
     /// step is it asked whether it should begin.
     fn considers_model(&self, decodes: u32) -> bool {
-        let is_off = self.model_depth == 0 && self.begin == 0 && 0 < self.changes;
+        let is_off = self.model_depth == 0 && !self.worth.is_wanted() && 0 < self.changes;
         let may_spare = self.policy == Policy::Goodput && !self.is_interrupted();
         let spares = may_spare && is_off && CONSIDER_ALWAYS_MOST < decodes;
         !spares || self.steps.is_multiple_of(CONSIDER_EVERY_STEPS)

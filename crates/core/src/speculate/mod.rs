@@ -40,6 +40,7 @@ mod tests;
 mod threshold;
 mod tune;
 mod turnover;
+mod worth;
 
 pub use self::acceptance::{Acceptance, Chances, DEPTH_MAX};
 pub use self::allot::{Drafter, Grant, Prospect};

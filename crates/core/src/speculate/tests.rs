@@ -385,14 +385,14 @@ fn what_brings_little_begins_once_it_is_wanted_for_long() {
     let mut controller = Controller::new(Policy::Goodput, 1, costs());
     let load = Load::decoding(8, 100);
     let mut began = None;
-    for step in 0..400 {
-        let text = if step < 100 { 0 } else { 1 + usize::from(200 <= step) };
+    for step in 0..500 {
+        let text = if step < 100 { 0 } else { 1 + usize::from(300 <= step) };
         let of = Prospect { class: 0, seen: &texts[text], lookup: 0, model: 1, backlog: 1 };
         let decision = controller.decide(at(step), &load, &[of; 8]);
         let all = decision.grants.iter().all(|grant| 0 < grant.depth);
         assert!(all || !(20..100).contains(&step), "what brings much goes on in step {step}");
-        if 200 <= step && all {
-            began = began.or(Some(step - 200));
+        if 300 <= step && all {
+            began = began.or(Some(step - 300));
         }
     }
     let began = began.expect("three hundredths are worth having");

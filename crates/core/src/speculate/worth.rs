@@ -1,0 +1,95 @@
+//! What does the draft model bring of late, beside others?
+//!
+//! Steps differ: where prompts are read besides, a table is less steep and guesses are cheap; elsewhere the same guesses bring
+//! nothing. Answers that are short make every fourth step one of the former. So whether the draft model begins or
+//! ends is decided by what it brings over all of them, and only how deep it guesses by the step
+//! (`docs/design/speculation.md#r5`).
+
+use super::costs::float;
+
+/// What it brings is told from so many steps.
+const WORTH_MEMORY: f64 = 32.0;
+/// A step counts as bringing so many hundredths at most: what it brought under another load is soon forgotten.
+const WORTH_MOST: f64 = 20.0;
+/// To begin it must bring so many hundredths: what it reads first comes to a few steps.
+const BEGIN_HUNDREDTHS: f64 = 5.0;
+/// The longer it brings so many, the less it must bring, down to that.
+const WANTED_HUNDREDTHS: f64 = 1.0;
+/// After so many steps it may begin.
+const WANTED_STEPS: u64 = 8;
+/// It goes on while it brings so many: that is less than what its being off is known to.
+const KEEP_HUNDREDTHS: f64 = 0.3;
+/// Where not every step asks what it would bring, one counts for so many at most.
+const STANDS_FOR_MOST: u64 = 4;
+
+/// What the draft model would have brought in steps of late.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Worth {
+    /// Hundredths of what comes without it.
+    hundredths: f64,
+    /// The last step that asked.
+    asked_at: u64,
+    /// Steps in a row by which it was wanted while it was off.
+    wanted: u64,
+}
+
+impl Worth {
+    /// In this step it brings so many hundredths, or would if it were not `off`.
+    pub(super) fn observe(&mut self, step: u64, hundredths: f64, off: bool) {
+        let before = core::mem::replace(&mut self.asked_at, step);
+        let part = float(step.saturating_sub(before).min(STANDS_FOR_MOST)) / WORTH_MEMORY;
+        self.hundredths += (hundredths.min(WORTH_MOST) - self.hundredths) * part;
+        let is_wanted = off && WANTED_HUNDREDTHS <= self.hundredths;
+        self.wanted = if is_wanted { self.wanted + 1 } else { 0 };
+    }
+
+    /// Whether it may be about to begin.
+    pub(super) fn is_wanted(&self) -> bool {
+        0 < self.wanted
+    }
+
+    /// Whether it brings enough to begin.
+    pub(super) fn begins(&self) -> bool {
+        let part = float(WANTED_STEPS) / float(self.wanted.max(1));
+        let least = (BEGIN_HUNDREDTHS * part).max(WANTED_HUNDREDTHS);
+        WANTED_STEPS <= self.wanted && least <= self.hundredths
+    }
+
+    /// Whether it brings too little to go on.
+    pub(super) fn ends(&self) -> bool {
+        self.hundredths < KEEP_HUNDREDTHS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps until it begins, where one step in so many brings these hundredths and the others nothing.
+    fn begins_after(one_in: u64, hundredths: f64) -> Option<u64> {
+        let mut worth = Worth::default();
+        (1..1_000_u64).find(|step| {
+            let brings = if step % one_in == 0 { hundredths } else { 0.0 };
+            worth.observe(*step, brings, true);
+            worth.begins()
+        })
+    }
+
+    #[test]
+    fn what_pays_in_one_step_of_three_begins() {
+        assert!(begins_after(1, 9.0).is_some_and(|steps| steps < 40));
+        assert!(begins_after(3, 9.0).is_some_and(|steps| steps < 80));
+        assert_eq!(begins_after(3, 2.0), None);
+        assert_eq!(begins_after(20, 9.0), None);
+    }
+
+    #[test]
+    fn what_brought_much_under_another_load_is_soon_forgotten() {
+        let mut worth = Worth::default();
+        (1..=100).for_each(|step| worth.observe(step, 80.0, false));
+        assert!(!worth.ends());
+        // Asked one step in four.
+        (26..=100).for_each(|asked| worth.observe(4 * asked, 0.0, true));
+        assert!(worth.ends() && !worth.is_wanted(), "{worth:?}");
+    }
+}
