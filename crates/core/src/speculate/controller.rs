@@ -2,9 +2,9 @@
 //!
 //! Asked before every step, told after every step what came of it. The policy may be changed at any
 //! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
-//! used or not; the draft model costs passes and must be kept in step, so it begins when eight steps in a row say that
-//! it brings 5 % more, goes deeper for 1 %, and shallower when eight steps in a row would have it so. While it is
-//! off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
+//! used or not; the draft model costs passes and must be kept in step, so beside others it begins and ends by what it
+//! brings over some steps (`worth.rs`), goes deeper for 1 %, and shallower when eight steps in a row would have it so.
+//! While it is off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::vec::Vec;
 
@@ -43,7 +43,7 @@ const CONFIDENCE_EVERY_STEPS: u64 = 8;
 const CONSIDER_EVERY_STEPS: u64 = 4;
 /// Where so many sequences decode at most, each does: what may be guessed for them changes from step to step.
 const CONSIDER_ALWAYS_MOST: u32 = 4;
-/// To begin, the draft model must bring so many hundredths more: it has to read first.
+/// To begin for a lone sequence, the draft model must bring so many hundredths more: it has to read first.
 const BEGIN_HUNDREDTHS: f64 = 3.0;
 /// To go deeper, so many.
 const DEEPER_HUNDREDTHS: f64 = 1.0;

@@ -17,7 +17,8 @@ const BEGIN_HUNDREDTHS: f64 = 5.0;
 const WANTED_HUNDREDTHS: f64 = 1.0;
 /// After so many steps it may begin.
 const WANTED_STEPS: u64 = 8;
-/// It goes on while it brings so many: that is less than what its being off is known to.
+/// It goes on while it brings so many. Less than to begin: it has read what it must, and tells what it brings only while it
+/// guesses.
 const KEEP_HUNDREDTHS: f64 = 0.3;
 /// Where not every step asks what it would bring, one counts for so many at most.
 const STANDS_FOR_MOST: u64 = 4;
