@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros, Tokens};
 
+use super::pinned::{Chain, Pinned};
 use super::world::World;
 use crate::estimate::{Class, DRAWS, LENGTH_MAX, Lengths};
 
@@ -83,12 +84,8 @@ pub(crate) struct Place(usize);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Booking {
     pub(crate) prospect: Prospect,
-    /// Tokens of its prompt that the worker has to compute.
-    pub(crate) uncached: Tokens,
-    /// Tokens of its prompt that the worker holds already.
-    pub(crate) cached: Tokens,
-    /// Those of them that no other request in flight holds as well.
-    pub(crate) unshared: Tokens,
+    /// Tokens of its prompt that no other request in flight holds as well.
+    pub(crate) own: Tokens,
     /// When its prompt should have been computed, if nobody will tell.
     pub(crate) unseen: Option<Instant>,
 }
@@ -96,7 +93,7 @@ pub(crate) struct Booking {
 impl Booking {
     /// Tokens of the cache that it takes for its prompt.
     pub(crate) fn used(&self) -> u32 {
-        self.uncached.get().saturating_add(self.unshared.get()).min(LENGTH_MAX)
+        self.own.get().min(LENGTH_MAX)
     }
 }
 
@@ -133,10 +130,6 @@ pub(crate) struct Sums {
     pub(crate) used: u64,
     /// Those of requests whose prompt may not have been computed yet.
     pub(crate) prefilling: u64,
-    /// Of prompts, that the worker held when they were sent.
-    pub(crate) cached: u64,
-    /// Those of them that are counted as used.
-    pub(crate) unshared: u64,
     /// What all of them may hold in the end.
     pub(crate) declared: u64,
 }
@@ -149,12 +142,14 @@ pub(crate) struct Forecast {
     /// Made when the first request comes.
     worlds: Option<Box<[World; WORLDS]>>,
     sums: Sums,
+    pinned: Pinned,
 }
 
 impl Forecast {
     pub(crate) const fn new() -> Self {
-        let sums = Sums { used: 0, prefilling: 0, cached: 0, unshared: 0, declared: 0 };
-        Self { held: Vec::new(), vacant: Vec::new(), worlds: None, sums }
+        let sums = Sums { used: 0, prefilling: 0, declared: 0 };
+        let pinned = Pinned::new();
+        Self { held: Vec::new(), vacant: Vec::new(), worlds: None, sums, pinned }
     }
 
     /// Books a request; `None` when [`FORECAST_MAX`] are booked.
@@ -169,6 +164,25 @@ impl Forecast {
         }
         self.put(place, held);
         Some(Place(place))
+    }
+
+    /// Tokens at the front of a prompt that requests in flight hold already.
+    pub(crate) fn held_of(&self, chain: Chain<'_>) -> u32 {
+        self.pinned.held_of(chain)
+    }
+
+    /// Tells the blocks of a request's prompt from others': what several hold is counted once.
+    pub(crate) fn pin(&mut self, place: Place, prompt: Tokens, chain: Chain<'_>) {
+        if self.held.get(place.0).and_then(Option::as_ref).is_none() {
+            return;
+        }
+        let Self { held, worlds, sums, pinned, .. } = self;
+        let (common, shifts) = pinned.pin(place.0, chain);
+        let mut books = Books { held, worlds, sums };
+        for shift in shifts {
+            books.shift(shift.place, |own| own.saturating_sub(shift.tokens));
+        }
+        books.shift(place.0, |_| prompt.get().saturating_sub(common));
     }
 
     /// The prompt of a request has been computed.
@@ -204,8 +218,14 @@ impl Forecast {
 
     /// Gives back all that a request was booked with.
     pub(crate) fn end(&mut self, place: Place) {
-        if self.take(place).is_some() {
-            self.vacant.push(place.0);
+        if self.take(place).is_none() {
+            return;
+        }
+        self.vacant.push(place.0);
+        let Self { held, worlds, sums, pinned, .. } = self;
+        let mut books = Books { held, worlds, sums };
+        for shift in pinned.release(place.0) {
+            books.shift(shift.place, |own| own.saturating_add(shift.tokens));
         }
     }
 
@@ -230,14 +250,17 @@ impl Forecast {
         FORECAST_MAX <= self.held.len() && self.vacant.is_empty()
     }
 
+    /// What is in flight, prefixes that several requests hold counted once.
     pub(crate) const fn sums(&self) -> Sums {
-        self.sums
+        let Sums { used, prefilling, declared } = self.sums;
+        Sums { used: used + self.pinned.shared(), prefilling, declared }
     }
 
     /// The peak of what is in flight.
     pub(crate) fn peak(&self) -> Peak {
+        let shared = self.pinned.shared();
         self.worlds.as_ref().map_or_else(Peak::default, |worlds| {
-            Peak::over(worlds.each_ref().map(|world| world.peak_with(None)))
+            Peak::over(worlds.each_ref().map(|world| shared + world.peak_with(None)))
         })
     }
 
@@ -248,7 +271,7 @@ impl Forecast {
         let Some(worlds) = &self.worlds else { return Peak::over(prospect.lengths.map(alone)) };
         let mut peaks = [0; WORLDS];
         for ((peak, world), &length) in peaks.iter_mut().zip(&**worlds).zip(&prospect.lengths) {
-            *peak = world.peak_with(Some((length, answers, used)));
+            *peak = self.pinned.shared() + world.peak_with(Some((length, answers, used)));
         }
         Peak::over(peaks)
     }
@@ -259,7 +282,7 @@ impl Forecast {
         let remaining = |world: usize| self.worlds.as_ref().map_or(0, |all| all[world].remaining());
         let grown = |world| remaining(world) + u64::from(prospect.lengths[world]) * answers;
         let most = (0..WORLDS).map(grown).max().unwrap_or(0);
-        self.sums.used.saturating_add(most).saturating_add(u64::from(used))
+        self.sums().used.saturating_add(most).saturating_add(u64::from(used))
     }
 
     /// Steps until requests have ended that hold `tokens` by then, as a mean over worlds; `None` if
@@ -298,13 +321,36 @@ impl Forecast {
     }
 }
 
+/// What is kept of requests besides their pieces.
+struct Books<'a> {
+    held: &'a mut Vec<Option<Held>>,
+    worlds: &'a mut Option<Box<[World; WORLDS]>>,
+    sums: &'a mut Sums,
+}
+
+impl Books<'_> {
+    /// Changes what is a request's own.
+    fn shift(&mut self, place: usize, own: impl FnOnce(u32) -> u32) {
+        let Some(held) = self.held.get_mut(place).and_then(Option::as_mut) else { return };
+        self.sums.sub(held);
+        let before = held.used();
+        held.booking.own = Tokens::new(own(held.booking.own.get()));
+        self.sums.add(held);
+        let (after, generated) = (held.used(), held.generated());
+        let prospect = &held.booking.prospect;
+        let Some(worlds) = self.worlds else { return };
+        for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
+            let remaining = length.saturating_sub(generated);
+            world.change(prospect.sequences(), (remaining, before), (remaining, after));
+        }
+    }
+}
+
 impl Sums {
     fn add(&mut self, held: &Held) {
         let used = u64::from(held.used());
         self.used += used;
         self.prefilling += if held.phase == Phase::Prefill { used } else { 0 };
-        self.cached += u64::from(held.booking.cached.get());
-        self.unshared += u64::from(held.booking.unshared.get());
         self.declared += held.booking.prospect.declared;
     }
 
@@ -312,8 +358,6 @@ impl Sums {
         let used = u64::from(held.used());
         self.used -= used;
         self.prefilling -= if held.phase == Phase::Prefill { used } else { 0 };
-        self.cached -= u64::from(held.booking.cached.get());
-        self.unshared -= u64::from(held.booking.unshared.get());
         self.declared -= held.booking.prospect.declared;
     }
 }

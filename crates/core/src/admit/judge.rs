@@ -8,9 +8,8 @@
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::caution::CAUTION_MILLI_MAX;
-use super::forecast::Booking;
 use super::{AdmitSettings, Mode, Portion, Priority, Prospect, RETRY_AFTER_MAX};
-use crate::estimate::Pace;
+use crate::estimate::{LENGTH_MAX, Pace};
 use crate::fleet::Worker;
 
 /// What a request asks of a worker.
@@ -20,10 +19,8 @@ pub(crate) struct Asked {
     /// Where its tenant stands among those who ask.
     pub(crate) portion: Portion,
     pub(crate) prospect: Prospect,
-    /// Tokens of its prompt.
-    pub(crate) prompt: Tokens,
-    /// Those that the worker should hold.
-    pub(crate) cached: Tokens,
+    /// Tokens of its prompt that no request in flight holds there.
+    pub(crate) own: Tokens,
 }
 
 /// A worker's answer.
@@ -127,7 +124,7 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
     let base = u32::from(settings.caution_milli.of(asked.priority));
     let caution = base.saturating_add(worker.caution_milli()).saturating_add(stale);
     let caution = with_few(caution, worker.requests_all()).min(CAUTION_MILLI_MAX);
-    let used = asked.booking(worker).used();
+    let used = asked.own.get().min(LENGTH_MAX);
     // What others hold is only known from its word.
     let foreign = if word == Freshness::Stale { 0 } else { worker.correction().foreign() };
     // No deviation is more than half of the greatest peak: far below the budget nobody has to look.
@@ -198,13 +195,4 @@ fn backlog(
     let queued = pace.time_for(worker.queued(pace, now));
     let over = queued.checked_sub(allowed)?;
     (over != Micros::ZERO).then_some(over)
-}
-
-impl Asked {
-    /// What it would be booked with on that worker.
-    fn booking(&self, worker: &Worker) -> Booking {
-        let uncached = self.prompt.checked_sub(self.cached).unwrap_or_default();
-        let unshared = worker.correction().unshared(self.cached);
-        Booking { prospect: self.prospect, uncached, cached: self.cached, unshared, unseen: None }
-    }
 }

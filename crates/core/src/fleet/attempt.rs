@@ -12,6 +12,8 @@ pub struct Demand {
     pub prompt: Tokens,
     /// Those at its front that the worker should hold already; at most the prompt.
     pub cached: Tokens,
+    /// Those at its front that requests in flight hold there already.
+    pub pinned: Tokens,
     /// Tokens that will be generated.
     pub completion: Tokens,
     /// Whether it will be seen when the first of them comes.

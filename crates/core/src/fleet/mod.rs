@@ -34,6 +34,7 @@ pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub use self::load::{Scraped, Share};
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
+use crate::admit::Chain;
 use crate::breaker::{BreakerSettings, Ended, Grants};
 use crate::estimate::{Lengths, Pace, PrefillRate};
 
@@ -192,6 +193,16 @@ impl Fleet {
         let ahead = before.saturating_add(prefill);
         let place = on.book(demand, now + pace.time_for(ahead));
         Attempt { worker, demand, turn, started: now, ahead, phase, trial, place }
+    }
+
+    /// Tells the blocks of an attempt's prompt from others' on its worker, so that what several hold
+    /// is counted once.
+    pub(crate) fn pin(&mut self, attempt: &Attempt, chain: Chain<'_>) {
+        if let Some(place) = attempt.place {
+            // No decision looks at forecasts before it has chosen.
+            let on = &mut self.workers[attempt.worker.index()];
+            on.forecast.pin(place, attempt.demand.prompt, chain);
+        }
     }
 
     /// The first token of an attempt has come: its prompt has been computed. That is proof enough

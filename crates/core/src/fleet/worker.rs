@@ -283,12 +283,9 @@ impl Worker {
 impl Worker {
     /// Books what an attempt will hold of the cache; `computed` is when its prompt should have been.
     pub(super) fn book(&mut self, demand: Demand, computed: Instant) -> Option<Place> {
-        let cached = demand.cached.min(demand.prompt);
         self.forecast.start(Booking {
             prospect: demand.prospect,
-            uncached: demand.prefill(),
-            cached,
-            unshared: self.correction.unshared(cached),
+            own: demand.prompt.checked_sub(demand.pinned).unwrap_or_default(),
             unseen: (demand.first_token == FirstToken::Unseen).then_some(computed),
         })
     }
@@ -302,7 +299,7 @@ impl Worker {
         self.caution.note(scraped.preemptions, strain, scraped.at);
         if let (Some(capacity), Some(used)) = (scraped.kv_capacity, scraped.kv_use_permille) {
             let reported = u64::from(capacity.get()) * u64::from(used) / 1_000;
-            self.correction.note(reported, scraped.waiting, self.forecast.sums());
+            self.correction.note(reported, self.forecast.sums().used);
         }
     }
 

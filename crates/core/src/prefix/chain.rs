@@ -27,6 +27,11 @@ impl PrefixKey {
     pub const fn short(self) -> u32 {
         (self.0 >> 32) as u32
     }
+
+    /// The key as a number: a hash already.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
 }
 
 /// How prompts are cut.

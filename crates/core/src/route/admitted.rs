@@ -32,8 +32,7 @@ pub(super) fn first(
             priority: scene.ask.priority,
             portion: scene.ask.portion,
             prospect: scene.ask.prospect,
-            prompt: scene.ask.prompt,
-            cached: candidate.cached,
+            own: scene.own(id),
         };
         let judged = judge(worker, &asked, &scene.settings.admission, pace, scene.now);
         candidate.peak = judged.peak;

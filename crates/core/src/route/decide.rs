@@ -6,9 +6,10 @@ use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
+use crate::admit::Chain;
 use crate::breaker::Standing;
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
-use crate::prefix::{Knowledge, Matches, PrefixIndex};
+use crate::prefix::{Knowledge, Matches, PrefixIndex, PrefixKey};
 use crate::transfer::FETCH_TOKENS_MIN;
 
 /// Where the prompt's prefix is.
@@ -18,11 +19,19 @@ pub struct Prefix<'a> {
     pub matches: &'a Matches,
     /// What the matches rest on.
     pub index: &'a PrefixIndex,
+    /// The keys of its full chunks.
+    pub chain: &'a [PrefixKey],
     /// Tokens to a chunk.
     pub chunk: Tokens,
 }
 
-impl Prefix<'_> {
+impl<'a> Prefix<'a> {
+    /// The prompt as blocks, as far as `worker` is said to have them.
+    pub(super) fn chain(self, worker: WorkerId) -> Chain<'a> {
+        let (keys, chunk) = (self.chain, self.chunk.get());
+        Chain { keys, chunk, matched: self.matches.leading(worker).get() }
+    }
+
     /// Tokens of the prompt that `worker` should hold, by how far we trust what we know of it.
     fn cached(self, worker: WorkerId, prompt: Tokens) -> Tokens {
         let chunks = u64::from(self.matches.leading(worker).get());

@@ -22,6 +22,8 @@ pub struct Placed {
     pub(super) chunk: Tokens,
     /// Until it is remembered.
     pub(super) announced: Option<Announcement>,
+    /// Chunks of its prompt that its worker was said to have.
+    pub(super) matched: u32,
     /// From then on.
     pub(super) receipt: Option<Receipt>,
     pub(super) first_token: Option<Instant>,

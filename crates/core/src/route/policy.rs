@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use overdraft_units::{Instant, Micros};
+use overdraft_units::{Instant, Micros, Tokens};
 
 use super::canary::Canary;
 use super::candidate::Decision;
@@ -104,6 +104,15 @@ pub(super) struct Scene<'a> {
     pub(super) prefix: Option<Prefix<'a>>,
     pub(super) settings: &'a RouteSettings,
     pub(super) now: Instant,
+}
+
+impl Scene<'_> {
+    /// Tokens of the prompt that no request in flight on `worker` holds there.
+    pub(super) fn own(&self, worker: WorkerId) -> Tokens {
+        let forecast = self.fleet.worker(worker).forecast();
+        let pinned = self.prefix.map_or(0, |prefix| forecast.held_of(prefix.chain(worker)));
+        Tokens::new(self.ask.prompt.get().saturating_sub(pinned))
+    }
 }
 
 /// How the requests for one model are routed.

@@ -17,7 +17,7 @@ use super::decide::{Prefix, decide};
 use super::placed::{Outcome, Placed};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, usual};
-use crate::admit::{Portion, Priority, Prospect, Tenant, Tenants};
+use crate::admit::{Chain, Portion, Priority, Prospect, Tenant, Tenants};
 use crate::estimate::{Class, Kind, Lengths, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
 use crate::prefix::{
@@ -249,7 +249,7 @@ impl Router {
     ) -> &Decision {
         let (ask, chain, chunk) = self.ask(request);
         self.prefixes.lookup(chain, &mut self.matches);
-        let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chunk };
+        let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
         let scene = (&self.fleet, Some(prefix));
         decide(scene, ask, tried, settings, now, &mut self.decision);
         &self.decision
@@ -277,7 +277,7 @@ impl Router {
         now: Instant,
     ) {
         self.prefixes.lookup(chain, &mut self.matches);
-        let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chunk };
+        let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
         let scene = Scene { fleet: &self.fleet, ask, prefix: Some(prefix), settings, now };
         if !usual::decide(&scene, tried, &mut self.decision) {
             let scene = (&self.fleet, Some(prefix));
@@ -303,9 +303,13 @@ impl Router {
             return Err(self.decision.choice);
         };
         let cached = self.decision.chosen().map_or(Tokens::ZERO, |chosen| chosen.cached);
+        let matched = self.matches.leading(worker).get();
+        let known = Chain { keys: chain, chunk: chunk.get(), matched };
+        let pinned = self.fleet.worker(worker).forecast().held_of(known);
         let demand = Demand {
             prompt: ask.prompt,
             cached,
+            pinned: Tokens::new(pinned.min(ask.prompt.get())),
             completion: ask.completion,
             first_token: request.first_token,
             prospect: ask.prospect,
@@ -325,6 +329,7 @@ impl Router {
             bytes,
             chunk,
             announced,
+            matched,
             receipt: None,
             first_token: None,
             source: self.decision.source,

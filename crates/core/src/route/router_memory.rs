@@ -7,6 +7,7 @@ use overdraft_units::Instant;
 
 use super::placed::Placed;
 use super::router::{Prompt, Router};
+use crate::admit::Chain;
 
 impl Router {
     /// Remembers the prompt of a placed request where it went; call it once, as soon as the request
@@ -21,6 +22,8 @@ impl Router {
         if chain.is_empty() {
             return;
         }
+        let (chunk, matched) = (placed.chunk.get(), placed.matched);
+        self.fleet.pin(&placed.attempt, Chain { keys: chain, chunk, matched });
         placed.receipt = Some(self.prefixes.record_routed(worker, chain, now));
         if let Some(last) = self.chunks.get_mut(worker.index()) {
             *last = placed.chunk;

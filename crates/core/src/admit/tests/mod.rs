@@ -1,12 +1,12 @@
 //! Names and modes, what preemptions and reports teach; the queue is in a file of its own.
 
+mod pinned;
 mod queue;
 
 use alloc::string::ToString;
 
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Micros};
 
-use super::forecast::Sums;
 use super::*;
 
 #[test]
@@ -56,38 +56,15 @@ fn preemptions_teach_caution_and_clean_work_unlearns_it() {
     assert_eq!(caution.milli(), 4_000);
 }
 
-fn sums(used: u64, prefilling: u64, cached: u64) -> Sums {
-    Sums { used, prefilling, cached, unshared: cached, declared: 0 }
-}
-
 #[test]
 fn what_a_worker_holds_beyond_our_books_is_others() {
     let mut correction = Correction::new();
-    correction.note(1_000, 0, sums(400, 100, 0));
+    correction.note(1_000, 400);
     assert_eq!(correction.foreign(), 600, "at once");
-    correction.note(500, 0, sums(400, 100, 0));
+    correction.note(500, 400);
     assert_eq!(correction.foreign(), 100 + 375, "and forgotten by quarters");
     for _ in 0..40 {
-        correction.note(350, 0, sums(400, 100, 0));
+        correction.note(350, 400);
     }
     assert!(correction.foreign() < 4, "what may have been computed is nobody else's");
-    assert_eq!(correction.unshared(Tokens::new(800)), Tokens::new(800));
-}
-
-#[test]
-fn sharing_is_learnt_where_less_is_held_than_was_booked_and_nothing_waits() {
-    let mut correction = Correction::new();
-    let booked = sums(10_000, 0, 8_000);
-    correction.note(4_000, 3, booked);
-    assert_eq!(correction.unshared(Tokens::new(1_000)), Tokens::new(1_000), "three wait");
-    for _ in 0..40 {
-        correction.note(4_000, 0, booked);
-    }
-    // 6,000 of 8,000 are held by others in flight too.
-    let learnt = correction.unshared(Tokens::new(1_000)).get();
-    assert!((248..=252).contains(&learnt), "{learnt}");
-    for _ in 0..40 {
-        correction.note(20_000, 0, sums(10_000, 0, 8_000));
-    }
-    assert_eq!(correction.unshared(Tokens::new(1_000)), Tokens::new(1_000));
 }
