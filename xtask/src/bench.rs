@@ -24,6 +24,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
     ("kv", "blocks fetched from another worker beside computing them (S5)"),
     ("store", "what gateways share through Redis, and what its faults cost (S4, S5)"),
+    ("adversary", "the defaults beside switching them off, over drawn fleets and loads (S1-S4)"),
     (
         "burst",
         "three times what a fleet can do, guarded and not: crashes, goodput, fairness (S1, S6)",
@@ -33,6 +34,9 @@ const BENCHES: &[(&str, &str)] = &[
         "guessing ahead under every rule while load and text change: same answers, gains (S1, S3-S5)",
     ),
 ];
+
+/// Benches that are a package of their own, because they need neither engine nor gateway: they build in a minute.
+const ALONE: &[(&str, &str)] = &[("adversary", "overdraft-adversary")];
 
 /// Benches that run the real binary, which is then built first.
 const WITH_BINARY: &[&str] = &["burst", "cascade", "loadtool"];
@@ -56,7 +60,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Some(name) = &arguments.name else {
         for (name, what) in BENCHES {
-            println!("{name:<10} {what}");
+            println!("{name:<11} {what}");
         }
         return Ok(());
     };
@@ -79,7 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let binary = dist::build(name, "")?;
         return shell::run(&binary, &passed);
     }
-    let run =
-        ["run", "--release", "--locked", "--quiet", "--package", "overdraft-benches", "--bin"];
+    let alone = ALONE.iter().find(|(alone, _)| alone == name);
+    let package = alone.map_or("overdraft-benches", |(_, package)| package);
+    let run = ["run", "--release", "--locked", "--quiet", "--package", package, "--bin"];
     shell::cargo(&[&run[..], &[name.as_str(), "--"], &passed].concat())
 }

@@ -1,0 +1,150 @@
+//! The figures of a run that are compared, survivors and all the others.
+//!
+//! **Invariant:** a policy cannot look better by answering fewer. Beside first tokens of those who got an answer
+//! there are those of *all* requests of the load: who was refused, lost, or never asked because the turn before
+//! got no answer counts as having waited for the queue's patience, or for as long as it did wait.
+
+use std::fmt;
+
+use overdraft_claims::as_float;
+use overdraft_sim::fleet::Simulated;
+use overdraft_sim::report::{Fate, Objectives, Run, Sample};
+use overdraft_units::Micros;
+use serde::Serialize;
+
+/// What came of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    /// Turns of the load, whether or not they came to be asked.
+    pub(crate) asked: u64,
+    /// Those without an answer, whatever the reason; a share of all.
+    pub(crate) unanswered: f64,
+    /// The same with those whose first token came after the patience of the queue.
+    pub(crate) unserved: f64,
+    /// Those that somebody refused, as a count.
+    pub(crate) refused: u64,
+    /// Answer tokens a second.
+    pub(crate) tokens: f64,
+    /// Share of prompt tokens that were found in a cache.
+    pub(crate) found: f64,
+    pub(crate) preempted: u64,
+    pub(crate) crashes: u64,
+    /// First tokens of answers, in milliseconds.
+    pub(crate) ttft: f64,
+    pub(crate) ttft_p95: f64,
+    pub(crate) ttft_p99: f64,
+    /// First tokens of all requests of the load.
+    pub(crate) wait: f64,
+    pub(crate) wait_p95: f64,
+    /// Time per token of an answer, and between any two tokens.
+    pub(crate) tpot_p99: f64,
+    pub(crate) gap_p99: f64,
+    /// To the end of an answer.
+    pub(crate) end: f64,
+    /// From the first request to the end of the last.
+    pub(crate) seconds: f64,
+}
+
+impl Figures {
+    /// Of a load of so many turns, before a queue of such a patience.
+    pub(crate) fn of(simulated: &Simulated, asked: u64, patience: Micros) -> Self {
+        let recorder = simulated.recorder.clone();
+        let samples = recorder.samples();
+        let patience_ms = float(patience.get()) / 1e3;
+        let mut waits: Vec<f64> = samples.iter().map(|one| wait_ms(one, patience_ms)).collect();
+        let never = asked.saturating_sub(length(samples.len()));
+        waits.extend((0..never).map(|_| patience_ms));
+        waits.sort_unstable_by(f64::total_cmp);
+        let answered = samples.iter().filter(|one| one.fate == Fate::Completed).count();
+        let in_time = |one: &&Sample| {
+            one.fate == Fate::Completed && one.ttft().is_some_and(|ttft| ttft <= patience)
+        };
+        let served = samples.iter().filter(in_time).count();
+        let missing = |count: usize| 1.0 - as_float(count) / float(asked.max(1));
+        let summary = Run::new(String::new(), 0, recorder.clone()).summary(&Objectives::default());
+        Self {
+            asked,
+            unanswered: missing(answered),
+            unserved: missing(served),
+            refused: summary.refused,
+            tokens: summary.output_throughput(),
+            found: summary.cached_tokens.map_or(0.0, |_| summary.cached_share()),
+            preempted: simulated.preemptions,
+            crashes: simulated.crashes,
+            ttft: summary.ttft.mean,
+            ttft_p95: summary.ttft.p95,
+            ttft_p99: summary.ttft.p99,
+            wait: waits.iter().sum::<f64>() / as_float(waits.len().max(1)),
+            wait_p95: quantile(&waits, 0.95),
+            tpot_p99: summary.tpot.p99,
+            gap_p99: summary.itl.p99,
+            end: summary.e2el.mean,
+            seconds: summary.duration,
+        }
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:7.0} tok/s, {:3.0} % found, {:4.1} % unanswered ({} refused), {:4} preempted, \
+             TTFT {:6.0} ms, p95 {:6.0}, p99 {:6.0}, TPOT p99 {:5.0}, gaps p99 {:5.0}, E2E {:6.0}",
+            self.tokens,
+            self.found * 100.0,
+            self.unanswered * 100.0,
+            self.refused,
+            self.preempted,
+            self.ttft,
+            self.ttft_p95,
+            self.ttft_p99,
+            self.tpot_p99,
+            self.gap_p99,
+            self.end,
+        )
+    }
+}
+
+/// How long somebody waited for a first token, if only in vain.
+fn wait_ms(sample: &Sample, patience_ms: f64) -> f64 {
+    let ms = |time: Micros| float(time.get()) / 1e3;
+    match (sample.fate, sample.ttft()) {
+        (Fate::Completed, Some(ttft)) => ms(ttft),
+        _ => patience_ms.max(ms(sample.latency())),
+    }
+}
+
+/// The value that such a share of sorted ones lies below, as numpy has it.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let place = share * as_float(last);
+    let below = whole(place.floor()).min(last);
+    let above = (below + 1).min(last);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor())
+}
+
+/// A count as a number to reckon with.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// How many there are of something in memory.
+pub(crate) fn length(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// The nearest count; zero for what is negative.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast from float saturates, which is what is wanted"
+)]
+pub(crate) fn whole(value: f64) -> usize {
+    value.round() as usize
+}
+
+/// The nearest count that fits 32 bits.
+pub(crate) fn whole32(value: f64) -> u32 {
+    u32::try_from(whole(value)).unwrap_or(u32::MAX)
+}

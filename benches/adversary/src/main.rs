@@ -1,0 +1,95 @@
+//! Do the default decisions beat switching them off, on fleets and loads that nobody chose?
+//!
+//! Everything is simulated, and says so: time comes from a model of the GPUs, the decisions from the code that
+//! runs live. Each comparison sets two ways of deciding before one fleet under one load.
+#![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+#![expect(clippy::print_stderr, reason = "a bench says how far it is beside its report")]
+
+mod book;
+mod cases;
+mod figures;
+mod jobs;
+mod known;
+mod rules;
+mod table;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use overdraft_claims::{Claim, save};
+use serde_json::Value;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The default decisions beside switching them off, over fleets and loads that are drawn.
+#[derive(Parser)]
+#[command(name = "adversary")]
+pub(crate) struct Arguments {
+    /// Fewer draws, requests and seeds; figures are rougher
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Writes the raw results under benches/runs/
+    #[arg(long)]
+    save: bool,
+    /// Only these parts, with commas between them: cases
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    part: Vec<String>,
+    /// Only these cases: `full_fleet`, crowd, big, shared, far, lengths, common
+    #[arg(long, value_name = "CASE", value_delimiter = ',')]
+    pub(crate) case: Vec<String>,
+    /// Seeds of the cases, as `1-10`
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) seeds: Option<String>,
+    /// Threads
+    #[arg(long, default_value_t = jobs::available(), value_name = "COUNT")]
+    pub(crate) jobs: usize,
+    /// Folder of traces; without it the generators are all there is
+    #[arg(
+        long,
+        env = "OVERDRAFT_TRACES",
+        default_value = "../shared/traces",
+        value_name = "FOLDER"
+    )]
+    pub(crate) traces: PathBuf,
+}
+
+/// What a part has to say at the end.
+pub(crate) struct Told {
+    pub(crate) raw: Value,
+    pub(crate) claims: Vec<Claim>,
+}
+
+/// Name, and how it is made.
+type Maker = (&'static str, fn(&Arguments) -> Result<Told>);
+
+/// All parts, in the order in which they are told.
+const PARTS: &[Maker] = &[("cases", known::part)];
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+    if let Some(name) = arguments.part.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("`{name}` is not a part; expected one of {}", known.join(", "));
+    }
+    println!("SIMULATED: figures of a model, nothing was measured on a GPU\n");
+    let (mut raw, mut claims) = (serde_json::Map::new(), Vec::new());
+    for (name, make) in PARTS {
+        if arguments.part.is_empty() || arguments.part.iter().any(|wanted| wanted == name) {
+            let told = make(&arguments)?;
+            raw.insert((*name).to_owned(), told.raw);
+            claims.extend(told.claims);
+        }
+    }
+    if arguments.save {
+        println!("raw results: {}", save("adversary", &raw)?);
+    }
+    for claim in &claims {
+        println!("{claim}");
+    }
+    let short = claims.iter().any(Claim::falls_short);
+    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,247 @@
+//! A world: a fleet under a load, as the simulator takes it and as `overdraft simulate` is told of it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use overdraft_core::admit::{Mode, Priority};
+use overdraft_core::route::{Policy, RouteSettings};
+use overdraft_silicon::Catalogue;
+use overdraft_sim::fleet::{
+    CacheKnowledge, Mix, Overdraft, Pace, Pool, RESTART_DEFAULT, Scenario, simulate,
+};
+use overdraft_sim::workload::{Arrivals, Pacing, Session, Sessions, Source};
+use overdraft_units::{Micros, Tokens};
+
+use crate::figures::Figures;
+use crate::table::Table;
+
+/// Looks at a run at most, one for each 16,384 events: a run that goes on beyond does not end.
+const LOOKS_MAX: u64 = 20_000;
+
+/// Workers of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Machines {
+    pub(crate) count: u32,
+    /// Name of the profile.
+    pub(crate) profile: String,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Asked {
+    /// A generator or a trace, as `--workload` takes it.
+    Named(String),
+    /// Rows of our own, which become a file.
+    Rows(Table),
+}
+
+/// A fleet under a load.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct World {
+    pub(crate) fleet: Vec<Machines>,
+    pub(crate) kv_tokens: Option<u32>,
+    pub(crate) knowledge: CacheKnowledge,
+    pub(crate) network_ms: f64,
+    pub(crate) scrape_ms: f64,
+    pub(crate) gateways: u32,
+    pub(crate) overdraft: Overdraft,
+    pub(crate) priorities: Vec<(Priority, f64)>,
+    pub(crate) tenants: Vec<f64>,
+    pub(crate) asked: Asked,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) users: Option<u32>,
+    pub(crate) requests: u64,
+}
+
+/// A policy and what admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arm {
+    pub(crate) policy: Policy,
+    pub(crate) mode: Mode,
+}
+
+impl Arm {
+    /// What a gateway does where nobody says otherwise.
+    pub(crate) const DEFAULT: Self = Self { policy: Policy::Cost, mode: Mode::Peak };
+
+    /// A policy that admits everything at once.
+    pub(crate) const fn off(policy: Policy) -> Self {
+        Self { policy, mode: Mode::Off }
+    }
+}
+
+impl std::fmt::Display for Arm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.policy, self.mode)
+    }
+}
+
+impl World {
+    /// So many workers of one kind, with the delays of a data centre.
+    pub(crate) fn new(count: u32, profile: &str, workload: &str, requests: u64) -> Self {
+        Self {
+            fleet: vec![Machines { count, profile: profile.to_owned() }],
+            kv_tokens: None,
+            knowledge: CacheKnowledge::Estimated,
+            network_ms: 0.25,
+            scrape_ms: 1_000.0,
+            gateways: 1,
+            overdraft: Overdraft::Preempt,
+            priorities: Vec::new(),
+            tenants: Vec::new(),
+            asked: Asked::Named(workload.to_owned()),
+            arrivals: Arrivals::Own { speed: 1.0 },
+            users: None,
+            requests,
+        }
+    }
+
+    /// As the simulator takes it.
+    pub(crate) fn scenario(&self, arm: Arm) -> Result<Scenario> {
+        let catalogue = Catalogue::builtin();
+        let mut pools = Vec::new();
+        for Machines { count, profile } in &self.fleet {
+            pools.push(Pool { profile: catalogue.find(profile)?, workers: *count });
+        }
+        let (first, others) = pools.split_first().context("a fleet has workers")?;
+        let routing = RouteSettings { policy: arm.policy, ..RouteSettings::default() };
+        let mut scenario = Scenario::new(first.profile.clone(), first.workers, routing);
+        scenario.routing.admission.mode = arm.mode;
+        Ok(Scenario {
+            others: others.to_vec(),
+            mix: Mix { priorities: self.priorities.clone(), tenants: self.tenants.clone() },
+            kv_tokens: self.kv_tokens.map(Tokens::new),
+            knowledge: self.knowledge,
+            network: millis(self.network_ms),
+            scrape_every: millis(self.scrape_ms),
+            gateways: self.gateways,
+            overdraft: self.overdraft,
+            pace: self.users.map_or(Pace::Open, Pace::Closed),
+            ..scenario
+        })
+    }
+
+    /// What is asked, in the order in which it begins; the same for every arm.
+    pub(crate) fn sessions(&self, seed: u64) -> Result<Asks> {
+        let source = Source::parse(&self.workload()?)?;
+        let pacing = Pacing {
+            arrivals: self.arrivals,
+            requests_max: Some(self.requests),
+            ..Pacing::default()
+        };
+        let sessions = pacing.apply(source.open(seed)?.sessions, seed);
+        let sessions: Result<Vec<Session>, _> = sessions.collect();
+        Ok(Asks::new(sessions?))
+    }
+
+    /// As `--workload` takes it.
+    fn workload(&self) -> Result<String> {
+        match &self.asked {
+            Asked::Named(text) => Ok(text.clone()),
+            Asked::Rows(table) => Ok(format!("csv:{}", table.write()?.display())),
+        }
+    }
+
+    /// Runs it under a policy.
+    pub(crate) fn run(&self, arm: Arm, seed: u64, asks: &Asks) -> Result<Figures> {
+        let scenario = self.scenario(arm)?;
+        let mut looks = 0;
+        let simulated = simulate(&scenario, asks.sessions(), seed, &mut |_| {
+            looks += 1;
+            assert!(looks < LOOKS_MAX, "the run does not end");
+        })?;
+        Ok(Figures::of(&simulated, asks.requests, scenario.patience))
+    }
+
+    /// The same at a terminal.
+    pub(crate) fn command(&self, arm: Arm, seed: u64) -> String {
+        let mut told = String::from("overdraft simulate");
+        let mut tell = |text: String| {
+            let _written = write!(told, " {text}");
+        };
+        match &self.fleet[..] {
+            [only] => tell(format!("--profile {} --workers {}", only.profile, only.count)),
+            several => {
+                for one in several {
+                    tell(format!("--pool {}x{}", one.count, one.profile));
+                }
+            }
+        }
+        if let Some(tokens) = self.kv_tokens {
+            tell(format!("--kv-tokens {tokens}"));
+        }
+        if self.knowledge == CacheKnowledge::Reported {
+            tell("--kv-events".to_owned());
+        }
+        tell(format!("--network-ms {} --scrape-interval-ms {}", self.network_ms, self.scrape_ms));
+        if 1 < self.gateways {
+            tell(format!("--gateways {}", self.gateways));
+        }
+        if self.overdraft == Overdraft::Crash(RESTART_DEFAULT) {
+            tell("--crash-on-oom".to_owned());
+        }
+        if !self.priorities.is_empty() {
+            tell(format!(
+                "--priorities {}",
+                joined(self.priorities.iter(), |(name, weight)| { format!("{name}:{weight}") })
+            ));
+        }
+        if !self.tenants.is_empty() {
+            tell(format!("--tenants {}", joined(self.tenants.iter(), ToString::to_string)));
+        }
+        tell(match &self.asked {
+            Asked::Named(text) => format!("--workload {text}"),
+            Asked::Rows(table) => format!("--workload csv:{}", table.path().display()),
+        });
+        match (self.users, self.arrivals) {
+            (Some(users), _) => tell(format!("--users {users}")),
+            (None, Arrivals::Own { speed: 1.0 }) => {}
+            (None, Arrivals::Own { speed }) => tell(format!("--speed {speed}")),
+            (None, Arrivals::AtOnce) => tell("--request-rate inf".to_owned()),
+            (None, Arrivals::Rate { per_second, burstiness }) => {
+                tell(format!("--request-rate {per_second} --burstiness {burstiness}"));
+            }
+        }
+        tell(format!("--num-prompts {} --seed {seed}", self.requests));
+        tell(format!("--policy {} --admission {}", arm.policy, arm.mode));
+        told
+    }
+}
+
+/// What is asked of a fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Asks {
+    sessions: Arc<[Session]>,
+    /// Turns of all sessions, whether or not those before them get an answer.
+    pub(crate) requests: u64,
+}
+
+impl Asks {
+    pub(crate) fn new(sessions: Vec<Session>) -> Self {
+        let turns: usize = sessions.iter().map(|session| session.turns.len()).sum();
+        Self { requests: u64::try_from(turns).unwrap_or(u64::MAX), sessions: sessions.into() }
+    }
+
+    /// For a run.
+    pub(crate) fn sessions(&self) -> Sessions {
+        let all = Arc::clone(&self.sessions);
+        Box::new((0..all.len()).map(move |place| Ok(all[place].clone())))
+    }
+}
+
+fn joined<T>(all: impl Iterator<Item = T>, one: impl Fn(T) -> String) -> String {
+    all.map(one).collect::<Vec<_>>().join(",")
+}
+
+/// Milliseconds as the command line takes them.
+fn millis(ms: f64) -> Micros {
+    let span = std::time::Duration::from_secs_f64(ms / 1e3);
+    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Where tables lie that commands name.
+pub(crate) fn tables() -> PathBuf {
+    std::env::temp_dir().join("overdraft-adversary")
+}
