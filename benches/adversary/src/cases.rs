@@ -12,14 +12,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use overdraft_core::route::Policy;
-use overdraft_sim::Draws;
 use overdraft_sim::fleet::CacheKnowledge::Reported;
 use overdraft_sim::workload::Arrivals;
 
 use crate::book::{Book, Entrant};
-use crate::figures::{Figures, whole32};
+use crate::figures::Figures;
 use crate::rules::Rules;
-use crate::table::{Row, Table};
+use crate::table::Rows;
 use crate::world::{Arm, Asked, World};
 
 /// All of them, in the order in which they are told.
@@ -128,19 +127,21 @@ fn crowd(seed: u64) -> Vec<Duel> {
 }
 
 fn big(seed: u64) -> Vec<Duel> {
-    let mut dice = Draws::new(BIG_DICE, 0x62_6967);
-    let (mut at, mut rows) = (0.0, Vec::new());
-    for _ in 0..3_000 {
-        at += dice.exponential(1.0 / 20.0);
-        let mut around =
-            |mean: f64, by: f64| whole32(mean * (1.0 + by * (2.0 * dice.share() - 1.0)));
-        let (large, small) =
-            ((around(90_000.0, 0.2), 200), (around(500.0, 0.5), around(200.0, 0.7)));
-        let (prompt, output) = if dice.share() < 0.01 { large } else { small };
-        rows.push(Row { at, prompt, output, prefix: None });
-    }
+    let rows = Rows {
+        count: 3_000,
+        rate: 20.0,
+        short: 500.0,
+        long: 90_000.0,
+        share: 0.01,
+        output: 200.0,
+        groups: 0,
+        prefix: 0,
+        crowd: 0,
+        when: 0.0,
+        dice: BIG_DICE,
+    };
     let world = World {
-        asked: Asked::Rows(Table { name: "big".to_owned(), rows }),
+        asked: Asked::Rows(rows),
         arrivals: Arrivals::Rate { per_second: 20.0, burstiness: 1.0 },
         ..World::new(8, "h100-tp1/qwen-3-32b-fp8", "", 3_000)
     };

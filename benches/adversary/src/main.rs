@@ -6,12 +6,19 @@
 #![expect(clippy::print_stderr, reason = "a bench says how far it is beside its report")]
 
 mod book;
+mod capacity;
 mod cases;
+mod draw;
 mod figures;
 mod jobs;
+mod judge;
 mod known;
+mod load;
 mod rules;
+mod search;
+mod show;
 mod table;
+mod times;
 mod world;
 
 use std::path::PathBuf;
@@ -35,7 +42,7 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
-    /// Only these parts, with commas between them: cases
+    /// Only these parts, with commas between them: cases, search
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     part: Vec<String>,
     /// Only these cases: `full_fleet`, crowd, big, shared, far, lengths, common
@@ -44,6 +51,15 @@ pub(crate) struct Arguments {
     /// Seeds of the cases, as `1-10`
     #[arg(long, value_name = "RANGE")]
     pub(crate) seeds: Option<String>,
+    /// Worlds that are drawn
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) draws: Option<u64>,
+    /// What decides the draws
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    pub(crate) seed: u64,
+    /// Only the draw of this number, with all that is known of it
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) only: Option<u64>,
     /// Threads
     #[arg(long, default_value_t = jobs::available(), value_name = "COUNT")]
     pub(crate) jobs: usize,
@@ -67,7 +83,7 @@ pub(crate) struct Told {
 type Maker = (&'static str, fn(&Arguments) -> Result<Told>);
 
 /// All parts, in the order in which they are told.
-const PARTS: &[Maker] = &[("cases", known::part)];
+const PARTS: &[Maker] = &[("cases", known::part), ("search", search::part)];
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();

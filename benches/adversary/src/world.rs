@@ -1,7 +1,6 @@
 //! A world: a fleet under a load, as the simulator takes it and as `overdraft simulate` is told of it.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -15,7 +14,7 @@ use overdraft_sim::workload::{Arrivals, Pacing, Session, Sessions, Source};
 use overdraft_units::{Micros, Tokens};
 
 use crate::figures::Figures;
-use crate::table::Table;
+use crate::table::Rows;
 
 /// Looks at a run at most, one for each 16,384 events: a run that goes on beyond does not end.
 const LOOKS_MAX: u64 = 20_000;
@@ -34,7 +33,7 @@ pub(crate) enum Asked {
     /// A generator or a trace, as `--workload` takes it.
     Named(String),
     /// Rows of our own, which become a file.
-    Rows(Table),
+    Rows(Rows),
 }
 
 /// A fleet under a load.
@@ -140,7 +139,7 @@ impl World {
     fn workload(&self) -> Result<String> {
         match &self.asked {
             Asked::Named(text) => Ok(text.clone()),
-            Asked::Rows(table) => Ok(format!("csv:{}", table.write()?.display())),
+            Asked::Rows(rows) => Ok(format!("csv:{}", rows.write()?.display())),
         }
     }
 
@@ -193,7 +192,7 @@ impl World {
         }
         tell(match &self.asked {
             Asked::Named(text) => format!("--workload {text}"),
-            Asked::Rows(table) => format!("--workload csv:{}", table.path().display()),
+            Asked::Rows(rows) => format!("--workload csv:{}", rows.path().display()),
         });
         match (self.users, self.arrivals) {
             (Some(users), _) => tell(format!("--users {users}")),
@@ -224,6 +223,10 @@ impl Asks {
         Self { requests: u64::try_from(turns).unwrap_or(u64::MAX), sessions: sessions.into() }
     }
 
+    pub(crate) fn all(&self) -> &[Session] {
+        &self.sessions
+    }
+
     /// For a run.
     pub(crate) fn sessions(&self) -> Sessions {
         let all = Arc::clone(&self.sessions);
@@ -239,9 +242,4 @@ fn joined<T>(all: impl Iterator<Item = T>, one: impl Fn(T) -> String) -> String 
 fn millis(ms: f64) -> Micros {
     let span = std::time::Duration::from_secs_f64(ms / 1e3);
     Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
-}
-
-/// Where tables lie that commands name.
-pub(crate) fn tables() -> PathBuf {
-    std::env::temp_dir().join("overdraft-adversary")
 }

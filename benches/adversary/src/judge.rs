@@ -1,0 +1,121 @@
+//! Who wins clearly?
+//!
+//! The defaults *lose* a draw where one figure is clearly worse: tokens a second under 0.9; the mean or the p95 of
+//! first tokens over 1.25 times and 50 ms; the p99 of time per token over 1.25; half a point more without an
+//! answer. They *win* it where one is clearly better by the same measure and none is clearly worse: better in one
+//! and worse in another is a loss. First tokens are those of all requests, the unanswered ones included.
+//!
+//! An answer whose first token comes after the patience of the queue counts as an answer for the baseline. How many
+//! losses are only that the defaults refused what the baseline answered later than that is told beside.
+
+use serde::Serialize;
+
+use crate::figures::Figures;
+
+/// What tokens a second have to be, at least.
+const TOKENS: f64 = 0.9;
+/// How many times as late first tokens are clearly later, and by how many milliseconds.
+const LATER: f64 = 1.25;
+const LATER_MS: f64 = 50.0;
+/// How many times the p99 of the time for a token is clearly more.
+const FALTERING: f64 = 1.25;
+/// How much greater a share without an answer is clearly more.
+const UNANSWERED: f64 = 0.005;
+
+/// How a comparison ends for the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Verdict {
+    Win,
+    Tie,
+    Loss,
+}
+
+/// A figure that is clearly worse for one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum Reason {
+    Tokens,
+    FirstTokens,
+    BetweenTokens,
+    Unanswered,
+}
+
+impl Reason {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Tokens, Self::FirstTokens, Self::BetweenTokens, Self::Unanswered];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "fewer tokens",
+            Self::FirstTokens => "first tokens later",
+            Self::BetweenTokens => "between tokens longer",
+            Self::Unanswered => "more unanswered",
+        }
+    }
+}
+
+/// What was judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Judgement {
+    pub(crate) verdict: Verdict,
+    /// What the defaults are clearly worse in.
+    pub(crate) worse: Vec<Reason>,
+    /// What they are clearly better in.
+    pub(crate) better: Vec<Reason>,
+    /// How far beyond the limits the worst of it is: 1 is at a limit.
+    pub(crate) severity: f64,
+    /// Whether it is a loss only because what they refused was answered later than their patience.
+    pub(crate) late_only: bool,
+}
+
+impl Judgement {
+    /// The defaults beside a baseline.
+    pub(crate) fn of(base: &Figures, ours: &Figures) -> Self {
+        let worse = beyond(base, ours);
+        let better = beyond(ours, base);
+        let names = |found: &[(Reason, f64)]| found.iter().map(|(reason, _)| *reason).collect();
+        let verdict = match (worse.is_empty(), better.is_empty()) {
+            (false, _) => Verdict::Loss,
+            (true, false) => Verdict::Win,
+            (true, true) => Verdict::Tie,
+        };
+        let only_unanswered = worse.iter().all(|(reason, _)| *reason == Reason::Unanswered);
+        let is_late = ours.unserved - base.unserved <= UNANSWERED;
+        Self {
+            verdict,
+            severity: worse.iter().map(|(_, excess)| *excess).fold(0.0, f64::max),
+            late_only: verdict == Verdict::Loss && only_unanswered && is_late,
+            worse: names(&worse),
+            better: names(&better),
+        }
+    }
+}
+
+/// In what `other` is clearly worse than `one`, and how far beyond the limit.
+fn beyond(one: &Figures, other: &Figures) -> Vec<(Reason, f64)> {
+    let mut found = Vec::new();
+    let mut add = |is: bool, reason, excess: f64| {
+        if is {
+            found.push((reason, excess));
+        }
+    };
+    add(
+        other.tokens < TOKENS * one.tokens,
+        Reason::Tokens,
+        (one.tokens / other.tokens.max(1e-9)).ln() / (1.0 / TOKENS).ln(),
+    );
+    let later = |one: f64, other: f64| LATER * one < other && one + LATER_MS < other;
+    let times = |one: f64, other: f64| (other / one.max(1e-3)).ln() / LATER.ln();
+    add(
+        later(one.wait, other.wait) || later(one.wait_p95, other.wait_p95),
+        Reason::FirstTokens,
+        times(one.wait, other.wait).max(times(one.wait_p95, other.wait_p95)),
+    );
+    add(
+        FALTERING * one.tpot_p99 < other.tpot_p99,
+        Reason::BetweenTokens,
+        (other.tpot_p99 / one.tpot_p99.max(1e-3)).ln() / FALTERING.ln(),
+    );
+    let more = other.unanswered - one.unanswered;
+    add(UNANSWERED < more, Reason::Unanswered, 1.0 + (more / UNANSWERED).ln());
+    found
+}

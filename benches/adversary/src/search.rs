@@ -1,0 +1,234 @@
+//! The drawn search: every draw under the defaults and under each baseline without admission.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use overdraft_claims::{Aim, Claim, as_float};
+use overdraft_core::route::Policy;
+use overdraft_sim::workload::Arrivals;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::draw::{Draw, draw};
+use crate::figures::{Figures, float};
+use crate::judge::{Judgement, Reason, Verdict};
+use crate::show::{Grid, percent};
+use crate::world::{Arm, World};
+use crate::{Arguments, Told, jobs};
+
+/// What the defaults are set beside, each admitting everything at once.
+pub(crate) const BASELINES: [Policy; 5] = [
+    Policy::RoundRobin,
+    Policy::LeastLoad,
+    Policy::TwoChoices,
+    Policy::PrefixAffinity,
+    Policy::Cost,
+];
+
+const DRAWS: u64 = 1_000;
+const DRAWS_QUICK: u64 = 40;
+/// Losses that are listed.
+const LISTED: usize = 25;
+/// What the defaults may lose of a hundred draws, and how many times as often they have to win.
+const LOSSES_MAX: f64 = 1.0;
+const WINS_TIMES: f64 = 10.0;
+
+/// A draw, run and judged.
+#[derive(Debug, Serialize)]
+struct Found {
+    number: u64,
+    command: String,
+    traits: Vec<crate::draw::Trait>,
+    ours: Figures,
+    /// By baseline.
+    theirs: Vec<Figures>,
+    judged: Vec<Judgement>,
+}
+
+impl Found {
+    fn of(draw: Draw) -> Result<Self> {
+        let asks = draw.world.sessions(draw.seed)?;
+        let run = |arm| draw.world.run(arm, draw.seed, &asks);
+        let ours = run(Arm::DEFAULT)?;
+        let theirs: Result<Vec<Figures>> =
+            BASELINES.iter().map(|policy| run(Arm::off(*policy))).collect();
+        let theirs = theirs?;
+        let judged = theirs.iter().map(|base| Judgement::of(base, &ours)).collect();
+        let command = draw.world.command(Arm::DEFAULT, draw.seed);
+        Ok(Self { number: draw.number, command, traits: draw.traits, ours, theirs, judged })
+    }
+
+    fn loses(&self) -> bool {
+        self.judged.iter().any(|one| one.verdict == Verdict::Loss)
+    }
+
+    fn severity(&self) -> f64 {
+        self.judged.iter().map(|one| one.severity).fold(0.0, f64::max)
+    }
+}
+
+/// Draws, runs, judges, tells.
+pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
+    let traces = arguments.traces.is_dir().then_some(arguments.traces.as_path());
+    if traces.is_none() {
+        println!("no traces in {}: generators alone", arguments.traces.display());
+    }
+    if let Some(number) = arguments.only {
+        return alone(arguments.seed, number, traces);
+    }
+    let draws = arguments.draws.unwrap_or(if arguments.quick { DRAWS_QUICK } else { DRAWS });
+    let count = usize::try_from(draws).context("so many draws")?;
+    let job = |place: usize| {
+        let number = u64::try_from(place).unwrap_or(u64::MAX);
+        let found = draw(arguments.seed, number, traces).and_then(Found::of);
+        found.map_err(|error| format!("{error:#}"))
+    };
+    let results = jobs::run(count, arguments.jobs, job, |through| {
+        eprint!("\r{through} of {count} draws ");
+    });
+    eprintln!();
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    for (number, result) in (0..).zip(results) {
+        match result.and_then(|inner| inner) {
+            Ok(one) => found.push(one),
+            Err(why) => failed.push((number, why)),
+        }
+    }
+    Ok(tell(arguments.seed, &found, &failed))
+}
+
+fn tell(seed: u64, found: &[Found], failed: &[(u64, String)]) -> Told {
+    println!("drawn search: {} draws of seed {seed}, cost/peak beside each\n", found.len());
+    println!("{}", by_baseline(found));
+    println!("{}", by_axis(found));
+    list(found);
+    for (number, why) in failed {
+        println!("draw {number} could not be run: {why}");
+    }
+    let raw = json!({ "seed": seed, "draws": found, "failed": failed });
+    Told { raw, claims: claims(found, failed) }
+}
+
+/// Wins, ties and losses beside each baseline, and what losses are made of.
+fn by_baseline(found: &[Found]) -> Grid {
+    let mut grid = Grid::new(&["beside", "wins", "ties", "losses", "losses %", "late only"]);
+    grid.add_header(Reason::ALL.iter().map(|reason| reason.name()));
+    for (place, policy) in BASELINES.iter().enumerate() {
+        let judged = || found.iter().filter_map(move |one| one.judged.get(place));
+        let count = |of: &dyn Fn(&Judgement) -> bool| judged().filter(|one| of(one)).count();
+        let losses = count(&|one| one.verdict == Verdict::Loss);
+        let mut row = vec![
+            Arm::off(*policy).to_string(),
+            count(&|one| one.verdict == Verdict::Win).to_string(),
+            count(&|one| one.verdict == Verdict::Tie).to_string(),
+            losses.to_string(),
+            percent(losses, found.len()),
+            count(&|one| one.late_only).to_string(),
+        ];
+        row.extend(Reason::ALL.map(|reason| count(&|one| one.worse.contains(&reason)).to_string()));
+        grid.add(row);
+    }
+    grid
+}
+
+/// The share of draws that lose, by where they lie on each axis.
+fn by_axis(found: &[Found]) -> Grid {
+    let mut grid = Grid::new(&["axis", "value", "draws", "lose to any %"]);
+    grid.add_header(BASELINES.iter().map(|policy| policy.name()));
+    let mut traits: Vec<_> = found.iter().flat_map(|one| &one.traits).collect();
+    traits.sort_unstable();
+    traits.dedup();
+    for one in traits {
+        let here = || found.iter().filter(|draw| draw.traits.contains(one));
+        let all = here().count();
+        let mut row = vec![
+            one.axis.to_owned(),
+            one.value.clone(),
+            all.to_string(),
+            percent(here().filter(|draw| draw.loses()).count(), all),
+        ];
+        row.extend((0..BASELINES.len()).map(|place| {
+            let is_loss = |draw: &&Found| {
+                draw.judged.get(place).is_some_and(|one| one.verdict == Verdict::Loss)
+            };
+            percent(here().filter(is_loss).count(), all)
+        }));
+        grid.add(row);
+    }
+    grid
+}
+
+/// The worst losses, each beside the baseline that shows it worst.
+fn list(found: &[Found]) {
+    let mut lost: Vec<&Found> = found.iter().filter(|one| one.loses()).collect();
+    lost.sort_by(|one, other| other.severity().total_cmp(&one.severity()));
+    println!("worst of {} draws that lose; 1 is at a limit", lost.len());
+    for one in lost.iter().take(LISTED) {
+        let places = 0..one.judged.len();
+        let worst = places.max_by(|&left, &right| {
+            one.judged[left].severity.total_cmp(&one.judged[right].severity)
+        });
+        let Some(place) = worst else { continue };
+        let reasons: Vec<&str> = one.judged[place].worse.iter().map(|why| why.name()).collect();
+        println!("draw {} ({:.1}): {}", one.number, one.severity(), reasons.join(", "));
+        println!("      {}", one.command);
+        println!("      {:20} {}", Arm::off(BASELINES[place]).to_string(), one.theirs[place]);
+        println!("      {:20} {}", Arm::DEFAULT.to_string(), one.ours);
+    }
+    println!();
+}
+
+fn claims(found: &[Found], failed: &[(u64, String)]) -> Vec<Claim> {
+    let claim = |figure: String, measured: f64, aim| Claim {
+        demonstration: "S2",
+        figure,
+        measured: Ok(measured),
+        aim,
+    };
+    let mut claims = vec![claim(
+        "draws_that_could_not_be_run".to_owned(),
+        as_float(failed.len()),
+        Aim::AtMost(0.0),
+    )];
+    for (place, policy) in BASELINES.iter().enumerate() {
+        let count = |verdict| {
+            let is = |one: &&Found| one.judged.get(place).is_some_and(|one| one.verdict == verdict);
+            as_float(found.iter().filter(is).count())
+        };
+        let (wins, losses) = (count(Verdict::Win), count(Verdict::Loss));
+        let share = losses / as_float(found.len().max(1)) * 100.0;
+        claims.push(claim(format!("losses_vs_{policy}"), share, Aim::AtMost(LOSSES_MAX)));
+        let times = wins / losses.max(1.0);
+        claims.push(claim(
+            format!("wins_over_losses_vs_{policy}"),
+            if losses > 0.0 || wins >= WINS_TIMES { times } else { WINS_TIMES },
+            Aim::AtLeast(WINS_TIMES),
+        ));
+    }
+    claims
+}
+
+/// One draw with all that is known of it.
+fn alone(seed: u64, number: u64, traces: Option<&Path>) -> Result<Told> {
+    let drawn = draw(seed, number, traces)?;
+    for one in &drawn.traits {
+        println!("{:14} {}", one.axis, one.value);
+    }
+    println!("{}\n", drawn.world.command(Arm::DEFAULT, drawn.seed));
+    let at_once = World { arrivals: Arrivals::AtOnce, users: None, ..drawn.world.clone() };
+    let asks = at_once.sessions(drawn.seed)?;
+    let most = at_once.run(Arm::off(Policy::Cost), drawn.seed, &asks)?;
+    let answered = float(most.asked) * (1.0 - most.unanswered) / most.seconds;
+    println!("capacity {:.2}/s by steps; {answered:.2}/s of all at once\n", drawn.capacity);
+    let found = Found::of(drawn)?;
+    println!("{:20} {}", Arm::DEFAULT.to_string(), found.ours);
+    for ((policy, theirs), judged) in BASELINES.iter().zip(&found.theirs).zip(&found.judged) {
+        println!("{:20} {theirs}", Arm::off(*policy).to_string());
+        let names =
+            |of: &[Reason]| of.iter().map(|reason| reason.name()).collect::<Vec<_>>().join(", ");
+        let (worse, better) = (names(&judged.worse), names(&judged.better));
+        println!("{:20} {:?}; worse: {worse}; theirs: {better}", "", judged.verdict);
+    }
+    let raw: Value = json!({ "seed": seed, "draws": [found] });
+    Ok(Told { raw, claims: Vec::new() })
+}
