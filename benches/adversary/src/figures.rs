@@ -106,7 +106,7 @@ impl fmt::Display for Figures {
 }
 
 /// How long somebody waited for a first token, if only in vain.
-fn wait_ms(sample: &Sample, patience_ms: f64) -> f64 {
+pub(crate) fn wait_ms(sample: &Sample, patience_ms: f64) -> f64 {
     let ms = |time: Micros| float(time.get()) / 1e3;
     match (sample.fate, sample.ttft()) {
         (Fate::Completed, Some(ttft)) => ms(ttft),

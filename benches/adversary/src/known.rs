@@ -1,6 +1,6 @@
 //! The part that runs the known cases and says of each whether it passes.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use overdraft_claims::{Aim, Claim, as_float};
 use serde_json::{Value, json};
 
@@ -8,17 +8,9 @@ use crate::book::Book;
 use crate::cases::{self, Duel};
 use crate::{Arguments, Told};
 
-/// Seeds that are run where nobody says.
-const SEEDS: &str = "1-2";
-const SEEDS_QUICK: &str = "1";
-
 /// All cases that were asked for.
 pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
-    let seeds = seeds(arguments.seeds.as_deref().unwrap_or(if arguments.quick {
-        SEEDS_QUICK
-    } else {
-        SEEDS
-    }))?;
+    let seeds = arguments.seeds()?;
     if let Some(name) = arguments.case.iter().find(|name| !cases::NAMES.contains(&name.as_str())) {
         bail!("`{name}` is not a case; expected one of {}", cases::NAMES.join(", "));
     }
@@ -77,17 +69,4 @@ fn tell(duel: &Duel, book: &Book) -> (bool, Value) {
         "faults": judged.faults,
     });
     (passes, told)
-}
-
-/// `3` or `1-10`.
-fn seeds(text: &str) -> Result<Vec<u64>> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| {
-        text.trim().parse::<u64>().with_context(|| format!("`{text}` is no seed; expected `1-10`"))
-    };
-    let (first, last) = (number(first)?, number(last)?);
-    if last < first || 100 < last - first {
-        bail!("`{first}-{last}`: expected 1 to 100 seeds, the first one first");
-    }
-    Ok((first..=last).collect())
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stderr, reason = "a bench says how far it is beside its report")]
 
 mod book;
+mod burst;
 mod capacity;
 mod cases;
 mod draw;
@@ -14,6 +15,7 @@ mod jobs;
 mod judge;
 mod known;
 mod load;
+mod overload;
 mod rules;
 mod search;
 mod show;
@@ -24,7 +26,7 @@ mod world;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use overdraft_claims::{Claim, save};
 use serde_json::Value;
@@ -42,13 +44,13 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
-    /// Only these parts, with commas between them: cases, search
+    /// Only these parts, with commas between them: cases, overload, burst, search
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     part: Vec<String>,
     /// Only these cases: `full_fleet`, crowd, big, shared, far, lengths, common
     #[arg(long, value_name = "CASE", value_delimiter = ',')]
     pub(crate) case: Vec<String>,
-    /// Seeds of the cases, as `1-10`
+    /// Seeds of cases, overload and burst, as `1-10`
     #[arg(long, value_name = "RANGE")]
     pub(crate) seeds: Option<String>,
     /// Worlds that are drawn
@@ -73,6 +75,30 @@ pub(crate) struct Arguments {
     pub(crate) traces: PathBuf,
 }
 
+/// Seeds that are run where nobody says.
+const SEEDS: &str = "1-2";
+const SEEDS_QUICK: &str = "1";
+/// Seeds at most.
+const SEEDS_MAX: u64 = 100;
+
+impl Arguments {
+    /// `3` or `1-10`.
+    pub(crate) fn seeds(&self) -> Result<Vec<u64>> {
+        let text = self.seeds.as_deref();
+        let text = text.unwrap_or(if self.quick { SEEDS_QUICK } else { SEEDS });
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| {
+            let told = || format!("`{text}` is no seed; expected `1-10`");
+            text.trim().parse::<u64>().with_context(told)
+        };
+        let (first, last) = (number(first)?, number(last)?);
+        if last < first || SEEDS_MAX <= last - first {
+            bail!("`{first}-{last}`: expected 1 to {SEEDS_MAX} seeds, the first one first");
+        }
+        Ok((first..=last).collect())
+    }
+}
+
 /// What a part has to say at the end.
 pub(crate) struct Told {
     pub(crate) raw: Value,
@@ -83,7 +109,12 @@ pub(crate) struct Told {
 type Maker = (&'static str, fn(&Arguments) -> Result<Told>);
 
 /// All parts, in the order in which they are told.
-const PARTS: &[Maker] = &[("cases", known::part), ("search", search::part)];
+const PARTS: &[Maker] = &[
+    ("cases", known::part),
+    ("overload", overload::part),
+    ("burst", burst::part),
+    ("search", search::part),
+];
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();

@@ -8,7 +8,7 @@ use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
-    CacheKnowledge, Mix, Overdraft, Pace, Pool, RESTART_DEFAULT, Scenario, simulate,
+    CacheKnowledge, Mix, Overdraft, Pace, Pool, RESTART_DEFAULT, Scenario, Simulated, simulate,
 };
 use overdraft_sim::workload::{Arrivals, Pacing, Session, Sessions, Source};
 use overdraft_units::{Micros, Tokens};
@@ -143,15 +143,20 @@ impl World {
         }
     }
 
-    /// Runs it under a policy.
+    /// Runs it under a policy, for its figures.
     pub(crate) fn run(&self, arm: Arm, seed: u64, asks: &Asks) -> Result<Figures> {
-        let scenario = self.scenario(arm)?;
+        let simulated = self.simulate(arm, seed, asks)?;
+        Ok(Figures::of(&simulated, asks.requests, self.scenario(arm)?.patience))
+    }
+
+    /// Runs it under a policy.
+    pub(crate) fn simulate(&self, arm: Arm, seed: u64, asks: &Asks) -> Result<Simulated> {
         let mut looks = 0;
-        let simulated = simulate(&scenario, asks.sessions(), seed, &mut |_| {
+        let simulated = simulate(&self.scenario(arm)?, asks.sessions(), seed, &mut |_| {
             looks += 1;
             assert!(looks < LOOKS_MAX, "the run does not end");
         })?;
-        Ok(Figures::of(&simulated, asks.requests, scenario.patience))
+        Ok(simulated)
     }
 
     /// The same at a terminal.
