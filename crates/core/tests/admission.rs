@@ -108,7 +108,7 @@ impl Story {
 
 #[track_caller]
 fn saturated(choice: Choice) -> (u64, u64, Micros) {
-    let Choice::Saturated { asked, free, retry_after } = choice else { panic!("{choice:?}") };
+    let Choice::Saturated { asked, free, retry_after, .. } = choice else { panic!("{choice:?}") };
     assert!((RETRY_AFTER_MIN..=RETRY_AFTER_MAX).contains(&retry_after), "{retry_after}");
     (asked, free, retry_after)
 }
@@ -176,7 +176,8 @@ fn a_worker_that_says_it_is_full_takes_nothing_that_matters_less() {
     assert_eq!(takes(860, Mode::Threshold, 1), [false, true, true]);
     assert_eq!(takes(980, Mode::Threshold, 1), [false, false, true]);
     assert_eq!(takes(995, Mode::Threshold, 1), [false, false, false]);
-    assert_eq!(takes(860, Mode::Peak, 1), [false, true, true]);
+    assert_eq!(takes(860, Mode::Peak, 1), [true, true, true], "what others hold is on the books");
+    assert_eq!(takes(990, Mode::Peak, 1), [false, false, false]);
     assert_eq!(takes(980, Mode::Peak, 6), [true, true, true], "its word is too old");
     assert_eq!(takes(1_000, Mode::Off, 1), [true, true, true]);
 }
@@ -205,17 +206,21 @@ fn where_nobody_says_how_much_there_is_a_count_may_bound_it() {
 }
 
 #[test]
-fn prompts_wait_here_and_not_at_the_worker_once_it_has_a_second_of_them() {
+fn prompts_wait_here_only_where_a_greater_claim_would_wait_for_them_there() {
     let mut story = Story::new(1, None, Mode::Peak);
-    story.settings.admission.prefill_backlog = Micros::new(SECOND);
-    // 4,000 tokens a second before anything was seen.
-    let (taken, choice) = story.fill(request(1_000, None, Priority::Priority));
-    assert_eq!(taken, 5, "the fifth comes when four are a second's work, and makes it more");
+    story.settings.admission.prefill_backlog = Micros::new(8 * SECOND);
+    for _ in 0..100 {
+        story.send(request(1_000, None, Priority::Default)).expect("nobody else is there");
+    }
+    while !story.placed.is_empty() {
+        story.end_one();
+    }
+    story.send(request(1_000, None, Priority::Priority)).unwrap();
+    // 4,000 tokens a second before anything was seen, and an eighth of the backlog for those who matter less.
+    let (taken, choice) = story.fill(request(1_000, None, Priority::Default));
+    assert_eq!(taken, 4, "the fourth comes when four are a second's work, and makes it more");
     saturated(choice);
-    let mut placed = story.placed.remove(0);
-    story.router.first_token(&mut placed, story.now);
     assert!(story.send(request(1_000, None, Priority::Priority)).is_ok());
-    story.placed.push(placed);
     let mut idle = Story::new(1, None, Mode::Peak);
     idle.settings.admission.prefill_backlog = Micros::new(1);
     assert!(idle.send(request(100_000, None, Priority::Flex)).is_ok(), "it has nothing else to do");
@@ -227,8 +232,9 @@ fn prompts_wait_here_and_not_at_the_worker_once_it_has_a_second_of_them() {
 fn whole_answers_only() -> (usize, usize, usize) {
     const COMPUTED_EACH: u64 = SECOND / 40;
     let mut story = Story::new(1, Some(10_000_000), Mode::Peak);
-    story.settings.admission.prefill_backlog = Micros::new(SECOND);
-    let asked = request(1_000, Some(10), Priority::Priority);
+    // A second of them may wait there, for somebody who matters more is there.
+    story.settings.admission.prefill_backlog = Micros::new(8 * SECOND);
+    let asked = request(1_000, Some(10), Priority::Default);
     let asked = Request { first_token: FirstToken::Unseen, ..asked };
     // When each prompt will have been computed, the last one at the back.
     let mut computed = VecDeque::new();
@@ -250,6 +256,10 @@ fn whole_answers_only() -> (usize, usize, usize) {
             story.router.scraped(story.ids[0], word);
         }
         let second = usize::try_from(tick / 100).expect("few");
+        if tick % 500 == 0 {
+            story.send(request(1, Some(1), Priority::Priority)).expect("it has a greater claim");
+            story.end_one();
+        }
         while story.send(asked).is_ok() {
             let begun = computed.back().map_or(now, |&last| now.max(last));
             computed.push_back(begun + Micros::new(COMPUTED_EACH));

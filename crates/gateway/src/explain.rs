@@ -52,6 +52,8 @@ struct Explanation<'a> {
 struct Saturated {
     asked_tokens: u64,
     free_tokens: u64,
+    /// Where it is computed soonest, all told.
+    waits_for: String,
     retry_after_us: u64,
 }
 
@@ -76,6 +78,7 @@ struct One {
 #[derive(Serialize)]
 struct Parts {
     wait: u64,
+    behind: u64,
     #[serde(skip_serializing_if = "is_no_time")]
     fetch: u64,
     slowed: u64,
@@ -145,9 +148,10 @@ pub(crate) fn text(router: &Router, roster: &Roster, print: &Fingerprint) -> Byt
         completion_tokens_expected: completion.get(),
         priority: print.priority.name(),
         saturated: match decision.choice {
-            Choice::Saturated { asked, free, retry_after } => Some(Saturated {
+            Choice::Saturated { asked, free, at, retry_after } => Some(Saturated {
                 asked_tokens: asked,
                 free_tokens: free,
+                waits_for: name(at),
                 retry_after_us: retry_after.get(),
             }),
             _ => None,
@@ -166,6 +170,7 @@ pub(crate) fn text(router: &Router, roster: &Roster, print: &Fingerprint) -> Byt
 fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -> One {
     let cost = (decision.policy.name() == "cost" && one.cost.total() > 0).then(|| Parts {
         wait: one.cost.wait.get(),
+        behind: one.cost.behind.get(),
         fetch: one.cost.fetch.get(),
         slowed: one.cost.slowed.get(),
         displaced: one.cost.displaced.get(),

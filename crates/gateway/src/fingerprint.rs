@@ -149,11 +149,6 @@ impl Fingerprint {
         Self { caller, priority, kind: Kind(xxh3_64(path.as_bytes())), ..self }
     }
 
-    /// The model as a number, by which the queue tells lines apart.
-    pub(crate) fn model_number(&self) -> u64 {
-        model_number(&self.model)
-    }
-
     /// Replaces the text by the tokens it comes to.
     pub(crate) fn counted(&mut self, tokens: Tokens, chain: PrefixChain, block: BlockSize) {
         self.prompt = Known::Counted { tokens, chain, block };
@@ -195,11 +190,6 @@ impl Fingerprint {
             kind: self.kind,
         }
     }
-}
-
-/// A model as a number.
-pub(crate) fn model_number(model: &str) -> u64 {
-    xxh3_64(model.as_bytes())
 }
 
 fn bounded(chain: &PrefixChain) -> &[PrefixKey] {

@@ -8,6 +8,7 @@ use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Worker, WorkerId};
 use overdraft_telemetry::metrics::{PrefixGauges, StoreGauges, WorkerGauges, WorkerPressure};
 
+use crate::admission::Lobby;
 use crate::shared::Shared;
 use crate::{care, cascade, explain, scaling};
 
@@ -39,6 +40,7 @@ pub(crate) fn set(shared: &Shared) {
     };
     let (ups, told): (Vec<bool>, Vec<_>) = router.fleet().workers().map(gauges).unzip();
     let memory = router.prefixes().memory();
+    let (lengths, waiting_tokens) = Lobby::lengths(router.queue());
     drop(router);
     shared.metrics.forget_workers();
     for (up, (_, one, _)) in ups.into_iter().zip(&told) {
@@ -46,9 +48,9 @@ pub(crate) fn set(shared: &Shared) {
         shared.metrics.worker_up(&one.worker, up);
     }
     let names = Priority::ALL.map(Priority::name);
-    let queue = names.into_iter().zip(shared.lobby.lengths());
+    let queue = names.into_iter().zip(lengths);
     let pressures: Vec<WorkerPressure> = told.iter().map(|(_, _, one)| one.clone()).collect();
-    shared.admission.set(queue, shared.lobby.tokens(), &pressures);
+    shared.admission.set(queue, waiting_tokens, &pressures);
     let breakers = told.iter().map(|(state, one, _)| (one.worker.as_str(), *state));
     shared.sharing.set(breakers, &store(shared));
     let gauges: Vec<WorkerGauges> = told.into_iter().map(|(_, one, _)| one).collect();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use overdraft_core::fleet::{Health, Probe, WorkerId};
-use tokio::time::{sleep, timeout};
+use overdraft_units::Micros;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::care::Warmth;
 use crate::catalogue::Listing;
@@ -57,8 +58,15 @@ async fn look(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
     let Memory { listed, warmth } = memory;
     let member = shared.roster.member(worker);
     let settings = shared.settings().probe;
+    let begun = Instant::now();
     let probing = probe(&member.upstream, settings.answer_bytes);
     let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
+    if matches!(seen, Seen::Ready(_)) {
+        // Two questions were answered one after the other.
+        let took = begun.elapsed() / 2;
+        let took = Micros::new(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        shared.router().round_trip(worker, took);
+    }
     let health = || shared.router().fleet().worker(worker).health();
     let is_up = || health().is_up();
     let before = health();

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use overdraft_core::route::model_number;
 use overdraft_core::scale::{Hold, Load};
 use overdraft_scaler::{ScaleSettings, Source};
 use overdraft_telemetry::metrics::PoolGauges;
 use overdraft_units::Instant;
 
-use crate::fingerprint::model_number;
+use crate::admission::Lobby;
 use crate::settings::Pool;
 use crate::shared::Shared;
 
@@ -62,8 +63,8 @@ fn load(shared: &Shared, pool: Pool, model: Option<&str>) -> Load {
         }
         models.extend(asked.map(model_number));
     }
+    let queued = Lobby::waiting_for(router.queue(), &models);
     drop(router);
-    let queued = shared.lobby.waiting_for(&models);
     load.add_queued(u64::try_from(queued).unwrap_or(u64::MAX));
     load
 }

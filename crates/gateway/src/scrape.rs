@@ -120,7 +120,7 @@ async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
         Err(_) => {}
     }
     // Time has passed in any case, and with it some of what was queued.
-    shared.lobby.freed(shared.clock.now());
+    shared.lobby.ring(shared);
     if memory.told.is_some() && told.is_none() {
         tracing::info!(worker = name.name(), "its load is known again");
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
-use overdraft_core::admit::AdmitSettings;
+use overdraft_core::admit::{AdmitSettings, Ticket};
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::{Change, Ending, Failure, Probe, Turn, WorkerId};
 use overdraft_core::route::{
@@ -23,7 +23,7 @@ use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
     RoutingMetrics, SharingMetrics,
 };
-use overdraft_units::Tokens;
+use overdraft_units::{Instant, Tokens};
 
 use crate::admission::Lobby;
 use crate::cache::Cache;
@@ -99,6 +99,7 @@ impl Shared {
         let dice = RandomState::new().hash_one(0_u64);
         let mut router = Router::new(settings.routing.prefix);
         router.set_breakers(BreakerSettings { dice, ..settings.breaker });
+        router.set_queue(settings.admission.queue);
         let cache = Cache::new(&settings, CacheMetrics::new(metrics.registry_mut()))?;
         let salts = Salts::new(&settings.isolation, None);
         warn_of_drawn(&salts, &settings);
@@ -108,7 +109,7 @@ impl Shared {
             catalogue,
             routing: RoutingMetrics::new(metrics.registry_mut()),
             admission: AdmissionMetrics::new(metrics.registry_mut()),
-            lobby: Lobby::new(settings.admission.queue),
+            lobby: Lobby::default(),
             keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
             care: CareMetrics::new(metrics.registry_mut()),
             repairs: Repairs::default(),
@@ -162,12 +163,13 @@ impl Shared {
         let keyring = Keyring::new(&settings.keys);
         self.budgets.retain(&keyring.numbers());
         self.keyring.store(Arc::new(keyring));
-        self.lobby.set(settings.admission.queue);
+        self.router().set_queue(settings.admission.queue);
         self.cache.adopt(&self.settings(), &settings, self.clock.now());
         let salts = Salts::new(&settings.isolation, Some(&self.salts()));
         self.salts.store(Arc::new(salts));
         self.settings.store(Arc::new(settings));
-        self.lobby.freed(self.clock.now());
+        self.router().freed();
+        self.lobby.ring(self);
     }
 
     /// What salts are made with now.
@@ -212,13 +214,40 @@ impl Shared {
             unbounded = RouteSettings { admission: AdmitSettings::off(), ..*settings };
             settings = &unbounded;
         }
+        self.decide(print, (settings, tried), explained, |router, now| {
+            router.place(print.request(), settings, (tried, turn), now)
+        })
+    }
+
+    /// The same for the first attempt of a request that has waited and is called. If there is no room after
+    /// all, it waits on.
+    pub(crate) fn choose_called(
+        self: &Arc<Self>,
+        print: &Fingerprint,
+        ticket: Ticket,
+        explained: &mut Option<Bytes>,
+    ) -> Result<Lease, Choice> {
+        let routes = self.routes();
+        let settings = routes.route(&print.model);
+        self.decide(print, (settings, &Tried::default()), explained, |router, now| {
+            router.place_called(ticket, print.request(), settings, now)
+        })
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        print: &Fingerprint,
+        (settings, tried): (&RouteSettings, &Tried),
+        explained: &mut Option<Bytes>,
+        place: impl FnOnce(&mut Router, Instant) -> Result<Placed, Choice>,
+    ) -> Result<Lease, Choice> {
         let mut router = self.router();
-        let (request, now) = (print.request(), self.clock.now());
+        let now = self.clock.now();
         let words = explained.is_some().then(|| {
-            router.explain(request, settings, tried, now);
+            router.explain(print.request(), settings, tried, now);
             explain::text(&router, &self.roster, print)
         });
-        let placed = router.place(request, settings, (tried, turn), now);
+        let placed = place(&mut router, now);
         let waived = router.decision().ejections == Ejections::Waived;
         let facts = explain::Facts::of(&router, settings, print);
         drop(router);
@@ -247,7 +276,7 @@ impl Shared {
         let now = self.clock.now();
         let change = self.router().probed(worker, probe, now);
         if change.is_some() {
-            self.lobby.freed(now);
+            self.lobby.ring(self);
         }
         self.tell(change);
     }
@@ -389,7 +418,7 @@ impl Lease {
         let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
         let waited = placed.age(now);
         let change = self.shared.router().first_token(placed, now);
-        self.shared.lobby.freed(now);
+        self.shared.lobby.ring(&self.shared);
         self.shared.routing.first_token(placed.policy, placed.arm, waited);
         self.shared.tell(change);
     }
@@ -399,7 +428,7 @@ impl Lease {
         let now = self.shared.clock.now();
         let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
         self.shared.router().progress(placed, streamed, now);
-        self.shared.lobby.freed(now);
+        self.shared.lobby.ring(&self.shared);
     }
 
     /// Reports how the attempt ended.
@@ -426,7 +455,7 @@ impl Lease {
         };
         let now = self.shared.clock.now();
         let change = self.shared.router().end(placed, outcome, now);
-        self.shared.lobby.freed(now);
+        self.shared.lobby.ring(&self.shared);
         self.shared.tell(change);
     }
 }

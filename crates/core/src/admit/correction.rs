@@ -21,7 +21,7 @@ impl Correction {
     }
 
     /// Tokens that others hold.
-    pub(crate) const fn foreign(&self) -> u64 {
+    pub(crate) const fn foreign(self) -> u64 {
         self.foreign
     }
 

@@ -1,13 +1,15 @@
-//! Does this worker take one more request, and if not, when might it?
+//! When one worker takes one more request.
 //!
-//! Three lines, and one that is idle passes them all: the predicted peak with the request must fit
-//! into the cache (R3); the share of the cache that the worker itself reported must be below its
-//! priority's threshold (R5); and the prompts that wait there must be computed soon, because what
-//! waits there cannot be put in order any more (R6).
+//! A request is held only if starting it now costs others more than holding costs it. Starting costs
+//! others where the worker would run out of cache, for somebody loses what was computed of his answer:
+//! the predicted peak with the request must fit (R3). And it costs others where somebody with a greater claim is there and delayed: who waits
+//! for the worker already, and those who ask for less than their share beside one who asks for more (R11).
+//! An idle worker takes whatever it can hold.
 
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::caution::CAUTION_MILLI_MAX;
+use super::stand::Ahead;
 use super::{AdmitSettings, Mode, Portion, Priority, Prospect, RETRY_AFTER_MAX};
 use crate::estimate::{LENGTH_MAX, Pace};
 use crate::fleet::Worker;
@@ -21,6 +23,10 @@ pub(crate) struct Asked {
     pub(crate) prospect: Prospect,
     /// Tokens of its prompt that no request in flight holds there.
     pub(crate) own: Tokens,
+    /// Tokens that it needs, as those who wait are counted.
+    pub(crate) tokens: u64,
+    /// Who waits for the worker before it.
+    pub(crate) ahead: Ahead,
 }
 
 /// A worker's answer.
@@ -69,7 +75,7 @@ pub(crate) fn judge(
         }
         Mode::Reserve => reserve(worker, asked, settings),
         Mode::Peak => {
-            if let Some(wait) = backlog(worker, asked, settings, (fleet_pace, now)) {
+            if let Some(wait) = delays_others(worker, asked, settings, fleet_pace, now) {
                 return Judged::later(wait);
             }
             let known = worker.kv_capacity().is_some();
@@ -78,9 +84,6 @@ pub(crate) fn judge(
                 return one_ends();
             }
             let stale = worker.staleness(now).is_none_or(|age| settings.stale_after < age);
-            if !stale && let Some(wait) = over_threshold(worker, asked, settings) {
-                return Judged::later(wait);
-            }
             peak(worker, asked, settings, Freshness::of(stale))
         }
     }
@@ -104,16 +107,19 @@ const STALE_MILLI: u32 = 1_000;
 
 /// What may be promised of a cache to one who asks.
 fn budget(capacity: Tokens, asked: &Asked, settings: &AdmitSettings) -> u64 {
-    let kept = settings.watermark_permille.saturating_add(left_to_others(asked, settings));
-    u64::from(capacity.get()) * 1_000_u64.saturating_sub(u64::from(kept)) / 1_000
+    let capacity = u64::from(capacity.get());
+    let watermark = capacity * u64::from(settings.watermark_permille) / 1_000;
+    capacity.saturating_sub(watermark).saturating_sub(left_to_others(capacity, asked, settings))
 }
 
-/// What one who has more than its share leaves free, in thousandths: those who have not
-/// would else have to wait for something to come free, however little they ask for (R11).
-const fn left_to_others(asked: &Asked, settings: &AdmitSettings) -> u16 {
+/// Tokens of a cache that a request leaves to those with a greater claim who are there: they would else have
+/// to wait for something to come free, however little they ask for (R11).
+fn left_to_others(capacity: u64, asked: &Asked, settings: &AdmitSettings) -> u64 {
     match asked.portion {
         Portion::Within => 0,
-        Portion::Beyond => settings.fair_reserve_permille,
+        Portion::Beyond { kept } => {
+            kept.min(capacity * u64::from(settings.fair_reserve_permille) / 1_000)
+        }
     }
 }
 
@@ -127,18 +133,20 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
     let used = asked.own.get().min(LENGTH_MAX);
     // What others hold is only known from its word.
     let foreign = if word == Freshness::Stale { 0 } else { worker.correction().foreign() };
+    let waits = asked.ahead.holds(asked.tokens);
     // No deviation is more than half of the greatest peak: far below the budget nobody has to look.
     let bound = worker.forecast().bound_with(&asked.prospect, used);
     let most = bound.saturating_mul(u64::from(2_000 + caution)) / 2_000;
-    if most.saturating_add(foreign) <= budget {
+    if !waits && most.saturating_add(foreign) <= budget {
         return Judged::TAKEN;
     }
     let peak = worker.forecast().peak_with(&asked.prospect, used).with_caution(caution);
     let peak = peak.saturating_add(foreign);
     let over = peak.saturating_sub(budget);
-    let answer = if over == 0 {
+    let answer = if over == 0 && !waits {
         Answer::Taken
     } else {
+        let over = over.saturating_add(asked.ahead.tokens).max(1);
         Answer::Later(worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
     };
     Judged { answer, peak: Some(peak) }
@@ -169,28 +177,32 @@ fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {
 /// When it will be below its threshold again, if it is not.
 fn over_threshold(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Option<Micros> {
     let scraped = worker.scraped()?;
-    let threshold = settings.kv_threshold_permille.of(asked.priority);
-    let threshold = threshold.saturating_sub(left_to_others(asked, settings));
-    let over = scraped.kv_use_permille?.checked_sub(threshold)?;
     let capacity = u64::from(scraped.kv_capacity.unwrap_or_default().get());
-    let over = capacity * u64::from(over) / 1_000;
+    let threshold = u64::from(settings.kv_threshold_permille.of(asked.priority));
+    let used = capacity * u64::from(scraped.kv_use_permille?) / 1_000;
+    let most = capacity * threshold / 1_000;
+    let over = used.saturating_sub(most.saturating_sub(left_to_others(capacity, asked, settings)));
     (0 < over).then(|| worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
 }
 
 /// One who has more than its share may put so small a part of the backlog before others.
 const BACKLOG_SHARE: u64 = 8;
 
-/// When the prompts that wait there will be few enough, if they are not.
-fn backlog(
+/// When the prompts that wait there will be few enough, if others with a greater claim are delayed by them
+/// and they are not.
+fn delays_others(
     worker: &Worker,
     asked: &Asked,
     settings: &AdmitSettings,
-    (fleet_pace, now): (Pace, Instant),
+    fleet_pace: Pace,
+    now: Instant,
 ) -> Option<Micros> {
-    let allowed = match asked.portion {
-        Portion::Within => settings.prefill_backlog,
-        Portion::Beyond => Micros::new(settings.prefill_backlog.get() / BACKLOG_SHARE),
-    };
+    if asked.portion == Portion::Within {
+        return None;
+    }
+    // What is on the way there keeps it busy until more can come.
+    let allowed = settings.prefill_backlog.get() / BACKLOG_SHARE;
+    let allowed = Micros::new(allowed.saturating_add(worker.round_trip().get()));
     let pace = worker.prefill_rate().pace_within(fleet_pace);
     let queued = pace.time_for(worker.queued(pace, now));
     let over = queued.checked_sub(allowed)?;

@@ -14,9 +14,11 @@ mod correction;
 mod forecast;
 mod judge;
 mod lane;
+mod line;
 mod pinned;
 mod queue;
 mod settings;
+mod stand;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,8 @@ pub(crate) use self::judge::{Answer, Asked, judge};
 pub(crate) use self::pinned::Chain;
 pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
+pub(crate) use self::stand::Ahead;
+pub use self::stand::Hold;
 pub use self::tenants::Portion;
 pub(crate) use self::tenants::Tenants;
 

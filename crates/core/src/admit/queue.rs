@@ -6,9 +6,9 @@
 //! came. Whoever has waited for half of the time it has, gets one call of [`AGING_EVERY`] past
 //! greater priorities.
 //!
-//! A turn is a *call*: the shell tries to place the waiter and says what came of it. One waiter of
-//! a line is called at a time; one that is put back keeps its place, and blocks its line for its
-//! own and lesser priorities until something is [`freed`](Queue::freed).
+//! A turn is a *call*: the shell has the waiter placed, and it is started or put back. One waiter of a line is
+//! called at a time, for the room of one worker; one that is put back waits at the worker where it is
+//! cheapest (`line.rs`, `stand.rs`).
 //!
 //! Invariant: every ticket is given back by exactly one of `admitted`, `leave` and `expire`, and
 //! what is counted is what waits.
@@ -18,8 +18,10 @@ use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros};
 
-use super::lane::Line;
-use super::{Portion, Priority, QueueSettings, Tenant, retry_after};
+use super::line::Line;
+use super::stand::{Ahead, Hold};
+use super::{Priority, QueueSettings, Tenant, retry_after};
+use crate::fleet::WorkerId;
 
 /// One call of so many goes to a lesser priority that has waited for half of its time.
 pub const AGING_EVERY: u32 = 8;
@@ -30,6 +32,12 @@ const LINES_MAX: usize = 1_024;
 /// The share of the queue that each priority may fill, in thousandths: there is room for those
 /// that matter when those that do not have filled theirs.
 const SHARE_PERMILLE: [u64; 3] = [500, 875, 1_000];
+
+/// How long one waits at the least, that would wait for `wait` if its line went on as it did: how fast a line
+/// moves is known within a factor of two.
+const fn sure(wait: Micros) -> Micros {
+    Micros::new(wait.get() / 2)
+}
 
 /// A request that is to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +105,8 @@ impl Refusal {
 struct Entry {
     waiter: Waiter,
     entered: Instant,
+    /// The worker that it waits for.
+    at: WorkerId,
     standing: Standing,
 }
 
@@ -142,24 +152,24 @@ impl Queue {
         self.settings = settings;
     }
 
-    /// Lets a request wait.
+    /// Lets a request wait for room at a worker.
     ///
     /// # Errors
     /// Why it may not, and when to come back; nothing has changed then.
-    pub fn enter(&mut self, waiter: Waiter, now: Instant) -> Result<Ticket, Refusal> {
+    pub fn enter(&mut self, waiter: Waiter, at: WorkerId, now: Instant) -> Result<Ticket, Refusal> {
         self.check(waiter, now)?;
         if !self.lines.contains_key(&waiter.model) {
             self.make_room_for_a_line();
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        let entry = Entry { waiter, entered: now, standing: Standing::Waiting };
+        let entry = Entry { waiter, entered: now, at, standing: Standing::Waiting };
         self.entries.insert(ticket, entry);
         self.deadlines.insert((waiter.deadline, ticket));
         self.waiting[waiter.priority.index()] += 1;
         self.tokens = self.tokens.saturating_add(waiter.tokens);
         *self.tenants.entry(waiter.tenant).or_default() += 1;
-        self.lines.entry(waiter.model).or_default().enter(ticket, waiter, now);
+        self.lines.entry(waiter.model).or_default().enter(ticket, waiter, at, now);
         Ok(ticket)
     }
 
@@ -167,15 +177,22 @@ impl Queue {
     /// [`admitted`](Self::admitted), [`put_back`](Self::put_back) or [`leave`](Self::leave); then
     /// call again.
     pub fn call(&mut self, now: Instant) -> Option<Ticket> {
-        let after = self.lines.range(self.turn.saturating_add(1)..);
-        let aged = |ticket: Ticket| self.is_aged(ticket, now);
-        let mut around = after.chain(self.lines.range(..=self.turn));
-        let found = around.find_map(|(&model, line)| Some((model, line.next(&aged)?)));
-        let (model, ticket) = found?;
+        let Self { lines, entries, .. } = self;
+        let aged = |ticket: Ticket| is_aged(entries, ticket, now);
+        let mut found = None;
+        // Around, beginning behind the model that was called last.
+        for model in [self.turn.saturating_add(1)..=u64::MAX, 0..=self.turn] {
+            let mut lines = lines.range_mut(model);
+            found = lines.find_map(|(&model, line)| Some((model, line.next(&aged)?)));
+            if found.is_some() {
+                break;
+            }
+        }
+        let (model, (ticket, room)) = found?;
         let entry = self.entries.get_mut(&ticket).expect("who stands in a line has an entry");
         entry.standing = Standing::Called;
         let line = self.lines.get_mut(&model).expect("the line was just found");
-        line.call(ticket, entry.waiter);
+        line.call(ticket, entry.waiter, entry.at, room);
         self.turn = model;
         Some(ticket)
     }
@@ -184,19 +201,18 @@ impl Queue {
     pub fn admitted(&mut self, ticket: Ticket, now: Instant) {
         let Some(entry) = self.remove(ticket) else { return };
         if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
-            line.admitted(ticket, entry.waiter, now);
+            line.admitted(ticket, entry.waiter, entry.at, now);
         }
     }
 
-    /// There was no room after all for the one that was called: it keeps its place, and those of
-    /// its line that matter no more than it does are not called before something is freed. Where it
-    /// was its tenant that has more than its `portion`, those of that tenant only.
-    pub fn put_back(&mut self, ticket: Ticket, portion: Portion) {
+    /// There was no room after all for the one that was called: it waits at `at` from now on.
+    pub fn put_back(&mut self, ticket: Ticket, at: WorkerId, hold: Hold) {
         let Some(entry) = self.entries.get_mut(&ticket) else { return };
         if entry.standing == Standing::Called {
             entry.standing = Standing::Waiting;
+            entry.at = at;
             if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
-                line.put_back(ticket, entry.waiter, portion);
+                line.put_back(ticket, at, hold);
             }
         }
     }
@@ -205,16 +221,25 @@ impl Queue {
     pub fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(entry) = self.remove(ticket) else { return false };
         if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
-            line.leave(ticket, entry.waiter);
+            line.leave(ticket, entry.waiter, entry.at);
         }
         true
     }
 
-    /// Something has ended, or a worker said something new: those who found no room are called
-    /// again.
-    pub fn freed(&mut self) {
+    /// Something has ended at a worker, or it said something new: those who wait there are called again.
+    pub fn freed(&mut self, worker: WorkerId) {
+        if self.is_empty() {
+            return;
+        }
         for line in self.lines.values_mut() {
-            line.freed();
+            line.freed(worker);
+        }
+    }
+
+    /// Something is known better of all workers.
+    pub fn freed_all(&mut self) {
+        for line in self.lines.values_mut() {
+            line.freed_all();
         }
     }
 
@@ -234,10 +259,16 @@ impl Queue {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Whether a request that arrives now has to wait, whatever there is room for: others of the
-    /// same or a greater priority wait for the same model already.
-    pub fn must_queue(&self, model: u64, priority: Priority) -> bool {
-        self.lines.get(&model).is_some_and(|line| line.has_from(priority))
+    /// Who waits at `worker` before a request for `model`; `ticket` is its own, if it was called.
+    pub(crate) fn ahead(
+        &self,
+        model: u64,
+        worker: WorkerId,
+        ticket: Option<Ticket>,
+        priority: Priority,
+    ) -> Ahead {
+        let line = self.lines.get(&model);
+        line.map_or_else(Ahead::default, |line| line.ahead(worker, ticket, priority))
     }
 
     /// Those who wait, of one priority.
@@ -289,18 +320,11 @@ impl Queue {
             return Err(Refusal::TenantFull { retry_after });
         }
         match wait {
-            Some(wait) if waiter.deadline.since(now) < wait => {
+            Some(wait) if sure(wait) > waiter.deadline.since(now) => {
                 Err(Refusal::TooLate { wait, retry_after })
             }
             _ => Ok(()),
         }
-    }
-
-    fn is_aged(&self, ticket: Ticket, now: Instant) -> bool {
-        self.entries.get(&ticket).is_some_and(|entry| {
-            let whole = entry.waiter.deadline.since(entry.entered).get();
-            whole / 2 <= now.since(entry.entered).get()
-        })
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
@@ -328,4 +352,12 @@ impl Queue {
             self.lines.remove(&model);
         }
     }
+}
+
+/// Whether it has waited for half of the time it has.
+fn is_aged(entries: &BTreeMap<Ticket, Entry>, ticket: Ticket, now: Instant) -> bool {
+    entries.get(&ticket).is_some_and(|entry| {
+        let whole = entry.waiter.deadline.since(entry.entered).get();
+        whole / 2 <= now.since(entry.entered).get()
+    })
 }

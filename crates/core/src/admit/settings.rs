@@ -10,7 +10,7 @@ use super::Priority;
 /// What decides whether a worker takes one more request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The predicted peak, then the thresholds on what it reported, then the backlog of prompts.
+    /// The predicted peak, and those with a greater claim who are there.
     #[default]
     Peak,
     /// The thresholds on what it reported, and nothing else: the write-up's valve.
@@ -108,7 +108,7 @@ impl Default for AdmitSettings {
         Self {
             mode: Mode::Peak,
             kv_threshold_permille: ByPriority { flex: 850, default: 970, priority: 990 },
-            caution_milli: ByPriority { flex: 2_500, default: 2_000, priority: 1_500 },
+            caution_milli: ByPriority { flex: 1_250, default: 1_000, priority: 750 },
             watermark_permille: 20,
             fair_reserve_permille: 150,
             prefill_backlog: Micros::new(1_000_000),
@@ -125,7 +125,7 @@ impl AdmitSettings {
     }
 }
 
-/// How much may wait.
+/// How much may wait. What may wait in time follows from how fast the line moves; this bounds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
     /// Requests, at most; `flex` may fill a half of it and `default` seven eighths.
@@ -138,6 +138,6 @@ pub struct QueueSettings {
 
 impl Default for QueueSettings {
     fn default() -> Self {
-        Self { requests: 1_024, tokens: 8 << 20, per_tenant: 256 }
+        Self { requests: 65_536, tokens: 1 << 40, per_tenant: 32_768 }
     }
 }

@@ -1,9 +1,9 @@
-//! Does a tenant have more in flight than its share, while others want theirs?
+//! Shares of tenants: who has more in flight than an equal part while others want theirs.
 //!
-//! The queue shares out what comes free, but a tenant that asks for little should not have to wait
-//! for anything to come free. So whoever holds more than an equal part leaves some room for those
-//! that do not (`judge.rs`). A tenant counts from its first request until it has had nothing in
-//! flight for a minute; while there is only one, it has everything.
+//! The queue shares out what comes free, but a tenant that asks for little should not have to wait for
+//! anything to come free. So whoever holds more than an equal part, or asks at a lesser priority than
+//! somebody else does, leaves room for those with a greater claim who are there: as much as they ask for,
+//! and nothing where nobody is (`judge.rs`). While there is only one tenant, it has everything.
 //!
 //! Invariant: what is counted for a tenant is what it has in flight.
 
@@ -11,22 +11,35 @@ use alloc::collections::BTreeMap;
 
 use overdraft_units::{Instant, Micros};
 
-use super::Tenant;
+use super::{Priority, Tenant};
 
 /// Tenants that are told apart at most; what others have in flight is nobody's.
 const TENANTS_MAX: usize = 4_096;
 
-/// How long a tenant without anything in flight still counts.
-const LINGER: Micros = Micros::new(60_000_000);
+/// How long one that has nothing in flight is still there: its next request may come any moment.
+const LINGER: Micros = Micros::new(10_000_000);
 
-/// Where a tenant stands among those who ask.
+/// Requests of those with a greater claim that each worker has room for at any moment: another comes free
+/// before more of them have come.
+const KEPT_REQUESTS: u64 = 2;
+
+/// So much of an equal part is clearly more: what a tenant has in flight goes up and down by itself.
+const BEYOND_PERCENT: u128 = 150;
+
+/// Each request takes a sixteenth of what was there from a tenant's usual size.
+const USUAL_FADE: u64 = 16;
+
+/// What a request leaves to others who are there and have a greater claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Portion {
-    /// It has its share, or less, or nobody else asks.
+    /// Its tenant has its share, or less, or nobody else asks.
     #[default]
     Within,
-    /// It has more.
-    Beyond,
+    /// Its tenant has more, or somebody else asks at a greater priority.
+    Beyond {
+        /// Tokens of each cache that are left to them.
+        kept: u64,
+    },
 }
 
 /// What each tenant has in flight.
@@ -35,30 +48,45 @@ pub(crate) struct Tenants {
     known: BTreeMap<Tenant, Holding>,
     /// Tokens of all of them.
     tokens: u64,
+    /// Tokens that two usual requests of those within their share have.
+    modest: u64,
+    /// By [`Priority::index`]: when somebody last asked, and what a usual request has, in tokens.
+    asked: [Option<(Instant, u64)>; 3],
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     requests: u32,
     tokens: u64,
+    /// Tokens that a request of it usually has.
+    usual: u64,
     /// When it last had anything in flight.
     last: Instant,
 }
 
 impl Tenants {
     pub(crate) const fn new() -> Self {
-        Self { known: BTreeMap::new(), tokens: 0 }
+        Self { known: BTreeMap::new(), tokens: 0, modest: 0, asked: [None; 3] }
     }
 
     /// A request with so many tokens is on its way; whether it is counted, and so to be ended.
-    pub(crate) fn start(&mut self, tenant: Tenant, tokens: u64, now: Instant) -> bool {
+    pub(crate) fn start(
+        &mut self,
+        tenant: Tenant,
+        priority: Priority,
+        tokens: u64,
+        now: Instant,
+    ) -> bool {
+        let asked = &mut self.asked[priority.index()];
+        *asked = Some((now, asked.map_or(tokens, |(_, usual)| faded(usual, tokens))));
         if self.known.len() == TENANTS_MAX && !self.known.contains_key(&tenant) {
             return false;
         }
-        let new = Holding { requests: 0, tokens: 0, last: now };
+        let new = Holding { requests: 0, tokens: 0, usual: tokens, last: now };
         let holding = self.known.entry(tenant).or_insert(new);
         holding.requests += 1;
         holding.tokens += tokens;
+        holding.usual = faded(holding.usual, tokens);
         holding.last = now;
         self.tokens += tokens;
         true
@@ -74,18 +102,37 @@ impl Tenants {
         }
     }
 
-    /// Forgets those who have not asked for long.
+    /// Forgets those who have not asked for long, and looks at what the others ask for.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.known.retain(|_, one| one.requests > 0 || now.since(one.last) < LINGER);
+        for asked in &mut self.asked {
+            asked.take_if(|(last, _)| LINGER <= now.since(*last));
+        }
+        let modest = self.known.values().filter(|one| !self.is_beyond(one.tokens));
+        let (sum, count) =
+            modest.fold((0_u64, 0), |(sum, count), one| (sum + one.usual, count + 1));
+        self.modest = sum.saturating_mul(KEPT_REQUESTS).checked_div(count).unwrap_or(0);
     }
 
-    /// Where a tenant stands.
-    pub(crate) fn portion(&self, tenant: Tenant) -> Portion {
+    /// What a request of a tenant leaves to others.
+    pub(crate) fn portion(&self, tenant: Tenant, priority: Priority) -> Portion {
+        let greater = self.asked[priority.index() + 1..].iter().flatten();
+        let greater = greater.map(|(_, usual)| usual * KEPT_REQUESTS).max();
         let own = self.known.get(&tenant).map_or(0, |holding| holding.tokens);
-        let count = self.known.len() as u128;
-        let is_more = u128::from(self.tokens) < u128::from(own) * count;
-        if 1 < count && is_more { Portion::Beyond } else { Portion::Within }
+        let modest = self.is_beyond(own).then_some(self.modest);
+        greater.max(modest).map_or(Portion::Within, |kept| Portion::Beyond { kept })
     }
+
+    /// Whether so many tokens are clearly more than an equal part of all.
+    fn is_beyond(&self, tokens: u64) -> bool {
+        let count = self.known.len() as u128;
+        let most = u128::from(self.tokens) * BEYOND_PERCENT;
+        1 < count && most < u128::from(tokens) * count * 100
+    }
+}
+
+const fn faded(usual: u64, tokens: u64) -> u64 {
+    usual - usual / USUAL_FADE + tokens / USUAL_FADE
 }
 
 #[cfg(test)]
@@ -99,44 +146,63 @@ mod tests {
         Instant::ORIGIN + Micros::new(seconds * 1_000_000)
     }
 
-    #[test]
-    fn who_is_alone_may_have_all() {
-        let mut tenants = Tenants::new();
-        tenants.start(ONE, 1_000, at(0));
-        assert_eq!(tenants.portion(ONE), Portion::Within);
+    fn start(tenants: &mut Tenants, tenant: Tenant, tokens: u64, now: Instant) -> bool {
+        tenants.start(tenant, Priority::Default, tokens, now)
+    }
+
+    fn portion(tenants: &Tenants, tenant: Tenant) -> Portion {
+        tenants.portion(tenant, Priority::Default)
     }
 
     #[test]
-    fn who_has_more_than_an_equal_part_is_beyond_it() {
+    fn who_is_alone_may_have_all() {
         let mut tenants = Tenants::new();
-        tenants.start(OTHER, 400, at(0));
-        tenants.start(ONE, 400, at(0));
-        assert_eq!(tenants.portion(ONE), Portion::Within);
-        tenants.start(ONE, 200, at(0));
-        assert_eq!(tenants.portion(ONE), Portion::Beyond);
-        assert_eq!(tenants.portion(OTHER), Portion::Within);
-        tenants.end(ONE, 200, at(1));
-        assert_eq!(tenants.portion(ONE), Portion::Within);
+        start(&mut tenants, ONE, 1_000, at(0));
+        assert_eq!(portion(&tenants, ONE), Portion::Within);
+    }
+
+    #[test]
+    fn who_has_clearly_more_than_an_equal_part_leaves_what_others_ask_for() {
+        let mut tenants = Tenants::new();
+        start(&mut tenants, OTHER, 400, at(0));
+        start(&mut tenants, ONE, 1_200, at(0));
+        assert_eq!(portion(&tenants, ONE), Portion::Within, "half more is chance");
+        start(&mut tenants, ONE, 10, at(0));
+        tenants.tick(at(0));
+        assert_eq!(portion(&tenants, ONE), Portion::Beyond { kept: 800 }, "two of the others");
+        assert_eq!(portion(&tenants, OTHER), Portion::Within);
+        tenants.end(ONE, 1_200, at(1));
+        assert_eq!(portion(&tenants, ONE), Portion::Within);
     }
 
     #[test]
     fn who_asked_a_moment_ago_still_has_a_share() {
         let mut tenants = Tenants::new();
-        tenants.start(OTHER, 400, at(0));
-        tenants.start(ONE, 600, at(0));
+        start(&mut tenants, OTHER, 400, at(0));
+        start(&mut tenants, ONE, 1_600, at(0));
         tenants.end(OTHER, 400, at(1));
-        tenants.tick(at(60));
-        assert_eq!(tenants.portion(ONE), Portion::Beyond);
-        tenants.tick(at(61));
-        assert_eq!(tenants.portion(ONE), Portion::Within);
+        tenants.tick(at(10));
+        assert_ne!(portion(&tenants, ONE), Portion::Within);
+        tenants.tick(at(11));
+        assert_eq!(portion(&tenants, ONE), Portion::Within);
+    }
+
+    #[test]
+    fn who_asks_at_a_lesser_priority_leaves_room_for_a_greater_one_that_is_there() {
+        let mut tenants = Tenants::new();
+        tenants.start(ONE, Priority::Priority, 300, at(0));
+        assert_eq!(portion(&tenants, ONE), Portion::Beyond { kept: 600 });
+        assert_eq!(tenants.portion(ONE, Priority::Priority), Portion::Within);
+        tenants.tick(at(10));
+        assert_eq!(portion(&tenants, ONE), Portion::Within, "nobody is there any more");
     }
 
     #[test]
     fn tenants_are_bounded() {
         let mut tenants = Tenants::new();
         for tenant in 0..5_000 {
-            assert_eq!(tenants.start(Tenant(tenant), 1, at(0)), tenant < 4_096);
+            assert_eq!(start(&mut tenants, Tenant(tenant), 1, at(0)), tenant < 4_096);
         }
-        assert!(tenants.start(Tenant(1), 1, at(0)), "one that is known may always");
+        assert!(start(&mut tenants, Tenant(1), 1, at(0)), "one that is known may always");
     }
 }

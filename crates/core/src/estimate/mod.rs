@@ -4,16 +4,20 @@
 //! one, an old one for less than a new one, and before there are any there is a prior of a stated
 //! weight. Whole numbers only, so that a belief is the same on every machine.
 
+mod arrivals;
 mod lengths;
 mod ratio;
+mod relative;
 mod scale;
 #[cfg(test)]
 mod tests;
 
 use overdraft_units::{Micros, Tokens};
 
+pub(crate) use self::arrivals::{Arrivals, delayed};
 pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
 pub(crate) use self::ratio::Ratio;
+use self::relative::Relative;
 pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
 
 /// Tokens a second that a worker is taken to prefill before it has been seen to.
@@ -22,38 +26,36 @@ pub const PREFILL_RATE_FIRST: u64 = 4_000;
 /// Prompts of fewer tokens say more about the network than about the worker.
 const PREFILL_TOKENS_MIN: u64 = 64;
 
-/// What a worker's own observations weigh against its fleet's, in tokens.
-const FLEET_WEIGHT_TOKENS: u64 = 8_192;
-
 /// How fast prompts are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefillRate {
     /// Tokens over microseconds.
     seen: Ratio,
-    leaning: Leaning,
-}
-
-/// A pace, worked out as far as it can be before that of the fleet is known which it leans on:
-/// observations change it, and every decision asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leaning {
-    /// Time of what was seen, as a pace has it.
-    time: u64,
-    /// Tokens that were seen, and those that are lent.
-    tokens: u64,
+    /// The same beside what its fleet led to expect.
+    beside: Relative,
+    /// Its pace, if it is proven to differ from its fleet's.
+    own: Option<Pace>,
 }
 
 impl PrefillRate {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: Ratio::new(), leaning: Leaning::of((0, 0)) }
+        Self { seen: Ratio::new(), beside: Relative::new(), own: None }
     }
 
     /// So many tokens were computed in that time, queueing included on both sides.
     pub fn note(&mut self, tokens: u64, took: Micros) {
         if PREFILL_TOKENS_MIN <= tokens && took != Micros::ZERO {
             self.seen.note(tokens, took.get());
-            self.leaning = Leaning::of(self.seen.parts());
+        }
+    }
+
+    /// The same of one worker, whose whole fleet goes at that pace.
+    pub fn note_beside(&mut self, tokens: u64, took: Micros, fleet: Pace) {
+        if PREFILL_TOKENS_MIN <= tokens && took != Micros::ZERO {
+            self.seen.note(tokens, took.get());
+            self.beside.note(took.get(), fleet.time_for(tokens).get());
+            self.own = self.beside.is_proven().then(|| self.pace());
         }
     }
 
@@ -66,36 +68,20 @@ impl PrefillRate {
         Pace(micros.saturating_mul(Pace::TOKENS) / tokens)
     }
 
-    /// The same, where little is known of this worker leaning on its whole `fleet`: one slow answer
-    /// must not make a worker look slow.
+    /// The pace of a worker of that `fleet`: the fleet's, unless it is proven to differ.
     pub fn pace_within(&self, fleet: Pace) -> Pace {
-        self.leaning.pace_within(fleet)
+        self.own.unwrap_or(fleet)
     }
 
-    /// What that comes from.
-    pub(crate) const fn leaning(&self) -> Leaning {
-        self.leaning
+    /// Its pace, if it is proven to differ from its fleet's.
+    pub(crate) const fn own(&self) -> Option<Pace> {
+        self.own
     }
 
     /// Tokens a second; `None` before anything was seen.
     pub fn tokens_per_second(&self) -> Option<u64> {
         let (tokens, micros) = self.seen.parts();
         (micros > 0).then(|| tokens.saturating_mul(1_000_000) / micros)
-    }
-}
-
-impl Leaning {
-    const fn of((tokens, micros): (u64, u64)) -> Self {
-        Self {
-            time: micros.saturating_mul(Pace::TOKENS),
-            tokens: tokens.saturating_add(FLEET_WEIGHT_TOKENS),
-        }
-    }
-
-    #[inline]
-    pub(crate) const fn pace_within(self, fleet: Pace) -> Pace {
-        let lent = fleet.0.saturating_mul(FLEET_WEIGHT_TOKENS);
-        Pace(self.time.saturating_add(lent) / self.tokens)
     }
 }
 
@@ -135,6 +121,8 @@ pub struct StepTime {
     seen: Ratio,
     /// What they come to: asked for in every decision, and changed only by answers.
     step: Micros,
+    /// The same beside what its fleet led to expect.
+    beside: Relative,
 }
 
 /// A decode step before one was seen.
@@ -143,7 +131,7 @@ pub const STEP_TIME_FIRST: Micros = Micros::new(20_000);
 impl StepTime {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: Ratio::new(), step: STEP_TIME_FIRST }
+        Self { seen: Ratio::new(), step: STEP_TIME_FIRST, beside: Relative::new() }
     }
 
     /// One answer generated `tokens` after its first in that time.
@@ -155,10 +143,34 @@ impl StepTime {
         }
     }
 
+    /// The same of one worker, whose whole fleet takes that long for a step.
+    pub fn note_beside(&mut self, tokens: Tokens, took: Micros, fleet: Micros) {
+        if tokens != Tokens::ZERO {
+            self.note(tokens, took);
+            self.beside.note(took.get(), fleet.get().saturating_mul(u64::from(tokens.get())));
+        }
+    }
+
     /// One step.
     pub const fn micros(&self) -> Micros {
         self.step
     }
+
+    /// One step, if it is proven to differ from its fleet's.
+    pub(crate) fn own(&self) -> Option<Micros> {
+        self.beside.is_proven().then_some(self.step)
+    }
+}
+
+/// A decode step takes twice as long with so many tokens in the cache: it then reads as many bytes of keys
+/// and values as of weights (120 to 430 thousand tokens for dense models of 8 to 70 billion parameters).
+pub const STEP_DOUBLES_AT: u64 = 256 * 1_024;
+
+/// What is left of the time of a step without what `tokens` in the cache add to it.
+pub fn bare(took: Micros, tokens: u64) -> Micros {
+    let whole = u128::from(STEP_DOUBLES_AT);
+    let bare = u128::from(took.get()) * whole / (whole + u128::from(tokens));
+    Micros::new(u64::try_from(bare).unwrap_or(u64::MAX))
 }
 
 impl Default for StepTime {

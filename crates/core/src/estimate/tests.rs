@@ -31,20 +31,38 @@ fn long_prompts_count_for_more_than_short_ones() {
 }
 
 #[test]
-fn one_slow_answer_leans_on_the_fleet_and_many_do_not() {
+fn one_slow_answer_proves_nothing_and_many_do() {
     let mut fleet = PrefillRate::new();
     for _ in 0..100 {
         fleet.note(8_000, Micros::new(1_000_000));
     }
+    let pace = fleet.pace();
     let mut slow = PrefillRate::new();
-    slow.note(100, Micros::new(1_000_000));
-    let once = slow.pace_within(fleet.pace()).time_for(8_000).get();
-    assert!((1_000_000..2_100_000).contains(&once), "{once}");
+    slow.note_beside(100, Micros::new(1_000_000), pace);
+    assert_eq!(slow.pace_within(pace), pace, "one answer proves nothing");
     for _ in 0..200 {
-        slow.note(4_000, Micros::new(1_000_000));
+        slow.note_beside(4_000, Micros::new(1_000_000), pace);
     }
-    let often = slow.pace_within(fleet.pace()).time_for(8_000).get();
-    assert!((1_850_000..2_000_000).contains(&often), "{often}");
+    let often = slow.pace_within(pace).time_for(8_000).get();
+    assert!((1_850_000..=2_010_000).contains(&often), "{often}");
+}
+
+#[test]
+fn equal_machines_are_equal_however_long_their_prompts_are() {
+    let mut fleet = PrefillRate::new();
+    let mut one = PrefillRate::new();
+    // Short and long prompts in turn, all of them with much noise.
+    for round in 0..400_u64 {
+        let tokens = if round % 3 == 0 { 12_000 } else { 300 };
+        let noise = 400 + (round * 7_919) % 1_200;
+        let took = Micros::new(tokens * 125 * noise / 1_000);
+        let pace = fleet.pace();
+        fleet.note(tokens, took);
+        one.note_beside(tokens, took, pace);
+        if round > 32 {
+            assert_eq!(one.pace_within(fleet.pace()), fleet.pace(), "round {round}");
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use core::ops::{Deref, DerefMut};
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::{Fleet, Worker, WorkerId};
-use crate::estimate::{Leaning, Pace};
+use crate::estimate::Pace;
 
 /// One worker, as far as nearly every decision asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,12 @@ pub(crate) struct Glance {
     /// Of those, the part of one prompt.
     prefill_one: u64,
     prefill_since: Instant,
-    prefill: Leaning,
+    /// See [`Worker::prefill_rate`]: its own pace, where it is proven to have one.
+    pace: Option<Pace>,
     /// How long one of its decode steps takes.
     pub(crate) step: Micros,
+    /// How long one takes without anything in its cache, where it is proven to differ from its fleet's.
+    step_bare: Option<Micros>,
 }
 
 impl Glance {
@@ -66,15 +69,22 @@ impl Glance {
             prefill_tokens: booked.prefill_tokens,
             prefill_one: booked.prefill_one(),
             prefill_since: worker.prefill_since,
-            prefill: worker.prefill_rate().leaning(),
+            pace: worker.prefill_rate().own(),
             step: worker.step_time().micros(),
+            step_bare: worker.step_bare.own(),
         }
     }
 
-    /// How fast it computes prompts, where little is known of it leaning on its `fleet`.
+    /// How fast it computes prompts: as its `fleet`, unless it is proven to differ.
     #[inline]
     pub(crate) fn pace_within(&self, fleet: Pace) -> Pace {
-        self.prefill.pace_within(fleet)
+        self.pace.unwrap_or(fleet)
+    }
+
+    /// How long a decode step takes it without anything in its cache.
+    #[inline]
+    pub(crate) fn step_bare_within(&self, fleet: Micros) -> Micros {
+        self.step_bare.unwrap_or(fleet)
     }
 
     /// See [`Worker::queued`]; `None` where only the worker can say.

@@ -36,7 +36,7 @@ use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::admit::Chain;
 use crate::breaker::{BreakerSettings, Ended, Grants};
-use crate::estimate::{Lengths, Pace, PrefillRate};
+use crate::estimate::{Arrivals, Lengths, Pace, PrefillRate, StepTime, bare};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -107,6 +107,9 @@ pub struct Fleet {
     starts: u64,
     /// How fast the fleet as a whole computes prompts: what is lent to a worker hardly seen yet.
     prefill_rate: PrefillRate,
+    /// How long its decode steps take without anything in a cache.
+    step_bare: StepTime,
+    arrivals: Arrivals,
     breakers: BreakerSettings,
     grants: Grants,
 }
@@ -174,7 +177,7 @@ impl Fleet {
         match demand.first_token {
             FirstToken::Seen => {
                 if on.booked.prefilling == 0 {
-                    on.prefill_since = now;
+                    on.prefill_since = now + half(on.round_trip);
                 }
                 on.booked.prefilling += 1;
                 on.booked.prefill_tokens += prefill;
@@ -191,7 +194,10 @@ impl Fleet {
             FirstToken::Unseen => Phase::Decode,
         };
         let ahead = before.saturating_add(prefill);
-        let place = on.book(demand, now + pace.time_for(ahead));
+        let computed = now + pace.time_for(ahead) + on.round_trip;
+        let place = on.book(demand, computed);
+        drop(on);
+        self.arrivals.note(prefill, now);
         Attempt { worker, demand, turn, started: now, ahead, phase, trial, place }
     }
 
@@ -212,6 +218,7 @@ impl Fleet {
             return None;
         }
         attempt.phase = Phase::Decode;
+        let fleet_pace = self.prefill_rate.pace();
         let mut on = self.changing(attempt.worker);
         if let Some(place) = attempt.place {
             on.forecast.first_token(place);
@@ -219,9 +226,10 @@ impl Fleet {
         on.booked.prefilling -= 1;
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         on.prefill_since = now;
-        on.prefill_rate.note(attempt.ahead, attempt.age(now));
+        let took = computing(attempt.age(now), on.round_trip, on.step_time.micros());
+        on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace);
         drop(on);
-        self.prefill_rate.note(attempt.ahead, attempt.age(now));
+        self.prefill_rate.note(attempt.ahead, took);
         let begun = (attempt.started, attempt.trial);
         attempt.trial.and_then(|_| self.heard(attempt.worker, Ended::Served, begun, now))
     }
@@ -283,14 +291,43 @@ impl Fleet {
         let Some(seen) = on.unseen.answered(tokens, now).filter(|seen| seen.refutes(pace)) else {
             return;
         };
-        on.prefill_rate.note(seen.tokens, seen.took);
+        on.prefill_rate.note_beside(seen.tokens, seen.took, fleet_pace);
         drop(on);
         self.prefill_rate.note(seen.tokens, seen.took);
     }
 
     /// An answer of `worker` had `tokens` after its first, which took that long.
     pub fn decoded(&mut self, worker: WorkerId, tokens: Tokens, took: Micros) {
-        self.changing(worker).step_time.note(tokens, took);
+        let fleet_bare = self.step_bare.micros();
+        let mut on = self.changing(worker);
+        on.step_time.note(tokens, took);
+        let bare = bare(took, on.booked.tokens);
+        on.step_bare.note_beside(tokens, bare, fleet_bare);
+        drop(on);
+        self.step_bare.note(tokens, bare);
+    }
+
+    /// A probe of `worker` was answered after so long.
+    pub fn round_trip(&mut self, worker: WorkerId, took: Micros) {
+        let mut on = self.changing(worker);
+        // The least of late: what is above it is the worker's own business, and routes change.
+        let before = on.round_trip.get();
+        let grown = before + before / ROUND_TRIP_GROWTH + 1;
+        on.round_trip = match before {
+            0 => took,
+            _ => Micros::new(took.get().min(grown)),
+        };
+    }
+
+    /// How many requests a prompt delays for each second that it takes at one of `workers`, in thousandths.
+    pub(crate) fn behind_milli(&self, workers: usize) -> u64 {
+        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
+        self.arrivals.behind_milli(workers, self.prefill_rate.pace())
+    }
+
+    /// How long a decode step takes the fleet as a whole without anything in a cache.
+    pub const fn step_bare(&self) -> Micros {
+        self.step_bare.micros()
     }
 
     /// Takes in what `worker` said of its load; `lengths` are what is asked when answers that come
@@ -451,6 +488,20 @@ impl Fleet {
             worker.membership = Membership::Vacant;
         }
     }
+}
+
+/// The least round trip that was seen is forgotten by one part in so many with each longer one.
+const ROUND_TRIP_GROWTH: u64 = 64;
+
+/// The part of the time to a first token in which prompts were computed: not that on the way, nor that of the
+/// step that was under way when the request came. At least an eighth.
+fn computing(age: Micros, round_trip: Micros, step: Micros) -> Micros {
+    let other = round_trip.get().saturating_add(step.get());
+    Micros::new(age.get().saturating_sub(other).max(age.get() / 8))
+}
+
+const fn half(time: Micros) -> Micros {
+    Micros::new(time.get() / 2)
 }
 
 /// What an ending says about the worker, if anything.

@@ -312,7 +312,8 @@ fn a_first_token_takes_a_prompt_off_the_queue_once() {
     assert_eq!(story.fleet.worker(story.worker).booked().prefill_tokens, 200);
     // A hundred tokens in a tenth of a second.
     let seen = story.fleet.worker(story.worker).prefill_rate().tokens_per_second();
-    assert_eq!(seen, Some(1_000));
+    // Of the time a step of 20 ms was under way.
+    assert_eq!(seen, Some(1_250));
     story.fleet.end(first, Ending::Answered, story.now);
     story.fleet.end(second, Ending::Abandoned, story.now);
     assert_eq!(story.fleet.worker(story.worker).booked(), Booked::default());

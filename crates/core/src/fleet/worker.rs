@@ -34,6 +34,10 @@ pub struct Worker {
     pub(super) unseen: Unseen,
     pub(super) prefill_rate: PrefillRate,
     pub(super) step_time: StepTime,
+    /// The same without what the tokens in its cache add to it.
+    pub(super) step_bare: StepTime,
+    /// From here to there and back, at the least.
+    pub(super) round_trip: Micros,
     pub(super) blocks: BlockSharing,
     pub(super) forecast: Forecast,
     pub(super) correction: Correction,
@@ -114,6 +118,8 @@ impl Worker {
             unseen: Unseen::new(),
             prefill_rate: PrefillRate::new(),
             step_time: StepTime::new(),
+            step_bare: StepTime::new(),
+            round_trip: Micros::ZERO,
             blocks: BlockSharing::Alone,
             forecast: Forecast::new(),
             correction: Correction::new(),
@@ -169,8 +175,14 @@ impl Worker {
         if prefill_tokens == 0 {
             return 0;
         }
-        let done = pace.tokens_in(now.since(self.prefill_since)).min(self.booked.prefill_one());
-        prefill_tokens.saturating_sub(done)
+        let done = pace.tokens_in(now.since(self.prefill_since));
+        prefill_tokens.saturating_sub(done.min(self.unseen_at_most(pace)))
+    }
+
+    /// Tokens that may have been computed without anybody having seen it yet: of one prompt, and while its
+    /// first token and what follows it is on the way.
+    fn unseen_at_most(&self, pace: Pace) -> u64 {
+        self.booked.prefill_one().saturating_add(pace.tokens_in(self.round_trip))
     }
 
     /// When it last got an attempt, as a count of the fleet's starts; zero for never.
@@ -223,6 +235,11 @@ impl Worker {
     /// How fast it computes prompts.
     pub const fn prefill_rate(&self) -> &PrefillRate {
         &self.prefill_rate
+    }
+
+    /// From here to there and back, at the least.
+    pub const fn round_trip(&self) -> Micros {
+        self.round_trip
     }
 
     /// How long its decode steps take.

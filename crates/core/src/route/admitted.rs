@@ -1,50 +1,94 @@
-//! Does the chosen worker take the request, and if it does not, who does?
+//! Whether the chosen worker takes the request, and if it does not, who does or whom it waits for.
 //!
-//! Workers are asked in the order of the policy's scores, and only those are: a worker that would
-//! not have been chosen is not looked at. Looks at a predicted peak, which cost something, are
-//! bounded; answers that cost nothing are not.
+//! Workers are asked in the order of the policy's scores, and only those are: a worker that would not
+//! have been chosen is not looked at. One that has room is passed over where waiting for one that has
+//! none yet is cheaper for all: mostly the request's prefix lies there, and computing it anew elsewhere
+//! delays others and pushes their prefixes out (delay scheduling: Zaharia et al., `EuroSys` 2010). Looks at
+//! a predicted peak, which cost something, are bounded; answers that cost nothing are not.
 
 use core::cmp::Reverse;
 
 use super::Choice;
 use super::candidate::{Candidate, Decision, Reason};
+use super::cost::Before;
 use super::least_load::rank;
-use super::policy::Scene;
-use crate::admit::{Answer, Asked, RETRY_AFTER_MAX, judge, retry_after};
+use super::policy::{Policy, Scene};
+use crate::admit::{Answer, Asked, Mode, RETRY_AFTER_MAX, judge, retry_after};
 use crate::fleet::WorkerId;
 
 /// Predicted peaks that are looked at for one decision, at most.
 const ADMIT_LOOKS_MAX: usize = 16;
 
-/// The first worker that takes the request, beginning with `chosen`; or that none does.
+/// The worker that a request had best wait for.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    worker: WorkerId,
+    /// What it costs all to be computed there, the waiting included.
+    cost: u64,
+}
+
+/// The first worker that takes the request, beginning with `chosen`; or that it waits for one.
 pub(super) fn first(
     scene: &Scene<'_>,
     chosen: WorkerId,
     decision: &mut Decision,
 ) -> Result<WorkerId, Choice> {
     let pace = scene.fleet.prefill_rate().pace();
+    let asked = u64::from(scene.ask.prompt.get()) + u64::from(scene.ask.completion.get());
     let (mut looks, mut soonest, mut free) = (0, RETRY_AFTER_MAX, 0);
+    let mut awaited: Option<Awaited> = None;
     let mut next = Some(chosen);
     while let Some(id) = next.filter(|_| looks < ADMIT_LOOKS_MAX) {
         let worker = scene.fleet.worker(id);
+        let by_cost = decision.policy == Policy::Cost;
         let Some(candidate) = decision.open_mut().find(|one| one.worker == id) else { break };
         let asked = Asked {
             priority: scene.ask.priority,
             portion: scene.ask.portion,
             prospect: scene.ask.prospect,
             own: scene.own(id),
+            tokens: asked,
+            ahead: scene.ahead(id),
         };
         let judged = judge(worker, &asked, &scene.settings.admission, pace, scene.now);
         candidate.peak = judged.peak;
-        let Answer::Later(wait) = judged.answer else { return Ok(id) };
-        candidate.reason = Reason::Saturated;
         looks += usize::from(judged.peak.is_some());
-        soonest = soonest.min(wait);
-        free = free.max(left(scene, candidate));
+        match judged.answer {
+            Answer::Taken => {
+                let dearer = awaited.filter(|one| one.cost < price(scene, candidate, by_cost));
+                if dearer.is_none() || scene.settings.admission.mode != Mode::Peak {
+                    return Ok(id);
+                }
+                candidate.reason = Reason::Costlier;
+                if by_cost {
+                    // All others cost more still.
+                    break;
+                }
+            }
+            Answer::Later(wait) => {
+                candidate.reason = Reason::Saturated;
+                soonest = soonest.min(wait);
+                free = free.max(left(scene, candidate));
+                let cost = price(scene, candidate, by_cost).saturating_add(wait.get());
+                if awaited.is_none_or(|best| cost < best.cost) {
+                    awaited = Some(Awaited { worker: id, cost });
+                }
+            }
+        }
         next = following(scene, decision);
     }
-    let asked = u64::from(scene.ask.prompt.get()) + u64::from(scene.ask.completion.get());
-    Err(Choice::Saturated { asked, free, retry_after: retry_after(soonest) })
+    let at = awaited.map_or(chosen, |one| one.worker);
+    Err(Choice::Saturated { asked, free, at, retry_after: retry_after(soonest) })
+}
+
+/// What a request costs on a worker once it is there.
+fn price(scene: &Scene<'_>, candidate: &mut Candidate, by_cost: bool) -> u64 {
+    if by_cost {
+        return candidate.score;
+    }
+    let fleet_pace = scene.fleet.prefill_rate().pace();
+    candidate.cost = Before::of(scene, fleet_pace, candidate).cost(scene, candidate);
+    candidate.cost.total()
 }
 
 /// Whom the policy would have chosen, had there not been those that were asked.

@@ -97,6 +97,8 @@ pub enum Reason {
     Overloaded,
     /// It has too much to do: by its predicted peak, by what it reported, or by its backlog.
     Saturated,
+    /// It has room, and waiting for one that has none yet is cheaper for all.
+    Costlier,
 }
 
 impl Reason {
@@ -115,6 +117,7 @@ impl Reason {
             Self::NoRoom => "no_room",
             Self::Overloaded => "overloaded",
             Self::Saturated => "saturated",
+            Self::Costlier => "costlier_than_waiting",
         }
     }
 }
@@ -137,6 +140,8 @@ pub enum Room {
 pub struct Cost {
     /// Until the first token: what stands before it and what is not cached.
     pub wait: Micros,
+    /// What those wait who come after it while its worker has prompts to compute.
+    pub behind: Micros,
     /// Fetching from another worker what is sooner fetched than computed; zero where nothing is.
     pub fetch: Micros,
     /// Decoding beside others, and others beside it.
@@ -152,6 +157,7 @@ impl Cost {
     pub const fn total(self) -> u64 {
         self.wait
             .get()
+            .saturating_add(self.behind.get())
             .saturating_add(self.fetch.get())
             .saturating_add(self.slowed.get())
             .saturating_add(self.displaced.get())

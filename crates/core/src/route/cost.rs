@@ -11,21 +11,11 @@ use overdraft_units::{Micros, Tokens};
 use super::candidate::{Candidate, Cost, Decision, Room};
 use super::least_load::rank;
 use super::policy::Scene;
-use crate::estimate::Pace;
+use crate::estimate::{Pace, STEP_DOUBLES_AT, delayed};
 use crate::fleet::{BlockSharing, Glance, Worker, WorkerId};
 
 /// Tokens that a stranger's waiting request is taken to have.
 const FOREIGN_PROMPT_TOKENS: u64 = 512;
-
-/// How much longer a decode step takes for each sequence in it: one part in so many.
-const STEP_SHARE: u64 = 128;
-
-/// Others' waiting counts for one part in so many of our own: it comes in small pieces, spread over
-/// answers that are read no faster than they come.
-const OTHERS_SHARE: u64 = 16;
-
-/// What is pushed out is asked for again once in so many times.
-const DISPLACED_SHARE: u64 = 2;
 
 /// What is in use and has to be evicted is computed again, and so is what follows.
 const CROWDED_FACTOR: u64 = 4;
@@ -65,6 +55,8 @@ pub(super) struct Before {
     fetch: Micros,
     /// Until it has computed what stands before, and that.
     pub(super) wait: Micros,
+    /// What others wait who come after it.
+    behind: Micros,
 }
 
 impl Before {
@@ -84,7 +76,12 @@ impl Before {
             Tokens::ZERO => (uncached, Micros::ZERO),
             _ => fetched(scene.fleet.worker(id), candidate, pace, uncached),
         };
-        Self { pace, computed, fetch, wait: pace.time_for(before.saturating_add(computed)) }
+        let own = pace.time_for(computed);
+        let span = Micros::new(pace.time_for(before).get().saturating_add(own.get()));
+        // The step that is under way ends first.
+        let wait = Micros::new(span.get().saturating_add(glance.step.get()));
+        let behind = Micros::new(delayed(own, span, scene.behind_milli));
+        Self { pace, computed, fetch, wait, behind }
     }
 
     /// All that it would cost, and never less than the wait.
@@ -95,14 +92,16 @@ impl Before {
     #[inline(always)]
     pub(super) fn cost(self, scene: &Scene<'_>, candidate: &Candidate) -> Cost {
         let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
-        let Self { pace, computed, fetch, wait } = self;
+        let Self { pace, computed, fetch, wait, behind } = self;
         let completion = scene.ask.completion;
         let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
         let fresh = u64::from(uncached.get()) + u64::from(completion.get());
+        let whole = u64::from(scene.ask.prompt.get()) + u64::from(completion.get());
         Cost {
             wait,
+            behind,
             fetch,
-            slowed: slowed(glance, pace.time_for(computed), completion),
+            slowed: slowed(scene, glance, pace.time_for(computed), whole),
             displaced: displaced(scene, (id, glance), pace, fresh),
             crowded: crowded(glance, candidate, pace, fresh),
         }
@@ -123,17 +122,22 @@ fn fetched(worker: &Worker, candidate: &Candidate, pace: Pace, uncached: u64) ->
     (uncached - fetchable, fetch)
 }
 
-/// Every running answer stands still while this prompt is computed, and every step of this answer
-/// takes longer for all in it.
-fn slowed(glance: &Glance, prefill: Micros, completion: Tokens) -> Micros {
+/// Every running answer stands still while this prompt is computed, and each step takes longer for every token in
+/// the cache: for this answer by what is there, for all others by what this request brings.
+fn slowed(scene: &Scene<'_>, glance: &Glance, prefill: Micros, tokens: u64) -> Micros {
     let beside = u64::from(glance.requests);
-    let step = glance.step.get();
-    let longer = u64::from(completion.get()).saturating_mul(step) / STEP_SHARE;
-    Micros::new(prefill.get().saturating_add(longer).saturating_mul(beside) / OTHERS_SHARE)
+    let step = glance.step_bare_within(scene.fleet.step_bare()).get();
+    let completion = u64::from(scene.ask.completion.get());
+    let decode = completion.saturating_mul(step);
+    let own = decode.saturating_mul(glance.tokens) / STEP_DOUBLES_AT;
+    // On average the others have half of an answer left.
+    let others = (decode / 2).saturating_mul(tokens.saturating_mul(beside)) / STEP_DOUBLES_AT;
+    let stalled = prefill.get().saturating_mul(beside);
+    Micros::new(own.saturating_add(others).saturating_add(stalled))
 }
 
-/// A cache that is full of prefixes loses as many as come in: copying a hot prefix to one more
-/// worker pays only where there is room (design.md, replicating a hot prefix).
+/// A cache that is full of prefixes loses as many as come in. What is lost is computed again if it is asked
+/// for again, which is as likely as that a prompt is found.
 fn displaced(
     scene: &Scene<'_>,
     (id, glance): (WorkerId, &Glance),
@@ -144,7 +148,8 @@ fn displaced(
         return Micros::ZERO;
     };
     let blank = u64::from(capacity.get()).saturating_sub(prefix.held(id, glance.block_size));
-    Micros::new(pace.time_for(fresh.saturating_sub(blank)).get() / DISPLACED_SHARE)
+    let lost = pace.time_for(fresh.saturating_sub(blank)).get();
+    Micros::new(lost.saturating_mul(scene.reuse) / 1_000)
 }
 
 /// What does not fit beside the requests in flight waits for one of them to end, or evicts it.

@@ -69,31 +69,38 @@ pub fn decide(
     now: Instant,
     decision: &mut Decision,
 ) {
-    let scene = Scene { fleet, ask, prefix, settings, now };
-    decision.begin(&scene);
+    let behind_milli = fleet.behind_milli(fleet.serving(ask.model).map_or(1, <[_]>::len));
+    let scene = Scene { fleet, ask, prefix, line: None, reuse: 0, behind_milli, settings, now };
+    decide_in(&scene, tried, decision);
+}
+
+/// The same, where others may wait.
+pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) {
+    let Scene { fleet, ask, settings, .. } = *scene;
+    decision.begin(scene);
     let Some(serving) = fleet.serving(ask.model) else { return };
-    let mut rare = Rare::of(&scene);
+    let mut rare = Rare::of(scene);
     decision.candidates.extend(serving.iter().map(|&id| {
         let glance = fleet.glance(id);
-        let candidate = candidate(&scene, (id, glance), tried);
-        rare.note(&scene, &candidate);
+        let candidate = candidate(scene, (id, glance), tried);
+        rare.note(scene, &candidate);
         candidate
     }));
-    let holder = rare.shares.then(|| note_fetchable(&scene, decision)).flatten();
+    let holder = rare.shares.then(|| note_fetchable(scene, decision)).flatten();
     if rare.is_shut {
-        standing::keep_best(&scene, decision);
+        standing::keep_best(scene, decision);
     }
     if rare.is_small {
         standing::pass_over_small(decision);
     }
     if rare.warms {
-        hold_back_warming(&scene, decision);
+        hold_back_warming(scene, decision);
     }
-    if let Some(choice) = nobody(&scene, decision) {
+    if let Some(choice) = nobody(scene, decision) {
         decision.choice = choice;
         return;
     }
-    let trial = rare.is_due.then(|| standing::trial(&scene, decision, tried)).flatten();
+    let trial = rare.is_due.then(|| standing::trial(scene, decision, tried)).flatten();
     let context = (holder, rare.is_crowded);
     if let Some(id) = trial {
         settle(decision, context, id);
@@ -102,11 +109,11 @@ pub fn decide(
     let stuck = ask.session.zip(settings.sticky);
     let chosen = stuck.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
     decision.stuck = chosen.is_some();
-    let chosen = chosen.or_else(|| decision.policy.choose(&scene, decision));
-    match chosen.map(|first| admitted::first(&scene, first, decision)) {
+    let chosen = chosen.or_else(|| decision.policy.choose(scene, decision));
+    match chosen.map(|first| admitted::first(scene, first, decision)) {
         Some(Ok(id)) => settle(decision, context, id),
         Some(Err(saturated)) => decision.choice = saturated,
-        None => decision.choice = no_room(&scene, decision),
+        None => decision.choice = no_room(scene, decision),
     }
 }
 

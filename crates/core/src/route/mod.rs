@@ -33,6 +33,7 @@ mod sticky;
 mod tests;
 mod two_choices;
 mod usual;
+mod waiting;
 
 use overdraft_units::{Micros, Tokens};
 
@@ -43,7 +44,7 @@ pub use self::fit_score::{FitScore, fit_score_permille};
 pub use self::placed::{Outcome, Placed};
 pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};
-pub use self::router::{MODELS_MAX, Prompt, Request, Router};
+pub use self::router::{MODELS_MAX, Prompt, Request, Router, model_number};
 pub use self::sticky::Sticky;
 use crate::admit::{Portion, Priority, Prospect};
 use crate::fleet::WorkerId;
@@ -111,6 +112,8 @@ pub enum Choice {
         /// Tokens that will not be needed by what is in flight, where there are most of those we
         /// looked at.
         free: u64,
+        /// Where it is computed soonest, all told: it should wait for that worker.
+        at: WorkerId,
         /// When there should be room: 1 to 30 s.
         retry_after: Micros,
     },

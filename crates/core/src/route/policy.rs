@@ -11,7 +11,7 @@ use super::decide::Prefix;
 use super::fit_score::FitScore;
 use super::sticky::Sticky;
 use super::{Ask, cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
-use crate::admit::AdmitSettings;
+use crate::admit::{AdmitSettings, Ahead, Queue, Ticket};
 use crate::fleet::{Fleet, SLOW_START, WorkerId};
 
 /// Who chooses among the workers that could be asked.
@@ -97,16 +97,39 @@ impl FromStr for Policy {
     }
 }
 
+/// Those who wait, as seen by one request.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) queue: &'a Queue,
+    /// The model it asks for, as a number.
+    pub(super) model: u64,
+    /// Its own place, if it has waited.
+    pub(super) ticket: Option<Ticket>,
+}
+
 /// What a policy looks at.
 pub(super) struct Scene<'a> {
     pub(super) fleet: &'a Fleet,
     pub(super) ask: Ask<'a>,
     pub(super) prefix: Option<Prefix<'a>>,
+    /// Those who wait, if any do.
+    pub(super) line: Option<Line<'a>>,
+    /// How likely it is that what is pushed out of a cache is asked for again, in thousandths.
+    pub(super) reuse: u64,
+    /// How many a prompt delays for each second that it takes a worker, in thousandths.
+    pub(super) behind_milli: u64,
     pub(super) settings: &'a RouteSettings,
     pub(super) now: Instant,
 }
 
 impl Scene<'_> {
+    /// Who waits for room on `worker` before this request.
+    pub(super) fn ahead(&self, worker: WorkerId) -> Ahead {
+        self.line.map_or_else(Ahead::default, |line| {
+            line.queue.ahead(line.model, worker, line.ticket, self.ask.priority)
+        })
+    }
+
     /// Tokens of the prompt that no request in flight on `worker` holds there.
     pub(super) fn own(&self, worker: WorkerId) -> Tokens {
         let forecast = self.fleet.worker(worker).forecast();

@@ -10,15 +10,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use overdraft_units::{BlockSize, Instant, Tokens};
+use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::candidate::Decision;
-use super::decide::{Prefix, decide};
+use super::decide::{Prefix, decide_in};
 use super::placed::{Outcome, Placed};
-use super::policy::{RouteSettings, Scene};
+use super::policy::{Line, RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, usual};
-use crate::admit::{Chain, Portion, Priority, Prospect, Tenant, Tenants};
-use crate::estimate::{Class, Kind, Lengths, Texts};
+use crate::admit::{
+    Chain, Portion, Priority, Prospect, Queue, QueueSettings, Tenant, Tenants, Ticket,
+};
+use crate::estimate::{Class, Kind, Lengths, Ratio, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
 use crate::prefix::{
     Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
@@ -89,6 +91,9 @@ pub struct Router {
     texts: BTreeMap<String, Texts>,
     lengths: Lengths,
     tenants: Tenants,
+    pub(super) queue: Queue,
+    /// Prompt tokens that were expected to be found where they were sent, over all.
+    found: Ratio,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
@@ -106,6 +111,8 @@ impl Router {
             texts: BTreeMap::new(),
             lengths: Lengths::new(),
             tenants: Tenants::new(),
+            queue: Queue::new(QueueSettings::default()),
+            found: Ratio::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
             matches: Matches::new(),
@@ -134,9 +141,9 @@ impl Router {
         (ask.prompt, ask.completion)
     }
 
-    /// Where a tenant stands among those who ask.
-    pub fn portion(&self, tenant: Tenant) -> Portion {
-        self.tenants.portion(tenant)
+    /// What a request leaves to others.
+    pub(super) fn portion(&self, request: Request<'_>) -> Portion {
+        self.tenants.portion(request.tenant, request.priority)
     }
 
     /// Tokens that `worker` is believed to hold for others to share.
@@ -184,6 +191,9 @@ impl Router {
     /// Takes in what a probe saw.
     pub fn probed(&mut self, worker: WorkerId, probe: Probe<'_>, now: Instant) -> Option<Change> {
         let change = self.fleet.probed(worker, probe, now);
+        if change.is_some() {
+            self.queue.freed_all();
+        }
         self.note(change);
         change
     }
@@ -194,10 +204,18 @@ impl Router {
             return;
         }
         self.fleet.scraped(worker, scraped, &self.lengths);
+        self.queue.freed(worker);
         if let Some(capacity) = self.fleet.worker(worker).kv_capacity() {
             let chunk = self.chunks.get(worker.index()).map_or(CHUNK_FIRST, |chunk| *chunk);
             let room = Chunks::new(capacity.get() / chunk.get().max(1));
             self.prefixes.set_capacity(worker, room);
+        }
+    }
+
+    /// A probe of `worker` was answered after so long.
+    pub fn round_trip(&mut self, worker: WorkerId, took: Micros) {
+        if self.fleet.is_member(worker) {
+            self.fleet.round_trip(worker, took);
         }
     }
 
@@ -250,8 +268,12 @@ impl Router {
         let (ask, chain, chunk) = self.ask(request);
         self.prefixes.lookup(chain, &mut self.matches);
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
-        let scene = (&self.fleet, Some(prefix));
-        decide(scene, ask, tried, settings, now, &mut self.decision);
+        let line = Line { queue: &self.queue, model: model_number(request.model), ticket: None };
+        let fleet = &self.fleet;
+        let (reuse, behind_milli) = (self.reuse(), self.behind_milli(ask.model));
+        let (prefix, line) = (Some(prefix), Some(line));
+        let scene = Scene { fleet, ask, prefix, line, reuse, behind_milli, settings, now };
+        decide_in(&scene, tried, &mut self.decision);
         &self.decision
     }
 
@@ -265,23 +287,28 @@ impl Router {
         tried: &Tried,
         now: Instant,
     ) -> &Decision {
-        self.decide(self.ask(request), settings, tried, now);
+        self.decide(self.ask(request), None, settings, tried, now);
         &self.decision
     }
 
     fn decide(
         &mut self,
         (ask, chain, chunk): (Ask<'_>, &[PrefixKey], Tokens),
+        ticket: Option<Ticket>,
         settings: &RouteSettings,
         tried: &Tried,
         now: Instant,
     ) {
         self.prefixes.lookup(chain, &mut self.matches);
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
-        let scene = Scene { fleet: &self.fleet, ask, prefix: Some(prefix), settings, now };
+        let waits = !self.queue.is_empty();
+        let line = || Line { queue: &self.queue, model: model_number(ask.model), ticket };
+        let line = waits.then(line);
+        let (reuse, behind_milli) = (self.reuse(), self.behind_milli(ask.model));
+        let (fleet, prefix) = (&self.fleet, Some(prefix));
+        let scene = Scene { fleet, ask, prefix, line, reuse, behind_milli, settings, now };
         if !usual::decide(&scene, tried, &mut self.decision) {
-            let scene = (&self.fleet, Some(prefix));
-            decide(scene, ask, tried, settings, now, &mut self.decision);
+            decide_in(&scene, tried, &mut self.decision);
         }
     }
 
@@ -294,11 +321,23 @@ impl Router {
         &mut self,
         request: Request<'_>,
         settings: &RouteSettings,
+        attempt: (&Tried, Turn),
+        now: Instant,
+    ) -> Result<Placed, Choice> {
+        self.place_waiting(None, request, settings, attempt, now)
+    }
+
+    /// The same for one that has waited, if it has.
+    pub(super) fn place_waiting(
+        &mut self,
+        ticket: Option<Ticket>,
+        request: Request<'_>,
+        settings: &RouteSettings,
         (tried, turn): (&Tried, Turn),
         now: Instant,
     ) -> Result<Placed, Choice> {
         let (ask, chain, chunk) = self.ask(request);
-        self.decide((ask, chain, chunk), settings, tried, now);
+        self.decide((ask, chain, chunk), ticket, settings, tried, now);
         let Choice::Send(worker) = self.decision.choice else {
             return Err(self.decision.choice);
         };
@@ -306,6 +345,7 @@ impl Router {
         let matched = self.matches.leading(worker).get();
         let known = Chain { keys: chain, chunk: chunk.get(), matched };
         let pinned = self.fleet.worker(worker).forecast().held_of(known);
+        self.found.note(u64::from(cached.get()), u64::from(ask.prompt.get()));
         let demand = Demand {
             prompt: ask.prompt,
             cached,
@@ -316,7 +356,7 @@ impl Router {
         };
         let attempt = self.fleet.start(worker, demand, turn, now);
         let tokens = u64::from(demand.whole().get());
-        let counted = self.tenants.start(request.tenant, tokens, now);
+        let counted = self.tenants.start(request.tenant, request.priority, tokens, now);
         let announced = self.prefixes.announce(worker, chain);
         let bytes = match request.prompt {
             Prompt::Text { bytes, .. } => Some(bytes),
@@ -342,6 +382,7 @@ impl Router {
     /// The first token of a placed request has come.
     pub fn first_token(&mut self, placed: &mut Placed, now: Instant) -> Option<Change> {
         placed.first_token = Some(now);
+        self.queue.freed(placed.worker());
         self.fleet.first_token(&mut placed.attempt, now)
     }
 
@@ -372,6 +413,7 @@ impl Router {
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
         }
+        self.queue.freed(placed.worker());
         let computed = placed.computed_unseen(outcome).map(|tokens| (placed.worker(), tokens));
         let change = self.fleet.end(placed.attempt, outcome.ending, now);
         if let Some((worker, tokens)) = computed {
@@ -418,10 +460,21 @@ impl Router {
         self.fleet.decoded(placed.worker(), new, now.since(since));
     }
 
+    /// The share of prompt tokens that are found in caches, in thousandths: how likely it is that what is pushed
+    /// out is asked for again.
+    fn reuse(&self) -> u64 {
+        let (found, all) = self.found.parts();
+        (found * 1_000).checked_div(all).unwrap_or(0)
+    }
+
+    fn behind_milli(&self, model: &str) -> u64 {
+        self.fleet.behind_milli(self.fleet.serving(model).map_or(1, <[_]>::len))
+    }
+
     /// How long the answers to `request` may get.
     fn prospect(&self, request: Request<'_>, prompt: Tokens) -> Prospect {
         let Request { model, limit, choices, kind, dice, .. } = request;
-        let class = Class::new(number(model), kind, limit);
+        let class = Class::new(model_number(model), kind, limit);
         let answers = choices.max(1);
         let each = u64::from(limit.unwrap_or(UNSAID_LIMIT));
         Prospect {
@@ -463,15 +516,15 @@ impl Router {
         };
         let Request { model, session, dice, priority, .. } = request;
         let prospect = self.prospect(request, prompt);
-        let portion = self.tenants.portion(request.tenant);
+        let portion = self.portion(request);
         let ask =
             Ask { model, prompt, count, completion, priority, portion, prospect, session, dice };
         (ask, chain, chunk)
     }
 }
 
-/// A model's name as a number (FNV-1a).
-fn number(model: &str) -> u64 {
+/// A model's name as a number (FNV-1a), by which the queue tells lines apart.
+pub fn model_number(model: &str) -> u64 {
     model.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -1,9 +1,8 @@
 //! Is a request sent now, does it wait, or is it told to come back?
 //!
-//! The core says so; here the waiting is done. A request waits where every worker it could go to
-//! has too much to do, or where others wait for the same model already. It is called when there may
-//! be room again, and goes when there is. It is refused where the queue is full, when its time is
-//! over, and when the gateway shuts down.
+//! The core says so; here the waiting is done. A request waits for a worker that has no room for it yet. It is
+//! called when there may be room, and goes when there is. It is refused where it would wait for too long,
+//! when its time is over, and when the gateway shuts down.
 
 mod lobby;
 
@@ -11,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use overdraft_core::admit::{ByPriority, QueueSettings, RETRY_AFTER_MIN, Refusal, Waiter};
-use overdraft_core::fleet::Turn;
+use overdraft_core::admit::{ByPriority, QueueSettings, RETRY_AFTER_MIN, Refusal};
+use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Exchange;
 use overdraft_telemetry::Phase;
@@ -84,24 +83,17 @@ async fn seek(
     print: &Fingerprint,
     (figures, explained): (&mut Option<Figures>, &mut Option<Bytes>),
 ) -> Result<Lease, Denial> {
-    let others_wait = || shared.lobby.must_queue(print.model_number(), print.priority);
-    if print.is_chore || !others_wait() {
-        match choose(shared, print, explained) {
-            Ok(lease) => return Ok(lease),
-            Err(choice) => *figures = Some(saturation(choice).ok_or(Denial::Choice(choice))?),
+    let first = (&Tried::default(), Turn::First);
+    let at = match shared.choose(print, first, Strictness::Judged, explained) {
+        Ok(lease) => return Ok(lease),
+        Err(choice) => {
+            let (at, seen) = saturation(choice).ok_or(Denial::Choice(choice))?;
+            *figures = Some(seen);
+            at
         }
-    }
+    };
     // In a box: most requests do not wait and should not carry room for it along.
-    Box::pin(wait(shared, exchange, print, (figures, explained))).await
-}
-
-/// Asks the core for a worker for the first attempt.
-fn choose(
-    shared: &Arc<Shared>,
-    print: &Fingerprint,
-    explained: &mut Option<Bytes>,
-) -> Result<Lease, Choice> {
-    shared.choose(print, (&Tried::default(), Turn::First), Strictness::Judged, explained)
+    Box::pin(wait(shared, exchange, print, at, (figures, explained))).await
 }
 
 /// Waits in the queue for a worker.
@@ -109,13 +101,15 @@ async fn wait(
     shared: &Arc<Shared>,
     exchange: &Exchange,
     print: &Fingerprint,
+    at: WorkerId,
     (figures, explained): (&mut Option<Figures>, &mut Option<Bytes>),
 ) -> Result<Lease, Denial> {
     exchange.access.note(|record| record.end.phase = Phase::Queue);
     let patience = shared.settings().admission.first_token.of(print.priority);
     let until = Instant::now() + patience;
-    let waiter = waiter(shared, print, patience);
-    let place = shared.lobby.enter(waiter, shared.clock).map_err(Denial::Queue)?;
+    let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
+    let entered = shared.lobby.enter(shared, print.request(), at, patience);
+    let place = entered.map_err(Denial::Queue)?;
     loop {
         tokio::select! {
             biased;
@@ -123,42 +117,30 @@ async fn wait(
             () = sleep_until(until) => return Err(Denial::Late(place.waited())),
             () = exchange.drain.closing() => return Err(Denial::Draining),
         }
-        let seen = shared.lobby.count_freed();
-        match choose(shared, print, explained) {
+        let placed = shared.choose_called(print, place.ticket(), explained);
+        shared.lobby.ring(shared);
+        match placed {
             Ok(lease) => {
                 let waited = place.waited();
-                place.admitted();
                 exchange.access.note(|record| record.queued = Some(waited));
                 shared.admission.waited(print.priority.name(), waited);
                 return Ok(lease);
             }
             Err(choice) => {
-                *figures = Some(saturation(choice).ok_or(Denial::Choice(choice))?);
-                let portion = shared.router().portion(print.caller.tenant);
-                place.put_back(seen, portion);
+                let (_, seen) = saturation(choice).ok_or(Denial::Choice(choice))?;
+                *figures = Some(seen);
             }
         }
     }
 }
 
-const fn saturation(choice: Choice) -> Option<Figures> {
+/// The worker to wait for, and what there was, where waiting helps.
+const fn saturation(choice: Choice) -> Option<(WorkerId, Figures)> {
     match choice {
-        Choice::Saturated { asked, free, retry_after } => {
-            Some(Figures { asked, free, retry_after })
+        Choice::Saturated { asked, free, at, retry_after } => {
+            Some((at, Figures { asked, free, retry_after }))
         }
         _ => None,
-    }
-}
-
-fn waiter(shared: &Shared, print: &Fingerprint, patience: Duration) -> Waiter {
-    let (prompt, completion) = shared.router().expected(print.request());
-    let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
-    Waiter {
-        priority: print.priority,
-        tenant: print.caller.tenant,
-        model: print.model_number(),
-        tokens: u64::from(prompt.get()).saturating_add(u64::from(completion.get())),
-        deadline: shared.clock.now() + patience,
     }
 }
 
@@ -227,7 +209,7 @@ fn look(shared: &Shared, print: &Fingerprint) -> Figures {
     let (prompt, completion) = router.expected(print.request());
     let asked = u64::from(prompt.get()).saturating_add(u64::from(completion.get()));
     let choice = router.decision().choice;
-    saturation(choice).unwrap_or(Figures { asked, ..Figures::default() })
+    saturation(choice).map_or(Figures { asked, ..Figures::default() }, |(_, figures)| figures)
 }
 
 /// What the client is told where waiting would not help.

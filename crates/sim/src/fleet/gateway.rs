@@ -4,14 +4,16 @@
 //! each has in flight on every worker goes through the store (`docs/design/store.md`): told at intervals, and
 //! heard by the others after the way there and back.
 
+use std::collections::BTreeMap;
+
+use overdraft_core::admit::Ticket;
 use overdraft_core::batch::CacheChange;
 use overdraft_core::fleet::{Probe, Share, WorkerId};
 use overdraft_core::prefix::{EventFeed, PrefixLimits};
 use overdraft_core::route::Router;
 use overdraft_units::{Instant, Micros};
 
-use super::agenda::Event;
-use super::door::Door;
+use super::agenda::{Event, FlightId};
 use super::reports;
 use super::scenario::{CacheKnowledge, Scenario};
 use super::simulation::Simulation;
@@ -30,7 +32,8 @@ const INDEX: PrefixLimits = PrefixLimits { keys_max: 2 << 20 };
 /// One of them.
 pub(super) struct Gateway {
     pub(super) router: Router,
-    pub(super) door: Door,
+    /// Who stands behind a place in the queue.
+    pub(super) waiting: BTreeMap<Ticket, FlightId>,
     /// By worker; empty where they report nothing.
     feeds: Vec<EventFeed>,
 }
@@ -39,11 +42,14 @@ impl Gateway {
     /// A gateway that has just been told of all workers.
     pub(super) fn new(scenario: &Scenario, workers: &[Worker]) -> Self {
         let mut gateway =
-            Self { router: Router::new(INDEX), door: Door::new(scenario.queue), feeds: Vec::new() };
+            Self { router: Router::new(INDEX), waiting: BTreeMap::new(), feeds: Vec::new() };
+        gateway.router.set_queue(scenario.queue);
         for (number, worker) in (0..).zip(workers) {
             let Some(id) = gateway.router.join(named(&[0x776f_726b, number])) else { break };
             gateway.see(id, worker, Instant::ORIGIN);
             gateway.router.scraped(id, worker.scraped(Instant::ORIGIN));
+            // As a probe tells it.
+            gateway.router.round_trip(id, scenario.network + scenario.network);
             if scenario.knowledge == CacheKnowledge::Reported {
                 gateway.feeds.push(reports::begin(&mut gateway.router, id));
             }

@@ -12,7 +12,6 @@ mod again;
 mod agenda;
 mod answers;
 mod cascade;
-mod door;
 mod flight;
 mod gateway;
 mod guess;

@@ -1,6 +1,6 @@
 //! A request's way: asked, answered again or placed, computed, ended.
 
-use overdraft_core::admit::{Mode, Tenant, Waiter};
+use overdraft_core::admit::{Mode, Tenant};
 use overdraft_core::batch::{Progress, Refusal, Verdict};
 use overdraft_core::cascade::{self, Ask};
 use overdraft_core::estimate::Kind;
@@ -12,7 +12,6 @@ use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 use super::again::{self, Strictness};
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
-use super::door;
 use super::flight::{Flight, Origin, Role, Visit, spell_all};
 use super::gateway::Gateway;
 use super::guess::Said;
@@ -126,36 +125,24 @@ impl Simulation<'_> {
 
     /// Finds a worker for a request, or lets it wait where that is what admission says.
     fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
-        // A draft does not wait: the target can be asked instead.
-        let flight = self.flights.of(id);
-        let (at, role) = (flight.gateway, flight.role);
-        let priority = flight.sender.priority.unwrap_or_default();
-        if role != Role::Target || !self.gateways[at].door.must_queue(priority) {
-            match self.place(id, Strictness::Judged) {
-                Ok(placed) => {
-                    self.send(id, placed);
-                    return Ok(());
-                }
-                Err(Choice::Saturated { .. }) if role == Role::Target => {}
-                Err(_) => return self.refuse(id),
+        let at = match self.place(id, Strictness::Judged) {
+            Ok(placed) => {
+                self.send(id, placed);
+                return Ok(());
             }
-        }
-        let chunk = self.chunk();
-        let request = request(self.flights.of(id), chunk);
-        let gateway = &mut self.gateways[at];
-        let (prompt, completion) = gateway.router.expected(request);
-        let deadline = self.now + self.scenario.patience;
-        let waiter = Waiter {
-            priority,
-            tenant: request.tenant,
-            model: door::MODEL,
-            tokens: u64::from(prompt.get()) + u64::from(completion.get()),
-            deadline,
+            // A draft does not wait: the target can be asked instead.
+            Err(Choice::Saturated { at, .. }) if self.flights.of(id).role == Role::Target => at,
+            Err(_) => return self.refuse(id),
         };
-        if !gateway.door.enter(id, waiter, self.now) {
-            return self.refuse(id);
-        }
+        let chunk = self.chunk();
+        let deadline = self.now + self.scenario.patience;
+        let flight = self.flights.of(id);
+        let gateway = &mut self.gateways[flight.gateway];
+        let waits = gateway.router.wait(request(flight, chunk), at, deadline, self.now);
+        let Ok(ticket) = waits else { return self.refuse(id) };
+        gateway.waiting.insert(ticket, id);
         self.agenda.enter(deadline, Event::Expired);
+        self.call_on();
         Ok(())
     }
 
@@ -197,31 +184,34 @@ impl Simulation<'_> {
             return;
         }
         for gateway in 0..self.gateways.len() {
-            if !self.gateways[gateway].door.is_empty() {
+            if !self.gateways[gateway].waiting.is_empty() {
                 self.call_on_at(gateway);
             }
         }
     }
 
     fn call_on_at(&mut self, at: usize) {
-        for id in self.gateways[at].door.expire(self.now) {
+        let Gateway { router, waiting, .. } = &mut self.gateways[at];
+        let over = router.expire(self.now);
+        let over: Vec<_> = over.iter().filter_map(|ticket| waiting.remove(ticket)).collect();
+        for id in over {
             self.flights.of(id).fate = Fate::Refused;
             self.agenda.enter(self.now, Event::Ended(id));
         }
-        self.gateways[at].door.freed();
-        while let Some((ticket, id)) = self.gateways[at].door.call(self.now) {
-            match self.place(id, Strictness::Judged) {
-                Ok(placed) => {
-                    self.gateways[at].door.admitted(ticket, self.now);
+        let (chunk, routing) = (self.chunk(), self.scenario.routing);
+        while let Some(ticket) = self.gateways[at].router.call(self.now) {
+            let Gateway { router, waiting, .. } = &mut self.gateways[at];
+            let id = *waiting.get(&ticket).expect("whoever waits is a request");
+            let asked = request(self.flights.of(id), chunk);
+            match router.place_called(ticket, asked, &routing, self.now) {
+                Ok(mut placed) => {
+                    router.remember(&mut placed, asked.prompt, self.now);
+                    waiting.remove(&ticket);
                     self.send(id, placed);
                 }
-                Err(Choice::Saturated { .. }) => {
-                    let tenant = tenant(self.flights.of(id));
-                    let Gateway { router, door, .. } = &mut self.gateways[at];
-                    door.put_back(ticket, router.portion(tenant));
-                }
+                Err(Choice::Saturated { .. }) => {}
                 Err(_) => {
-                    self.gateways[at].door.admitted(ticket, self.now);
+                    waiting.remove(&ticket);
                     self.flights.of(id).fate = Fate::Refused;
                     self.agenda.enter(self.now, Event::Ended(id));
                 }

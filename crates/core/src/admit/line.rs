@@ -1,0 +1,224 @@
+//! Those who wait for one model: where each waits, and whose turn it is.
+//!
+//! What comes free is matched with those who wait: those who wait at the worker where it is, by priority
+//! and by fair shares; where nobody waits there, the one that would wait for the longest elsewhere, which
+//! then says whether being computed here is cheaper for it. One is called at a time.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use overdraft_units::{Instant, Micros};
+
+use super::Priority;
+use super::lane::Lane;
+use super::queue::{AGING_EVERY, Ticket, Waiter};
+use super::stand::{Ahead, Hold, Stand};
+use crate::estimate::Ratio;
+use crate::fleet::WorkerId;
+
+/// Starts that must have been seen before it is said how long a line takes.
+const STARTS_MIN: u32 = 8;
+
+/// Those who wait for one model.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// By [`Priority::index`]: the fair shares, wherever one waits.
+    lanes: [Lane; 3],
+    stands: BTreeMap<WorkerId, Stand>,
+    /// Where something came free and it is not known yet that nobody can use it.
+    ready: BTreeSet<WorkerId>,
+    called: Option<Called>,
+    /// Starts so far.
+    starts: u32,
+    /// Tokens started over microseconds, while others waited.
+    speed: Ratio,
+    /// Since when somebody has been waiting and nobody was started.
+    since: Option<Instant>,
+}
+
+/// The one that is being placed.
+#[derive(Clone, Copy, Debug)]
+struct Called {
+    ticket: Ticket,
+    waiter: Waiter,
+    /// Where it waited.
+    from: WorkerId,
+    /// Where something came free.
+    for_room: WorkerId,
+}
+
+impl Line {
+    pub(super) fn enter(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId, now: Instant) {
+        self.since.get_or_insert(now);
+        self.lanes[waiter.priority.index()].insert(waiter);
+        self.stands.entry(at).or_default().insert(ticket, waiter);
+        // It may be small enough to pass those that wait there, or matter more.
+        self.ready.insert(at);
+    }
+
+    /// Who is called next, and for the room of which worker, unless somebody is being placed already.
+    pub(super) fn next(&mut self, is_aged: &dyn Fn(Ticket) -> bool) -> Option<(Ticket, WorkerId)> {
+        if self.called.is_some() {
+            return None;
+        }
+        while let Some(&room) = self.ready.first() {
+            let stand = self.stands.get(&room).filter(|stand| !stand.is_empty());
+            let found = match stand {
+                Some(stand) => self.head(stand, is_aged),
+                None => self.furthest(room),
+            };
+            if let Some(ticket) = found {
+                return Some((ticket, room));
+            }
+            self.ready.remove(&room);
+        }
+        None
+    }
+
+    fn head(&self, stand: &Stand, is_aged: &dyn Fn(Ticket) -> bool) -> Option<Ticket> {
+        if self.starts % AGING_EVERY == AGING_EVERY - 1
+            && let Some(aged) = stand.heads(&self.lanes).find(|&head| is_aged(head))
+        {
+            return Some(aged);
+        }
+        stand.heads(&self.lanes).last()
+    }
+
+    /// The one that would wait for the longest at another worker, once for each time that something comes
+    /// free.
+    fn furthest(&self, room: WorkerId) -> Option<Ticket> {
+        let looked = self.stands.get(&room).is_some_and(Stand::has_looked);
+        let others = self.stands.values().filter(|stand| !looked && !stand.is_empty());
+        others.max_by_key(|stand| stand.len())?.last()
+    }
+
+    pub(super) fn call(
+        &mut self,
+        ticket: Ticket,
+        waiter: Waiter,
+        from: WorkerId,
+        for_room: WorkerId,
+    ) {
+        self.lanes[waiter.priority.index()].remove(waiter);
+        if let Some(stand) = self.stands.get_mut(&from) {
+            stand.take(ticket, waiter);
+        }
+        self.stands.entry(for_room).or_default().looked();
+        self.called = Some(Called { ticket, waiter, from, for_room });
+    }
+
+    /// The one that was called found no room, and waits at `at` from now on.
+    pub(super) fn put_back(&mut self, ticket: Ticket, at: WorkerId, hold: Hold) {
+        let Some(called) = self.called.take_if(|called| called.ticket == ticket) else { return };
+        self.lanes[called.waiter.priority.index()].insert(called.waiter);
+        if at != called.from
+            && let Some(stand) = self.stands.get_mut(&called.from)
+        {
+            stand.unreserve(ticket);
+        }
+        let stand = self.stands.entry(at).or_default();
+        stand.insert(ticket, called.waiter);
+        if at == called.for_room {
+            stand.found_none(ticket, called.waiter, hold);
+        }
+    }
+
+    pub(super) fn admitted(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId, now: Instant) {
+        if let Some(called) = self.take_out(ticket, waiter, at)
+            && let Some(stand) = self.stands.get_mut(&called.for_room)
+        {
+            stand.started();
+        }
+        self.lanes[waiter.priority.index()].served(waiter);
+        self.starts = self.starts.wrapping_add(1);
+        if let Some(since) = self.since {
+            self.speed.note(waiter.tokens, now.since(since).get());
+        }
+        self.since = (!self.is_empty()).then_some(now);
+        self.rest();
+    }
+
+    pub(super) fn leave(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId) {
+        self.take_out(ticket, waiter, at);
+        if self.is_empty() {
+            self.since = None;
+        }
+        self.rest();
+    }
+
+    /// Something came free at a worker.
+    pub(super) fn freed(&mut self, worker: WorkerId) {
+        if self.is_empty() {
+            return;
+        }
+        if let Some(stand) = self.stands.get_mut(&worker) {
+            stand.freed();
+        }
+        self.ready.insert(worker);
+    }
+
+    /// Something is known better of all workers.
+    pub(super) fn freed_all(&mut self) {
+        for (&worker, stand) in &mut self.stands {
+            stand.freed();
+            self.ready.insert(worker);
+        }
+    }
+
+    /// Who waits at `worker` before a request of that priority that has just come or that is called.
+    pub(super) fn ahead(&self, worker: WorkerId, ticket: Option<Ticket>, least: Priority) -> Ahead {
+        let Some(stand) = self.stands.get(&worker) else { return Ahead::default() };
+        match self.called {
+            Some(called) if Some(called.ticket) == ticket && called.for_room == worker => {
+                stand.before_called(least)
+            }
+            _ => stand.before(least),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.called.is_none() && self.lanes.iter().all(|lane| lane.len() == 0)
+    }
+
+    /// Those who wait, whoever is being placed included.
+    pub(super) fn len(&self) -> usize {
+        let waiting = self.lanes.iter().map(Lane::len).sum::<usize>();
+        waiting + usize::from(self.called.is_some())
+    }
+
+    /// How long `waiter` would wait here; `None` while nobody can say.
+    pub(super) fn wait(&self, waiter: Waiter) -> Option<Micros> {
+        let (tokens, micros) = self.speed.parts();
+        if self.starts < STARTS_MIN || tokens == 0 {
+            return None;
+        }
+        let place = waiter.priority.index();
+        let greater: u64 = self.lanes[place + 1..].iter().map(Lane::tokens).sum();
+        let before = greater.saturating_add(self.lanes[place].before(waiter));
+        let wait = u128::from(before) * u128::from(micros) / u128::from(tokens);
+        Some(Micros::new(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+
+    fn take_out(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId) -> Option<Called> {
+        let called = self.called.take_if(|called| called.ticket == ticket);
+        if called.is_none() {
+            self.lanes[waiter.priority.index()].remove(waiter);
+        }
+        if let Some(stand) = self.stands.get_mut(&at) {
+            stand.unreserve(ticket);
+            stand.remove(ticket, waiter);
+        }
+        called
+    }
+
+    /// When nobody waits any more, all are equal again.
+    fn rest(&mut self) {
+        let called = self.called.is_some();
+        for lane in &mut self.lanes {
+            lane.rest(called);
+        }
+        if self.is_empty() {
+            self.stands.clear();
+            self.ready.clear();
+        }
+    }
+}

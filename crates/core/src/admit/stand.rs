@@ -1,0 +1,199 @@
+//! Those who wait for room at one worker.
+//!
+//! A request waits where it is cheapest for it to be computed, which mostly is where its prefix lies. When
+//! something comes free there, those who wait there are tried in their order, a bounded number of them: a
+//! small one may pass a large one that finds no room, until the large one has waited for so long that the
+//! worker is kept for it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::lane::Lane;
+use super::queue::{Ticket, Waiter};
+use super::{Priority, Tenant};
+
+/// Those who wait that are tried after one event, at most; then all wait for the next.
+pub(super) const LOOKS_MAX: u32 = 4;
+
+/// One who waits, and for whom room is kept that it does not fill yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tried {
+    ticket: Ticket,
+    waiter: Waiter,
+}
+
+/// Those who wait for one worker.
+#[derive(Debug, Default)]
+pub(super) struct Stand {
+    /// By [`Priority::index`], by tenant, first come first.
+    lanes: [BTreeMap<Tenant, BTreeSet<Ticket>>; 3],
+    /// Tokens of those who wait, by priority.
+    tokens: [u64; 3],
+    waiting: usize,
+    /// Those that found no room since something was last freed.
+    tried: Vec<Tried>,
+    /// Those that found none because others have a greater claim: nobody else is held up by that.
+    excessive: Vec<(Priority, Tenant)>,
+    /// How many were tried since then.
+    looks: u32,
+    /// Whether one that found no room has waited for long enough to have the worker kept for it.
+    reserved: Option<Ticket>,
+}
+
+impl Stand {
+    pub(super) const fn len(&self) -> usize {
+        self.waiting
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub(super) fn insert(&mut self, ticket: Ticket, waiter: Waiter) {
+        let place = waiter.priority.index();
+        if self.lanes[place].entry(waiter.tenant).or_default().insert(ticket) {
+            self.tokens[place] = self.tokens[place].saturating_add(waiter.tokens);
+            self.waiting += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket, waiter: Waiter) {
+        let place = waiter.priority.index();
+        let Some(flow) = self.lanes[place].get_mut(&waiter.tenant) else { return };
+        if flow.remove(&ticket) {
+            self.tokens[place] = self.tokens[place].saturating_sub(waiter.tokens);
+            self.waiting -= 1;
+        }
+        if flow.is_empty() {
+            self.lanes[place].remove(&waiter.tenant);
+        }
+        self.tried.retain(|tried| tried.ticket != ticket);
+        if self.reserved == Some(ticket) {
+            self.reserved = None;
+        }
+    }
+
+    /// The one that is called is not here while it is being placed.
+    pub(super) fn take(&mut self, ticket: Ticket, waiter: Waiter) {
+        let reserved = self.reserved;
+        self.remove(ticket, waiter);
+        self.reserved = reserved;
+    }
+
+    /// The next of every priority that may be tried, the least first.
+    pub(super) fn heads(&self, shares: &[Lane; 3]) -> impl Iterator<Item = Ticket> {
+        let is_over =
+            self.looks >= LOOKS_MAX || self.reserved.is_some_and(|one| self.has_tried(one));
+        // Who matters less does not take the room that a greater one waits for.
+        let least = self.tried.iter().map(|tried| tried.waiter.priority.index()).max().unwrap_or(0);
+        let places = if is_over { 3..3 } else { least..3 };
+        places.filter_map(move |place| {
+            let flows = self.lanes[place].iter();
+            let held = |tenant| self.excessive.contains(&(Priority::ALL[place], tenant));
+            let open = flows.filter(|(tenant, _)| !held(**tenant));
+            let heads = open.filter_map(|(&tenant, flow)| {
+                let untried = flow.iter().find(|ticket| !self.has_tried(**ticket))?;
+                Some((shares[place].tag(tenant), *untried))
+            });
+            heads.min().map(|(_, ticket)| ticket)
+        })
+    }
+
+    fn has_tried(&self, ticket: Ticket) -> bool {
+        self.tried.iter().any(|tried| tried.ticket == ticket)
+    }
+
+    /// The one that came last, of the greatest priority that waits here: it would wait for the longest.
+    pub(super) fn last(&self) -> Option<Ticket> {
+        let lane = self.lanes.iter().rev().find(|lane| !lane.is_empty())?;
+        lane.values().filter_map(|flow| flow.last()).max().copied()
+    }
+
+    /// One for which the worker was kept waits elsewhere, or not any more.
+    pub(super) fn unreserve(&mut self, ticket: Ticket) {
+        self.reserved.take_if(|reserved| *reserved == ticket);
+    }
+
+    /// Whether somebody was tried since something was last freed.
+    pub(super) const fn has_looked(&self) -> bool {
+        0 < self.looks
+    }
+
+    /// One was tried, whatever came of it.
+    pub(super) const fn looked(&mut self) {
+        self.looks += 1;
+    }
+
+    /// One that was called has found no room here.
+    pub(super) fn found_none(&mut self, ticket: Ticket, waiter: Waiter, hold: Hold) {
+        match hold {
+            Hold::Excess => self.excessive.push((waiter.priority, waiter.tenant)),
+            Hold::Full => self.tried.push(Tried { ticket, waiter }),
+            Hold::Reserved => {
+                self.tried.push(Tried { ticket, waiter });
+                self.reserved = Some(ticket);
+            }
+        }
+    }
+
+    /// One has been started here: there may be room for another.
+    pub(super) const fn started(&mut self) {
+        self.looks = 0;
+    }
+
+    /// Something came free here.
+    pub(super) fn freed(&mut self) {
+        self.tried.clear();
+        self.excessive.clear();
+        self.looks = 0;
+    }
+
+    /// What stands before one of that priority that has just come.
+    pub(super) fn before(&self, priority: Priority) -> Ahead {
+        let tokens = self.tokens[priority.index()..].iter().sum();
+        let least = self.tried.iter().map(|tried| tried.waiter.tokens).min();
+        Ahead { tokens, passable: least.filter(|_| self.reserved.is_none()) }
+    }
+
+    /// What stands before one that is called from here.
+    pub(super) fn before_called(&self, priority: Priority) -> Ahead {
+        let tried = self.tried.iter().filter(|tried| priority <= tried.waiter.priority);
+        let tokens = tried.clone().map(|tried| tried.waiter.tokens).sum();
+        let least = tried.map(|tried| tried.waiter.tokens).min();
+        Ahead { tokens, passable: least.filter(|_| self.reserved.is_none()) }
+    }
+}
+
+/// Why one that was called keeps waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// There is no room.
+    Full,
+    /// Others with a greater claim are there.
+    Excess,
+    /// There is no room, and it has waited for so long that the worker is kept for it.
+    Reserved,
+}
+
+/// Who waits at a worker before a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// Their tokens.
+    pub(crate) tokens: u64,
+    /// Tokens of one that found no room and may be passed by one that is much smaller.
+    pub(crate) passable: Option<u64>,
+}
+
+/// One may pass another that is so many times as large.
+const PASS_SHARE: u64 = 8;
+
+impl Ahead {
+    /// Whether a request of so many tokens has to wait behind them.
+    pub(crate) const fn holds(self, tokens: u64) -> bool {
+        match self.passable {
+            _ if self.tokens == 0 => false,
+            Some(large) => large < tokens.saturating_mul(PASS_SHARE),
+            None => true,
+        }
+    }
+}

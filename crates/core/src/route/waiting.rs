@@ -1,0 +1,107 @@
+//! The queue of requests that no worker has room for yet, beside the router that places them.
+//!
+//! A request waits for the worker where it is computed soonest, all told. What ends or is reported there
+//! opens that worker's part of the queue; the shell then asks whose turn it is ([`Router::call`]) and has
+//! the one that is called placed ([`Router::place_called`]), until nobody is.
+
+use overdraft_units::{Instant, Micros};
+
+use super::placed::Placed;
+use super::policy::RouteSettings;
+use super::router::{Request, Router, model_number};
+use super::{Choice, Tried};
+use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};
+use crate::fleet::{Turn, WorkerId};
+
+/// One that is passed by smaller ones has its worker kept for it after so long.
+const RESERVE_AFTER: Micros = Micros::new(2_000_000);
+
+impl Router {
+    /// Those who wait.
+    pub const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Other bounds of the queue from now on; who waits already, stays.
+    pub const fn set_queue(&mut self, settings: QueueSettings) {
+        self.queue.set(settings);
+    }
+
+    /// Lets a request wait for room at the worker that [`place`](Self::place) named.
+    ///
+    /// # Errors
+    /// Why it may not, and when to come back; nothing has changed then.
+    pub fn wait(
+        &mut self,
+        request: Request<'_>,
+        at: WorkerId,
+        deadline: Instant,
+        now: Instant,
+    ) -> Result<Ticket, Refusal> {
+        let (prompt, completion) = self.expected(request);
+        let waiter = Waiter {
+            priority: request.priority,
+            tenant: request.tenant,
+            model: model_number(request.model),
+            tokens: u64::from(prompt.get()).saturating_add(u64::from(completion.get())),
+            deadline,
+        };
+        self.queue.enter(waiter, at, now)
+    }
+
+    /// Something is set otherwise: all who wait are called again.
+    pub fn freed(&mut self) {
+        self.queue.freed_all();
+    }
+
+    /// Whose turn it is, if it is anybody's: have it placed, or take it out, and call again.
+    pub fn call(&mut self, now: Instant) -> Option<Ticket> {
+        self.queue.call(now)
+    }
+
+    /// Places the request that was called; if there is no room for it after all, it waits on.
+    ///
+    /// # Errors
+    /// The choice, where it is nobody. It waits on if that is [`Choice::Saturated`], and not else.
+    pub fn place_called(
+        &mut self,
+        ticket: Ticket,
+        request: Request<'_>,
+        settings: &RouteSettings,
+        now: Instant,
+    ) -> Result<Placed, Choice> {
+        let first = (&Tried::default(), Turn::First);
+        let placed = self.place_waiting(Some(ticket), request, settings, first, now);
+        match placed {
+            Ok(_) => self.queue.admitted(ticket, now),
+            Err(Choice::Saturated { at, .. }) => {
+                let hold = self.hold(ticket, request, now);
+                self.queue.put_back(ticket, at, hold);
+            }
+            Err(_) => {
+                self.queue.leave(ticket);
+            }
+        }
+        placed
+    }
+
+    /// Why one that found no room waits on.
+    fn hold(&self, ticket: Ticket, request: Request<'_>, now: Instant) -> Hold {
+        let waited = |(_, entered): (Waiter, Instant)| now.since(entered);
+        match self.queue.waiter(ticket).map(waited) {
+            _ if self.portion(request) != Portion::Within => Hold::Excess,
+            Some(waited) if RESERVE_AFTER <= waited => Hold::Reserved,
+            _ => Hold::Full,
+        }
+    }
+
+    /// Takes one out that does not wait any more, called or not; whether it did.
+    pub fn leave_queue(&mut self, ticket: Ticket) -> bool {
+        self.queue.leave(ticket)
+    }
+
+    /// Takes out those whose time is over.
+    pub fn expire(&mut self, now: Instant) -> alloc::vec::Vec<Ticket> {
+        self.queue.expire(now)
+    }
+}
