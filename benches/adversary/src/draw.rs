@@ -47,6 +47,9 @@ const SCRAPE_MS: [f64; 8] = [200.0, 500.0, 1_000.0, 1_000.0, 1_000.0, 5_000.0, 1
 const TRIES_MAX: u32 = 64;
 /// A cache holds the longest request so many times, at least.
 const HOLDS: f64 = 1.5;
+/// And the mean one so many times, and this many tokens.
+const HOLDS_MEAN: f64 = 6.0;
+const KV_TOKENS_MIN: f64 = 8_192.0;
 /// A steady load lasts so many seconds, if a smaller fleet makes it.
 const LASTS: f64 = 25.0;
 
@@ -183,7 +186,8 @@ fn around(dice: &mut Draws, traits: &mut Vec<Trait>) -> World {
 
 /// Machines whose caches hold what is asked.
 fn fleet(dice: &mut Draws, world: &mut World, seen: Shape, traits: &mut Vec<Trait>) -> Result<()> {
-    let needs = HOLDS * seen.most;
+    let needs =
+        (HOLDS * seen.most).max(HOLDS_MEAN * (seen.prompt + seen.output)).max(KV_TOKENS_MIN);
     let count = one(dice, &WORKERS);
     let mixes = dice.share() < 0.25 && 1 < count;
     for _ in 0..TRIES_MAX {
@@ -211,10 +215,13 @@ fn fleet(dice: &mut Draws, world: &mut World, seen: Shape, traits: &mut Vec<Trai
         world.kv_tokens = Some(whole32(between(dice, needs, full) / 1_024.0).max(1) * 1_024);
     }
     let held = world.kv_tokens.map_or(full, f64::from) / seen.prompt.max(1.0);
-    let held = [4.0, 16.0, 64.0].iter().find(|most| held < **most);
+    let held = [16.0, 64.0, 256.0].iter().find(|most| held < **most);
     traits.extend([
         place("machines", if 1 < world.fleet.len() { "mixed" } else { "alike" }),
-        place("prompts held", held.map_or("64 or more".to_owned(), |most| format!("under {most}"))),
+        place(
+            "prompts held",
+            held.map_or("256 or more".to_owned(), |most| format!("under {most}")),
+        ),
     ]);
     Ok(())
 }

@@ -11,8 +11,10 @@ mod capacity;
 mod cases;
 mod draw;
 mod figures;
+mod flags;
 mod jobs;
 mod judge;
+mod kept;
 mod known;
 mod load;
 mod overload;
@@ -44,7 +46,7 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
-    /// Only these parts, with commas between them: cases, overload, burst, search
+    /// Only these parts, with commas between them: cases, overload, burst, kept, search
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     part: Vec<String>,
     /// Only these cases: `full_fleet`, crowd, big, shared, far, lengths, common
@@ -113,6 +115,7 @@ const PARTS: &[Maker] = &[
     ("cases", known::part),
     ("overload", overload::part),
     ("burst", burst::part),
+    ("kept", kept::part),
     ("search", search::part),
 ];
 

@@ -38,6 +38,8 @@ const WINS_TIMES: f64 = 10.0;
 struct Found {
     number: u64,
     command: String,
+    /// As a case is kept.
+    flags: String,
     traits: Vec<crate::draw::Trait>,
     ours: Figures,
     /// By baseline.
@@ -46,7 +48,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(draw: Draw) -> Result<Self> {
+    fn of(draw: Draw, traces: &Path) -> Result<Self> {
         let asks = draw.world.sessions(draw.seed)?;
         let run = |arm| draw.world.run(arm, draw.seed, &asks);
         let ours = run(Arm::DEFAULT)?;
@@ -55,7 +57,8 @@ impl Found {
         let theirs = theirs?;
         let judged = theirs.iter().map(|base| Judgement::of(base, &ours)).collect();
         let command = draw.world.command(Arm::DEFAULT, draw.seed);
-        Ok(Self { number: draw.number, command, traits: draw.traits, ours, theirs, judged })
+        let flags = draw.world.flags(draw.seed, traces);
+        Ok(Self { number: draw.number, command, flags, traits: draw.traits, ours, theirs, judged })
     }
 
     fn loses(&self) -> bool {
@@ -74,13 +77,14 @@ pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
         println!("no traces in {}: generators alone", arguments.traces.display());
     }
     if let Some(number) = arguments.only {
-        return alone(arguments.seed, number, traces);
+        return alone(arguments, number, traces);
     }
     let draws = arguments.draws.unwrap_or(if arguments.quick { DRAWS_QUICK } else { DRAWS });
     let count = usize::try_from(draws).context("so many draws")?;
     let job = |place: usize| {
         let number = u64::try_from(place).unwrap_or(u64::MAX);
-        let found = draw(arguments.seed, number, traces).and_then(Found::of);
+        let found = draw(arguments.seed, number, traces)
+            .and_then(|draw| Found::of(draw, &arguments.traces));
         found.map_err(|error| format!("{error:#}"))
     };
     let results = jobs::run(count, arguments.jobs, job, |through| {
@@ -209,7 +213,8 @@ fn claims(found: &[Found], failed: &[(u64, String)]) -> Vec<Claim> {
 }
 
 /// One draw with all that is known of it.
-fn alone(seed: u64, number: u64, traces: Option<&Path>) -> Result<Told> {
+fn alone(arguments: &Arguments, number: u64, traces: Option<&Path>) -> Result<Told> {
+    let seed = arguments.seed;
     let drawn = draw(seed, number, traces)?;
     for one in &drawn.traits {
         println!("{:14} {}", one.axis, one.value);
@@ -220,7 +225,8 @@ fn alone(seed: u64, number: u64, traces: Option<&Path>) -> Result<Told> {
     let most = at_once.run(Arm::off(Policy::Cost), drawn.seed, &asks)?;
     let answered = float(most.asked) * (1.0 - most.unanswered) / most.seconds;
     println!("capacity {:.2}/s by steps; {answered:.2}/s of all at once\n", drawn.capacity);
-    let found = Found::of(drawn)?;
+    let found = Found::of(drawn, &arguments.traces)?;
+    println!("kept as: {}\n", found.flags);
     println!("{:20} {}", Arm::DEFAULT.to_string(), found.ours);
     for ((policy, theirs), judged) in BASELINES.iter().zip(&found.theirs).zip(&found.judged) {
         println!("{:20} {theirs}", Arm::off(*policy).to_string());

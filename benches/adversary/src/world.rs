@@ -1,6 +1,6 @@
 //! A world: a fleet under a load, as the simulator takes it and as `overdraft simulate` is told of it.
 
-use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use overdraft_sim::workload::{Arrivals, Pacing, Session, Sessions, Source};
 use overdraft_units::{Micros, Tokens};
 
 use crate::figures::Figures;
+use crate::flags::TRACES;
 use crate::table::Rows;
 
 /// Looks at a run at most, one for each 16,384 events: a run that goes on beyond does not end.
@@ -161,56 +162,58 @@ impl World {
 
     /// The same at a terminal.
     pub(crate) fn command(&self, arm: Arm, seed: u64) -> String {
-        let mut told = String::from("overdraft simulate");
-        let mut tell = |text: String| {
-            let _written = write!(told, " {text}");
+        let workload = match &self.asked {
+            Asked::Named(text) => text.clone(),
+            Asked::Rows(rows) => format!("csv:{}", rows.path().display()),
         };
-        match &self.fleet[..] {
-            [only] => tell(format!("--profile {} --workers {}", only.profile, only.count)),
+        let Arm { policy, mode } = arm;
+        let flags = self.told(seed, &workload);
+        format!("overdraft simulate {flags} --policy {policy} --admission {mode}")
+    }
+
+    /// Flags that mean the same on every machine, whatever decides.
+    pub(crate) fn flags(&self, seed: u64, traces: &Path) -> String {
+        let workload = match &self.asked {
+            Asked::Named(text) => text.replace(&traces.display().to_string(), TRACES),
+            Asked::Rows(rows) => rows.to_string(),
+        };
+        self.told(seed, &workload)
+    }
+
+    fn told(&self, seed: u64, workload: &str) -> String {
+        let mut told: Vec<String> = match &self.fleet[..] {
+            [only] => vec![format!("--profile {} --workers {}", only.profile, only.count)],
             several => {
-                for one in several {
-                    tell(format!("--pool {}x{}", one.count, one.profile));
-                }
+                let pool = |one: &Machines| format!("--pool {}x{}", one.count, one.profile);
+                several.iter().map(pool).collect()
             }
-        }
-        if let Some(tokens) = self.kv_tokens {
-            tell(format!("--kv-tokens {tokens}"));
-        }
-        if self.knowledge == CacheKnowledge::Reported {
-            tell("--kv-events".to_owned());
-        }
-        tell(format!("--network-ms {} --scrape-interval-ms {}", self.network_ms, self.scrape_ms));
-        if 1 < self.gateways {
-            tell(format!("--gateways {}", self.gateways));
-        }
-        if self.overdraft == Overdraft::Crash(RESTART_DEFAULT) {
-            tell("--crash-on-oom".to_owned());
-        }
-        if !self.priorities.is_empty() {
-            tell(format!(
-                "--priorities {}",
-                joined(self.priorities.iter(), |(name, weight)| { format!("{name}:{weight}") })
-            ));
-        }
-        if !self.tenants.is_empty() {
-            tell(format!("--tenants {}", joined(self.tenants.iter(), ToString::to_string)));
-        }
-        tell(match &self.asked {
-            Asked::Named(text) => format!("--workload {text}"),
-            Asked::Rows(rows) => format!("--workload csv:{}", rows.path().display()),
-        });
+        };
+        told.extend(self.kv_tokens.map(|tokens| format!("--kv-tokens {tokens}")));
+        let mut tell = |is: bool, text: String| told.extend(is.then_some(text));
+        tell(self.knowledge == CacheKnowledge::Reported, "--kv-events".to_owned());
+        let (network, scrape) = (self.network_ms, self.scrape_ms);
+        tell(true, format!("--network-ms {network} --scrape-interval-ms {scrape}"));
+        tell(1 < self.gateways, format!("--gateways {}", self.gateways));
+        let crashes = self.overdraft == Overdraft::Crash(RESTART_DEFAULT);
+        tell(crashes, "--crash-on-oom".to_owned());
+        let one = |(name, weight): &(Priority, f64)| format!("{name}:{weight}");
+        let priorities: Vec<String> = self.priorities.iter().map(one).collect();
+        tell(!priorities.is_empty(), format!("--priorities {}", priorities.join(",")));
+        let tenants: Vec<String> = self.tenants.iter().map(ToString::to_string).collect();
+        tell(!tenants.is_empty(), format!("--tenants {}", tenants.join(",")));
+        tell(true, format!("--workload {workload}"));
         match (self.users, self.arrivals) {
-            (Some(users), _) => tell(format!("--users {users}")),
+            (Some(users), _) => tell(true, format!("--users {users}")),
             (None, Arrivals::Own { speed: 1.0 }) => {}
-            (None, Arrivals::Own { speed }) => tell(format!("--speed {speed}")),
-            (None, Arrivals::AtOnce) => tell("--request-rate inf".to_owned()),
+            (None, Arrivals::Own { speed }) => tell(true, format!("--speed {speed}")),
+            (None, Arrivals::AtOnce) => tell(true, "--request-rate inf".to_owned()),
             (None, Arrivals::Rate { per_second, burstiness }) => {
-                tell(format!("--request-rate {per_second} --burstiness {burstiness}"));
+                let text = format!("--request-rate {per_second} --burstiness {burstiness}");
+                tell(true, text);
             }
         }
-        tell(format!("--num-prompts {} --seed {seed}", self.requests));
-        tell(format!("--policy {} --admission {}", arm.policy, arm.mode));
-        told
+        tell(true, format!("--num-prompts {} --seed {seed}", self.requests));
+        told.join(" ")
     }
 }
 
@@ -237,10 +240,6 @@ impl Asks {
         let all = Arc::clone(&self.sessions);
         Box::new((0..all.len()).map(move |place| Ok(all[place].clone())))
     }
-}
-
-fn joined<T>(all: impl Iterator<Item = T>, one: impl Fn(T) -> String) -> String {
-    all.map(one).collect::<Vec<_>>().join(",")
 }
 
 /// Milliseconds as the command line takes them.
