@@ -8,7 +8,7 @@ use std::fmt;
 
 use overdraft_claims::as_float;
 use overdraft_sim::fleet::Simulated;
-use overdraft_sim::report::{Fate, Objectives, Run, Sample};
+use overdraft_sim::report::{Fate, Missed, Objectives, Run, Sample};
 use overdraft_units::Micros;
 use serde::Serialize;
 
@@ -43,6 +43,9 @@ pub(crate) struct Figures {
     pub(crate) end: f64,
     /// From the first request to the end of the last.
     pub(crate) seconds: f64,
+    /// Prompt tokens that were not found, by cause, where somebody asks.
+    #[serde(skip)]
+    pub(crate) missed: Missed,
 }
 
 impl Figures {
@@ -80,6 +83,7 @@ impl Figures {
             gap_p99: summary.itl.p99,
             end: summary.e2el.mean,
             seconds: summary.duration,
+            missed: simulated.missed,
         }
     }
 }
@@ -103,6 +107,25 @@ impl fmt::Display for Figures {
             self.end,
         )
     }
+}
+
+/// Why prompt tokens were not found, in hundredths of all that were not.
+pub(crate) fn told(missed: &Missed) -> String {
+    let Missed { never_seen, evicted, crashed, displaced_on_the_way, holder_full, sent_elsewhere } =
+        *missed;
+    let all = never_seen + evicted + crashed + displaced_on_the_way + holder_full + sent_elsewhere;
+    let percent = |tokens: u64| float(tokens) / float(all.max(1)) * 100.0;
+    format!(
+        "of {:.2} million not found: {:.0} % never seen, {:.0} evicted, {:.0} crashed, \
+         {:.0} displaced on the way, {:.0} holder full, {:.0} sent elsewhere though it had room",
+        float(all) / 1e6,
+        percent(never_seen),
+        percent(evicted),
+        percent(crashed),
+        percent(displaced_on_the_way),
+        percent(holder_full),
+        percent(sent_elsewhere),
+    )
 }
 
 /// How long somebody waited for a first token, if only in vain.

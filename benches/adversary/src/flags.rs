@@ -107,6 +107,7 @@ pub(crate) fn read(line: &str, traces: &Path) -> Result<Kept> {
         },
         users: flags.users,
         requests: flags.num_prompts,
+        tells_missed: false,
     };
     Ok(Kept { world, seed: flags.seed })
 }

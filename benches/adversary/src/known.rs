@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::book::Book;
 use crate::cases::{self, Duel};
+use crate::figures::told;
 use crate::{Arguments, Told};
 
 /// All cases that were asked for.
@@ -58,8 +59,12 @@ fn tell(duel: &Duel, book: &Book) -> (bool, Value) {
     let passes = judged.faults.is_empty();
     let verdict = if passes { "pass" } else { "FAIL" };
     println!("{verdict}  {}  {}", duel.what, judged.faults.join(", "));
-    println!("      {:20} {}", duel.base.arm.to_string(), judged.base);
-    println!("      {:20} {}", duel.ours.arm.to_string(), judged.ours);
+    for (arm, figures) in [(duel.base.arm, judged.base), (duel.ours.arm, judged.ours)] {
+        println!("      {:20} {figures}", arm.to_string());
+        if 0.0 < figures.found {
+            println!("      {:20} {}", "", told(&figures.missed));
+        }
+    }
     let told = json!({
         "what": duel.what,
         "command": duel.ours.world.command(duel.ours.arm, duel.ours.seed),

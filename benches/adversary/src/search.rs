@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::draw::{Draw, draw};
-use crate::figures::{Figures, float};
+use crate::figures::{Figures, float, told};
 use crate::judge::{Judgement, Reason, Verdict};
 use crate::show::{Grid, percent};
 use crate::world::{Arm, World};
@@ -215,7 +215,8 @@ fn claims(found: &[Found], failed: &[(u64, String)]) -> Vec<Claim> {
 /// One draw with all that is known of it.
 fn alone(arguments: &Arguments, number: u64, traces: Option<&Path>) -> Result<Told> {
     let seed = arguments.seed;
-    let drawn = draw(seed, number, traces)?;
+    let mut drawn = draw(seed, number, traces)?;
+    drawn.world.tells_missed = true;
     for one in &drawn.traits {
         println!("{:14} {}", one.axis, one.value);
     }
@@ -228,8 +229,10 @@ fn alone(arguments: &Arguments, number: u64, traces: Option<&Path>) -> Result<To
     let found = Found::of(drawn, &arguments.traces)?;
     println!("kept as: {}\n", found.flags);
     println!("{:20} {}", Arm::DEFAULT.to_string(), found.ours);
+    println!("{:20} {}", "", told(&found.ours.missed));
     for ((policy, theirs), judged) in BASELINES.iter().zip(&found.theirs).zip(&found.judged) {
         println!("{:20} {theirs}", Arm::off(*policy).to_string());
+        println!("{:20} {}", "", told(&theirs.missed));
         let names =
             |of: &[Reason]| of.iter().map(|reason| reason.name()).collect::<Vec<_>>().join(", ");
         let (worse, better) = (names(&judged.worse), names(&judged.better));

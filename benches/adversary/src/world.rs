@@ -53,6 +53,8 @@ pub(crate) struct World {
     pub(crate) arrivals: Arrivals,
     pub(crate) users: Option<u32>,
     pub(crate) requests: u64,
+    /// Whether it is told why prefixes were not found.
+    pub(crate) tells_missed: bool,
 }
 
 /// A policy and what admits.
@@ -95,6 +97,7 @@ impl World {
             arrivals: Arrivals::Own { speed: 1.0 },
             users: None,
             requests,
+            tells_missed: false,
         }
     }
 
@@ -119,6 +122,7 @@ impl World {
             gateways: self.gateways,
             overdraft: self.overdraft,
             pace: self.users.map_or(Pace::Open, Pace::Closed),
+            tells_missed: self.tells_missed,
             ..scenario
         })
     }

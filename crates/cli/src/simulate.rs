@@ -302,6 +302,7 @@ pub(crate) fn scenario(
         network: millis("network-ms", arguments.network_ms)?,
         ingest_ns_per_token: ingest.get(),
         pace: load.users.map_or(Pace::Open, Pace::Closed),
+        tells_missed: true,
         ..base
     })
 }

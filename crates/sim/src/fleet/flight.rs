@@ -8,6 +8,7 @@ use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
+use super::missed::Held;
 use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
 use crate::workload::{Piece, Sender, Session, Turn};
@@ -54,6 +55,8 @@ pub(super) struct Flight {
     pub(super) first: Option<Instant>,
     pub(super) last: Instant,
     pub(super) cached: Tokens,
+    /// What workers held of the prompt when it was sent.
+    pub(super) held: Held,
     pub(super) source: Origin,
     pub(super) fate: Fate,
 }

@@ -15,6 +15,7 @@ mod cascade;
 mod flight;
 mod gateway;
 mod guess;
+mod missed;
 mod mix;
 mod reports;
 mod requests;

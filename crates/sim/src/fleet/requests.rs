@@ -15,6 +15,7 @@ use super::answers::Answers;
 use super::flight::{Flight, Origin, Role, Visit, spell_all};
 use super::gateway::Gateway;
 use super::guess::Said;
+use super::missed::Held;
 use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
 use super::simulation::{Simulation, VOCABULARY};
 use super::worker::{Next, PAGE};
@@ -64,6 +65,7 @@ impl Simulation<'_> {
             first: None,
             last: self.now,
             cached: Tokens::ZERO,
+            held: Held::default(),
             source: Origin::Worker,
             fate: Fate::Completed,
         };
@@ -176,6 +178,7 @@ impl Simulation<'_> {
         };
         let at = self.now + self.scenario.network + ingest + looked_up;
         self.agenda.enter(at, Event::Delivered(id));
+        self.note_held(id);
     }
 
     /// Something has ended, is known better, or is over: whoever waits may try again.
@@ -392,6 +395,9 @@ impl Simulation<'_> {
         }
         if flight.leads {
             self.share(flight)?;
+        }
+        if flight.fate == Fate::Completed {
+            self.remember_answer(flight);
         }
         let visit = self.visits.of(visit_id);
         visit.turn += 1;

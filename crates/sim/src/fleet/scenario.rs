@@ -72,6 +72,9 @@ pub struct Scenario {
     pub speculation: Option<Speculation>,
     /// A cheaper pool that is asked first, where there is one.
     pub cascade: Option<Cascading>,
+    /// Whether it is told why prompt tokens were not found in caches; it takes a look at every worker for each
+    /// request.
+    pub tells_missed: bool,
 }
 
 /// Workers of one kind.
@@ -226,6 +229,7 @@ impl Scenario {
             cache: None,
             speculation: None,
             cascade: None,
+            tells_missed: false,
         }
     }
 

@@ -10,11 +10,12 @@ use super::cascade::{Drafts, Gatekeeper, RequestKind};
 use super::flight::{Flight, Origin, Places, Visit};
 use super::gateway::{GATEWAYS_MAX, Gateway};
 use super::guess::Guesses;
+use super::missed::Ledger;
 use super::scenario::{Pace, Scenario, SimulateError, WORKERS_MAX};
 use super::watch::Watch;
 use super::worker::Worker;
 use crate::numbers::length;
-use crate::report::{Belongs, Counts, Fate, Groups, PoolTold, Recorder, Sample, Series};
+use crate::report::{Belongs, Counts, Fate, Groups, Missed, PoolTold, Recorder, Sample, Series};
 use crate::workload::{Session, Sessions};
 
 /// What all workers serve.
@@ -52,6 +53,8 @@ pub struct Simulated {
     pub guesses: Guesses,
     /// What the draft pool was asked, and what came of it.
     pub drafts: Drafts,
+    /// Prompt tokens that were not found in caches, by cause, where the scenario asks for it.
+    pub missed: Missed,
     /// What requests belong to.
     pub groups: Groups,
 }
@@ -70,6 +73,7 @@ impl Simulated {
             drafts_asked: self.drafts.asked,
             drafts_served: self.drafts.served,
             drafts_worse: self.drafts.worse,
+            missed: self.missed,
         }
     }
 }
@@ -117,6 +121,7 @@ pub(super) struct Simulation<'a> {
     pub(super) answers: Option<Answers>,
     pub(super) reused: (u64, u64),
     pub(super) gatekeeper: Option<Gatekeeper>,
+    pub(super) ledger: Option<Ledger>,
 }
 
 impl<'a> Simulation<'a> {
@@ -148,6 +153,7 @@ impl<'a> Simulation<'a> {
             answers: scenario.cache.map(Answers::new),
             reused: (0, 0),
             gatekeeper: scenario.cascade.as_ref().map(Gatekeeper::new),
+            ledger: scenario.tells_missed.then(Ledger::default),
         })
     }
 
@@ -196,11 +202,12 @@ impl<'a> Simulation<'a> {
             Event::Due(visit) => self.ask(visit)?,
             Event::Delivered(flight) => self.deliver(flight),
             Event::Stepped(worker) => self.end_step(worker),
-            Event::FirstToken(flight) => {
-                let flight = self.flights.of(flight);
+            Event::FirstToken(id) => {
+                let flight = self.flights.of(id);
                 if let Some(placed) = &mut flight.placed {
                     self.gateways[flight.gateway].router.first_token(placed, self.now);
                 }
+                self.tell_missed(id);
                 self.call_on();
             }
             Event::Progressed(flight, tokens) => {
@@ -289,6 +296,7 @@ impl<'a> Simulation<'a> {
             self.workers.iter().map(Worker::guesses).fold(Guesses::default(), Guesses::and);
         Simulated {
             groups: self.groups(),
+            missed: self.ledger.as_ref().map_or_else(Missed::default, |ledger| ledger.missed),
             series: self.watch.series(),
             cost: self.workers.iter().map(|worker| worker.profile.price_of(seconds)).sum(),
             preemptions: counted().map(|one| one.preemptions).sum(),

@@ -161,6 +161,20 @@ impl Worker {
         self.is_up = true;
     }
 
+    /// Tokens of a prompt that its cache holds, in whole pages.
+    pub(super) fn holds(&self, prompt: &[TokenId]) -> u32 {
+        let pages = self.scheduler.leading_pages(CacheSalt(0), prompt).len();
+        u32::try_from(pages).unwrap_or(u32::MAX).saturating_mul(PAGE.get())
+    }
+
+    /// Whether a prompt of which it has to compute so many tokens could be started now.
+    pub(super) fn has_room_for(&self, tokens: u32) -> bool {
+        let stats = self.stats();
+        let free = stats.blocks.get().saturating_sub(stats.blocks_held.get());
+        let runs = stats.running < self.limits.running_max;
+        stats.waiting == 0 && runs && tokens.div_ceil(PAGE.get()) <= free
+    }
+
     /// Tokens that an answer may have after such a prompt; one at least, for what is refused anyway.
     pub(super) fn room_after(&self, prompt: Tokens) -> Tokens {
         Tokens::new(self.limits.context.get().saturating_sub(prompt.get()).max(1))

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::missed::Missed;
 use crate::numbers::float;
 
 /// Counts of a whole fleet.
@@ -27,6 +28,8 @@ pub struct Counts {
     pub drafts_served: u64,
     /// Those of them whose answer was worse than the target's.
     pub drafts_worse: u64,
+    /// Prompt tokens that were not found, by cause; nothing where nobody looked.
+    pub missed: Missed,
 }
 
 impl Counts {
@@ -49,7 +52,8 @@ impl Counts {
             ("drafts_served", self.drafts_served),
             ("drafts_worse", self.drafts_worse),
         ];
-        counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+        let counts = counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count)));
+        counts.chain(self.missed.json()).collect()
     }
 
     /// What is worth a line, for a terminal.
@@ -67,6 +71,6 @@ impl Counts {
             ("Answers worse than the target's:", self.drafts_worse),
         ];
         let happened = happened.into_iter().filter(|(_, count)| 0 < *count);
-        always.into_iter().chain(happened).collect()
+        always.into_iter().chain(happened).chain(self.missed.lines()).collect()
     }
 }

@@ -10,6 +10,7 @@
 mod breakdown;
 mod counts;
 mod histogram;
+mod missed;
 mod objectives;
 mod page;
 mod plot;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 pub use self::breakdown::{Belongs, Groups, PoolTold};
 pub use self::counts::Counts;
+pub use self::missed::Missed;
 pub use self::objectives::{ObjectiveError, Objectives};
 pub use self::page::page_of_plots;
 pub use self::plot::{Plot, Scale};
