@@ -315,3 +315,24 @@ fn bound(world: &mut World, seen: Shape, times: &mut Times) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_numbers_draw_equal_worlds_that_can_be_run() {
+        for number in 0..40 {
+            let [one, other] = [0, 1].map(|_| draw(7, number, None).unwrap());
+            assert_eq!((&one.world, &one.traits), (&other.world, &other.traits));
+            let workers = capacity::workers(&one.world);
+            assert!((1..=u64::from(WORKERS_MAX)).contains(&workers), "draw {number}: {workers}");
+            let shape = shape(&one.world, one.seed).unwrap();
+            assert!(shape.count <= one.world.requests, "draw {number}: {shape:?}");
+            let least = smallest(&one.world).unwrap();
+            let kept = one.world.kv_tokens.map_or(least, f64::from);
+            assert!(shape.most <= kept, "draw {number}: {shape:?} in {kept}");
+        }
+        assert_ne!(draw(7, 1, None).unwrap().world, draw(8, 1, None).unwrap().world);
+    }
+}

@@ -171,3 +171,34 @@ pub(crate) fn whole(value: f64) -> usize {
 pub(crate) fn whole32(value: f64) -> u32 {
     u32::try_from(whole(value)).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use overdraft_sim::report::Belongs;
+    use overdraft_units::{Instant, Tokens};
+
+    use super::*;
+
+    #[test]
+    fn who_gets_no_answer_waits_for_the_patience_or_longer() {
+        let at = |ms: u64| Instant::ORIGIN + Micros::new(ms * 1_000);
+        let sample = |fate, first: Option<u64>, ended| Sample {
+            intended: at(0),
+            sent: at(0),
+            first_token: first.map(at),
+            ended: at(ended),
+            prompt: Tokens::new(10),
+            cached: None,
+            output: Tokens::new(10),
+            fate,
+            belongs: Belongs::default(),
+        };
+        let waits = |sample: Sample, ms: f64| {
+            assert!((wait_ms(&sample, 30_000.0) - ms).abs() < 1e-9, "{sample:?}");
+        };
+        waits(sample(Fate::Completed, Some(200), 900), 200.0);
+        waits(sample(Fate::Completed, Some(80_000), 90_000), 80_000.0);
+        waits(sample(Fate::Refused, None, 3), 30_000.0);
+        waits(sample(Fate::Failed, Some(100), 45_000), 45_000.0);
+    }
+}

@@ -1,4 +1,4 @@
-//! Who wins clearly?
+//! Who wins clearly (`docs/design/simulation.md#r19`)?
 //!
 //! The defaults *lose* a draw where one figure is clearly worse: tokens a second under 0.9; the mean or the p95 of
 //! first tokens over 1.25 times and 50 ms; the p99 of time per token over 1.25; half a point more without an
@@ -118,4 +118,71 @@ fn beyond(one: &Figures, other: &Figures) -> Vec<(Reason, f64)> {
     let more = other.unanswered - one.unanswered;
     add(UNANSWERED < more, Reason::Unanswered, 1.0 + (more / UNANSWERED).ln());
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Figures = Figures {
+        asked: 1_000,
+        unanswered: 0.0,
+        unserved: 0.0,
+        refused: 0,
+        tokens: 1_000.0,
+        found: 0.5,
+        preempted: 0,
+        crashes: 0,
+        ttft: 200.0,
+        ttft_p95: 400.0,
+        ttft_p99: 500.0,
+        wait: 200.0,
+        wait_p95: 400.0,
+        tpot_p99: 20.0,
+        gap_p99: 20.0,
+        end: 1_000.0,
+        seconds: 60.0,
+        missed: overdraft_sim::report::Missed {
+            never_seen: 0,
+            evicted: 0,
+            crashed: 0,
+            displaced_on_the_way: 0,
+            holder_full: 0,
+            sent_elsewhere: 0,
+        },
+    };
+
+    #[track_caller]
+    fn judged(ours: Figures, verdict: Verdict, worse: &[Reason]) {
+        let judgement = Judgement::of(&BASE, &ours);
+        assert_eq!((judgement.verdict, &*judgement.worse), (verdict, worse));
+    }
+
+    #[test]
+    fn a_figure_that_is_clearly_worse_loses() {
+        judged(BASE, Verdict::Tie, &[]);
+        judged(Figures { tokens: 901.0, ..BASE }, Verdict::Tie, &[]);
+        judged(Figures { tokens: 899.0, ..BASE }, Verdict::Loss, &[Reason::Tokens]);
+        judged(Figures { wait: 249.0, ..BASE }, Verdict::Tie, &[]);
+        judged(Figures { wait: 251.0, ..BASE }, Verdict::Loss, &[Reason::FirstTokens]);
+        judged(Figures { wait_p95: 501.0, ..BASE }, Verdict::Loss, &[Reason::FirstTokens]);
+        judged(Figures { tpot_p99: 25.1, ..BASE }, Verdict::Loss, &[Reason::BetweenTokens]);
+        judged(Figures { unanswered: 0.006, ..BASE }, Verdict::Loss, &[Reason::Unanswered]);
+    }
+
+    #[test]
+    fn better_in_one_and_worse_in_another_is_a_loss() {
+        judged(Figures { wait: 100.0, ..BASE }, Verdict::Win, &[]);
+        let both = Figures { wait: 100.0, tokens: 800.0, ..BASE };
+        judged(both, Verdict::Loss, &[Reason::Tokens]);
+    }
+
+    #[test]
+    fn what_the_baseline_answered_too_late_is_told_apart() {
+        let late = Figures { unserved: 0.2, ..BASE };
+        let ours = Figures { unanswered: 0.1, unserved: 0.1, ..BASE };
+        let judgement = Judgement::of(&late, &ours);
+        assert!(judgement.verdict == Verdict::Loss && judgement.late_only);
+        assert!(!Judgement::of(&BASE, &ours).late_only);
+    }
 }
