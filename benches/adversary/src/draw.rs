@@ -72,8 +72,8 @@ pub(crate) struct Draw {
     /// What decides its own draws.
     pub(crate) seed: u64,
     pub(crate) traits: Vec<Trait>,
-    /// Requests a second that the fleet can answer, about.
-    pub(crate) capacity: f64,
+    /// Requests a second that the fleet can answer, about, where that was reckoned.
+    pub(crate) capacity: Option<f64>,
 }
 
 /// A place on an axis.
@@ -105,7 +105,7 @@ pub(crate) fn draw(seed: u64, number: u64, traces: Option<&Path>) -> Result<Draw
     }
     let seen = shape(&world, number)?;
     let capacity = pace(&mut dice, &mut world, kind, seen, &mut traits)?;
-    Ok(Draw { number, world, seed: number, traits, capacity })
+    Ok(Draw { number, world, seed: number, traits, capacity: Some(capacity) })
 }
 
 pub(crate) fn place(axis: &'static str, value: impl Into<String>) -> Trait {

@@ -64,6 +64,9 @@ pub(crate) struct Arguments {
     /// Only the draw of this number, with all that is known of it
     #[arg(long, value_name = "NUMBER")]
     pub(crate) only: Option<u64>,
+    /// Only this world, as flags of `overdraft simulate`, with all that is known of it
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, conflicts_with = "only")]
+    pub(crate) world: Option<String>,
     /// Threads
     #[arg(long, default_value_t = jobs::available(), value_name = "COUNT")]
     pub(crate) jobs: usize,

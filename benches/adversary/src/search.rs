@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::draw::{Draw, draw};
 use crate::figures::{Figures, float, told};
+use crate::flags::{self, Kept};
 use crate::judge::{Judgement, Reason, Verdict};
 use crate::show::{Grid, percent};
 use crate::world::{Arm, World};
@@ -27,7 +28,7 @@ pub(crate) const BASELINES: [Policy; 5] = [
 
 const DRAWS: u64 = 1_000;
 const DRAWS_QUICK: u64 = 40;
-/// Losses that are listed.
+/// Losses that are listed with all their figures; the others have a line.
 const LISTED: usize = 25;
 /// What the defaults may lose of a hundred draws, and how many times as often they have to win.
 const LOSSES_MAX: f64 = 1.0;
@@ -65,6 +66,14 @@ impl Found {
         self.judged.iter().any(|one| one.verdict == Verdict::Loss)
     }
 
+    /// To whom it loses, and why.
+    fn told(&self) -> String {
+        let lost = BASELINES.iter().zip(&self.judged);
+        let lost = lost.filter(|(_, judged)| judged.verdict == Verdict::Loss);
+        let told = lost.map(|(policy, judged)| format!("{policy}: {}", names(&judged.worse)));
+        told.collect::<Vec<_>>().join("; ")
+    }
+
     fn severity(&self) -> f64 {
         self.judged.iter().map(|one| one.severity).fold(0.0, f64::max)
     }
@@ -77,7 +86,12 @@ pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
         println!("no traces in {}: generators alone", arguments.traces.display());
     }
     if let Some(number) = arguments.only {
-        return alone(arguments, number, traces);
+        return alone(arguments, draw(arguments.seed, number, traces)?);
+    }
+    if let Some(line) = &arguments.world {
+        let Kept { world, seed } = flags::read(line, &arguments.traces)?;
+        let traits = Vec::new();
+        return alone(arguments, Draw { number: seed, world, seed, traits, capacity: None });
     }
     let draws = arguments.draws.unwrap_or(if arguments.quick { DRAWS_QUICK } else { DRAWS });
     let count = usize::try_from(draws).context("so many draws")?;
@@ -109,7 +123,21 @@ fn tell(seed: u64, found: &[Found], failed: &[(u64, String)]) -> Told {
     for (number, why) in failed {
         println!("draw {number} could not be run: {why}");
     }
-    let raw = json!({ "seed": seed, "draws": found, "failed": failed });
+    let lost: Vec<&Found> = found.iter().filter(|one| one.loses()).collect();
+    let verdicts: Vec<Value> = found
+        .iter()
+        .map(|one| {
+            let verdicts: Vec<Verdict> = one.judged.iter().map(|judged| judged.verdict).collect();
+            json!([one.number, verdicts])
+        })
+        .collect();
+    let raw = json!({
+        "seed": seed,
+        "baselines": BASELINES.map(Policy::name),
+        "verdicts": verdicts,
+        "lost": lost,
+        "failed": failed,
+    });
     Told { raw, claims: claims(found, failed) }
 }
 
@@ -173,11 +201,13 @@ fn list(found: &[Found]) {
             one.judged[left].severity.total_cmp(&one.judged[right].severity)
         });
         let Some(place) = worst else { continue };
-        let reasons: Vec<&str> = one.judged[place].worse.iter().map(|why| why.name()).collect();
-        println!("draw {} ({:.1}): {}", one.number, one.severity(), reasons.join(", "));
+        println!("draw {} ({:.1}): {}", one.number, one.severity(), one.told());
         println!("      {}", one.command);
         println!("      {:20} {}", Arm::off(BASELINES[place]).to_string(), one.theirs[place]);
         println!("      {:20} {}", Arm::DEFAULT.to_string(), one.ours);
+    }
+    for one in lost.iter().skip(LISTED) {
+        println!("draw {} ({:.1}): {}", one.number, one.severity(), one.told());
     }
     println!();
 }
@@ -213,9 +243,7 @@ fn claims(found: &[Found], failed: &[(u64, String)]) -> Vec<Claim> {
 }
 
 /// One draw with all that is known of it.
-fn alone(arguments: &Arguments, number: u64, traces: Option<&Path>) -> Result<Told> {
-    let seed = arguments.seed;
-    let mut drawn = draw(seed, number, traces)?;
+fn alone(arguments: &Arguments, mut drawn: Draw) -> Result<Told> {
     drawn.world.tells_missed = true;
     for one in &drawn.traits {
         println!("{:14} {}", one.axis, one.value);
@@ -225,7 +253,9 @@ fn alone(arguments: &Arguments, number: u64, traces: Option<&Path>) -> Result<To
     let asks = at_once.sessions(drawn.seed)?;
     let most = at_once.run(Arm::off(Policy::Cost), drawn.seed, &asks)?;
     let answered = float(most.asked) * (1.0 - most.unanswered) / most.seconds;
-    println!("capacity {:.2}/s by steps; {answered:.2}/s of all at once\n", drawn.capacity);
+    let by_steps =
+        drawn.capacity.map_or_else(String::new, |rate| format!("{rate:.2}/s by steps, "));
+    println!("capacity {by_steps}{answered:.2}/s of all at once\n");
     let found = Found::of(drawn, &arguments.traces)?;
     println!("kept as: {}\n", found.flags);
     println!("{:20} {}", Arm::DEFAULT.to_string(), found.ours);
@@ -233,11 +263,13 @@ fn alone(arguments: &Arguments, number: u64, traces: Option<&Path>) -> Result<To
     for ((policy, theirs), judged) in BASELINES.iter().zip(&found.theirs).zip(&found.judged) {
         println!("{:20} {theirs}", Arm::off(*policy).to_string());
         println!("{:20} {}", "", told(&theirs.missed));
-        let names =
-            |of: &[Reason]| of.iter().map(|reason| reason.name()).collect::<Vec<_>>().join(", ");
         let (worse, better) = (names(&judged.worse), names(&judged.better));
         println!("{:20} {:?}; worse: {worse}; theirs: {better}", "", judged.verdict);
     }
-    let raw: Value = json!({ "seed": seed, "draws": [found] });
+    let raw: Value = json!({ "seed": arguments.seed, "draws": [found] });
     Ok(Told { raw, claims: Vec::new() })
+}
+
+fn names(reasons: &[Reason]) -> String {
+    reasons.iter().map(|reason| reason.name()).collect::<Vec<_>>().join(", ")
 }
