@@ -192,11 +192,12 @@ fn fleet(dice: &mut Draws, world: &mut World, seen: Shape, traits: &mut Vec<Trai
     let mixes = dice.share() < 0.25 && 1 < count;
     for _ in 0..TRIES_MAX {
         let of_model = one(dice, &MODELS);
-        let kinds = if mixes { 2 + usize::from(dice.share() < 0.3) } else { 1 };
+        let kinds = if mixes { 2 + u32::from(dice.share() < 0.3) } else { 1 };
         let mut left = count;
         world.fleet.clear();
-        for kind in (1..=kinds).rev() {
-            let most = left.saturating_sub(whole32(float(u64::try_from(kind).unwrap_or(1))) - 1);
+        for kind in (1..=kinds.min(count)).rev() {
+            // One at least is left for each kind that follows.
+            let most = left - (kind - 1);
             let own =
                 if kind == 1 { left } else { 1 + whole32(dice.share() * f64::from(most - 1)) };
             let profile = one(dice, of_model).to_owned();
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn equal_numbers_draw_equal_worlds_that_can_be_run() {
-        for number in 0..40 {
+        for number in 0..60 {
             let [one, other] = [0, 1].map(|_| draw(7, number, None).unwrap());
             assert_eq!((&one.world, &one.traits), (&other.world, &other.traits));
             let workers = capacity::workers(&one.world);

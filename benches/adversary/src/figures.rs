@@ -88,6 +88,30 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// The median of each figure that is judged; the others are those of the first run.
+    ///
+    /// # Panics
+    /// Where there is no run.
+    pub(crate) fn median(runs: &[Self]) -> Self {
+        let first = *runs.first().expect("a draw is run once at least");
+        let of = |figure: fn(&Self) -> f64| {
+            let mut values: Vec<f64> = runs.iter().map(figure).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        Self {
+            unanswered: of(|one| one.unanswered),
+            unserved: of(|one| one.unserved),
+            tokens: of(|one| one.tokens),
+            wait: of(|one| one.wait),
+            wait_p95: of(|one| one.wait_p95),
+            tpot_p99: of(|one| one.tpot_p99),
+            ..first
+        }
+    }
+}
+
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

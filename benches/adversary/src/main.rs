@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     /// What decides the draws
     #[arg(long, default_value_t = 1, value_name = "SEED")]
     pub(crate) seed: u64,
+    /// Runs of a draw that is no tie, each with other dice: the medians of their figures are judged
+    #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=99))]
+    pub(crate) repeats: u64,
     /// Only the draw of this number, with all that is known of it
     #[arg(long, value_name = "NUMBER")]
     pub(crate) only: Option<u64>,

@@ -30,6 +30,8 @@ const DRAWS: u64 = 1_000;
 const DRAWS_QUICK: u64 = 40;
 /// Losses that are listed with all their figures; the others have a line.
 const LISTED: usize = 25;
+/// Between the seeds of two runs of a draw: they differ in dice, not in what is asked.
+const DICE_APART: u64 = 1_000_000;
 /// What the defaults may lose of a hundred draws, and how many times as often they have to win.
 const LOSSES_MAX: f64 = 1.0;
 const WINS_TIMES: f64 = 10.0;
@@ -49,14 +51,29 @@ struct Found {
 }
 
 impl Found {
-    fn of(draw: Draw, traces: &Path) -> Result<Self> {
+    fn of(draw: Draw, traces: &Path, repeats: u64) -> Result<Self> {
         let asks = draw.world.sessions(draw.seed)?;
-        let run = |arm| draw.world.run(arm, draw.seed, &asks);
-        let ours = run(Arm::DEFAULT)?;
+        let run = |arm, dice: u64| draw.world.run(arm, draw.seed + dice * DICE_APART, &asks);
+        let ours = run(Arm::DEFAULT, 0)?;
         let theirs: Result<Vec<Figures>> =
-            BASELINES.iter().map(|policy| run(Arm::off(*policy))).collect();
+            BASELINES.iter().map(|policy| run(Arm::off(*policy), 0)).collect();
         let theirs = theirs?;
-        let judged = theirs.iter().map(|base| Judgement::of(base, &ours)).collect();
+        let mut judged: Vec<Judgement> =
+            theirs.iter().map(|base| Judgement::of(base, &ours)).collect();
+        if judged.iter().any(|one| one.verdict != Verdict::Tie) {
+            // What could be chance is run again, wins like losses.
+            let again = |arm, first| -> Result<Figures> {
+                let more = (1..repeats).map(|dice| run(arm, dice));
+                let all: Result<Vec<Figures>> = std::iter::once(Ok(first)).chain(more).collect();
+                Ok(Figures::median(&all?))
+            };
+            let ours = again(Arm::DEFAULT, ours)?;
+            for ((policy, theirs), judged) in BASELINES.iter().zip(&theirs).zip(&mut judged) {
+                if judged.verdict != Verdict::Tie {
+                    *judged = Judgement::of(&again(Arm::off(*policy), *theirs)?, &ours);
+                }
+            }
+        }
         let command = draw.world.command(Arm::DEFAULT, draw.seed);
         let flags = draw.world.flags(draw.seed, traces);
         Ok(Self { number: draw.number, command, flags, traits: draw.traits, ours, theirs, judged })
@@ -98,7 +115,7 @@ pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
     let job = |place: usize| {
         let number = u64::try_from(place).unwrap_or(u64::MAX);
         let found = draw(arguments.seed, number, traces)
-            .and_then(|draw| Found::of(draw, &arguments.traces));
+            .and_then(|draw| Found::of(draw, &arguments.traces, arguments.repeats));
         found.map_err(|error| format!("{error:#}"))
     };
     let results = jobs::run(count, arguments.jobs, job, |through| {
@@ -256,7 +273,7 @@ fn alone(arguments: &Arguments, mut drawn: Draw) -> Result<Told> {
     let by_steps =
         drawn.capacity.map_or_else(String::new, |rate| format!("{rate:.2}/s by steps, "));
     println!("capacity {by_steps}{answered:.2}/s of all at once\n");
-    let found = Found::of(drawn, &arguments.traces)?;
+    let found = Found::of(drawn, &arguments.traces, arguments.repeats)?;
     println!("kept as: {}\n", found.flags);
     println!("{:20} {}", Arm::DEFAULT.to_string(), found.ours);
     println!("{:20} {}", "", told(&found.ours.missed));
