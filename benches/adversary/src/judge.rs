@@ -5,6 +5,8 @@
 //! answer. They *win* it where one is clearly better by the same measure and none is clearly worse: better in one
 //! and worse in another is a loss. First tokens are those of all requests, the unanswered ones included.
 //!
+//! The p99 of time per token is no measure where more than one of a hundred got no answer: it would be one of those.
+//!
 //! An answer whose first token comes after the patience of the queue counts as an answer for the baseline. How many
 //! losses are only that the defaults refused what the baseline answered later than that is told beside.
 
@@ -19,6 +21,8 @@ const LATER: f64 = 1.25;
 const LATER_MS: f64 = 50.0;
 /// How many times the p99 of the time for a token is clearly more.
 const FALTERING: f64 = 1.25;
+/// The share without an answer beyond which the p99 of the others is no measure.
+const UNANSWERED_P99: f64 = 0.01;
 /// How much greater a share without an answer is clearly more.
 const UNANSWERED: f64 = 0.005;
 
@@ -110,8 +114,10 @@ fn beyond(one: &Figures, other: &Figures) -> Vec<(Reason, f64)> {
         Reason::FirstTokens,
         times(one.wait, other.wait).max(times(one.wait_p95, other.wait_p95)),
     );
+    // One side's survivors are no measure for the other: who answered few of many told those fast.
+    let is_measure = one.unanswered <= UNANSWERED_P99;
     add(
-        FALTERING * one.tpot_p99 < other.tpot_p99,
+        is_measure && FALTERING * one.tpot_p99 < other.tpot_p99,
         Reason::BetweenTokens,
         (other.tpot_p99 / one.tpot_p99.max(1e-3)).ln() / FALTERING.ln(),
     );
@@ -168,6 +174,13 @@ mod tests {
         judged(Figures { wait_p95: 501.0, ..BASE }, Verdict::Loss, &[Reason::FirstTokens]);
         judged(Figures { tpot_p99: 25.1, ..BASE }, Verdict::Loss, &[Reason::BetweenTokens]);
         judged(Figures { unanswered: 0.006, ..BASE }, Verdict::Loss, &[Reason::Unanswered]);
+    }
+
+    #[test]
+    fn who_answers_nobody_does_not_tell_fast() {
+        let nobody = Figures { unanswered: 1.0, unserved: 1.0, tokens: 0.0, tpot_p99: 0.0, ..BASE };
+        assert_eq!(Judgement::of(&nobody, &BASE).verdict, Verdict::Win);
+        assert_eq!(Judgement::of(&nobody, &nobody).verdict, Verdict::Tie);
     }
 
     #[test]
