@@ -34,10 +34,11 @@ const ROUNDS: u64 = 6;
 const TIMES_LEAST: f64 = 2.62;
 
 /// Rules that are compared.
-const RULES: [(&str, Policy); 4] = [
+const RULES: [(&str, Policy); 5] = [
     ("off", Policy::Off),
     ("fixed:4", Policy::Fixed(4)),
     ("write-up: threshold", Policy::Threshold),
+    ("threshold-per-token", Policy::ThresholdPerToken),
     ("ours: goodput", Policy::Goodput),
 ];
 

@@ -13,7 +13,8 @@ const DEPTH_DEFAULT: usize = 8;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Speculation")]
 pub(crate) struct SpeculationOptions {
-    /// How deep to guess: off, fixed:N, threshold, batch-table, batch-table:1-8=4,9-64=0, goodput
+    /// How deep to guess: off, fixed:N, threshold, threshold-per-token, batch-table,
+    /// batch-table:1-8=4,9-64=0, goodput
     /// [default: goodput where a drafter is named, else off]
     #[arg(long, value_name = "POLICY")]
     speculation_policy: Option<Policy>,

@@ -207,7 +207,8 @@ fn check(world: &World, seed: u64, (least, least_in_a_phase): (f64, f64)) {
         let told = format!("{} of seed {seed}, phase {at}, {phase:?}", world.name);
         assert!(least_in_a_phase <= ratio, "{told}: {ratio:.3} of the best fixed depth");
     }
-    for rule in [Policy::BatchTable(DepthTable::default()), Policy::Threshold] {
+    let table = Policy::BatchTable(DepthTable::default());
+    for rule in [table, Policy::Threshold, Policy::ThresholdPerToken] {
         let rates = world.run(rule.clone(), seed);
         assert!(total(&rates) <= total(&goodput), "{} of seed {seed}: `{rule}`", world.name);
     }

@@ -38,6 +38,7 @@ pub(crate) fn all(pair: Pair, depths: &[usize], clock: Clock) -> Result<Vec<Riva
     policies.extend(depths.iter().map(|depth| Policy::Fixed((*depth).min(DEPTH))));
     policies.extend([
         Policy::Threshold,
+        Policy::ThresholdPerToken,
         Policy::BatchTable(DepthTable::default()),
         Policy::Goodput,
     ]);

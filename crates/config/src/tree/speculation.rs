@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Speculation {
-    /// The rule: `off`, `fixed:N`, `threshold`, `batch-table`, `batch-table:1-8=4,9-64=0` or
-    /// `goodput`; without it nobody guesses. To begin to guess takes a restart, to stop and to change
+    /// The rule: `off`, `fixed:N`, `threshold` (accepted over drafted tokens of the last hundred
+    /// answers), `threshold-per-token` (guesses behind the first wrong one do not count),
+    /// `batch-table`, `batch-table:1-8=4,9-64=0` or `goodput`; without it nobody guesses. To begin to guess takes a restart, to stop and to change
     /// the rule does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,

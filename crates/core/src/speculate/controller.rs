@@ -20,7 +20,7 @@ use super::policy::Policy;
 use super::prices::{Prices, Ran};
 use super::probe::{PROBE_OFF_DEPTH, Probe};
 use super::share::Share;
-use super::threshold::Threshold;
+use super::threshold::{Measure, Threshold};
 use super::turnover::{Beginnings, Reading};
 use super::worth::Worth;
 use crate::batch::DraftRoom;
@@ -177,6 +177,12 @@ impl Controller {
         self.threshold.observe(drafted, right);
     }
 
+    /// Takes note of an answer that has ended, for rules that go by those: tokens drafted for it, and
+    /// those of them that it kept.
+    pub fn note_answer(&mut self, drafted: u64, accepted: u64) {
+        self.threshold.observe_answer(drafted, accepted);
+    }
+
     /// Takes note of what the target took for a step.
     pub fn measure(&mut self, ran: &Ran, took: Nanos) {
         self.beginnings.observe(ran);
@@ -238,13 +244,12 @@ impl Controller {
             Policy::Fixed(depth) => self.obey(&field, &outlooks, depth),
             Policy::BatchTable(table) => self.obey(&field, &outlooks, table.depth(decodes)),
             Policy::Threshold => {
-                let depth = self.threshold.depth(now);
-                let grants = self.obey(&field, &outlooks, depth);
-                if depth == 0 {
-                    self.probe_off((&field, &outlooks), prospects, grants)
-                } else {
-                    grants
-                }
+                let depth = self.threshold.depth(Measure::PerAnswer, now);
+                self.obey_or_probe((&field, &outlooks), prospects, depth)
+            }
+            Policy::ThresholdPerToken => {
+                let depth = self.threshold.depth(Measure::PerToken, now);
+                self.obey_or_probe((&field, &outlooks), prospects, depth)
             }
             Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
         };
@@ -291,6 +296,17 @@ impl Controller {
         let depth = depth.min(self.depth_max);
         self.change(depth, Reason::Policy);
         field.even(outlooks, depth)
+    }
+
+    /// The same for a rule that would learn nothing any more where it chose none.
+    fn obey_or_probe(
+        &mut self,
+        (field, outlooks): (&Field<'_>, &[Outlook]),
+        prospects: &[Prospect<'_>],
+        depth: usize,
+    ) -> Vec<Grant> {
+        let grants = self.obey(field, outlooks, depth);
+        if depth == 0 { self.probe_off((field, outlooks), prospects, grants) } else { grants }
     }
 
     fn goodput(

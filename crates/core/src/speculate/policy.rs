@@ -17,8 +17,11 @@ pub enum Policy {
     Off,
     /// Always so many tokens.
     Fixed(usize),
-    /// By the share of right tokens: deeper above 0.75, shallower below 0.6, off below 0.4.
+    /// The write-up's (D2): by accepted over drafted tokens of the last hundred answers; deeper above
+    /// 0.75, shallower below 0.6, off below 0.4.
     Threshold,
+    /// The same thresholds for the chance that a guess is right where all before it were.
+    ThresholdPerToken,
     /// By the number of sequences alone.
     BatchTable(DepthTable),
     /// Whatever brings the most tokens a second, by measured chances and costs.
@@ -45,6 +48,7 @@ impl Policy {
             Self::Off => "off",
             Self::Fixed(_) => "fixed",
             Self::Threshold => "threshold",
+            Self::ThresholdPerToken => "threshold-per-token",
             Self::BatchTable(_) => "batch-table",
             Self::Goodput => "goodput",
         }
@@ -77,7 +81,8 @@ impl Default for DepthTable {
     }
 }
 
-/// `off`, `fixed:3`, `threshold`, `batch-table`, `batch-table:1-8=5,9-32=2,33-64=0`, `goodput`.
+/// `off`, `fixed:3`, `threshold`, `threshold-per-token`, `batch-table`,
+/// `batch-table:1-8=5,9-32=2,33-64=0`, `goodput`.
 impl FromStr for Policy {
     type Err = PolicyError;
 
@@ -92,6 +97,7 @@ impl FromStr for Policy {
                 depth.parse().ok().filter(|depth| *depth <= DEPTH_MAX).map(Self::Fixed)
             }
             ("threshold", None) => Some(Self::Threshold),
+            ("threshold-per-token", None) => Some(Self::ThresholdPerToken),
             ("batch-table", None) => Some(Self::BatchTable(DepthTable::default())),
             ("batch-table", Some(ranges)) => table(ranges).map(Self::BatchTable),
             ("goodput", None) => Some(Self::Goodput),
@@ -126,7 +132,7 @@ impl fmt::Display for Policy {
                 }
                 Ok(())
             }
-            Self::Off | Self::Threshold | Self::Goodput => Ok(()),
+            Self::Off | Self::Threshold | Self::ThresholdPerToken | Self::Goodput => Ok(()),
         }
     }
 }
@@ -136,7 +142,8 @@ impl fmt::Display for PolicyError {
         write!(
             out,
             "`{}` is not a speculation policy; expected `off`, `fixed:N` with N up to {DEPTH_MAX}, \
-             `threshold`, `batch-table`, `batch-table:1-8=4,9-64=0` or `goodput`",
+             `threshold`, `threshold-per-token`, `batch-table`, `batch-table:1-8=4,9-64=0` or \
+             `goodput`",
             self.0
         )
     }

@@ -11,6 +11,7 @@ use overdraft_units::{Instant, Micros, TokenId};
 use proptest::prelude::*;
 
 use super::probe::PROBE_OFF_DEPTH;
+use super::threshold::{Measure, Threshold};
 use super::*;
 
 fn at(millis: u64) -> Instant {
@@ -451,21 +452,99 @@ fn a_table_keeps_the_last_depth_where_it_has_a_gap() {
     assert_eq!([1, 4, 6, 9, 16, 99].map(|n| table.depth(n)), [5, 5, 5, 2, 2, 2]);
 }
 
-#[test]
-fn the_threshold_rule_turns_off_and_comes_back() {
-    let mut controller = Controller::new(Policy::Threshold, 8, costs());
+/// The depth of each second under a rule that sees one answer a second, of ten drafts each; `right`
+/// says how many of a draft of that depth are right in that second.
+fn depths_over(seconds: u64, rule: Policy, right: impl Fn(u64, usize) -> usize) -> Vec<usize> {
+    let mut controller = Controller::new(rule, 8, costs());
     let seen = [Acceptance::default(); 2];
     let prospect = Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 };
     let mut depths = Vec::new();
-    for step in 0..12_000_u64 {
-        // Ten milliseconds a step: good for 40 s, bad for 40 s, good again.
-        let good = !(4_000..8_000).contains(&step);
-        let decision = controller.decide(at(step * 10), &Load::decoding(1, 100), &[prospect]);
-        let depth = decision.grants[0].depth;
-        controller.note_used(depth, if good { depth } else { 0 });
-        if step % 1_000 == 500 {
-            depths.push(depth);
+    for second in 0..seconds {
+        let (mut drafted, mut accepted, mut least) = (0, 0, usize::MAX);
+        for step in 0..10 {
+            let now = at(second * 1_000 + step * 100);
+            let decision = controller.decide(now, &Load::decoding(1, 100), &[prospect]);
+            let depth = decision.grants[0].depth;
+            let right = right(second, depth);
+            controller.note_used(depth, right);
+            (drafted, accepted) = (drafted + depth as u64, accepted + right as u64);
+            // Where it is off, some steps probe.
+            least = least.min(depth);
+        }
+        controller.note_answer(drafted, accepted);
+        depths.push(least);
+    }
+    depths
+}
+
+#[test]
+fn both_threshold_rules_turn_off_and_come_back() {
+    // Good for 50 s, bad for 300 s, then good again.
+    let good = |second: u64| !(50..350).contains(&second);
+    for rule in [Policy::Threshold, Policy::ThresholdPerToken] {
+        let depths =
+            depths_over(900, rule.clone(), |second, depth| if good(second) { depth } else { 0 });
+        assert_eq!([5, 15, 25, 35, 45].map(|second| depths[second]), [4, 5, 6, 7, 8], "{rule}");
+        assert_eq!((depths[349], depths[899]), (0, 8), "{rule}");
+    }
+}
+
+/// Answers of drafts of four, whose guesses are right with a chance of 0.8 each: of a thousand drafts
+/// 200 keep none, 160 one, 128 two, 102 three and 410 all four.
+const OF_EIGHT_TENTHS: [(u64, usize); 5] = [(200, 0), (160, 1), (128, 2), (102, 3), (410, 4)];
+
+#[test]
+fn d2_the_threshold_rule_reads_accepted_over_drafted_and_decides_by_it() {
+    let mut threshold = Threshold::new();
+    for (drafts, right) in OF_EIGHT_TENTHS {
+        for _ in 0..drafts / 2 {
+            threshold.observe(4, right);
         }
     }
-    assert_eq!(depths, [4, 5, 6, 7, 8, 0, 0, 0, 0, 2, 3, 4]);
+    // An answer is of all of them.
+    let accepted = OF_EIGHT_TENTHS.iter().map(|(drafts, right)| drafts * *right as u64).sum();
+    threshold.observe_answer(4 * 1_000, accepted);
+    let read = |share: Option<Share>| share.map(|share| share.millionths() / 1_000);
+    assert_eq!(read(threshold.share(Measure::PerAnswer)), Some(590));
+    // One deeper every ten seconds by what was tried, one shallower by the write-up.
+    let draft = |second: u64, depth: usize| match second % 10 {
+        0 | 5 => 0,
+        3 | 8 => depth.min(1),
+        1 | 6 => depth.min(2),
+        _ => depth.min(4),
+    };
+    let shallower = depths_over(15, Policy::Threshold, draft);
+    let deeper = depths_over(15, Policy::ThresholdPerToken, draft);
+    assert_eq!((shallower[14], deeper[14]), (3, 5));
+}
+
+/// One answer after another, and what the write-up's formula makes of them.
+#[track_caller]
+fn check_mean(answers: &[(u64, u64)], thousandths: u32) {
+    let mut threshold = Threshold::new();
+    for (drafted, accepted) in answers {
+        threshold.observe_answer(*drafted, *accepted);
+    }
+    let share = threshold.share(Measure::PerAnswer).expect("an answer is enough");
+    let read = (share.millionths() + 500) / 1_000;
+    assert_eq!(read, thousandths, "{answers:?}");
+}
+
+#[test]
+fn d2_the_newest_answer_counts_twice_the_oldest_and_long_ones_no_more_than_short_ones() {
+    check_mean(&[(4, 3)], 750);
+    check_mean(&[(4, 4), (4, 0)], 333);
+    check_mean(&[(4, 0), (400, 400)], 667);
+    // Weights 0.5, 0.75, 1.
+    check_mean(&[(10, 10), (10, 5), (10, 0)], 389);
+    // The first of 101 is forgotten.
+    let many = |first: u64| {
+        let mut answers = vec![(1, 1); 101];
+        answers[0].1 = first;
+        answers
+    };
+    check_mean(&many(0), 1_000);
+    // The newer half weighs 43.8 of 75.
+    let halves: Vec<_> = (0..100).map(|place| (1, u64::from(50 <= place))).collect();
+    check_mean(&halves, 584);
 }

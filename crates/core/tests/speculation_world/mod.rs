@@ -104,6 +104,8 @@ struct Sequence {
     lookup: usize,
     /// Tokens until another takes its place.
     left: u64,
+    /// Tokens that were drafted for it, and those of them that it kept.
+    kept: (u64, u64),
     /// It is not there yet.
     late: bool,
 }
@@ -241,7 +243,8 @@ impl Run<'_> {
         let late = false;
         let count = u64::from(phase.sequences);
         let seen = [Acceptance::default(); 2];
-        let fresh = Sequence { seen, prompt, backlog: prompt, lookup: 0, left: answer, late };
+        let (lookup, kept) = (0, (0, 0));
+        let fresh = Sequence { seen, prompt, backlog: prompt, lookup, left: answer, kept, late };
         // They begin together, and end one after the other.
         let left = |place: u64| (answer * (place + 1) / count).max(2);
         self.sequences = (0..count).map(|place| Sequence { left: left(place), ..fresh }).collect();
@@ -288,6 +291,8 @@ impl Run<'_> {
             let sequence = &mut self.sequences[place];
             sequence.left = sequence.left.saturating_sub(emitted);
             if sequence.left == 0 {
+                let (drafted, accepted) = sequence.kept;
+                self.controller.note_answer(drafted, accepted);
                 *sequence = *fresh;
                 let late = self.world.late;
                 sequence.late = 0 < late && self.dice.below(100) < late;
@@ -481,6 +486,8 @@ impl Run<'_> {
         };
         if 0 < depth {
             self.controller.note_used(depth, used);
+            sequence.kept.0 += depth as u64;
+            sequence.kept.1 += used as u64;
         }
         emitted as u64
     }

@@ -66,6 +66,8 @@ pub(super) struct Guesser {
     settings: Speculation,
     controller: Controller,
     seen: BTreeMap<SequenceId, [Acceptance; 2]>,
+    /// Tokens drafted for each answer under way, and those of them that it kept.
+    kept: BTreeMap<SequenceId, (u64, u64)>,
     /// What is known of the step under way: passes of the draft model, and rows.
     passes: usize,
     pub(super) guesses: Guesses,
@@ -92,8 +94,8 @@ impl Guesser {
             ..StepCosts::default()
         };
         let controller = Controller::new(settings.policy.clone(), settings.depth_max, costs);
-        let (seen, guesses) = (BTreeMap::new(), Guesses::default());
-        Ok(Self { settings: settings.clone(), controller, seen, passes: 0, guesses })
+        let (seen, kept, guesses) = (BTreeMap::new(), BTreeMap::new(), Guesses::default());
+        Ok(Self { settings: settings.clone(), controller, seen, kept, passes: 0, guesses })
     }
 
     /// Hands the scheduler guesses for the next plan.
@@ -179,6 +181,9 @@ impl Guesser {
         let class = kind(&self.settings, session);
         self.controller.learn(Trial { class, drafter: Drafter::Model, drafted, right });
         self.controller.note_used(drafted, right);
+        let kept = self.kept.entry(sequence).or_default();
+        kept.0 += crate::numbers::length(came.drafted);
+        kept.1 += crate::numbers::length(right);
     }
 
     /// Takes note of what the target took for a step, and the passes before it.
@@ -192,6 +197,9 @@ impl Guesser {
     /// A sequence has ended.
     pub(super) fn forget(&mut self, sequence: SequenceId) {
         self.seen.remove(&sequence);
+        if let Some((drafted, accepted)) = self.kept.remove(&sequence) {
+            self.controller.note_answer(drafted, accepted);
+        }
     }
 }
 

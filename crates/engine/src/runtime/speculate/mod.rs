@@ -114,6 +114,9 @@ struct Note {
     used: Option<(Drafter, Vec<Guess>)>,
     /// The guess behind those, which was not worth a row.
     dropped: Option<Guess>,
+    /// Tokens that were drafted for it so far, and those of them that it kept.
+    drafted: u64,
+    accepted: u64,
 }
 
 /// What a sequence may have guessed for it.
@@ -343,6 +346,8 @@ impl Speculator {
         }
         if !drafts.is_empty() {
             self.controller.note_used(drafts.len().min(emitted.len()), right);
+            note.drafted += drafts.len() as u64;
+            note.accepted += right as u64;
             self.stats.count(drafter, drafts.len(), right);
         }
     }
@@ -355,9 +360,11 @@ impl Speculator {
         self.controller.measure(ran, profile::cost(took));
     }
 
-    /// A sequence ended, or lost its pages.
+    /// A sequence ended, or lost its pages: what follows then counts as another answer.
     pub(super) fn forget(&mut self, sequence: SequenceId) {
-        self.notes.remove(&sequence);
+        if let Some(note) = self.notes.remove(&sequence) {
+            self.controller.note_answer(note.drafted, note.accepted);
+        }
         if let Some(model) = &mut self.model {
             model.forget(sequence);
         }
@@ -395,6 +402,8 @@ impl Note {
             found: Vec::new(),
             used: None,
             dropped: None,
+            drafted: 0,
+            accepted: 0,
         }
     }
 }
