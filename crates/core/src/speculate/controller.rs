@@ -73,6 +73,8 @@ pub struct Controller {
     model_depth: usize,
     /// The deepest grant of the last step; a draft that is pursued by confidence may end before or behind it.
     depth: usize,
+    /// The deepest grant when a lookup last had found something, steps that explore apart.
+    lookup_depth: usize,
     reason: Reason,
     changes: u64,
     steps: u64,
@@ -105,6 +107,7 @@ impl Controller {
             threshold: Threshold::new(),
             model_depth: 0,
             depth: 0,
+            lookup_depth: 0,
             reason: Reason::Start,
             changes: 0,
             steps: 0,
@@ -123,6 +126,7 @@ impl Controller {
         self.policy = policy;
         self.depth_max = depth_max.min(DEPTH_MAX);
         self.threshold = Threshold::new();
+        self.lookup_depth = 0;
         self.change(self.model_depth.min(self.depth_max), Reason::Policy);
     }
 
@@ -139,6 +143,19 @@ impl Controller {
     /// The deepest grant of the last step; a draft that is pursued by confidence may end before or behind it.
     pub fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// The depth in force: what a rule has chosen, or what `goodput` lets the draft model guess, or lookups where that is
+    /// more. Steps that explore, and those without anything to guess for, leave it as it is.
+    pub fn depth_in_force(&self) -> usize {
+        let depth = match &self.policy {
+            Policy::Off => 0,
+            Policy::Fixed(depth) => *depth,
+            Policy::Threshold | Policy::ThresholdPerToken => self.threshold.chosen(),
+            Policy::BatchTable(_) => self.model_depth,
+            Policy::Goodput => self.model_depth.max(self.lookup_depth),
+        };
+        depth.min(self.depth_max)
     }
 
     /// Why the depth last changed, and how often it did.
@@ -318,6 +335,7 @@ impl Controller {
     ) -> Vec<Grant> {
         if let Some(reason) = self.guard(now, load, field) {
             self.guarded_at = self.steps;
+            self.lookup_depth = 0;
             self.change(0, reason);
             return field.even(outlooks, 0);
         }
@@ -355,6 +373,10 @@ impl Controller {
             && (0 < wanted || field.decodes == 1 || self.worth.ends())
         {
             self.change(wanted, Reason::PaysLess);
+        }
+        if prospects.iter().any(|one| 0 < one.lookup) {
+            let of_lookups = grants.iter().filter(|grant| grant.drafter == Drafter::Lookup);
+            self.lookup_depth = of_lookups.map(|grant| grant.depth).max().unwrap_or(0);
         }
         if self.is_time_for_plain(&market, &free) {
             return field.even(outlooks, 0);

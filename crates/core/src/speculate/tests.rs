@@ -548,3 +548,38 @@ fn d2_the_newest_answer_counts_twice_the_oldest_and_long_ones_no_more_than_short
     let halves: Vec<_> = (0..100).map(|place| (1, u64::from(50 <= place))).collect();
     check_mean(&halves, 584);
 }
+
+#[test]
+fn d7_the_depth_in_force_is_not_what_a_single_step_explored() {
+    let mut seen = [Acceptance::default(); 2];
+    (0..500).for_each(|_| seen[1].observe(8, 8));
+    let prospect = Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 };
+    // Before anything was guessed: what the rule begins with.
+    let begins = [Policy::Off, Policy::Fixed(3), Policy::Threshold, Policy::Goodput];
+    let began = begins.map(|rule| Controller::new(rule, 8, costs()).depth_in_force());
+    assert_eq!(began, [0, 3, 4, 0]);
+    // Steps without guesses, and with fewer, come now and then; nobody to guess for leaves it, too.
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    let mut granted = alloc::collections::BTreeSet::new();
+    for step in 0..500 {
+        let decision = controller.decide(at(step), &Load::decoding(1, 100), &[prospect]);
+        granted.insert(decision.grants[0].depth);
+        controller.measure(&Ran { sequences: 1, guesses: 8, ..Ran::default() }, 1_900);
+        assert_eq!(controller.depth_in_force(), 8, "step {step}");
+    }
+    assert!(granted.contains(&0), "a step without guesses: {granted:?}");
+    controller.decide(at(600), &Load::decoding(0, 100), &[]);
+    assert_eq!((controller.depth(), controller.depth_in_force()), (0, 8));
+}
+
+#[test]
+fn d7_lookups_that_find_nothing_in_a_step_leave_the_depth_in_force() {
+    let mut seen = [Acceptance::default(); 2];
+    (0..500).for_each(|_| seen[0].observe(4, 4));
+    let found = |lookup| Prospect { class: 0, seen: &seen, lookup, model: 0, backlog: 0 };
+    let mut controller = Controller::new(Policy::Goodput, 8, costs());
+    controller.decide(at(0), &Load::decoding(1, 100), &[found(4)]);
+    assert_eq!(controller.depth_in_force(), 4);
+    controller.decide(at(1), &Load::decoding(1, 100), &[found(0)]);
+    assert_eq!((controller.depth(), controller.depth_in_force()), (0, 4));
+}

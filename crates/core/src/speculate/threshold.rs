@@ -85,6 +85,11 @@ impl Threshold {
         self.depth
     }
 
+    /// The depth that it has chosen so far.
+    pub(super) const fn chosen(&self) -> usize {
+        self.depth
+    }
+
     fn next(&self, share: Share) -> usize {
         if share < OFF_BELOW {
             0

@@ -32,7 +32,7 @@ pub struct SpeculationFacts {
     pub acceptance_rate: f64,
     /// Tokens a sequence yields in a step, on average.
     pub tokens_per_step: f64,
-    /// The deepest guess of the last step.
+    /// The depth in force.
     pub depth: u32,
     /// Seconds spent on guessing.
     pub draft_seconds: f64,
@@ -109,7 +109,7 @@ impl SpeculationMetrics {
     }
 
     fn expose_state(&self, to: &mut Registry) {
-        let help = "Deepest draft of the last step, in tokens";
+        let help = "Depth of drafts in force, in tokens; steps that explore do not change it";
         put(to, "overdraft_speculation_depth", help, &self.depth);
         let help = "Tokens a decoding sequence yields in a step, on average since the start";
         put(to, "overdraft_speculation_tokens_per_step", help, &self.tokens_per_step);
@@ -171,7 +171,8 @@ impl OldMetrics {
 }
 
 /// Rules, as the engine names them.
-const POLICIES: [&str; 5] = ["off", "fixed", "threshold", "batch-table", "goodput"];
+const POLICIES: [&str; 6] =
+    ["off", "fixed", "threshold", "threshold-per-token", "batch-table", "goodput"];
 /// Reasons of a change, as the engine names them.
 const REASONS: [&str; 6] = ["start", "policy", "pays-more", "pays-less", "cache-full", "queue"];
 

@@ -97,8 +97,6 @@ pub(super) struct Speculator {
     failures: u32,
     vocabulary: usize,
     notes: BTreeMap<SequenceId, Note>,
-    /// The deepest guess of the last step.
-    deepest: usize,
     stats: SpeculationStats,
     poor: bool,
 }
@@ -165,7 +163,6 @@ impl Speculator {
             failures: 0,
             vocabulary: shape.vocabulary,
             notes: BTreeMap::new(),
-            deepest: 0,
             stats,
             poor: false,
         })
@@ -196,7 +193,6 @@ impl Speculator {
                 note.found = lookup.guess(tokens, self.controller.depth_max());
             }
         }
-        self.deepest = 0;
         let now = view.clock.now();
         let grants = self.decide(now, view, room, &ids);
         let began = view.clock.now();
@@ -251,7 +247,6 @@ impl Speculator {
             let Some(note) = self.notes.get_mut(id).filter(|_| 0 < room) else { continue };
             let tokens: Vec<_> = note.found.iter().take(room).copied().collect();
             let guesses = tokens.iter().copied().map(Guess::certain).collect();
-            self.deepest = self.deepest.max(tokens.len());
             note.used = Some((Drafter::Lookup, guesses));
             view.scheduler.handle_drafts(*id, tokens);
         }
@@ -287,7 +282,6 @@ impl Speculator {
         for Draft { sequence: id, guesses, dropped, .. } in drafted {
             let Some(note) = self.notes.get_mut(&id) else { continue };
             view.scheduler.handle_drafts(id, guesses.iter().map(|guess| guess.token).collect());
-            self.deepest = self.deepest.max(guesses.len());
             self.stats.dropped_tokens += u64::from(dropped.is_some());
             (note.used, note.dropped) = (Some((Drafter::Model, guesses)), dropped);
         }
@@ -374,7 +368,7 @@ impl Speculator {
     pub(super) fn stats(&mut self) -> SpeculationStats {
         let (reason, changes) = self.controller.last_change();
         self.stats.policy = self.controller.policy().name();
-        self.stats.depth = u32::try_from(self.deepest).unwrap_or(u32::MAX);
+        self.stats.depth = u32::try_from(self.controller.depth_in_force()).unwrap_or(u32::MAX);
         self.stats.depth_max = u32::try_from(self.controller.depth_max()).unwrap_or(u32::MAX);
         (self.stats.reason, self.stats.changes) = (reason, changes);
         self.stats.acceptance = Drafter::ALL.map(|drafter| self.controller.acceptance(drafter));

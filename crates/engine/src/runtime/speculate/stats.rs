@@ -11,7 +11,7 @@ pub struct SpeculationStats {
     pub enabled: bool,
     /// The rule in force, without its numbers.
     pub policy: &'static str,
-    /// The deepest guess of the last step.
+    /// The depth in force; a step that explores does not change it.
     pub depth: u32,
     /// Tokens of a draft at most.
     pub depth_max: u32,
