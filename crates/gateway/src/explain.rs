@@ -8,9 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::Knowledge;
-use overdraft_core::route::{
-    Candidate, Choice, Decision, RouteSettings, Router, fit_score_permille,
-};
+use overdraft_core::route::{Candidate, Choice, Decision, Router};
 use overdraft_http::Exchange;
 use overdraft_telemetry::metrics::Decided;
 use overdraft_units::Tokens;
@@ -216,13 +214,10 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(router: &Router, settings: &RouteSettings, print: &Fingerprint) -> Self {
+    pub(crate) fn of(router: &Router, print: &Fingerprint) -> Self {
         let decision = router.decision();
         let (prompt, _) = router.expected(print.request());
         let chosen = decision.chosen();
-        let fit = chosen.map(|chosen| {
-            fit_score_permille(router.fleet().worker(chosen.worker), prompt, settings.fit_score)
-        });
         Self {
             decided: Decided {
                 policy: decision.policy,
@@ -230,7 +225,7 @@ impl Facts {
                 choice: choice(decision),
                 stuck: decision.stuck,
                 eviction_prevented: decision.eviction_prevented,
-                fit_permille: fit,
+                fit_permille: decision.fit_permille,
                 prompt,
                 cached: chosen.map_or(Tokens::ZERO, |chosen| chosen.cached),
             },

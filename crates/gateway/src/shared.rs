@@ -249,7 +249,7 @@ impl Shared {
         });
         let placed = place(&mut router, now);
         let waived = router.decision().ejections == Ejections::Waived;
-        let facts = explain::Facts::of(&router, settings, print);
+        let facts = explain::Facts::of(&router, print);
         drop(router);
         if let Some(words) = words {
             *explained = Some(words);

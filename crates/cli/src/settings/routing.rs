@@ -44,6 +44,7 @@ fn route(configured: &config::Routing) -> RouteSettings {
             kv_weight_permille: fit_score.kv_weight.permille(),
             kv_weight_long_permille: fit_score.kv_weight_long.permille(),
             long_prompt_tokens: fit_score.long_prompt_tokens,
+            token_budget: fit_score.token_budget,
         },
         // What is said of admission stands in a section of its own.
         admission: AdmitSettings::default(),

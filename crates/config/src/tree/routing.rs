@@ -172,17 +172,28 @@ impl Default for Prefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitScore {
-    /// What free cache counts; a known prefix counts the rest.
+    /// What the free share of a worker's cache counts, as it reports it; the free share of its token
+    /// budget counts the rest.
     pub kv_weight: Share,
-    /// The same for long prompts.
+    /// The same for prompts of more than `long_prompt_tokens`.
     pub kv_weight_long: Share,
-    /// Tokens from which a prompt is long.
+    /// A prompt of more tokens than this is long.
     pub long_prompt_tokens: u32,
+    /// Tokens that a worker may hold at most, as vLLM's `max_num_batched_tokens`; by default the capacity
+    /// that it reports, or 8,192 where it reports none. What it says is in use, and what it was sent
+    /// since, is taken off; a worker without room for the prompt is skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_budget: Option<u32>,
 }
 
 impl Default for FitScore {
     fn default() -> Self {
         let share = |permille| Share::from_permille(permille).unwrap_or_default();
-        Self { kv_weight: share(800), kv_weight_long: share(950), long_prompt_tokens: 2_048 }
+        Self {
+            kv_weight: share(800),
+            kv_weight_long: share(950),
+            long_prompt_tokens: 2_048,
+            token_budget: None,
+        }
     }
 }

@@ -74,6 +74,10 @@ impl Load {
         self.others = others;
     }
 
+    pub(super) const fn since(&self) -> u64 {
+        self.since
+    }
+
     pub(super) const fn foreign_waiting(&self) -> u32 {
         self.foreign_waiting
     }

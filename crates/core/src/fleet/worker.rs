@@ -216,6 +216,12 @@ impl Worker {
         self.load.kv_used(self.booked.prompt_tokens)
     }
 
+    /// Tokens that it has had to find room for since it last spoke of its load, less those of requests
+    /// that have ended since: our own ledger (C4).
+    pub const fn sent_since(&self) -> u64 {
+        self.load.since()
+    }
+
     /// Requests on it: those in flight through this gateway, and those that others sent it,
     /// judging by its last word.
     pub fn requests_all(&self) -> u32 {

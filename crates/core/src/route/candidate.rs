@@ -26,6 +26,9 @@ pub struct Decision {
     pub eviction_prevented: bool,
     /// Whether workers that are out were asked as well.
     pub ejections: Ejections,
+    /// How well the request fitted where it goes, before it was booked there, in thousandths (C6):
+    /// set where it was placed.
+    pub fit_permille: Option<u16>,
     /// Every worker that serves the model, in the order they joined.
     pub candidates: Vec<Candidate>,
     /// Scores of a decision that needs no candidates.
@@ -178,6 +181,7 @@ impl Decision {
         self.source = None;
         self.ejections = Ejections::Kept;
         self.eviction_prevented = false;
+        self.fit_permille = None;
     }
 
     /// Those still in the running.

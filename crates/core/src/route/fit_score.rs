@@ -1,8 +1,10 @@
 //! The write-up's score, verbatim (C2): `free KV × w + free budget × (1 − w)`, the highest wins.
 //!
-//! Workers without budget for the prompt are skipped. The budget is the cache's capacity less the
-//! tokens of what is in flight (C4); a worker whose capacity is unknown counts as empty. The weight
-//! is 0.8, or 0.95 for prompts of more than 2,048 tokens.
+//! Workers without budget for the prompt are skipped. The budget is what the worker reports as free:
+//! its maximum less the share in use that it said last, less what this gateway has sent it since (C4).
+//! Its maximum is `token_budget` where that is set, or the capacity that it reports, or else 8,192
+//! tokens; a worker that has never reported counts as empty. The weight is 0.8, or 0.95 for prompts
+//! of more than 2,048 tokens.
 
 use overdraft_units::Tokens;
 
@@ -20,12 +22,24 @@ pub struct FitScore {
     pub kv_weight_long_permille: u16,
     /// A prompt of more tokens is long.
     pub long_prompt_tokens: u32,
+    /// Tokens that a worker may hold at most, whatever it says of its capacity: the write-up's
+    /// `max_num_batched_tokens`.
+    pub token_budget: Option<u32>,
 }
+
+/// The budget of a worker that says how much is in use and not of how much: vLLM's
+/// `max_num_batched_tokens` in the write-up.
+const TOKEN_BUDGET: u32 = 8_192;
 
 impl Default for FitScore {
     /// The write-up's figures.
     fn default() -> Self {
-        Self { kv_weight_permille: 800, kv_weight_long_permille: 950, long_prompt_tokens: 2_048 }
+        Self {
+            kv_weight_permille: 800,
+            kv_weight_long_permille: 950,
+            long_prompt_tokens: 2_048,
+            token_budget: None,
+        }
     }
 }
 
@@ -33,13 +47,16 @@ impl Default for FitScore {
 const WHOLE: u64 = 1_000_000;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
-    let prompt = scene.ask.prompt;
+    let (prompt, settings) = (scene.ask.prompt, scene.settings.fit_score);
     for candidate in decision.open_mut() {
         let worker = scene.fleet.worker(candidate.worker);
-        if budget(worker).0 < u64::from(prompt.get()) {
+        let (free, _) = budget(worker, settings);
+        if free < u64::from(prompt.get()) {
             candidate.reason = Reason::NoRoom;
+            // What a refusal tells.
+            candidate.free = Some(free);
         }
-        candidate.score = score(worker, prompt, scene.settings.fit_score);
+        candidate.score = score(worker, prompt, settings);
     }
     decision
         .open()
@@ -48,9 +65,9 @@ pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<Worke
 }
 
 /// How well a prompt fits on a worker, in thousandths: the distribution `router_fit_score` (C6),
-/// whoever chose.
-pub fn fit_score_permille(worker: &Worker, prompt: Tokens, settings: FitScore) -> u16 {
-    u16::try_from(score(worker, prompt, settings) / 1_000).unwrap_or(1_000)
+/// whoever chose. To be asked before the request is booked there, or it is not what decided.
+pub(super) fn fit_score_permille(worker: &Worker, prompt: Tokens, settings: FitScore) -> u16 {
+    u16::try_from((score(worker, prompt, settings) + 500) / 1_000).unwrap_or(1_000)
 }
 
 /// In millionths.
@@ -61,8 +78,8 @@ fn score(worker: &Worker, prompt: Tokens, settings: FitScore) -> u64 {
         settings.kv_weight_permille
     };
     let weight = u64::from(weight.min(1_000));
-    let (free, capacity) = budget(worker);
-    (free_kv(worker) * weight + share(free, capacity) * (1_000 - weight)) / 1_000
+    let (free, whole) = budget(worker, settings);
+    (free_kv(worker) * weight + share(free, whole) * (1_000 - weight)) / 1_000
 }
 
 /// Free cache as the worker reported it, in millionths.
@@ -71,15 +88,14 @@ fn free_kv(worker: &Worker) -> u64 {
     WHOLE.saturating_sub(u64::from(used) * 1_000)
 }
 
-/// Free and whole token budget; without bound while the capacity is unknown.
-fn budget(worker: &Worker) -> (u64, u64) {
-    match worker.kv_capacity() {
-        Some(capacity) => {
-            let capacity = u64::from(capacity.get());
-            (capacity.saturating_sub(worker.tokens()), capacity)
-        }
-        None => (u64::MAX, u64::MAX),
-    }
+/// Free and whole token budget; without bound while the worker has said nothing.
+fn budget(worker: &Worker, settings: FitScore) -> (u64, u64) {
+    let Some(scraped) = worker.scraped() else { return (u64::MAX, u64::MAX) };
+    let reported = scraped.kv_capacity.map(Tokens::get);
+    let whole = u64::from(settings.token_budget.or(reported).unwrap_or(TOKEN_BUDGET));
+    let used = whole * u64::from(scraped.kv_use_permille.unwrap_or(0)).min(1_000);
+    let used = (used + 500) / 1_000;
+    (whole.saturating_sub(used).saturating_sub(worker.sent_since()), whole)
 }
 
 fn share(free: u64, whole: u64) -> u64 {

@@ -40,7 +40,7 @@ use overdraft_units::{Micros, Tokens};
 pub use self::canary::{Arm, Canary};
 pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
 pub use self::decide::{Prefix, decide};
-pub use self::fit_score::{FitScore, fit_score_permille};
+pub use self::fit_score::FitScore;
 pub use self::placed::{Outcome, Placed};
 pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};

@@ -14,6 +14,7 @@ use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::candidate::Decision;
 use super::decide::{Prefix, decide_in};
+use super::fit_score::fit_score_permille;
 use super::placed::{Outcome, Placed};
 use super::policy::{Line, RouteSettings, Scene};
 use super::{Ask, Choice, Count, Tried, usual};
@@ -354,6 +355,8 @@ impl Router {
             first_token: request.first_token,
             prospect: ask.prospect,
         };
+        let fit = fit_score_permille(self.fleet.worker(worker), ask.prompt, settings.fit_score);
+        self.decision.fit_permille = Some(fit);
         let attempt = self.fleet.start(worker, demand, turn, now);
         let tokens = u64::from(demand.whole().get());
         let counted = self.tenants.start(request.tenant, request.priority, tokens, now);

@@ -298,22 +298,84 @@ fn fit_score_is_the_write_ups_formula() {
     fleet.scraped(ids[0], scrape(500, 10_000, LATER), &Lengths::new());
     fleet.scraped(ids[1], scrape(400, 10_000, LATER), &Lengths::new());
     fleet.scraped(ids[2], scrape(0, 50, LATER), &Lengths::new());
-    // Half of the budget of the second is taken.
-    let held = fleet.start(ids[1], demand(5_000), Turn::First, LATER);
+    // The second has 6,000 tokens free, and was sent 2,500 since it said so.
+    let held = fleet.start(ids[1], demand(2_500), Turn::First, LATER);
     let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::FitScore));
     let scores: Vec<u64> = decision.candidates.iter().map(|one| one.score).collect();
-    // 0.5 * 0.8 + 1.0 * 0.2, and 0.6 * 0.8 + 0.5 * 0.2.
-    assert_eq!(scores[..2], [600_000, 580_000]);
+    // 0.5 * 0.8 + 0.5 * 0.2, and 0.6 * 0.8 + 0.35 * 0.2.
+    assert_eq!(scores[..2], [500_000, 550_000]);
     assert_eq!(decision.candidates[2].reason, Reason::NoRoom, "fifty tokens for a hundred");
-    assert_eq!(told(decision.choice), "send 0");
-    // Long prompts weigh free cache at 0.95: 0.525 against 0.595.
+    assert_eq!(told(decision.choice), "send 1");
+    // Long prompts weigh free cache at 0.95: 0.5 against 0.5875.
     let long = Ask { prompt: Tokens::new(2_049), ..ask(MODEL) };
     let decision = choose(&fleet, long, &Tried::default(), &by(Policy::FitScore));
+    assert_eq!(decision.candidates[1].score, 587_500);
     assert_eq!(told(decision.choice), "send 1");
     let whole = Ask { prompt: Tokens::new(10_001), ..ask(MODEL) };
     let decision = choose(&fleet, whole, &Tried::default(), &by(Policy::FitScore));
     assert_eq!(told(decision.choice), "no room for 10001 in 5000");
     end(&mut fleet, held, Ending::Answered);
+}
+
+/// What `fit-score` makes of a prompt of so many tokens on one worker that said this of itself, and
+/// was sent so much since: the score in thousandths, or what is free.
+#[track_caller]
+fn check_fit((use_permille, capacity): (u16, u32), sent: u32, prompt: u32, expected: &str) {
+    let (mut fleet, ids) = fleet(1);
+    let capacity = (0 < capacity).then_some(Tokens::new(capacity));
+    let said = Scraped { kv_capacity: capacity, ..scrape(use_permille, 1, LATER) };
+    fleet.scraped(ids[0], said, &Lengths::new());
+    let held = (0 < sent).then(|| fleet.start(ids[0], demand(sent), Turn::First, LATER));
+    let asked = Ask { prompt: Tokens::new(prompt), ..ask(MODEL) };
+    let decision = choose(&fleet, asked, &Tried::default(), &by(Policy::FitScore));
+    let shown = match decision.choice {
+        Choice::Send(_) => format!("{}", (decision.candidates[0].score + 500) / 1_000),
+        Choice::NoRoom { free, .. } => format!("{free} free"),
+        other => told(other),
+    };
+    assert_eq!(shown, expected, "{decision:?}");
+    held.into_iter().for_each(|held| end(&mut fleet, held, Ending::Answered));
+}
+
+#[test]
+fn c2_the_budget_is_what_the_worker_reports_less_what_was_sent_since() {
+    // Full but for 410 of 8,192: it is skipped.
+    check_fit((950, 8_192), 0, 3_008, "410 free");
+    check_fit((950, 8_192), 0, 410, "50");
+    check_fit((500, 8_192), 0, 3_008, "500");
+    check_fit((500, 8_192), 2_000, 1_008, "451");
+    check_fit((500, 8_192), 2_000, 3_008, "2096 free");
+    // It says how much is in use, and not of how much: 8,192 as the write-up has it.
+    check_fit((950, 0), 0, 3_008, "410 free");
+    check_fit((250, 0), 0, 2_048, "750");
+    check_fit((250, 0), 3_072, 2_048, "675");
+    check_fit((250, 0), 3_072, 2_049, "731");
+}
+
+#[test]
+fn c2_a_budget_that_is_set_counts_whatever_the_worker_could_hold() {
+    let (mut fleet, ids) = fleet(1);
+    fleet.scraped(ids[0], scrape(100, 400_000, LATER), &Lengths::new());
+    let set = FitScore { token_budget: Some(8_192), ..FitScore::default() };
+    let settings = RouteSettings { fit_score: set, ..by(Policy::FitScore) };
+    let asked = Ask { prompt: Tokens::new(9_000), ..ask(MODEL) };
+    let decision = choose(&fleet, asked, &Tried::default(), &settings);
+    assert_eq!(told(decision.choice), "no room for 9000 in 7373");
+    let decision = choose(&fleet, asked, &Tried::default(), &by(Policy::FitScore));
+    assert_eq!(told(decision.choice), "send 0");
+}
+
+#[test]
+fn c6_the_fit_score_that_is_told_is_the_one_that_decided() {
+    let (mut router, ids) = router(1);
+    router.scraped(ids[0], scrape(400, 8_192, LATER));
+    let prompt = chain(1, 20);
+    let settings = by(Policy::FitScore);
+    let first = (&Tried::default(), Turn::First);
+    let placed = router.place(request(&prompt), &settings, first, LATER).unwrap();
+    // 0.6 * 0.8 + 0.6 * 0.2; after booking 320 tokens it would be 0.592.
+    assert_eq!(router.decision().fit_permille, Some(600));
+    router.end(placed, Outcome::of(Ending::Answered), LATER);
 }
 
 /// A router over `count` workers that have said nothing of their load.
