@@ -55,7 +55,7 @@ pub(crate) struct Fingerprint {
 /// What is known of a prompt.
 #[derive(Clone, Debug)]
 enum Known {
-    Text { bytes: u64, chain: PrefixChain, chunk: NonZeroU32 },
+    Text { bytes: u64, words: u64, chain: PrefixChain, chunk: NonZeroU32 },
     Counted { tokens: Tokens, chain: PrefixChain, block: BlockSize },
 }
 
@@ -98,7 +98,7 @@ impl Fingerprint {
             is_chore: false,
             salt: tenant_salt,
             side: None,
-            prompt: Known::Text { bytes, chain, chunk },
+            prompt: Known::Text { bytes, words: words(bytes, prompt), chain, chunk },
         }
     }
 
@@ -124,7 +124,7 @@ impl Fingerprint {
             is_chore: true,
             salt: None,
             side: None,
-            prompt: Known::Text { bytes: 0, chain, chunk },
+            prompt: Known::Text { bytes: 0, words: 0, chain, chunk },
         }
     }
 
@@ -161,14 +161,14 @@ impl Fingerprint {
 
     /// Bytes of the prompt and names of its beginnings, for the access line; none once it was counted.
     pub(crate) fn beginnings(&self) -> Option<(u64, String)> {
-        let Known::Text { bytes, chain, chunk } = &self.prompt else { return None };
+        let Known::Text { bytes, chain, chunk, .. } = &self.prompt else { return None };
         Some((*bytes, beginnings::told(bounded(chain), *chunk)))
     }
 
     pub(crate) fn request(&self) -> Request<'_> {
         let prompt = match &self.prompt {
-            Known::Text { bytes, chain, chunk } => {
-                Prompt::Text { bytes: *bytes, chain: bounded(chain), chunk: *chunk }
+            Known::Text { bytes, words, chain, chunk } => {
+                Prompt::Text { bytes: *bytes, words: *words, chain: bounded(chain), chunk: *chunk }
             }
             Known::Counted { tokens, chain, block } => {
                 Prompt::Counted { tokens: *tokens, chain: bounded(chain), block: *block }
@@ -190,6 +190,16 @@ impl Fingerprint {
             kind: self.kind,
         }
     }
+}
+
+/// What precedes a picture or a sound in the middle of a message, and what a part of one is called.
+const NO_WORDS: [&[u8]; 2] = [b";base64,", b"\"input_audio\""];
+
+/// Bytes of a prompt that are sure to be words: all of them, or none where there is a picture or a sound among
+/// them, whose bytes say nothing of its tokens.
+fn words(bytes: u64, prompt: &str) -> u64 {
+    let has = |mark: &[u8]| memchr::memmem::find(prompt.as_bytes(), mark).is_some();
+    if NO_WORDS.into_iter().any(has) { 0 } else { bytes }
 }
 
 fn bounded(chain: &PrefixChain) -> &[PrefixKey] {

@@ -232,6 +232,14 @@ impl Texts {
         Tokens::new(u32::try_from(count).unwrap_or(u32::MAX).max(1))
     }
 
+    /// Tokens that so many bytes of words come to at least: at half of what is usual for the model, which no text
+    /// of the same clients falls short of, and never at more bytes to a token than any text has.
+    pub fn least_of(&self, words: u64) -> Tokens {
+        let half = u64::from(self.tokens_of(words).get()) / 2;
+        let least = half.max(words / BYTES_PER_TOKEN_MAX);
+        Tokens::new(u32::try_from(least).unwrap_or(u32::MAX))
+    }
+
     /// Bytes to a token, in thousandths.
     pub fn bytes_per_token_permille(&self) -> u64 {
         match self.bytes.parts() {

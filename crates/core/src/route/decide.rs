@@ -5,7 +5,7 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
-use super::{Ask, Choice, Count, Tried, admitted, standing, sticky};
+use super::{Ask, Choice, Policy, Tried, admitted, standing, sticky};
 use crate::admit::Chain;
 use crate::breaker::Standing;
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
@@ -204,7 +204,7 @@ fn room(scene: &Scene<'_>, glance: &Glance, cached: Tokens) -> (Option<u64>, Roo
     let fresh =
         prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
     let room = match () {
-        () if capacity < prompt && scene.ask.count == Count::Counted => Room::Never,
+        () if capacity < u64::from(scene.ask.prompt_least().get()) => Room::Never,
         () if glance.kv_free < fresh => Room::Crowded,
         () => Room::Fits,
     };
@@ -255,10 +255,25 @@ fn nobody(scene: &Scene<'_>, decision: &Decision) -> Option<Choice> {
 fn no_room(scene: &Scene<'_>, decision: &Decision) -> Choice {
     let without = decision.candidates.iter().filter(|one| one.reason == Reason::NoRoom);
     let free = without.filter_map(|one| one.free).max().unwrap_or(0);
-    let capacity = |one: &Candidate| scene.fleet.worker(one.worker).kv_capacity();
-    let most = decision.candidates.iter().filter_map(capacity).max().unwrap_or_default();
     let asked = u64::from(scene.ask.prompt.get());
-    Choice::NoRoom { asked, free, most: u64::from(most.get()) }
+    let most = never_fits(scene, decision.policy).unwrap_or(u64::MAX);
+    Choice::NoRoom { asked, free, most }
+}
+
+/// The most that any worker which serves the model could hold, where that is sure to be less than the
+/// prompt; whether they are up does not matter.
+fn never_fits(scene: &Scene<'_>, policy: Policy) -> Option<u64> {
+    let serving = scene.fleet.serving(scene.ask.model)?;
+    let capacity = |id: &WorkerId| match policy {
+        Policy::FitScore => scene.settings.fit_score.most(scene.fleet.worker(*id)),
+        _ => scene.fleet.glance(*id).kv_capacity.map(|tokens| u64::from(tokens.get())),
+    };
+    let most = serving.iter().map(capacity).try_fold(0, |most, one| Some(one?.max(most)))?;
+    let (prompt, least) = (scene.ask.prompt, scene.ask.prompt_least());
+    // Who skips workers by an estimate refuses by it, too: to wait would change nothing.
+    let goes_by_estimate = policy == Policy::FitScore && Tokens::ZERO < least;
+    let asked = if goes_by_estimate { prompt } else { least };
+    (most < u64::from(asked.get())).then_some(most)
 }
 
 /// Notes what each could fetch from the one that has most of the prompt; both must share blocks. It

@@ -51,7 +51,9 @@ pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<Worke
     for candidate in decision.open_mut() {
         let worker = scene.fleet.worker(candidate.worker);
         let (free, _) = budget(worker, settings);
-        if free < u64::from(prompt.get()) {
+        // Of a picture in a prompt nobody knows how many tokens it comes to.
+        let is_known = Tokens::ZERO < scene.ask.prompt_least();
+        if is_known && free < u64::from(prompt.get()) {
             candidate.reason = Reason::NoRoom;
             // What a refusal tells.
             candidate.free = Some(free);
@@ -88,12 +90,19 @@ fn free_kv(worker: &Worker) -> u64 {
     WHOLE.saturating_sub(u64::from(used) * 1_000)
 }
 
+impl FitScore {
+    /// The whole budget of a worker; none while it has said nothing.
+    pub(super) fn most(self, worker: &Worker) -> Option<u64> {
+        let reported = worker.scraped()?.kv_capacity.map(Tokens::get);
+        Some(u64::from(self.token_budget.or(reported).unwrap_or(TOKEN_BUDGET)))
+    }
+}
+
 /// Free and whole token budget; without bound while the worker has said nothing.
 fn budget(worker: &Worker, settings: FitScore) -> (u64, u64) {
-    let Some(scraped) = worker.scraped() else { return (u64::MAX, u64::MAX) };
-    let reported = scraped.kv_capacity.map(Tokens::get);
-    let whole = u64::from(settings.token_budget.or(reported).unwrap_or(TOKEN_BUDGET));
-    let used = whole * u64::from(scraped.kv_use_permille.unwrap_or(0)).min(1_000);
+    let Some(whole) = settings.most(worker) else { return (u64::MAX, u64::MAX) };
+    let used = worker.scraped().and_then(|scraped| scraped.kv_use_permille).unwrap_or(0);
+    let used = whole * u64::from(used.min(1_000));
     let used = (used + 500) / 1_000;
     (whole.saturating_sub(used).saturating_sub(worker.sent_since()), whole)
 }

@@ -81,7 +81,20 @@ pub enum Count {
     /// By its tokens.
     Counted,
     /// From its length, which pictures in it can make much too large.
-    Estimated,
+    Estimated {
+        /// It has no fewer, by what its words come to.
+        least: Tokens,
+    },
+}
+
+impl Ask<'_> {
+    /// Tokens that its prompt has at least.
+    fn prompt_least(&self) -> Tokens {
+        match self.count {
+            Count::Counted => self.prompt,
+            Count::Estimated { least } => least,
+        }
+    }
 }
 
 /// A routing decision.
@@ -102,7 +115,8 @@ pub enum Choice {
         asked: u64,
         /// Tokens that were free where there was most.
         free: u64,
-        /// Tokens that fit the largest of their caches when nothing else is there.
+        /// Tokens that fit the largest of their caches when nothing else is there: fewer than are asked
+        /// for only where it is sure that the request never fits, so that waiting is in vain.
         most: u64,
     },
     /// Everybody who could be asked has too much to do: it should wait, or come back.

@@ -77,6 +77,8 @@ pub enum Prompt<'a> {
     Text {
         /// How long.
         bytes: u64,
+        /// Bytes of it that are sure to be words: none where something is in it that is not.
+        words: u64,
         /// The keys of its full chunks.
         chain: &'a [PrefixKey],
         /// Bytes to a chunk.
@@ -506,7 +508,7 @@ impl Router {
         let texts = self.texts.get(request.model).copied().unwrap_or_default();
         let (prompt, chain, chunk) = match request.prompt {
             Prompt::Counted { tokens, chain, block } => (tokens, chain, Tokens::new(block.get())),
-            Prompt::Text { bytes, chain, chunk } => {
+            Prompt::Text { bytes, chain, chunk, .. } => {
                 let each = texts.tokens_of(u64::from(chunk.get()));
                 (texts.tokens_of(bytes), chain, each)
             }
@@ -515,7 +517,7 @@ impl Router {
         let completion = Tokens::new(each.saturating_mul(request.choices.max(1)));
         let count = match request.prompt {
             Prompt::Counted { .. } => Count::Counted,
-            Prompt::Text { .. } => Count::Estimated,
+            Prompt::Text { words, .. } => Count::Estimated { least: texts.least_of(words) },
         };
         let Request { model, session, dice, priority, .. } = request;
         let prospect = self.prospect(request, prompt);

@@ -365,6 +365,42 @@ fn c2_a_budget_that_is_set_counts_whatever_the_worker_could_hold() {
     assert_eq!(told(decision.choice), "send 0");
 }
 
+/// What becomes of a prompt of text on one worker with room for 8,192 tokens, under the settings as they
+/// come.
+#[track_caller]
+fn check_text(policy: Policy, (bytes, words): (u64, u64), expected: &str) {
+    let (mut router, ids) = router(1);
+    router.scraped(ids[0], scrape(0, 8_192, LATER));
+    let prompt = Prompt::Text { bytes, words, chain: &[], chunk: 512.try_into().unwrap() };
+    let short = chain(1, 1);
+    let asked = Request { prompt, ..request(&short) };
+    let settings = RouteSettings { policy, ..RouteSettings::default() };
+    let placed = router.place(asked, &settings, (&Tried::default(), Turn::First), LATER);
+    let told = match &placed {
+        Ok(_) => "sent".to_string(),
+        Err(Choice::NoRoom { asked, most, .. }) if most < asked => format!("{asked} over {most}"),
+        Err(choice) => told(*choice),
+    };
+    assert_eq!(told, expected, "{policy}");
+    placed.into_iter().for_each(|placed| {
+        router.end(placed, Outcome::of(Ending::Answered), LATER);
+    });
+}
+
+#[test]
+fn c3_text_that_no_cache_could_hold_is_refused_at_once_and_pictures_are_sent() {
+    for policy in [Policy::Cost, Policy::LeastLoad] {
+        check_text(policy, (32_000, 32_000), "sent");
+        // Twice the usual bytes to a token, and it would fit.
+        check_text(policy, (64_000, 64_000), "sent");
+        check_text(policy, (68_000, 68_000), "17000 over 8192");
+        check_text(policy, (680_000, 0), "sent");
+    }
+    check_text(Policy::FitScore, (32_000, 32_000), "sent");
+    check_text(Policy::FitScore, (36_000, 36_000), "9000 over 8192");
+    check_text(Policy::FitScore, (36_000, 0), "sent");
+}
+
 #[test]
 fn c6_the_fit_score_that_is_told_is_the_one_that_decided() {
     let (mut router, ids) = router(1);
@@ -607,8 +643,11 @@ fn an_eviction_prevented_is_one_that_another_choice_would_have_caused() {
     let whole = Ask { prompt: Tokens::new(1_001), ..ask(MODEL) };
     let decision = choose(&fleet, whole, &Tried::default(), &by(Policy::Cost));
     assert_eq!(told(decision.choice), "no room for 1001 in 1000");
-    // An estimate is no reason to refuse.
-    let guessed = Ask { count: Count::Estimated, ..whole };
+    // An estimate is no reason to refuse, unless what is sure of it is.
+    let guessed = Ask { count: Count::Estimated { least: Tokens::new(1_000) }, ..whole };
     let decision = choose(&fleet, guessed, &Tried::default(), &by(Policy::Cost));
     assert!(matches!(decision.choice, Choice::Send(_)), "{decision:?}");
+    let sure = Ask { count: Count::Estimated { least: Tokens::new(1_001) }, ..whole };
+    let decision = choose(&fleet, sure, &Tried::default(), &by(Policy::Cost));
+    assert_eq!(told(decision.choice), "no room for 1001 in 1000");
 }

@@ -218,11 +218,12 @@ fn of_choice(shared: &Shared, print: &Fingerprint, choice: Choice) -> Refused {
     let now = Retry::After(Micros::ZERO);
     match choice {
         Choice::UnknownModel => unknown_model(shared, &print.caller, model).into(),
-        Choice::NoRoom { asked, most, .. } if most < asked && print.is_counted() => ApiError::new(
+        Choice::NoRoom { asked, most, .. } if most < asked => ApiError::new(
             ErrorKind::ContextLengthExceeded,
             format!(
-                "the prompt has {asked} tokens and the largest cache of a worker that serves \
-                 `{model}` has room for {most}; send a shorter prompt"
+                "the prompt has {}{asked} tokens and the largest cache of a worker that serves \
+                 `{model}` has room for {most}; send a shorter prompt",
+                if print.is_counted() { "" } else { "about " }
             ),
         )
         .into(),
