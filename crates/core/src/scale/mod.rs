@@ -27,7 +27,7 @@ pub struct Targets {
     pub kv_permille: u16,
     /// Requests that wait (D8); the write-up's other figure is 50 (B6).
     pub waiting: u32,
-    /// Requests that are computed or wait (C8).
+    /// Requests that are computed (C8).
     pub running: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct Load {
     pub kv_permille: u64,
     /// Requests that wait at workers or before them.
     pub waiting: u64,
-    /// Requests that are computed or wait, at workers or before them.
+    /// Requests that are computed; those that wait are counted apart.
     pub running: u64,
 }
 
@@ -65,8 +65,9 @@ impl Load {
             return;
         }
         self.serving += 1;
-        self.running += u64::from(worker.requests_all());
         let fresh = worker.scraped().filter(|scraped| now.since(scraped.at) <= LOAD_STALE_AFTER);
+        let waiting = fresh.map_or(0, |scraped| scraped.waiting);
+        self.running += u64::from(worker.requests_all().saturating_sub(waiting));
         let Some(scraped) = fresh else { return };
         self.waiting += u64::from(scraped.waiting);
         // What was sent since its last word counts where the cache's size is known.
@@ -81,7 +82,6 @@ impl Load {
     /// Adds requests that wait before the workers, for room on any of them.
     pub const fn add_queued(&mut self, requests: u64) {
         self.waiting = self.waiting.saturating_add(requests);
-        self.running = self.running.saturating_add(requests);
     }
 
     /// Mean share of the cache in use, in thousandths; `None` while nobody's is known.
@@ -152,7 +152,7 @@ pub enum Signal {
     Kv,
     /// Requests that wait.
     Waiting,
-    /// Requests under way.
+    /// Requests that are computed.
     Running,
     /// Nothing is known, so the present number is held.
     Unknown,

@@ -80,14 +80,26 @@ fn a_load_is_what_workers_say_and_what_they_were_sent_since() {
     fleet.scraped(ids[1], scraped(second(1), 1, 0, 100), &Lengths::new());
     let before = load(&fleet, second(2));
     let expected =
-        Load { members: 2, serving: 2, known: 2, kv_permille: 600, waiting: 3, running: 8 };
+        Load { members: 2, serving: 2, known: 2, kv_permille: 600, waiting: 3, running: 5 };
     assert_eq!(before, expected);
     let prompt = Tokens::new(20_000);
     let demand = Demand { prompt, ..Demand::default() };
     let attempt = fleet.start(ids[1], demand, Turn::First, second(2));
     let after = load(&fleet, second(2));
-    assert_eq!((after.kv_permille, after.running), (800, 9), "felt before the next scrape");
+    assert_eq!((after.kv_permille, after.running), (800, 6), "felt before the next scrape");
     let _ = fleet.end(attempt, crate::fleet::Ending::Abandoned, second(2));
+}
+
+#[test]
+fn c8_what_waits_is_no_running_request_and_what_is_queued_before_workers_waits() {
+    let (mut fleet, ids) = fleet(1);
+    fleet.scraped(ids[0], scraped(second(1), 400, 60, 0), &Lengths::new());
+    let mut queued = load(&fleet, second(1));
+    queued.add_queued(7);
+    assert_eq!((queued.running, queued.waiting), (400, 67));
+    let targets = Targets { waiting: 1_000, ..Targets::default() };
+    // 400 of 128 to a worker; 3.593 with those that wait.
+    assert_eq!(queued.desired(targets), Desired { milli: 3_125, by: Signal::Running });
 }
 
 #[test]
