@@ -101,6 +101,7 @@ fn the_child_gets_what_a11_asks_for_and_what_the_operator_says() {
     let has = |line: &str| text.lines().any(|one| one == line);
     assert!(has("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{text}");
     assert!(has("TORCH_NCCL_AVOID_RECORD_STREAMS=1") && has("NCCL_DEBUG=INFO"), "{text}");
+    assert!(has("NCCL_TIMEOUT=1800") && has("NCCL_IB_DISABLE=0") && has("OMP_NUM_THREADS=8"));
     assert!(!text.contains("NCCL_CUMEM_ENABLE"), "{text}");
 }
 

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 /// What an engine gets.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 8] = [
     // Segments that grow can be given back and joined; fixed ones fragment under changing sizes.
     ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
     // Otherwise the allocator keeps each collective's buffers until the stream has passed them.
@@ -16,6 +16,12 @@ const DEFAULTS: [(&str, &str); 5] = [
     // NCCL's own memory beside captured graphs is large with it; vLLM turns it off too.
     ("NCCL_CUMEM_ENABLE", "0"),
     ("NCCL_DEBUG", "WARN"),
+    // Half an hour: a collective may wait for a rank that still loads its weights.
+    ("NCCL_TIMEOUT", "1800"),
+    // InfiniBand is used where it is there.
+    ("NCCL_IB_DISABLE", "0"),
+    // Ranks on one machine that take a thread for each core stand in each other's way.
+    ("OMP_NUM_THREADS", "8"),
 ];
 
 /// A variable and its value; none leaves it out.
@@ -54,6 +60,21 @@ fn merge(said: &[Setting], without_defaults: bool, is_set: impl Fn(&str) -> bool
     DEFAULTS.into_iter().filter(wanted).map(default).chain(said.iter().cloned()).collect()
 }
 
+/// The variables as a shell would set them, what is left out as `NAME=`; only names for those that the operator said,
+/// whose values may be secrets.
+pub(super) fn told(settings: &[Setting]) -> String {
+    let is_default = |setting: &Setting| {
+        let value = setting.value.as_deref();
+        DEFAULTS.iter().any(|(name, own)| setting.name == *name && value == Some(own.as_ref()))
+    };
+    let one = |setting: &Setting| match &setting.value {
+        Some(value) if is_default(setting) => format!("{}={}", setting.name, value.display()),
+        Some(_) => format!("{} as said", setting.name),
+        None => format!("{}=", setting.name),
+    };
+    settings.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,12 +93,29 @@ mod tests {
         let expected = [
             "TORCH_NCCL_AVOID_RECORD_STREAMS=1",
             "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+            "NCCL_TIMEOUT=1800",
+            "NCCL_IB_DISABLE=0",
+            "OMP_NUM_THREADS=8",
             "NCCL_DEBUG=INFO",
             "NCCL_CUMEM_ENABLE=",
             "A=b=c",
         ];
         assert_eq!(told, expected);
         assert_eq!(merge(&said, true, |_| false), said);
+    }
+
+    #[test]
+    fn a11_what_the_write_up_sets_is_set_unless_the_environment_says_otherwise_and_told() {
+        let wanted = ["NCCL_TIMEOUT=1800", "NCCL_IB_DISABLE=0", "OMP_NUM_THREADS=8"];
+        let told_without = |set: &str| told(&merge(&[], false, |name| name == set));
+        for one in wanted {
+            assert!(told_without("").contains(one), "{one}");
+            let (name, _) = one.split_once('=').unwrap();
+            assert!(!told_without(name).contains(name), "{name} is set already");
+        }
+        assert!(told_without("").contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+        let secret = merge(&[parse("TOKEN=hidden").unwrap()], true, |_| false);
+        assert_eq!(told(&secret), "TOKEN as said");
     }
 
     #[test]

@@ -74,9 +74,12 @@ Variables that the command gets unless they are set already:
   TORCH_NCCL_ASYNC_ERROR_HANDLING=1                  when one rank dies the others end, not hang
   NCCL_CUMEM_ENABLE=0                                less memory beside captured graphs
   NCCL_DEBUG=WARN                                    a start that hangs says why
+  NCCL_TIMEOUT=1800                                  seconds to wait for a rank that still loads
+  NCCL_IB_DISABLE=0                                  InfiniBand where it is there
+  OMP_NUM_THREADS=8                                  ranks of one machine leave each other room
 
 Examples:
-  overdraft supervise -- vllm serve meta-llama/Llama-3.1-8B-Instruct
+  overdraft supervise -- vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 256
   overdraft supervise --listen 0.0.0.0:8070 --token \"$TOKEN\" -- vllm serve MODEL
       and in the gateway's file: restart: {supervise: {url: 'http://gpu-a:8070', token: '${TOKEN}'}}
   overdraft supervise --env NCCL_DEBUG=INFO --env NCCL_CUMEM_ENABLE= -- ./engine --port 8000
@@ -95,12 +98,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 async fn supervise(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let listener = serve::bind(arguments.listen).await?;
-    greet(&listener, &arguments.command);
+    let environment = environment::of(&arguments.env, arguments.no_defaults);
+    greet(&listener, &arguments.command, &environment);
     let state = Arc::new(State::default());
     // One order at a time; the next is told so.
     let (orders, ordered) = mpsc::channel::<Order>(1);
     let engine = Engine {
-        environment: environment::of(&arguments.env, arguments.no_defaults),
+        environment,
         patience: arguments.patience(),
         command: arguments.command,
         state: Arc::clone(&state),
@@ -148,9 +152,10 @@ impl Arguments {
 }
 
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-fn greet(listener: &tokio::net::TcpListener, command: &[String]) {
+fn greet(listener: &tokio::net::TcpListener, command: &[String], environment: &[Setting]) {
     if let Ok(address) = listener.local_addr() {
         eprintln!("overdraft supervise serves on http://{address}");
         eprintln!("  command  {}", command.join(" "));
+        eprintln!("  environment  {}", environment::told(environment));
     }
 }
