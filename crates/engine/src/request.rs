@@ -169,6 +169,8 @@ pub struct Usage {
     pub cached: Tokens,
     /// Completion tokens, the end token included.
     pub completion: Tokens,
+    /// Of those, drafted tokens that were accepted; none where nobody guesses.
+    pub accepted: Option<Tokens>,
 }
 
 impl Default for Sampling {

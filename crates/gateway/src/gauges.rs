@@ -65,7 +65,7 @@ pub(crate) fn set(shared: &Shared) {
     shared.routing.set(&gauges, index);
     cascade::set_gauges(shared);
     shared.trials.set_gauges();
-    shared.cache.metrics.set(&shared.cache.gauges());
+    shared.cache.metrics.set(&shared.cache.gauges(), shared.clock.now());
     shared.care.set(&scaling::pools(shared), &care::memory_gauges(shared));
 }
 

@@ -40,7 +40,7 @@ impl<'a> Place<'a> {
             "/tokenize" => Self::Worker("/tokenize"),
             "/detokenize" => Self::Worker("/detokenize"),
             "/v1/models" => Self::Models,
-            "/healthz" => Self::Health,
+            "/healthz" | "/health" => Self::Health,
             "/livez" => Self::Alive,
             "/metrics" => Self::Metrics,
             "/" => Self::Index,
@@ -206,7 +206,7 @@ const INDEX: &str = concat!(
      POST /detokenize            token ids to text\n\
      GET  /v1/models             the models that can be asked for\n\
      GET  /v1/models/{id}        one of them\n\
-     GET  /healthz               200 once a worker is up\n\
+     GET  /healthz, /health      200 once a worker is up\n\
      GET  /livez                 200 while the process runs\n\
      GET  /metrics               Prometheus metrics\n\
      GET  /admin/workers         the workers as the router sees them\n\

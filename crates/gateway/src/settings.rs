@@ -238,6 +238,14 @@ pub enum Pool {
 }
 
 impl Pool {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Target, Self::Draft];
+
+    /// Its place among them.
+    pub(crate) const fn place(self) -> usize {
+        self as usize
+    }
+
     /// As metrics call it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

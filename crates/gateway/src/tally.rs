@@ -5,17 +5,34 @@
 //! goes into the metrics.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 use overdraft_http::Access;
 use overdraft_telemetry::metrics::RequestOutcome;
 use overdraft_telemetry::{AccessRecord, EndCode, Ender, Phase};
-use overdraft_units::{Instant, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
 use crate::keys::{Bill, Charge, NAMELESS};
 use crate::settings::Pool;
 use crate::shared::{Shared, Visit};
 use crate::trial::Side;
+
+/// Time that workers of each pool spend on one request, as it adds up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolTimes(Arc<[AtomicU64; 2]>);
+
+impl PoolTimes {
+    /// So much more.
+    pub(crate) fn add(&self, pool: Pool, took: Micros) {
+        self.0[pool.place()].fetch_add(took.get(), Ordering::Relaxed);
+    }
+
+    /// In microseconds.
+    fn of(&self, pool: Pool) -> u64 {
+        self.0[pool.place()].load(Ordering::Relaxed)
+    }
+}
 
 /// One request's entry in the metrics, in the making.
 #[derive(Debug)]
@@ -25,6 +42,8 @@ pub(crate) struct Tally {
     route: &'static str,
     begun: Instant,
     pool: Option<Pool>,
+    /// What each pool took where both may have worked for it.
+    times: PoolTimes,
     /// The answer's status; none while there is no answer.
     status: Option<StatusCode>,
     /// Its place among the requests in flight, once it has one.
@@ -52,6 +71,7 @@ impl Tally {
             route,
             begun,
             pool: None,
+            times: PoolTimes::default(),
             status: None,
             visit: None,
             charge: None,
@@ -84,6 +104,25 @@ impl Tally {
     /// So many tokens of the answer have been relayed.
     pub(crate) const fn streamed(&mut self, tokens: u32) {
         self.streamed = tokens;
+    }
+
+    /// Workers of both pools may work for it, and these are their times.
+    pub(crate) fn counts(&mut self, times: &PoolTimes) {
+        self.times = times.clone();
+    }
+
+    /// What each pool took, of `total`: all of it where one pool did everything. Where one of them did something on
+    /// the side, what is left is the answering one's.
+    fn by_pool(&self, total: Micros) -> [Option<(&'static str, Micros)>; 2] {
+        let aside = Pool::ALL.map(|pool| self.times.of(pool)).into_iter().sum::<u64>();
+        Pool::ALL.map(|pool| {
+            let took = match self.times.of(pool) {
+                0 if self.pool == Some(pool) => total.get().saturating_sub(aside),
+                0 => return None,
+                took => took,
+            };
+            Some((pool.name(), Micros::new(took)))
+        })
     }
 
     /// A worker of this pool has answered.
@@ -165,7 +204,7 @@ impl Drop for Tally {
             self.shared.metrics.request_ended(&RequestOutcome {
                 route: self.route,
                 model: record.model.as_deref().unwrap_or_default(),
-                pool: self.pool.map_or("", Pool::name),
+                pools: self.by_pool(total),
                 status: self.status.map_or(0, |status| status.as_u16()),
                 end: self.end(record.end),
                 total,

@@ -13,17 +13,27 @@ use crate::kv_events::KvEvents;
 use crate::speculation;
 use crate::worker::Worker;
 
-/// 200 with nothing, as vLLM, or with how guessing ahead fares; 503 with the reason.
+/// 200 with the model and how guessing ahead fares: `mean_acceptance` is what
+/// `vllm_spec_acceptance_rate` tells, null where nothing was drafted of late. 503 with the reason.
 pub(crate) fn health(worker: &Worker, exchange: &Exchange) -> Response<Body> {
-    match fault(worker, exchange) {
-        None if worker.engine.stats().speculation.enabled => {
-            let told =
-                json!({ "speculation": speculation::told(&worker.engine.stats().speculation) });
-            reply::json(StatusCode::OK, told.to_string())
-        }
-        None => Response::new(Body::empty()),
-        Some(reason) => reply::error(&ApiError::overloaded(reason)),
+    let fault = fault(worker, exchange).map(ApiError::overloaded);
+    let mut told = json!({
+        "status": if fault.is_some() { "unhealthy" } else { "healthy" },
+        "model": worker.name(),
+        "mean_acceptance": speculation::acceptance(worker),
+    });
+    if worker.engine.stats().speculation.enabled {
+        told["speculation"] = speculation::told(worker);
     }
+    let Some(error) = fault else {
+        return reply::json(StatusCode::OK, told.to_string());
+    };
+    if let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(&error.to_json()) {
+        members.into_iter().for_each(|(name, value)| told[name] = value);
+    }
+    let mut response = reply::error(&error);
+    *response.body_mut() = Body::full(told.to_string());
+    response
 }
 
 fn fault(worker: &Worker, exchange: &Exchange) -> Option<String> {
@@ -60,6 +70,6 @@ pub(crate) fn kv_event_sources(worker: &Worker) -> Response<Body> {
 pub(crate) fn metrics(worker: &Worker, headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let exposition = Exposition::for_accept(accept);
-    let text = worker.metrics.expose(&worker.engine.stats(), exposition);
+    let text = worker.metrics.expose(&worker.engine.stats(), exposition, worker.clock.now());
     reply::document(HeaderValue::from_static(exposition.content_type()), text)
 }

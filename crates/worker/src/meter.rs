@@ -12,6 +12,8 @@ pub(crate) struct Meter {
     prompt: Tokens,
     cached: Tokens,
     completions: Vec<Tokens>,
+    /// Drafted tokens that were accepted, where anybody guesses.
+    accepted: Option<Tokens>,
     per_prompt: usize,
     told: Told,
 }
@@ -22,6 +24,7 @@ impl Meter {
             prompt: plan.prompt_tokens(),
             cached: Tokens::ZERO,
             completions: vec![Tokens::ZERO; plan.choices()],
+            accepted: None,
             per_prompt: plan.per_prompt(),
             told: plan.form.completion,
         }
@@ -39,7 +42,12 @@ impl Meter {
                     Tokens::new(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
             }
             // The engine's own count includes an end token that has no text.
-            Event::Finished { usage, .. } => self.completions[choice] = usage.completion,
+            Event::Finished { usage, .. } => {
+                self.completions[choice] = usage.completion;
+                if let Some(accepted) = usage.accepted {
+                    *self.accepted.get_or_insert_default() += accepted;
+                }
+            }
             Event::Started { .. } | Event::Failed(_) => {}
         }
     }
@@ -53,6 +61,6 @@ impl Meter {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        Usage::new(self.prompt, Some(self.cached), self.completion())
+        Usage::new(self.prompt, Some(self.cached), self.completion()).accepting(self.accepted)
     }
 }

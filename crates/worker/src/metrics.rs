@@ -6,12 +6,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use overdraft_core::estimate::SlidingRatio;
 use overdraft_engine::{EngineStats, ModelShape, Observation, Observer, SpeculationStats};
 use overdraft_telemetry::metrics::{
     CacheFacts, Exposition, KvShareMetrics, MetricNames, RequestFacts, SpeculationFacts,
     WorkerIdentity, WorkerMetrics, WorkerState,
 };
-use overdraft_units::Micros;
+use overdraft_units::{Instant, Micros};
 
 /// The metrics of one engine; clones are the same ones.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ struct Inner {
     catalogue: WorkerMetrics,
     counting: AtomicBool,
     before: Mutex<EngineStats>,
+    /// Accepted of drafted tokens of late.
+    recent: Mutex<SlidingRatio>,
 }
 
 impl EngineMetrics {
@@ -58,6 +61,7 @@ impl EngineMetrics {
             catalogue,
             counting: AtomicBool::new(false),
             before: Mutex::new(EngineStats::default()),
+            recent: Mutex::new(SlidingRatio::new()),
         }))
     }
 
@@ -77,8 +81,13 @@ impl EngineMetrics {
     }
 
     /// Everything, as a scraper reads it.
-    pub(crate) fn expose(&self, now: &EngineStats, exposition: Exposition) -> String {
-        let before = *self.0.before.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn expose(
+        &self,
+        now: &EngineStats,
+        exposition: Exposition,
+        moment: Instant,
+    ) -> String {
+        let before = self.before();
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let (batch, earlier) = (now.batch, before.batch);
         self.0.catalogue.update(&WorkerState {
@@ -93,9 +102,23 @@ impl EngineMetrics {
         });
         if now.speculation.enabled {
             let facts = speculation_facts(&now.speculation, &before.speculation);
+            let recent_acceptance = self.acceptance(now, moment);
+            let facts = SpeculationFacts { recent_acceptance, ..facts };
             self.0.catalogue.update_speculation(&facts);
         }
         self.0.catalogue.encode(exposition)
+    }
+
+    fn before(&self) -> EngineStats {
+        *self.0.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepted of drafted tokens of late; none where nothing was drafted.
+    pub(crate) fn acceptance(&self, now: &EngineStats, moment: Instant) -> Option<f64> {
+        let since = now.speculation.since(&self.before().speculation);
+        let mut recent = self.0.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = recent.read(since.accepted_tokens, since.draft_tokens, moment);
+        seen.map(|(accepted, drafted)| share(accepted, drafted))
     }
 }
 
@@ -117,6 +140,7 @@ fn speculation_facts(now: &SpeculationStats, before: &SpeculationStats) -> Specu
         dropped_tokens: since.dropped_tokens,
         accepted_per_position: since.accepted_per_position.to_vec(),
         acceptance_rate: since.acceptance_rate(),
+        recent_acceptance: None,
         tokens_per_step: since.tokens_per_step(),
         depth: now.depth,
         draft_seconds: seconds(since.draft_time),
@@ -125,6 +149,11 @@ fn speculation_facts(now: &SpeculationStats, before: &SpeculationStats) -> Specu
         reason: now.reason.name(),
         changes: since.changes,
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share for a metric")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time for a metric")]

@@ -4,7 +4,7 @@
 //! next step on, and is for operators. **Invariant:** an order is obeyed whole or refused whole.
 
 use http::{HeaderMap, Response, StatusCode};
-use overdraft_engine::{GuessError, Policy, SpeculationStats};
+use overdraft_engine::{GuessError, Policy};
 use overdraft_http::{Body, Exchange, is_operator, reply};
 use overdraft_wire::{ApiError, ErrorKind};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::worker::Worker;
 
 /// What there is to say of it.
 pub(crate) fn state(worker: &Worker) -> Response<Body> {
-    reply::json(StatusCode::OK, told(&worker.engine.stats().speculation).to_string())
+    reply::json(StatusCode::OK, told(worker).to_string())
 }
 
 /// Whether whoever sent this may give orders.
@@ -79,8 +79,14 @@ fn depth(value: &Value) -> Result<usize, ApiError> {
     })
 }
 
+/// Accepted of drafted tokens of late, as `vllm_spec_acceptance_rate` tells it; none where nothing was drafted.
+pub(crate) fn acceptance(worker: &Worker) -> Option<f64> {
+    worker.metrics.acceptance(&worker.engine.stats(), worker.clock.now())
+}
+
 /// The state as JSON.
-pub(crate) fn told(stats: &SpeculationStats) -> Value {
+pub(crate) fn told(worker: &Worker) -> Value {
+    let stats = worker.engine.stats().speculation;
     if !stats.enabled {
         return json!({ "enabled": false });
     }
@@ -90,7 +96,7 @@ pub(crate) fn told(stats: &SpeculationStats) -> Value {
         "depth": stats.depth,
         "max_depth": stats.depth_max,
         "last_change": stats.reason.name(),
-        "mean_acceptance": stats.acceptance_rate(),
+        "mean_acceptance": acceptance(worker),
         "tokens_per_step": stats.tokens_per_step(),
         "drafts": stats.drafts,
         "draft_tokens": stats.draft_tokens,

@@ -9,6 +9,7 @@ mod lengths;
 mod ratio;
 mod relative;
 mod scale;
+mod sliding;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
 pub(crate) use self::ratio::Ratio;
 use self::relative::Relative;
 pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
+pub use self::sliding::{SlidingRatio, WINDOW};
 
 /// Tokens a second that a worker is taken to prefill before it has been seen to.
 pub const PREFILL_RATE_FIRST: u64 = 4_000;

@@ -116,8 +116,9 @@ impl Driver {
         let Some(speculation) = self.speculation.take() else { return };
         let backend = self.backend.as_mut();
         self.speculator = Speculator::new(speculation, backend, self.limits, self.clock);
-        self.stats.speculation =
-            self.speculator.as_mut().map(Speculator::stats).unwrap_or_default();
+        let now = self.clock.now();
+        let speculator = self.speculator.as_mut();
+        self.stats.speculation = speculator.map(|one| one.stats(now)).unwrap_or_default();
         self.shared.publish(&self.stats);
     }
 
@@ -369,6 +370,9 @@ impl Driver {
             self.observer.observe(&observation);
         }
         let token = choice.token;
+        if self.speculator.is_some() {
+            live.note_drafted(self.scheduler.drafts(sequence).get(place) == Some(&token));
+        }
         let Some(finish) = live.take(choice) else { return Chosen::Token(token) };
         let end = match finish.reason {
             FinishReason::Stop(_) => End::Stop,
@@ -422,7 +426,7 @@ impl Driver {
     fn publish(&mut self) {
         self.stats.batch = self.scheduler.stats();
         if let Some(speculator) = &mut self.speculator {
-            self.stats.speculation = speculator.stats();
+            self.stats.speculation = speculator.stats(self.clock.now());
         }
         self.shared.publish(&self.stats);
         // Before anyone hears of an end: what follows it at once may ask where its prefix lies.

@@ -165,6 +165,11 @@ impl Live {
         self.usage.prompt
     }
 
+    /// Whether the token that is taken next was drafted, where somebody guesses.
+    pub(super) fn note_drafted(&mut self, was: bool) {
+        *self.usage.accepted.get_or_insert_default() += Tokens::new(u32::from(was));
+    }
+
     /// Takes the chosen token and tells of it; when it was the last, says why and what is left.
     pub(super) fn take(&mut self, choice: Choice) -> Option<Finish> {
         let Choice { token: id, logprobs } = choice;

@@ -163,7 +163,7 @@ fn all(engine: &Engine, requests: &[Request]) -> Vec<Answer> {
     // What was cached depends on who ran when.
     answers
         .map(|answer| Answer {
-            usage: overdraft_engine::Usage { cached: Tokens::ZERO, ..answer.usage },
+            usage: overdraft_engine::Usage { cached: Tokens::ZERO, accepted: None, ..answer.usage },
             ..answer
         })
         .collect()

@@ -122,8 +122,7 @@ impl Entry {
             return None;
         }
         let packed = Bytes::from(bytes).slice(HEAD_BYTES..);
-        let usage =
-            Usage { prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details: None };
+        let usage = Usage { prompt_tokens, completion_tokens, total_tokens, ..Usage::default() };
         let (tenant, model) = (name.tenant, name.model);
         Some(Self { kept, tenant, model, born_ms, took, usage, packed, length })
     }

@@ -15,7 +15,8 @@ use http_body_util::BodyExt;
 use overdraft_core::fleet::{Ending, Turn};
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Drain;
-use overdraft_units::Tokens;
+use overdraft_telemetry::Clock;
+use overdraft_units::{Instant as Moment, Tokens};
 use overdraft_wire::sse::{Event, Splitter};
 use tokio::time::{Instant, sleep_until};
 
@@ -23,7 +24,9 @@ use crate::attempt::{Answer, Failed, Question, converse};
 use crate::content::{Content, Front};
 use crate::fingerprint::Fingerprint;
 use crate::relay::{Fault, Opened, Used, Watch};
+use crate::settings::Pool;
 use crate::shared::{Lease, Shared, Strictness};
+use crate::tally::PoolTimes;
 use crate::upstream::AnswerBody;
 
 /// Events after which the core is told how far a stream has come.
@@ -41,6 +44,23 @@ pub(super) struct Outset {
     pub(super) begun: Instant,
     /// When all of it must have ended.
     pub(super) last: Instant,
+    /// What each pool has taken so far.
+    pub(super) times: PoolTimes,
+}
+
+/// A worker is asked until this is dropped; what it took is its pool's time.
+#[derive(Debug)]
+struct Spending {
+    times: PoolTimes,
+    pool: Pool,
+    clock: Clock,
+    began: Moment,
+}
+
+impl Drop for Spending {
+    fn drop(&mut self) {
+        self.times.add(self.pool, self.clock.now().since(self.began));
+    }
 }
 
 /// Why nothing came of it.
@@ -90,12 +110,19 @@ impl Outset {
         placed.map_err(Unheard::NoPlace)
     }
 
+    fn spend(&self, lease: &Lease) -> Spending {
+        let clock = self.shared.clock;
+        let pool = self.shared.pool(lease.worker());
+        Spending { times: self.times.clone(), pool, clock, began: clock.now() }
+    }
+
     /// Asks for an answer in pieces.
     pub(super) async fn talk(&self, mut lease: Lease, matter: &Matter) -> Result<Talk, Unheard> {
+        let spending = self.spend(&lease);
         match self.ask(&mut lease, matter).await? {
             Answer::Stream { opened, .. } => {
                 lease.first_token();
-                Ok(Talk::new(self, lease, *opened))
+                Ok(Talk::new(self, (lease, spending), *opened))
             }
             Answer::Refused(_) => {
                 lease.end(Ending::Answered, None);
@@ -111,6 +138,7 @@ impl Outset {
 
     /// Asks for an answer in one piece.
     pub(super) async fn whole(&self, mut lease: Lease, matter: &Matter) -> Result<Bytes, Unheard> {
+        let _spending = self.spend(&lease);
         match self.ask(&mut lease, matter).await? {
             Answer::Whole { head, body, used } => {
                 lease.end(Ending::Answered, used);
@@ -154,7 +182,7 @@ impl Outset {
 #[derive(Debug)]
 pub(super) struct Talk {
     /// Until it has ended.
-    lease: Option<Lease>,
+    lease: Option<(Lease, Spending)>,
     answer: AnswerBody,
     watch: Watch,
     splitter: Splitter,
@@ -166,7 +194,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    fn new(outset: &Outset, lease: Lease, opened: Opened) -> Self {
+    fn new(outset: &Outset, lease: (Lease, Spending), opened: Opened) -> Self {
         let settings = outset.shared.settings();
         let Opened { answer, watch, first } = opened;
         let mut talk = Self {
@@ -187,7 +215,7 @@ impl Talk {
 
     /// Which worker speaks.
     pub(super) fn worker(&self) -> Option<overdraft_core::fleet::WorkerId> {
-        self.lease.as_ref().map(Lease::worker)
+        self.lease.as_ref().map(|(lease, _)| lease.worker())
     }
 
     /// The token counts that were told.
@@ -257,7 +285,7 @@ impl Talk {
     fn progress(&mut self) {
         self.heard = self.heard.saturating_add(1);
         if self.heard.is_multiple_of(PROGRESS_EVENTS)
-            && let Some(lease) = &mut self.lease
+            && let Some((lease, _)) = &mut self.lease
         {
             lease.progress(Tokens::new(self.heard));
         }
@@ -265,7 +293,7 @@ impl Talk {
 
     fn end(&mut self, ending: Ending) {
         let used = self.watch.used();
-        if let Some(lease) = self.lease.take() {
+        if let Some((lease, _spending)) = self.lease.take() {
             lease.end(ending, used);
         }
     }

@@ -16,7 +16,8 @@ use overdraft_core::cascade::{
     Note, Parity, Report, Settings, Stand, Standing, Stands, Traits,
 };
 use overdraft_core::cost::{Pools, Shape, Verification, break_even};
-use overdraft_units::Tokens;
+use overdraft_core::estimate::SlidingRatio;
+use overdraft_units::{Instant, Tokens};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -105,6 +106,8 @@ pub(super) struct Course {
     parity: Mutex<Parity>,
     /// Drafts that were judged, and those that were given.
     judged: [AtomicU64; 2],
+    /// The share of these of late.
+    recent: Mutex<SlidingRatio>,
 }
 
 impl Course {
@@ -129,6 +132,7 @@ impl Course {
             recalled: AtomicBool::new(recalled),
             parity: Mutex::new(Parity::NotKnown),
             judged: [AtomicU64::new(0), AtomicU64::new(0)],
+            recent: Mutex::new(SlidingRatio::new()),
             settings,
         }
     }
@@ -198,10 +202,15 @@ impl Course {
         served.fetch_add(given.into(), Ordering::Relaxed);
     }
 
-    /// Drafts whose answer was given, of those that were judged.
-    pub(super) fn acceptance(&self) -> Option<Chance> {
+    /// Drafts whose answer was given, of those that were judged of late; none where none were, and while the
+    /// cascade is off.
+    pub(super) fn acceptance(&self, now: Instant) -> Option<Chance> {
         let [judged, served] = self.judged.each_ref().map(|count| count.load(Ordering::Relaxed));
-        (0 < judged).then(|| Chance::of(served, judged))
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = recent.read(served, judged, now);
+        drop(recent);
+        let is_on = self.state().cascade.standing() == Standing::On;
+        seen.filter(|_| is_on).map(|(served, judged)| Chance::of(served, judged))
     }
 
     /// What a later window scores, and what it must reach.

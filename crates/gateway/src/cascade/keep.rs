@@ -12,7 +12,7 @@ use http::{HeaderValue, Request};
 use overdraft_core::cascade::{Chance, Mode, Parity, Standing, Tokenizer};
 use overdraft_telemetry::metrics::CascadeGauges;
 use overdraft_tokenizer::{Framing, Prompter};
-use overdraft_units::{CacheSalt, TokenId, Tokens};
+use overdraft_units::{CacheSalt, Instant as Moment, TokenId, Tokens};
 use overdraft_wire::RequestPeek;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
@@ -23,6 +23,7 @@ use super::prompt;
 use super::settings::CascadeSettings;
 use crate::fingerprint::Fingerprint;
 use crate::shared::Shared;
+use crate::tally::PoolTimes;
 use crate::tokenizing;
 
 /// How often it is looked after.
@@ -114,6 +115,7 @@ async fn probe(shared: &Arc<Shared>, model: &str) -> Option<u64> {
         drain: None,
         begun: now,
         last: now + PROBE_PATIENCE,
+        times: PoolTimes::default(),
     };
     let mut cut = Vec::with_capacity(PROBES.len());
     for text in PROBES {
@@ -138,8 +140,8 @@ fn digest(cut: &[Vec<u32>]) -> u64 {
 
 /// Sets the gauges of cascades anew.
 pub(crate) fn set_gauges(shared: &Shared) {
-    let courses = shared.cascades.all();
-    let gauges: Vec<CascadeGauges> = courses.iter().map(|course| gauges(course)).collect();
+    let (courses, now) = (shared.cascades.all(), shared.clock.now());
+    let gauges: Vec<CascadeGauges> = courses.iter().map(|course| gauges(course, now)).collect();
     let parity = |course: &Arc<Course>| {
         let word = match course.parity() {
             Parity::Same => "same",
@@ -152,14 +154,14 @@ pub(crate) fn set_gauges(shared: &Shared) {
     shared.cascade.set(&gauges, &parities);
 }
 
-fn gauges(course: &Course) -> CascadeGauges {
+fn gauges(course: &Course, now: Moment) -> CascadeGauges {
     let share = |chance: Chance| f64::from(chance.get()) / f64::from(Chance::CERTAIN.get());
     let report = course.report();
     let interval = report.loss.interval();
     CascadeGauges {
         cascade: course.name.clone(),
         on: report.standing == Standing::On,
-        acceptance: course.acceptance().map(share),
+        acceptance: course.acceptance(now).map(share),
         loss: [interval.share, interval.low, interval.high].map(share),
         labels: report.labels,
         shadow: if course.compares() { share(report.shadow) } else { 0.0 },

@@ -79,7 +79,7 @@ use crate::forward::ask_until_answered;
 use crate::headers;
 use crate::refusal::Refused;
 use crate::shared::Shared;
-use crate::tally::Tally;
+use crate::tally::{PoolTimes, Tally};
 
 /// Tells whose answer it is.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-overdraft-served-by");
@@ -97,6 +97,9 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, Refused> {
     let (course, way) = (Arc::clone(&plan.course), plan.way);
     let mut driver = start(shared, exchange, plan, (print, question));
+    if let Some(tally) = tally {
+        tally.counts(&driver.outset.times);
+    }
     let (outcome, compare) = match way {
         Way::Target(reason) => {
             shared.cascade.excluded(&course.name, reason);
@@ -147,6 +150,7 @@ fn start(
         drain: Some(exchange.drain.clone()),
         begun: question.begun,
         last: question.begun + shared.settings().timeouts.total,
+        times: PoolTimes::default(),
     };
     let name = exchange.id.as_str();
     let bare = name.strip_prefix("req_").unwrap_or(name);

@@ -34,6 +34,10 @@ pub(super) const PREEMPTIONS: [f64; 7] = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0];
 pub(super) const GATEWAY: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
+/// Requests where there is a cache, seconds: the write-up's lines, and some on both sides of them.
+pub(super) const CACHED: [f64; 13] =
+    [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
+
 /// One, two and five times every power of ten up to `limit`.
 pub(super) fn one_two_five(limit: u32) -> Vec<f64> {
     let mut lines = Vec::new();

@@ -1,24 +1,28 @@
 //! What is counted of answers that are given again.
 //!
-//! `llm_cache_hit_ratio` and `llm_request_duration_seconds{cache_hit,model}` bear the names that the
-//! original write-up gave them; its ratio was the last request's 0 or 1, this one is a ratio.
+//! `llm_cache_hit_ratio` and `llm_request_duration_seconds{cache_hit,model}` bear the names and the
+//! bucket edges that the original write-up gave them; its ratio was the last request's 0 or 1, this one
+//! is of all requests of the last five minutes, those that bypass the cache included. It is absent where
+//! there were none: a share of nothing is no share.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use overdraft_units::Micros;
+use overdraft_core::estimate::SlidingRatio;
+use overdraft_units::{Instant, Micros};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::buckets::{GATEWAY, seconds};
+use super::buckets::{CACHED, seconds};
+use super::single::OptionalGauge;
 
 type Word = [(&'static str, &'static str); 1];
 type Words = [(&'static str, &'static str); 2];
 type Two = [(&'static str, String); 2];
-type Fraction = Gauge<f64, AtomicU64>;
 type Seconds = Counter<f64, AtomicU64>;
 
 /// The cache as it is when somebody asks.
@@ -54,7 +58,8 @@ pub struct CacheCounts {
 /// The catalogue of the response cache.
 #[derive(Debug)]
 pub struct CacheMetrics {
-    ratio: Fraction,
+    ratio: OptionalGauge,
+    recent: Mutex<SlidingRatio>,
     duration: Family<Two, Histogram>,
     requests: Family<Word, Counter>,
     bypasses: Family<Word, Counter>,
@@ -74,8 +79,9 @@ impl CacheMetrics {
     /// The catalogue, entered into `registry`.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
-            ratio: Fraction::default(),
-            duration: Family::new_with_constructor(|| Histogram::new(GATEWAY)),
+            ratio: OptionalGauge::default(),
+            recent: Mutex::new(SlidingRatio::new()),
+            duration: Family::new_with_constructor(|| Histogram::new(CACHED)),
             requests: Family::default(),
             bypasses: Family::default(),
             lookups: Family::default(),
@@ -97,7 +103,7 @@ impl CacheMetrics {
     fn register_requests(&self, registry: &mut Registry) {
         registry.register(
             "llm_cache_hit_ratio",
-            "Of the requests that were looked up, the share that no worker was asked for",
+            "Requests of the last five minutes that no worker was asked for, of all that the cache saw, bypasses included; absent where there were none",
             self.ratio.clone(),
         );
         registry.register(
@@ -230,11 +236,14 @@ impl CacheMetrics {
         }
     }
 
-    /// Sets what is read off.
-    pub fn set(&self, gauges: &CacheGauges) {
-        let CacheCounts { hits, misses, coalesced, .. } = self.counts();
+    /// Sets what is read off at `now`.
+    pub fn set(&self, gauges: &CacheGauges, now: Instant) {
+        let CacheCounts { hits, misses, coalesced, bypasses, .. } = self.counts();
         let served = hits.saturating_add(coalesced);
-        self.ratio.set(ratio(served, served.saturating_add(misses)));
+        let all = served.saturating_add(misses).saturating_add(bypasses);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ratio.set(recent.read(served, all, now).map(|(served, all)| ratio(served, all)));
+        drop(recent);
         self.bytes.set(i64::try_from(gauges.bytes).unwrap_or(i64::MAX));
         self.entries.set(i64::try_from(gauges.entries).unwrap_or(i64::MAX));
         for (family, label, counts) in

@@ -27,7 +27,7 @@ pub struct CascadeGauges {
     pub cascade: String,
     /// Whether drafts may be given.
     pub on: bool,
-    /// Answers of the draft that were given, of those that were judged.
+    /// Answers of the draft that were given, of those that were judged of late.
     pub acceptance: Option<f64>,
     /// The share of answers that are worse than the target's: likeliest, low and high.
     pub loss: [f64; 3],
@@ -174,7 +174,7 @@ impl CascadeMetrics {
         );
         registry.register(
             "speculative_acceptance_ratio",
-            "Drafts whose answer was given, of those that were judged",
+            "Drafts whose answer was given, of those judged in the last five minutes; absent where none were and while the cascade is off",
             self.acceptance.clone(),
         );
         registry.register(

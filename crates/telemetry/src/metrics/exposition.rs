@@ -56,6 +56,7 @@ fn to_classic(open: &str) -> String {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
                 "info" => ("_info", "gauge"),
+                "unknown" if name.ends_with("_total") => ("", "counter"),
                 "unknown" => ("", "untyped"),
                 other => ("", other),
             };

@@ -32,8 +32,8 @@ pub struct RequestOutcome<'a> {
     pub route: &'static str,
     /// The model asked for; empty if none.
     pub model: &'a str,
-    /// The pool that answered; empty if none did.
-    pub pool: &'static str,
+    /// What each pool that worked for it took; nothing for those that did not.
+    pub pools: [Option<(&'static str, Micros)>; 2],
     /// Status sent.
     pub status: u16,
     /// Who ended it and when.
@@ -129,7 +129,7 @@ impl GatewayMetrics {
         );
         registry.register(
             "router_request_duration_seconds",
-            "From a request's head to its answer's last byte, by the pool that answered",
+            "Time that a request took each pool that worked for it: all of it where one pool did, its own share where a draft was scored or continued",
             self.pool_duration.clone(),
         );
         registry.register(
@@ -187,7 +187,7 @@ impl GatewayMetrics {
     /// A request that had come has ended.
     pub fn request_ended(&self, outcome: &RequestOutcome<'_>) {
         self.inflight.dec();
-        let RequestOutcome { route, status, end, pool, .. } = *outcome;
+        let RequestOutcome { route, status, end, pools, .. } = *outcome;
         let route_label = || ("route", route.to_owned());
         self.known.requests.with(
             |known| *known == (route, status),
@@ -211,11 +211,11 @@ impl GatewayMetrics {
             || (route, self.duration.get_or_create_owned(&[route_label()])),
             |duration| duration.observe(seconds(outcome.total)),
         );
-        if !pool.is_empty() {
+        for (pool, took) in pools.into_iter().flatten() {
             self.known.pool_duration.with(
                 |known| *known == pool,
                 || (pool, self.pool_duration.get_or_create_owned(&[("pool", pool.to_owned())])),
-                |duration| duration.observe(seconds(outcome.total)),
+                |duration| duration.observe(seconds(took)),
             );
         }
         self.model_asked(outcome);

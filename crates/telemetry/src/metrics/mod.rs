@@ -17,6 +17,7 @@ mod kv_share;
 mod label_cap;
 mod routing;
 mod sharing;
+mod single;
 mod speculation;
 mod worker;
 mod worker_names;

@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
+use super::single::OptionalGauge;
 use super::worker::{MetricNames, Ratio, ratio};
 
 type Position = [(&'static str, String); 1];
@@ -28,8 +29,10 @@ pub struct SpeculationFacts {
     pub dropped_tokens: u64,
     /// Right ones by their place in the draft.
     pub accepted_per_position: Vec<u64>,
-    /// Share of drafted tokens that were right.
+    /// Share of drafted tokens that were right, since the start.
     pub acceptance_rate: f64,
+    /// The same of late; none where nothing was drafted.
+    pub recent_acceptance: Option<f64>,
     /// Tokens a sequence yields in a step, on average.
     pub tokens_per_step: f64,
     /// The depth in force.
@@ -54,7 +57,7 @@ pub(super) struct SpeculationMetrics {
     accepted_tokens: Counter,
     dropped_tokens: Counter,
     per_position: Family<Position, Counter>,
-    acceptance_rate: Ratio,
+    acceptance_rate: OptionalGauge,
     tokens_per_step: Ratio,
     depth: Gauge,
     draft_seconds: Counter<f64, AtomicU64>,
@@ -80,7 +83,8 @@ impl SpeculationMetrics {
         let metrics = Self::default();
         // Its name and its label are this project's own.
         let own = registry.sub_registry_with_label(("model".into(), model.to_owned().into()));
-        let help = "Share of drafted tokens that were accepted, since the start";
+        let help =
+            "Accepted of drafted tokens of the last five minutes; absent where none were drafted";
         put(own, "vllm_spec_acceptance_rate", help, &metrics.acceptance_rate);
         let labels =
             [("model_name".into(), model.to_owned().into()), ("engine".into(), "0".into())];
@@ -137,7 +141,7 @@ impl SpeculationMetrics {
             let label = [("position", position.to_string())];
             set(&self.per_position.get_or_create_owned(&label), *count);
         }
-        self.acceptance_rate.set(facts.acceptance_rate);
+        self.acceptance_rate.set(facts.recent_acceptance);
         self.tokens_per_step.set(facts.tokens_per_step);
         self.depth.set(i64::from(facts.depth));
         self.draft_seconds.inner().store(facts.draft_seconds.to_bits(), Ordering::Relaxed);

@@ -255,7 +255,7 @@ fn the_gateway_counts_under_its_own_names() {
         metrics.request_ended(&RequestOutcome {
             route: "/v1/chat/completions",
             model: &format!("model-{model}"),
-            pool: "target",
+            pools: [Some(("target", Micros::new(500_000))), None],
             status: 200,
             end: EndCode::WHOLE,
             total: Micros::new(1_000_000),

@@ -78,6 +78,9 @@ pub struct Usage {
     /// More about the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<PromptTokensDetails>,
+    /// Of the completions, drafted tokens that were accepted; not told where nobody guesses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative_tokens_accepted: Option<u32>,
 }
 
 /// More about the prompt's tokens.
@@ -99,7 +102,14 @@ impl Usage {
             total_tokens: prompt.saturating_add(completion),
             prompt_tokens_details: cached
                 .map(|cached| PromptTokensDetails { cached_tokens: cached.get() }),
+            speculative_tokens_accepted: None,
         }
+    }
+
+    /// The same, of which so many drafted tokens were accepted, where anybody guesses.
+    #[must_use]
+    pub fn accepting(self, accepted: Option<Tokens>) -> Self {
+        Self { speculative_tokens_accepted: accepted.map(Tokens::get), ..self }
     }
 }
 

@@ -76,7 +76,8 @@ async fn prompts_made_of_the_tokenizer_source_are_the_workers() {
 async fn small_endpoints_answer_as_vllms() {
     let worker = Running::echo().await;
     let health = worker.get("/health").await;
-    assert_eq!((health.status, health.body.as_str()), (200, ""));
+    let told = json!({ "status": "healthy", "model": "echo", "mean_acceptance": null });
+    assert_eq!((health.status, health.json()), (200, told));
     assert_eq!(worker.send("POST", "/ping", "").await.status, 200);
     assert!(worker.get("/version").await.json()["version"].is_string());
     assert_eq!(worker.get("/load").await.json()["server_load"], 0);
@@ -264,8 +265,14 @@ async fn while_leaving_the_worker_is_not_healthy() {
     )
     .await;
     worker.stop();
-    while worker.get("/health").await.status != 503 {
+    let health = loop {
+        let health = worker.get("/health").await;
+        if health.status == 503 {
+            break health.json();
+        }
         tokio::task::yield_now().await;
-    }
+    };
+    assert_eq!((&health["status"], &health["model"]), (&json!("unhealthy"), &json!("echo")));
+    assert_eq!(health["error"]["message"], "the worker is shutting down");
     assert_eq!(worker.chat(&json!({ "messages": user("still") })).await.status, 200);
 }

@@ -45,8 +45,34 @@ async fn what_guessing_brings_is_told_under_vllms_names() {
 
     let health: Value = serde_json::from_str(&worker.get("/health").await.body).unwrap();
     assert_eq!(health["speculation"]["policy"], "fixed");
-    let told = health["speculation"]["mean_acceptance"].as_f64().unwrap();
-    assert!((told - rate).abs() < 0.2, "{told}: the warm-up counts here");
+    let told = |value: &Value| value["mean_acceptance"].as_f64().unwrap();
+    assert!((told(&health) - rate).abs() < 1e-9, "one definition: {health}");
+    assert!((told(&health["speculation"]) - rate).abs() < 1e-9, "{health}");
+    assert_eq!(health["speculation"]["depth"], 3, "the depth in force");
+}
+
+#[tokio::test]
+async fn usage_tells_how_many_drafted_tokens_were_accepted_where_anybody_guesses() {
+    let body = json!({ "model": "echo", "prompt": "one two. one two. ", "max_tokens": 40, "temperature": 0 });
+    let worker = Running::guessing("fixed:3").await;
+    let usage = worker.complete(&body).await.json()["usage"].clone();
+    let accepted = usage["speculative_tokens_accepted"].as_u64().unwrap();
+    assert_eq!(accepted, worker.stats().speculation.accepted_tokens, "{usage}");
+    assert!(0 < accepted && accepted < 40, "{usage}");
+    let plain = Running::echo().await;
+    let usage = plain.complete(&body).await.json()["usage"].clone();
+    assert_eq!(usage.get("speculative_tokens_accepted"), None, "{usage}");
+}
+
+#[tokio::test]
+async fn b4_the_acceptance_rate_is_absent_while_nothing_is_drafted() {
+    let worker = Running::guessing("off").await;
+    repeat(&worker).await;
+    let text = worker.get("/metrics").await.body;
+    assert!(!text.contains("\nvllm_spec_acceptance_rate{"), "{text}");
+    let health = worker.get("/health").await.json();
+    assert_eq!(health["mean_acceptance"], Value::Null, "{health}");
+    assert_eq!(health["speculation"]["depth"], 0);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod stats;
 use std::collections::BTreeMap;
 
 use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
+use overdraft_core::estimate::SlidingRatio;
 use overdraft_core::speculate::{
     Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Pursuit, Ran, Share,
     StepCosts, Trial,
@@ -39,7 +40,7 @@ const DRAFT_FAILURES_MAX: u32 = 3;
 const POOR: Share = Share::percent(20);
 /// Accepted share above which that may be told again.
 const POOR_NO_MORE: Share = Share::percent(25);
-/// Trials before that is judged.
+/// Drafted tokens within the window before that is judged.
 const POOR_TRIALS: u64 = 200;
 
 /// Who may guess, and by which rule. The default guesses nothing.
@@ -98,6 +99,8 @@ pub(super) struct Speculator {
     vocabulary: usize,
     notes: BTreeMap<SequenceId, Note>,
     stats: SpeculationStats,
+    /// Accepted of drafted tokens of late, as the gauge of the worker has it.
+    recent: SlidingRatio,
     poor: bool,
 }
 
@@ -164,6 +167,7 @@ impl Speculator {
             vocabulary: shape.vocabulary,
             notes: BTreeMap::new(),
             stats,
+            recent: SlidingRatio::new(),
             poor: false,
         })
     }
@@ -365,26 +369,33 @@ impl Speculator {
     }
 
     /// The counts, and how things stand.
-    pub(super) fn stats(&mut self) -> SpeculationStats {
+    pub(super) fn stats(&mut self, now: Instant) -> SpeculationStats {
         let (reason, changes) = self.controller.last_change();
         self.stats.policy = self.controller.policy().name();
         self.stats.depth = u32::try_from(self.controller.depth_in_force()).unwrap_or(u32::MAX);
         self.stats.depth_max = u32::try_from(self.controller.depth_max()).unwrap_or(u32::MAX);
         (self.stats.reason, self.stats.changes) = (reason, changes);
         self.stats.acceptance = Drafter::ALL.map(|drafter| self.controller.acceptance(drafter));
-        self.warn_when_poor();
+        self.warn_when_poor(now);
         self.stats
     }
 
-    fn warn_when_poor(&mut self) {
-        let [_, model] = self.stats.acceptance;
-        let judged = POOR_TRIALS <= self.stats.draft_tokens_by[Drafter::Model.place()];
-        if judged && !self.poor && model < POOR {
+    /// By the same share that `vllm_spec_acceptance_rate` tells, whoever guesses.
+    fn warn_when_poor(&mut self, now: Instant) {
+        let SpeculationStats { accepted_tokens, draft_tokens, .. } = self.stats;
+        let Some((accepted, drafted)) = self.recent.read(accepted_tokens, draft_tokens, now) else {
+            return;
+        };
+        let share = Share::of(accepted, drafted);
+        if POOR_TRIALS <= drafted && !self.poor && share < POOR {
             self.poor = true;
-            let accepted = f64::from(model.millionths()) / 1e6;
-            tracing::warn!(accepted, "less than a fifth of the draft model's guesses are right");
+            let accepted = f64::from(share.millionths()) / 1e6;
+            tracing::warn!(
+                accepted,
+                "less than a fifth of the drafted tokens of late are accepted"
+            );
         }
-        self.poor = self.poor && model < POOR_NO_MORE;
+        self.poor = self.poor && share < POOR_NO_MORE;
     }
 }
 
