@@ -13,7 +13,8 @@ pub enum Mode {
     /// The predicted peak, and those with a greater claim who are there.
     #[default]
     Peak,
-    /// The thresholds on what it reported, and nothing else: the write-up's valve.
+    /// The thresholds on what it reported, and nothing else: the write-up's valve. Whoever is above its
+    /// own is refused at once.
     Threshold,
     /// Prompts and declared `max_tokens` of all that is in flight must fit.
     Reserve,
@@ -21,6 +22,13 @@ pub enum Mode {
     Static(u32),
     /// Nothing: every request is started at once.
     Off,
+}
+
+impl Mode {
+    /// Whether a request may wait for room: the write-up's valve refuses at once (A3).
+    pub const fn waits(self) -> bool {
+        !matches!(self, Self::Threshold)
+    }
 }
 
 impl fmt::Display for Mode {

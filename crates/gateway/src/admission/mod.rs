@@ -86,6 +86,7 @@ async fn seek(
     let first = (&Tried::default(), Turn::First);
     let at = match shared.choose(print, first, Strictness::Judged, explained) {
         Ok(lease) => return Ok(lease),
+        Err(choice) if !waits(shared, print) => return Err(Denial::Choice(choice)),
         Err(choice) => {
             let (at, seen) = saturation(choice).ok_or(Denial::Choice(choice))?;
             *figures = Some(seen);
@@ -94,6 +95,11 @@ async fn seek(
     };
     // In a box: most requests do not wait and should not carry room for it along.
     Box::pin(wait(shared, exchange, print, at, (figures, explained))).await
+}
+
+/// Whether the model's requests wait where there is no room.
+fn waits(shared: &Shared, print: &Fingerprint) -> bool {
+    shared.routes().route(&print.model).admission.mode.waits()
 }
 
 /// Waits in the queue for a worker.
@@ -234,6 +240,14 @@ fn of_choice(shared: &Shared, print: &Fingerprint, choice: Choice) -> Refused {
                  try again when others have finished"
             ));
             Refused::for_room(error, "no_room", now)
+        }
+        Choice::Saturated { asked, free, retry_after } => {
+            let error = ApiError::overloaded(format!(
+                "every worker that serves `{model}` is saturated: the request needs about {asked} \
+                 tokens and the most that is free on one of them is {free}; try again in {} s",
+                retry_after.get().div_ceil(1_000_000)
+            ));
+            Refused::for_room(error, "threshold", Retry::After(retry_after))
         }
         _ => {
             let error = ApiError::overloaded(format!(

@@ -125,6 +125,11 @@ impl Simulation<'_> {
         }
     }
 
+    /// Whether a request waits where there is no room.
+    const fn waits(&self) -> bool {
+        self.scenario.routing.admission.mode.waits()
+    }
+
     /// Finds a worker for a request, or lets it wait where that is what admission says.
     fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
         let at = match self.place(id, Strictness::Judged) {
@@ -133,7 +138,11 @@ impl Simulation<'_> {
                 return Ok(());
             }
             // A draft does not wait: the target can be asked instead.
-            Err(Choice::Saturated { at, .. }) if self.flights.of(id).role == Role::Target => at,
+            Err(Choice::Saturated { at, .. })
+                if self.waits() && self.flights.of(id).role == Role::Target =>
+            {
+                at
+            }
             Err(_) => return self.refuse(id),
         };
         let chunk = self.chunk();
