@@ -20,6 +20,8 @@ enum Command {
     Schema,
     /// Prints a configuration with every default filled in and secrets blotted out
     Show(Show),
+    /// Prints a file with every plain mode of the write-ups at once, to serve by or to simulate
+    WriteUp,
 }
 
 #[derive(clap::Args, Debug)]
@@ -42,12 +44,17 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft config schema > config.schema.json
   overdraft config show                             # every key with its default
-  overdraft config show --config overdraft.yaml";
+  overdraft config show --config overdraft.yaml
+  overdraft config write-up > write-up.yaml         # the write-ups' rules to the letter";
+
+/// All plain modes.
+const WRITE_UP: &str = include_str!("write_up.yaml");
 
 /// Prints what is asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let text = match &arguments.command {
         Command::Schema => pretty(&Config::schema()),
+        Command::WriteUp => WRITE_UP.to_owned(),
         Command::Show(show) => {
             let config = match &show.config {
                 Some(path) => Loader::new(path).load()?.config,
@@ -76,5 +83,27 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
             Err(Fault::running(format!("standard output cannot be written: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overdraft_config::{AdmissionMode, Policy, WorkerSource};
+
+    use super::*;
+
+    #[test]
+    fn the_write_ups_file_is_good_and_chooses_every_plain_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("write-up.yaml");
+        std::fs::write(&path, WRITE_UP).unwrap();
+        let config =
+            Loader::new(&path).with_workers(WorkerSource::Elsewhere).load().unwrap().config;
+        assert_eq!(config.routing.policy, Policy::FitScore);
+        assert_eq!(config.admission.mode, AdmissionMode::Threshold);
+        assert_eq!(config.breaker.failures, 100);
+        assert_eq!(config.speculation.policy.as_deref(), Some("threshold"));
+        let settings = crate::settings::gateway(&config, Vec::new());
+        assert_eq!(settings.routing.route.fit_score.token_budget, Some(8_192));
     }
 }

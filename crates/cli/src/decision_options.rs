@@ -54,7 +54,7 @@ pub(crate) struct DecisionOptions {
     /// Bytes of answers that the gateway keeps to give again, as in `256MiB`; none by default
     #[arg(long, value_name = "SIZE")]
     cache_memory: Option<ByteSize>,
-    /// How deep workers guess: off, fixed:N, threshold, batch-table, goodput
+    /// How deep workers guess: off, fixed:N, threshold, threshold-per-token, batch-table, goodput
     #[arg(long, default_value = "off", value_name = "POLICY")]
     speculation_policy: Policy,
     /// Tokens of a draft at most
@@ -171,6 +171,33 @@ impl DecisionOptions {
             Decision::Cascade => scenario.cascade = Some(self.cascading(profiles)?),
         }
         Ok(())
+    }
+
+    /// Adds a cheaper pool, where one is asked for.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn add_cascade(
+        &self,
+        scenario: &mut Scenario,
+        profiles: &Catalogue,
+    ) -> Result<(), Fault> {
+        if self.wanted().contains(&Decision::Cascade) {
+            self.add(Decision::Cascade, scenario, profiles)?;
+        }
+        Ok(())
+    }
+
+    /// How workers guess where a file names the rule, or by the flags where it does not.
+    ///
+    /// # Errors
+    /// A depth or a chance that is none.
+    pub(crate) fn guessing(&self, said: Option<Policy>) -> Result<Option<Speculation>, Fault> {
+        let policy = said.unwrap_or_else(|| self.speculation_policy.clone());
+        if policy == Policy::Off {
+            return Ok(None);
+        }
+        Ok(Some(Speculation { policy, ..self.speculation()? }))
     }
 
     fn mode(&self) -> Result<Mode, Fault> {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use overdraft_config::{Config, Loaded, Loader, Speculation, WorkerSource};
+use overdraft_config::{Config, Loaded, Loader, Speculation, Variables, WorkerSource};
 use overdraft_core::route::Policy;
 use overdraft_engine::EngineHandle;
 use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
@@ -20,7 +20,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::log_options::LogOptions;
 use crate::speculation_options::SpeculationOptions;
-use crate::{ready, reload, settings, signals};
+use crate::{parity, ready, reload, settings, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -175,7 +175,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let file = arguments.file()?;
-    let config = file.as_ref().map(|(_, loaded)| loaded.config.clone()).unwrap_or_default();
+    let config = match &file {
+        Some((_, loaded)) => loaded.config.clone(),
+        None => by_environment()?,
+    };
     let flags = arguments.speculation.clone();
     arguments.speculation = flags.or(&config.speculation)?;
     let listener = bind(arguments.listen.unwrap_or(config.listen)).await?;
@@ -191,6 +194,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let remote = remote(&arguments, &config);
     let remote_count = remote.len();
     let fleet = fleet(&arguments, (remote, &config), clock, &mut embedded, &released).await?;
+    refuse_mismatches(&config, &fleet.workers).await?;
     let settle = Settle {
         named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
         workers: fleet.workers.clone(),
@@ -236,10 +240,16 @@ impl Arguments {
         let Some(path) = &self.config else { return Ok(None) };
         let named = !(self.worker.is_empty() && self.draft_worker.is_empty());
         let elsewhere = named || self.model.is_some() || self.draft.is_some();
-        let workers = if elsewhere { WorkerSource::Elsewhere } else { WorkerSource::File };
+        let workers =
+            if elsewhere { WorkerSource::Elsewhere } else { WorkerSource::FileOrEmbedded };
         let loader = Loader::new(path).with_workers(workers);
         let loaded = loader.load()?;
-        Ok(Some((loader, loaded)))
+        // Embedded workers are started now or never: a later file without workers is a slip.
+        let later = match workers {
+            WorkerSource::FileOrEmbedded if loaded.config.names_workers() => WorkerSource::File,
+            _ => WorkerSource::Elsewhere,
+        };
+        Ok(Some((loader.with_workers(later), loaded)))
     }
 }
 
@@ -360,6 +370,25 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Fault> {
         Fault::input(format!("`{address}` cannot be listened on: {error}"))
             .hint("choose another with `--listen`; port 0 takes a free one")
     })
+}
+
+/// The defaults, and what the write-ups' variables say.
+fn by_environment() -> Result<Config, Fault> {
+    let mut config = Config::default();
+    config.stand_in(&Variables::of_process()).map_err(Fault::input)?;
+    Ok(config)
+}
+
+/// Refuses cascades whose models make different tokens, as far as that can be told before anybody asks.
+async fn refuse_mismatches(config: &Config, workers: &[WorkerSettings]) -> Result<(), Fault> {
+    let urls: Vec<String> = workers.iter().map(|worker| worker.url.clone()).collect();
+    match parity::differing(config, &urls).await.first() {
+        None => Ok(()),
+        Some(parity::Mismatch { cascade, message }) => {
+            let why = format!("the cascade `{cascade}` cannot run: {message}");
+            Err(Fault::input(why).hint(parity::HINT))
+        }
+    }
 }
 
 fn refused(error: &GatewayError) -> Fault {

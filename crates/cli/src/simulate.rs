@@ -17,6 +17,7 @@ use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
 use crate::pool_options::{self, PoolOption};
 use crate::report_options::ReportOptions;
+use crate::simulate_config;
 use crate::what_if::{self, WhatIfOptions};
 use crate::workload_options::{Load, WorkloadOptions, thousandths};
 
@@ -40,9 +41,19 @@ pub(crate) struct Arguments {
     /// several times, a fleet of several pools that answer for one model
     #[arg(long, value_name = "POOL", conflicts_with_all = ["profile", "workers", "price_per_hour"])]
     pub(crate) pool: Vec<PoolOption>,
-    /// Policies to compare, with commas between them, or `all`
-    #[arg(long, default_value = "cost,round-robin", value_name = "POLICY", value_delimiter = ',')]
+    /// Policies to compare, with commas between them, or `all`; none by default where `--config` is given
+    #[arg(
+        long,
+        default_value = "cost,round-robin",
+        value_name = "POLICY",
+        value_delimiter = ',',
+        default_value_if("config", clap::builder::ArgPredicate::IsPresent, None)
+    )]
     pub(crate) policy: Vec<String>,
+    /// A configuration file to compare as well: what it says of routing, admission, retries, scrapes,
+    /// answers given again and guessing; may be given several times
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["access_log", "decompose"])]
+    config: Vec<PathBuf>,
     /// Seeds to run each policy with; more than one give confidence intervals
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) seeds: u64,
@@ -97,6 +108,8 @@ Examples:
   overdraft simulate --workload bursts:rate=30 --admission peak --priorities flex:3,default:6,priority:1
   overdraft simulate --users 200 --workload tenants:repeat=0.3 --policy round-robin,cost \
     --cache-memory 256MiB --speculation-policy goodput --cascade gate --decompose
+  overdraft config write-up > write-up.yaml
+  overdraft simulate --workload bursts:rate=30 --policy cost --admission peak --config write-up.yaml
   overdraft simulate --list
 
 The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
@@ -182,6 +195,9 @@ fn fleets(
         let is_added = decomposes && 0 < place;
         let label = if is_added { format!("+ {policy}") } else { policy.name().to_owned() };
         fleets.push((label, make(arguments, load, pools, policy)?));
+    }
+    for path in &arguments.config {
+        fleets.push(simulate_config::fleet((arguments, path), load, pools, &profiles)?);
     }
     if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
         let mut scenario = last.clone();

@@ -6,9 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+
 use crate::error::{ConfigError, ConfigErrors, Wrong};
 use crate::node::{Entry, Node, Value};
 use crate::place::{Origin, Source, Spot};
+use crate::tree::{Config, StoreUrl, Worker, host_and_port};
 use crate::yaml;
 
 /// What variables that override a value begin with, and what stands between their parts.
@@ -39,6 +44,48 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
+}
+
+/// What the write-ups call the address of a worker.
+const LLM_ENDPOINT: &str = "LLM_ENDPOINT";
+/// What they call Redis' `host:port`, and its password.
+const REDIS_ADDR: &str = "REDIS_ADDR";
+const REDIS_PASS: &str = "REDIS_PASS";
+
+impl Config {
+    /// Takes `LLM_ENDPOINT` for a worker where none is named, and `REDIS_ADDR` with `REDIS_PASS` for the store where
+    /// that is left at `memory`: the variables of the write-ups.
+    ///
+    /// # Errors
+    /// Says which of them cannot be used.
+    pub fn stand_in(&mut self, variables: &Variables) -> Result<(), String> {
+        let of = |name: &str| variables.0.get(name).filter(|text| !text.is_empty());
+        if let Some(endpoint) = of(LLM_ENDPOINT).filter(|_| !self.names_workers()) {
+            // Clients of OpenAI's name its version, too.
+            let url = endpoint.trim_end_matches('/').trim_end_matches("/v1");
+            host_and_port(url).map_err(|error| format!("`{LLM_ENDPOINT}`: {error}"))?;
+            self.workers.push(Worker::at(url.to_owned()));
+        }
+        if let Some(address) = of(REDIS_ADDR).filter(|_| self.store.url.reveal() == "memory") {
+            let login = of(REDIS_PASS).map(|word| format!(":{}@", escaped(word)));
+            let url = format!("redis://{}{address}", login.unwrap_or_default());
+            let url: Result<StoreUrl, ValueError> =
+                StoreUrl::deserialize(url.as_str().into_deserializer());
+            self.store.url = url.map_err(|error| format!("`{REDIS_ADDR}`: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A password as a part of a URL.
+fn escaped(word: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    word.bytes().map(one).collect()
 }
 
 /// Puts the overriding variables into the tree, in the order of their names.

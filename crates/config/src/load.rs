@@ -24,6 +24,8 @@ pub enum WorkerSource {
     /// From the file, which must name some.
     #[default]
     File,
+    /// From the file, or embedded ones where it names none and discovers none.
+    FileOrEmbedded,
     /// From elsewhere too, such as the command line; the file need not name any.
     Elsewhere,
 }
@@ -100,6 +102,15 @@ impl Loader {
         })
     }
 
+    /// Where workers come from, now that it is known whether the file names any.
+    fn needed(&self, config: &Config) -> WorkerSource {
+        match self.workers {
+            WorkerSource::FileOrEmbedded if config.names_workers() => WorkerSource::File,
+            WorkerSource::FileOrEmbedded => WorkerSource::Elsewhere,
+            said => said,
+        }
+    }
+
     /// What a text says that stands in the file.
     pub(crate) fn parse(&self, text: String) -> Result<Loaded, ConfigErrors> {
         let source = Source::new(&self.path, text);
@@ -111,7 +122,7 @@ impl Loader {
             let line = line.trim();
             line.is_empty() || line.starts_with('#')
         });
-        if is_empty && self.workers == WorkerSource::File {
+        if is_empty && self.workers != WorkerSource::Elsewhere {
             let expected = "expected at least `workers` with a `url` each, or `discovery`";
             return Err(ConfigError::of_file(
                 &self.path,
@@ -124,8 +135,13 @@ impl Loader {
         if !unset.is_empty() {
             return Err(ConfigErrors::new(unset));
         }
-        let config: Config = read::read(&root, &source)?;
-        let faults = check::check(&config, &root, &source, self.workers);
+        let mut config: Config = read::read(&root, &source)?;
+        config.stand_in(&self.variables).map_err(|message| {
+            let wrong =
+                Wrong::new(message, "expected as in `http://10.0.0.5:8000` and `redis:6379`");
+            ConfigError::of_file(&self.path, wrong)
+        })?;
+        let faults = check::check(&config, &root, &source, self.needed(&config));
         if !faults.is_empty() {
             return Err(ConfigErrors::new(faults));
         }

@@ -190,3 +190,25 @@ fn changes_are_named_and_those_that_need_a_restart_too() {
     let with = |token: &str| load("t.yaml", &format!("admin: {{token: {token}}}"), &[]).config;
     assert_eq!(with("a").changes(&with("b")), ["admin"]);
 }
+
+#[test]
+fn the_write_ups_variables_stand_in_where_the_file_says_nothing() {
+    let variables = |pairs: &[(&str, &str)]| -> Variables { pairs.iter().copied().collect() };
+    let redis = [("REDIS_ADDR", "redis:6379"), ("REDIS_PASS", "a/b@c")];
+    let mut config = Config::default();
+    let mut all = vec![("LLM_ENDPOINT", "http://10.0.0.5:8000/v1")];
+    all.extend(redis);
+    config.stand_in(&variables(&all)).unwrap();
+    assert_eq!(config.workers[0].url, "http://10.0.0.5:8000");
+    assert_eq!(config.store.url.reveal(), "redis://:a%2Fb%40c@redis:6379");
+    // What is said counts more, and nothing said is nothing.
+    let said = config.clone();
+    let others = [("LLM_ENDPOINT", "http://other:1"), ("REDIS_ADDR", "other:1")];
+    config.stand_in(&variables(&others)).unwrap();
+    assert_eq!(config, said);
+    let mut empty = Config::default();
+    empty.stand_in(&variables(&[("LLM_ENDPOINT", ""), ("REDIS_PASS", "alone")])).unwrap();
+    assert_eq!(empty, Config::default());
+    let wrong = Config::default().stand_in(&variables(&[("LLM_ENDPOINT", "ftp://x")]));
+    assert!(wrong.unwrap_err().contains("`LLM_ENDPOINT`"));
+}

@@ -159,6 +159,14 @@ impl Fingerprint {
         matches!(self.prompt, Known::Counted { .. })
     }
 
+    /// Whether they are, or can be told from its words.
+    pub(crate) const fn is_measured(&self) -> bool {
+        match self.prompt {
+            Known::Counted { .. } => true,
+            Known::Text { words, .. } => 0 < words,
+        }
+    }
+
     /// Bytes of the prompt and names of its beginnings, for the access line; none once it was counted.
     pub(crate) fn beginnings(&self) -> Option<(u64, String)> {
         let Known::Text { bytes, chain, chunk, .. } = &self.prompt else { return None };

@@ -32,7 +32,7 @@ use crate::shared::{Shared, Strictness};
 use crate::tally::Tally;
 use crate::trial::Side;
 use crate::usage::Counts;
-use crate::{admission, cascade, explain, keys, refusal, tokenizing, usage};
+use crate::{admission, bounds, cascade, explain, keys, refusal, tokenizing, usage};
 
 /// Where tokens are generated.
 pub(crate) const CHAT: &str = "/v1/chat/completions";
@@ -130,6 +130,7 @@ async fn ask(
         }
     };
     tokenizing::count(shared, &mut print, &content.body, path).await;
+    bounds::check_prompt(shared, &print)?;
     if let Some(tally) = tally {
         tally.charge(charge(shared, &print)?);
     }
@@ -241,6 +242,12 @@ pub(crate) fn look(
     if counts && front == Front::Unknown {
         patch = usage::asked(patch, &peek);
     }
+    let generates = matches!(path, CHAT | COMPLETIONS);
+    let bounds = settings.limits.of_request;
+    let most = if generates { bounds.answer(&peek)? } else { None };
+    if let Some(most) = most {
+        patch = patch.set("max_tokens", &most);
+    }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
     let session = routes.session(&model, &head.headers, &peek);
     let print = match path {
@@ -253,6 +260,7 @@ pub(crate) fn look(
     let body = patched.unwrap_or_else(|| body.clone());
     let mut print = print.of(caller.clone(), priority, path);
     print.side = side;
+    print.limit = print.limit.or(most);
     Ok((print, Content { body, front }))
 }
 

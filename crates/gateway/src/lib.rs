@@ -16,6 +16,7 @@ mod admission;
 mod attempt;
 mod beginnings;
 mod board;
+mod bounds;
 mod cache;
 mod care;
 mod cascade;
@@ -61,6 +62,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use self::admission::AdmissionSettings;
+pub use self::bounds::RequestBounds;
 pub use self::cache::{CacheMode, CacheSettings};
 pub use self::care::{
     Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,

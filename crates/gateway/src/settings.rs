@@ -16,6 +16,7 @@ use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};
 
 use crate::admission::AdmissionSettings;
+use crate::bounds::RequestBounds;
 use crate::cache::CacheSettings;
 use crate::care::{Care, RestartHook, WarmUpSettings};
 use crate::cascade::CascadeSettings;
@@ -272,6 +273,8 @@ pub struct Limits {
     pub requests: usize,
     /// Streams among them.
     pub streams: usize,
+    /// What one request may ask for.
+    pub of_request: RequestBounds,
     /// Bytes of a whole answer that are held back to check it; a longer one is relayed as it comes.
     pub answer_bytes: usize,
     /// Bytes of one event of a stream.
@@ -287,6 +290,7 @@ impl Default for Limits {
         Self {
             requests: 4_096,
             streams: 2_048,
+            of_request: RequestBounds::default(),
             answer_bytes: 1024 * 1024,
             event_bytes: 1024 * 1024,
             answer_head_bytes: 64 * 1024,

@@ -9,6 +9,7 @@ use overdraft_core::cost::{Pools, Reach, Shape, Verification, break_even, feasib
 use overdraft_units::Tokens;
 
 use super::preflight::{Finding, Report, Verdict};
+use crate::parity::{self, Mismatch};
 
 /// The shapes of requests that are reckoned with: prompt and answer.
 const SHAPES: [(&str, u32, u32); 3] =
@@ -17,13 +18,17 @@ const SHAPES: [(&str, u32, u32); 3] =
 /// How often a draft may be worse: what that means is told before it is known.
 const RISKS: [u32; 4] = [5, 10, 20, 40];
 
-/// One report for each cascade.
-pub(super) fn reports(config: &Config) -> Vec<Report> {
-    let report = |(name, cascade): (&String, &Cascade)| Report {
-        name: name.clone(),
-        url: String::new(),
-        findings: vec![pays(name, cascade), feasible(cascade)],
-    };
+/// One report for each cascade; those of `differing` are refused.
+pub(super) fn reports(config: &Config, differing: &[Mismatch]) -> Vec<Report> {
+    let report =
+        |(name, cascade): (&String, &Cascade)| {
+            let mut findings = vec![pays(name, cascade), feasible(cascade)];
+            let mismatch = differing.iter().find(|one| one.cascade == *name);
+            findings.extend(mismatch.map(|one| {
+                Finding::new("tokenizers", Verdict::Fail, &one.message).hint(parity::HINT)
+            }));
+            Report { name: name.clone(), url: String::new(), findings }
+        };
     config.cascades.iter().map(report).collect()
 }
 
@@ -112,6 +117,7 @@ mod tests {
             threshold: CascadeThreshold::default(),
             window: CascadeWindow::default(),
             scoring: CascadeScoring::default(),
+            tokenizers: overdraft_config::CascadeTokenizers::default(),
             prefill_from: None,
             shadow: CascadeShadow::default(),
             prices: Some(CascadePrices { draft: price(draft), target: price(target) }),

@@ -9,9 +9,10 @@ mod store;
 
 use std::path::PathBuf;
 
-use overdraft_config::{ConfigErrors, Loaded, Loader};
+use overdraft_config::{ConfigErrors, Loaded, Loader, WorkerSource};
 
 use crate::fault::Fault;
+use crate::parity;
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -47,23 +48,26 @@ Exit codes: 0 good, 1 a worker or the store cannot be used, 2 the file cannot be
 
 /// Checks, prints, and turns what was found into an exit code.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
-    let loaded = match Loader::new(&arguments.config).load() {
-        Ok(loaded) => loaded,
-        Err(errors) => return Err(refused(arguments, &errors)?),
-    };
+    let loaded =
+        match Loader::new(&arguments.config).with_workers(WorkerSource::FileOrEmbedded).load() {
+            Ok(loaded) => loaded,
+            Err(errors) => return Err(refused(arguments, &errors)?),
+        };
     if arguments.output == Format::Text {
         crate::config::print(&show::understood(&loaded, arguments.show))?;
     }
-    let mut reports = if arguments.offline {
-        Vec::new()
+    let (mut reports, differing) = if arguments.offline {
+        (Vec::new(), Vec::new())
     } else {
         crate::runtime()?.block_on(async {
             let mut reports = preflight::fleet(&loaded.config).await;
             reports.extend(store::report(&loaded.config).await);
-            reports
+            let workers = loaded.config.workers.iter();
+            let urls: Vec<String> = workers.map(|worker| worker.url.clone()).collect();
+            (reports, parity::differing(&loaded.config, &urls).await)
         })
     };
-    reports.extend(cascade::reports(&loaded.config));
+    reports.extend(cascade::reports(&loaded.config, &differing));
     tell(arguments, &loaded, &reports)?;
     if reports.iter().any(|report| report.verdict() == preflight::Verdict::Fail) {
         return Err(Fault::running_told());

@@ -50,7 +50,8 @@ fn models(config: &Config) -> String {
 fn workers(config: &Config) -> String {
     let of = |pool| config.workers.iter().filter(|worker| worker.pool == pool).count();
     match (of(Pool::Target), of(Pool::Draft)) {
-        (0, 0) => String::new(),
+        (0, 0) if config.names_workers() => String::new(),
+        (0, 0) => "none named: `serve` starts the embedded models".to_owned(),
         (target, 0) => format!("{target} target"),
         (target, draft) => format!("{target} target, {draft} draft"),
     }

@@ -54,6 +54,7 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
             config::CascadeScoring::Sglang => Some(Path::Sglang),
         },
         prefill_from: own.prefill_from.map(Tokens::new),
+        any_tokenizers: own.tokenizers == config::CascadeTokenizers::Any,
         labels: match own.shadow.labels {
             config::CascadeLabels::Match => Labels::Match,
             config::CascadeLabels::Judge => Labels::Judge,

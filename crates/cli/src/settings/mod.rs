@@ -20,8 +20,8 @@ pub(crate) use self::sharing::store;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, ScrapeSettings,
-    Timeouts, WorkerSettings,
+    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds,
+    ScrapeSettings, Timeouts, WorkerSettings,
 };
 
 /// The settings of a gateway before `workers`.
@@ -111,6 +111,11 @@ fn limits(configured: config::Limits, limits: &mut Limits) {
     let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     limits.requests = count(configured.requests);
     limits.streams = count(configured.streams);
+    limits.of_request = RequestBounds {
+        prompt_tokens: configured.prompt_tokens,
+        max_tokens: configured.max_tokens,
+        max_tokens_default: configured.max_tokens_default,
+    };
 }
 
 const fn timeouts(configured: &config::Timeouts, timeouts: &mut Timeouts) {

@@ -37,6 +37,10 @@ pub struct Cascade {
     /// has; one that refuses another way is asked by `completions`.
     #[serde(default)]
     pub scoring: CascadeScoring,
+    /// Whether both models must make the same tokens. `same` refuses to run the cascade where they do
+    /// not; `any` lets the draft answer all the same, except with `mode: verify`.
+    #[serde(default)]
+    pub tokenizers: CascadeTokenizers,
     /// Tokens of a prompt from which the target reads it while the draft still speaks, so that an answer of its
     /// own begins sooner; without it, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +78,19 @@ pub enum CascadeMode {
     Verify,
     /// It is compared in the background and never given.
     Shadow,
+}
+
+/// Whether the models of a cascade must make the same tokens.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CascadeTokenizers {
+    /// They must: vocabulary, special tokens and chat template.
+    #[default]
+    Same,
+    /// They need not.
+    Any,
 }
 
 /// How a worker is asked to score a draft.

@@ -31,7 +31,7 @@ pub use self::canaries::{CanaryPrices, ModelCanary};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
-    CascadeThreshold, CascadeWindow, TokenPrices,
+    CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
 };
 pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
@@ -108,6 +108,13 @@ pub struct Config {
     pub warm_up: WarmUp,
     /// How deep the workers inside this process guess what their model says.
     pub speculation: Speculation,
+}
+
+impl Config {
+    /// Whether workers are named here, or found by a discovery that is.
+    pub fn names_workers(&self) -> bool {
+        !(self.workers.is_empty() && self.discovery.is_empty())
+    }
 }
 
 impl Default for Config {

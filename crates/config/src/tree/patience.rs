@@ -82,11 +82,26 @@ pub struct Limits {
     pub requests: u32,
     /// Streams among them.
     pub streams: u32,
+    /// Tokens of a prompt at most; a longer one is refused. Without it, what a worker's cache holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of an answer that a request may ask for, from 1; one that asks for more is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// `max_tokens` of a request that names none, as it is sent to the worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens_default: Option<u32>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { requests: 4_096, streams: 2_048 }
+        Self {
+            requests: 4_096,
+            streams: 2_048,
+            prompt_tokens: None,
+            max_tokens: None,
+            max_tokens_default: None,
+        }
     }
 }
 

@@ -57,6 +57,23 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// A worker of the target pool of which nothing else is said.
+    pub(crate) fn at(url: String) -> Self {
+        Self {
+            url,
+            name: None,
+            pool: Pool::default(),
+            model: None,
+            kv_events: KvEvents::default(),
+            priority_scheduling: false,
+            cache_salt: CacheSalt::default(),
+            kv_share: false,
+            memory: None,
+            restart: None,
+            warm_up: false,
+        }
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         let host = || self.url.trim_start_matches("http://").trim_end_matches('/');

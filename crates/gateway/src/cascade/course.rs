@@ -327,13 +327,22 @@ impl Course {
         self.parity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether the draft is not asked because it makes other tokens than the target (A8).
+    pub(super) fn is_refused(&self) -> bool {
+        !self.settings.any_tokenizers && matches!(self.parity(), Parity::Different(_))
+    }
+
     /// Takes note of how the models' tokenizers compare.
     pub(super) fn compared(&self, parity: Parity) {
         let mut known = self.parity.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != parity {
             let (cascade, CascadeSettings { draft, target, .. }) = (&self.name, &self.settings);
-            if matches!(parity, Parity::Different(_)) {
+            if matches!(parity, Parity::Different(_)) && self.settings.any_tokenizers {
                 tracing::warn!(cascade, draft, target, %parity, "tokenizers differ");
+            } else if matches!(parity, Parity::Different(_)) {
+                tracing::error!(cascade, draft, target, %parity,
+                    "the cascade is refused, and the target answers: tokenizers differ; \
+                     `tokenizers: any` lets the draft answer all the same");
             } else {
                 tracing::info!(cascade, draft, target, %parity, "tokenizers were compared");
             }

@@ -125,6 +125,7 @@ pub(crate) fn consider(
         (Some(reason), _) => Way::Target(reason.name()),
         (None, Mode::Verify) if !verifiable => Way::Target("not_greedy"),
         (None, Mode::Verify) if course.parity() != Parity::Same => Way::Target("tokenizers"),
+        (None, _) if course.is_refused() => Way::Target("tokenizers"),
         (None, _) => Way::Ask(course.ask(&traits, dice.draw("ask"))),
     };
     let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));

@@ -37,6 +37,8 @@ pub struct CascadeSettings {
     pub scoring: Option<Path>,
     /// Tokens of a prompt from which the target reads it while the draft still speaks; without them, never.
     pub prefill_from: Option<Tokens>,
+    /// Whether the draft may answer though it makes other tokens than the target.
+    pub any_tokenizers: bool,
     /// How answers are compared in the background.
     pub labels: Labels,
     /// How often answers are compared in the background.
@@ -62,6 +64,7 @@ impl CascadeSettings {
             next_window: 48,
             scoring: None,
             prefill_from: None,
+            any_tokenizers: false,
             labels: Labels::default(),
             shadow: Shadow::default(),
             at_once: 4,

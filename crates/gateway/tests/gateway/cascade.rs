@@ -8,7 +8,7 @@ mod useless;
 
 use overdraft_core::cascade::{Chance, Mode};
 use overdraft_core::cost::{Price, Prices};
-use overdraft_gateway::CascadeSettings;
+use overdraft_gateway::{CascadeSettings, Pool};
 use serde_json::{Value, json};
 
 use crate::care::told;
@@ -48,6 +48,7 @@ impl Pair {
         let mocks: Vec<&Mock> = all.iter().chain([&draft]).collect();
         let gateway = Gateway::start_with(&mocks, |settings| {
             settings.cascades.insert(MODEL.to_owned(), cascade);
+            settings.workers.last_mut().expect("the draft's is the last").pool = Pool::Draft;
         })
         .await;
         let pair = Self { gateway, draft, targets: all };
@@ -399,6 +400,40 @@ async fn a_verified_answer_goes_on_where_the_target_differs() {
     assert_eq!((text(&rest).as_str(), end), ("cd", End::Clean));
     pair.until(r#"overdraft_cascade_accepted_prefix_tokens_sum{cascade="m"} 3"#).await;
     pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="verified"} 1"#).await;
+    // A7: each pool has its own time, the target's for what it scored and said.
+    for pool in ["draft", "target"] {
+        pair.until(&format!("router_request_duration_seconds_count{{pool=\"{pool}\"}} 1")).await;
+    }
+}
+
+#[tokio::test]
+async fn a8_a_draft_that_makes_other_tokens_is_not_asked_unless_that_is_wanted() {
+    for any_tokenizers in [false, true] {
+        let (mut draft, mut target) = (Mock::start(&[SMALL]).await, Mock::start(&[MODEL]).await);
+        let others = br#"{"count":2,"max_model_len":512,"tokens":[3,4]}"#;
+        draft.behave(|manner| drop(manner.pages.insert("/tokenize", others.to_vec())));
+        target.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
+        let mut cascade = CascadeSettings::new(SMALL, MODEL);
+        (cascade.threshold, cascade.any_tokenizers) = (Some(Chance::NONE), any_tokenizers);
+        cascade.shadow.start = Chance::NONE;
+        let gateway = Gateway::start_with(&[&target, &draft], |settings| {
+            settings.cascades.insert(MODEL.to_owned(), cascade);
+        })
+        .await;
+        told(&gateway, r#"overdraft_cascade_parity{cascade="m",state="different"} 1"#).await;
+        let mut client = gateway.chat("").await;
+        if any_tokenizers {
+            let mut call = draft.call().await;
+            call.stream().await;
+            call.chunk(&(opening() + &said("Hel", 3) + &said("lo", 4) + &ended(3))).await;
+            call.end().await;
+        } else {
+            target.call().await.answer(200, ANSWER).await;
+            let line = r#"overdraft_cascade_excluded_total{cascade="m",reason="tokenizers"} 1"#;
+            told(&gateway, line).await;
+        }
+        assert_eq!(client.whole().await.0.status, 200);
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,189 @@
+//! Do the models of a cascade make the same tokens (A8)?
+//!
+//! Asked before anything is served: of the tokenizers that are configured or that workers hand out, else
+//! of what workers make of fixed texts. A model that tells nothing is not known, which refuses nothing;
+//! the gateway goes on asking then, and leaves the draft out once it knows better.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use overdraft_config::{Cascade, CascadeMode, CascadeTokenizers, Config, Tokenizer, host_and_port};
+use overdraft_core::cascade::{Difference, Parity};
+use overdraft_tokenizer::{PieceCache, Prompter, TOKENIZER_DOCUMENT_BYTES_MAX};
+use overdraft_units::TokenId;
+use serde_json::{Value, json};
+
+use crate::ask::{self, Address, Want};
+
+/// Workers that are asked what they serve, at most.
+const WORKERS_MAX: usize = 64;
+
+/// Bytes of a list of models or of tokens.
+const LIST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Texts that tokenizers of different models cut differently.
+const PROBES: [&str; 4] = [
+    "The quick brown fox, 1234567890, doesn't jump.",
+    "  two spaces\n\n\ttab",
+    "fn main() { println!(\"{:?}\", vec![1_000; 3]); }",
+    "Größe, naïve, 東京, привет, 🙂",
+];
+
+/// A cascade whose models make different tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Mismatch {
+    /// Its name.
+    pub(crate) cascade: String,
+    /// Both models, and in what they differ.
+    pub(crate) message: String,
+}
+
+/// What refuses such a cascade says of the way out.
+pub(crate) const HINT: &str = "serve both models with one tokenizer and chat template, or say `tokenizers: any` at the cascade";
+
+/// What is known of a model's tokenizer.
+#[derive(Default)]
+struct Facts {
+    prompter: Option<Arc<Prompter>>,
+    template: Option<String>,
+    probes: Option<Vec<Value>>,
+}
+
+/// The cascades that may not run, judging by the workers at `urls`.
+pub(crate) async fn differing(config: &Config, urls: &[String]) -> Vec<Mismatch> {
+    let pairs: Vec<(&String, [&str; 2])> = config.cascades.iter().filter_map(pair).collect();
+    if pairs.is_empty() {
+        return Vec::new();
+    }
+    let wanted: BTreeSet<&str> = pairs.iter().flat_map(|(_, models)| *models).collect();
+    let places = places(&wanted, urls).await;
+    let mut known = BTreeMap::new();
+    for model in wanted {
+        known.insert(model, facts(config, model, places.get(model)).await);
+    }
+    let differing = pairs.into_iter().filter_map(|(name, [draft, target])| {
+        let Parity::Different(difference) = compare(&known[draft], &known[target]) else {
+            return None;
+        };
+        let message = format!("`{draft}` before `{target}`: {difference}");
+        Some(Mismatch { cascade: name.clone(), message })
+    });
+    differing.collect()
+}
+
+/// Draft and target of a cascade that needs the same tokens.
+fn pair<'a>((name, cascade): (&'a String, &'a Cascade)) -> Option<(&'a String, [&'a str; 2])> {
+    let is_meant =
+        cascade.mode != CascadeMode::Off && cascade.tokenizers == CascadeTokenizers::Same;
+    let target = cascade.target.as_deref().unwrap_or(name);
+    is_meant.then_some((name, [cascade.draft.as_str(), target]))
+}
+
+/// The first worker that serves each of these models.
+async fn places(wanted: &BTreeSet<&str>, urls: &[String]) -> BTreeMap<String, Address> {
+    let mut places = BTreeMap::new();
+    for url in urls.iter().take(WORKERS_MAX) {
+        if wanted.iter().all(|model| places.contains_key(*model)) {
+            break;
+        }
+        let Ok((host, port)) = host_and_port(url) else { continue };
+        let address = Address { host, port };
+        let Some(list) = read(ask::get(&address, "/v1/models", Want::Body(LIST_BYTES_MAX)).await)
+        else {
+            continue;
+        };
+        let cards = list["data"].as_array().into_iter().flatten();
+        for name in cards.filter_map(|card| card["id"].as_str()) {
+            if wanted.contains(name) {
+                places.entry(name.to_owned()).or_insert_with(|| address.clone());
+            }
+        }
+    }
+    places
+}
+
+async fn facts(config: &Config, model: &str, place: Option<&Address>) -> Facts {
+    let configured = config.models.get(model).map(|own| own.tokenizer.clone());
+    let pieces = Arc::new(PieceCache::new(0));
+    if let Some(Tokenizer::Path(path)) = configured {
+        let reading = tokio::task::spawn_blocking(move || Prompter::from_folder(&path, pieces));
+        let prompter = reading.await.ok().and_then(Result::ok).map(Arc::new);
+        return Facts { prompter, ..Facts::default() };
+    }
+    let Some(place) = place else { return Facts::default() };
+    let want = Want::Body(TOKENIZER_DOCUMENT_BYTES_MAX);
+    let document = match ask::get(place, "/tokenizer_source", want).await {
+        Ok((StatusCode::OK, document)) => Some(document),
+        _ => None,
+    };
+    let probes = probes(model, place).await;
+    let Some(document) = document else { return Facts { probes, ..Facts::default() } };
+    let reading = tokio::task::spawn_blocking(move || {
+        let written: Option<Value> = serde_json::from_slice(&document).ok();
+        let template = written.and_then(|it| it["chat_template"].as_str().map(str::to_owned));
+        let prompter = Prompter::from_document(&document, pieces).ok().map(Arc::new);
+        (prompter, template)
+    });
+    let (prompter, template) = reading.await.unwrap_or_default();
+    Facts { prompter, template, probes }
+}
+
+/// What a worker makes of the probes, if it tokenises.
+async fn probes(model: &str, place: &Address) -> Option<Vec<Value>> {
+    let mut tokens = Vec::with_capacity(PROBES.len());
+    for text in PROBES {
+        let body = Bytes::from(json!({ "model": model, "prompt": text }).to_string());
+        let request = Request::post("/tokenize").header("content-type", "application/json");
+        let answer = ask::ask(place, request, body, Want::Body(LIST_BYTES_MAX)).await;
+        tokens.push(read(answer)?.get("tokens")?.clone());
+    }
+    Some(tokens)
+}
+
+fn read(answer: Result<(StatusCode, Bytes), ask::AskError>) -> Option<Value> {
+    match answer {
+        Ok((StatusCode::OK, body)) => serde_json::from_slice(&body).ok(),
+        _ => None,
+    }
+}
+
+fn compare(draft: &Facts, target: &Facts) -> Parity {
+    if let (Some(one), Some(other)) = (&draft.prompter, &target.prompter) {
+        let (words, special) = (texts(one), controls(one));
+        let (other_words, other_special) = (texts(other), controls(other));
+        let (one, other) = (words.iter(), other_words.iter());
+        let parity = Parity::of_vocabularies(one.map(String::as_str), other.map(String::as_str));
+        if matches!(parity, Parity::Different(_)) {
+            return parity;
+        }
+        if special != other_special {
+            return Parity::Different(Difference::Special);
+        }
+        let templates = draft.template.as_ref().zip(target.template.as_ref());
+        if templates.is_some_and(|(one, other)| one != other) {
+            return Parity::Different(Difference::Template);
+        }
+    }
+    match (&draft.probes, &target.probes) {
+        (Some(one), Some(other)) if one != other => Parity::Different(Difference::Probes),
+        (Some(_), Some(_)) => Parity::Same,
+        _ if draft.prompter.is_some() && target.prompter.is_some() => Parity::Same,
+        _ => Parity::NotKnown,
+    }
+}
+
+fn texts(prompter: &Prompter) -> Vec<String> {
+    let tokenizer = prompter.tokenizer();
+    ids(prompter).map(|id| tokenizer.token_text(id).into_owned()).collect()
+}
+
+fn controls(prompter: &Prompter) -> Vec<TokenId> {
+    ids(prompter).filter(|id| prompter.tokenizer().is_control(*id)).collect()
+}
+
+fn ids(prompter: &Prompter) -> impl Iterator<Item = TokenId> {
+    let words = u32::try_from(prompter.tokenizer().vocabulary()).unwrap_or(u32::MAX);
+    (0..words).map(TokenId)
+}
