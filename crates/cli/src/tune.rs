@@ -214,6 +214,20 @@ fn as_json(evidence: &Evidence, table: &[Advised]) -> Value {
     })
 }
 
+/// What the write-up's rule of thumb makes of the accepted share of drafted tokens, in hundredths: start with 4, below a
+/// fifth go down, above half go up. It knows nothing of what steps cost, which the table does.
+fn write_up(evidence: &Evidence) -> (u64, &'static str) {
+    let accepted: u64 = evidence.accepted.iter().sum();
+    let drafted = evidence.drafts.saturating_mul(evidence.depth as u64).max(1);
+    let says = match accepted.saturating_mul(100) / drafted {
+        0..15 => "which hurts: none",
+        15..20 => "so 2 or 3 deep",
+        20..=50 => "so 4 deep",
+        _ => "so 5 deep",
+    };
+    (accepted.saturating_mul(100) / drafted, says)
+}
+
 fn told(evidence: &Evidence, table: &[Advised]) -> String {
     let mut text = String::new();
     let survival: Vec<String> = evidence
@@ -229,6 +243,9 @@ fn told(evidence: &Evidence, table: &[Advised]) -> String {
         "drafts seen: {}, one in {share:.0} % of a sequence's steps\n",
         evidence.drafts
     );
+    let (accepted, says) = write_up(evidence);
+    let _ =
+        writeln!(text, "the write-up's rule: {accepted} % of drafted tokens accepted, {says}\n");
     let _ = writeln!(text, "sequences    depth   beside none");
     for line in table {
         let range = format!("{}-{}", line.first, line.last);
@@ -297,6 +314,7 @@ mod tests {
         assert!(text.contains("guesses right up to place 1, 2, …: 0.80 0.40 0.27 0.20"), "{text}");
         assert!(text.contains("\"num_speculative_tokens_per_batch_size\": [[1,"), "{text}");
         assert!(text.contains("cannot change it while it runs"), "{text}");
+        assert!(text.contains("41 % of drafted tokens accepted, so 4 deep"), "{text}");
         let json = as_json(&evidence, &table);
         assert_eq!(json["pays"], true);
         assert_eq!(json["num_speculative_tokens_per_batch_size"][0][0], 1);

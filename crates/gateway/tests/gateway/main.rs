@@ -26,3 +26,4 @@ mod relaying;
 mod routing;
 mod sharing;
 mod trying;
+mod write_ups;

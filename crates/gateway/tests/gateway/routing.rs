@@ -288,7 +288,7 @@ impl ReplaceName for Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_prompt_that_fits_nowhere_is_told_what_was_asked_and_what_was_free() {
+async fn a_prompt_that_fits_nowhere_is_told_what_was_asked_and_what_would_fit() {
     let mocks = [Mock::start(&[MODEL]).await];
     mocks[0].behave(|manner| manner.metrics = Some(page(0, 0, "0.0")));
     let gateway = Gateway::start_with(&[&mocks[0]], |settings| {
@@ -300,9 +300,9 @@ async fn a_prompt_that_fits_nowhere_is_told_what_was_asked_and_what_was_free() {
     let mut client = gateway.client().await;
     client.post(CHAT, &chat("").replace("hi", &words)).await;
     let (head, body) = client.whole().await;
-    assert_eq!(head.status, 503);
+    assert_eq!(head.status, 400);
     assert!(body.contains("the prompt has about 250"), "{body}");
-    assert!(body.contains("free on one of them is 16000"), "{body}");
+    assert!(body.contains("has room for 16000"), "{body}");
 }
 
 #[tokio::test]

@@ -135,6 +135,7 @@ fn vllm(name: &str) -> Option<(Field, Rank)> {
         "num_requests_waiting" => (Field::Waiting, 0),
         "kv_cache_usage_perc" => (Field::KvUse, 0),
         "gpu_cache_usage_perc" => (Field::KvUse, 1), // to 0.11
+        "gpu_kv_cache_usage_perc" => (Field::KvUse, 2), // as the write-ups spell it
         "cache_config_info" => (Field::CacheConfig, 0),
         "prefix_cache_queries_total" => (Field::PrefixQueries, 0),
         "gpu_prefix_cache_queries_total" => (Field::PrefixQueries, 1), // 0.8 to 0.11

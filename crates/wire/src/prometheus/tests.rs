@@ -159,6 +159,13 @@ fn the_newer_of_two_names_counts_in_either_order() {
 }
 
 #[test]
+fn the_write_ups_spelling_of_the_cache_in_use_is_read_too() {
+    let base = "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n";
+    let page = format!("{base}vllm:gpu_kv_cache_usage_perc 0.851\n");
+    assert_eq!(report(page.as_bytes()).unwrap().kv_use_permille, Some(851));
+}
+
+#[test]
 fn ranks_add_up_and_duplicates_do_not() {
     let page = "\
 vllm:num_requests_running{engine=\"0\"} 3
