@@ -227,8 +227,7 @@ impl WorkerSettings {
     }
 }
 
-/// What a worker is for. Routing goes by the models a worker serves; the pool is told in metrics,
-/// and the cascade will ask for it.
+/// What a worker is for: told in metrics; routing goes by the models that a worker serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pool {
     /// Its answers are the ones clients want.
@@ -239,14 +238,6 @@ pub enum Pool {
 }
 
 impl Pool {
-    /// Both.
-    pub(crate) const ALL: [Self; 2] = [Self::Target, Self::Draft];
-
-    /// Its place among them.
-    pub(crate) const fn place(self) -> usize {
-        self as usize
-    }
-
     /// As metrics call it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -304,8 +295,7 @@ impl Default for Limits {
 pub struct Timeouts {
     /// To make a connection.
     pub connect: Duration,
-    /// From sending a request to the first byte of its answer's body. A stream's first byte is its
-    /// first token; a whole answer's is its last.
+    /// From sending a request to the first byte of its answer's body: a first token, or the whole.
     pub first_byte: Duration,
     /// Between two events of a stream.
     pub idle: Duration,

@@ -18,6 +18,9 @@ use crate::settings::Pool;
 use crate::shared::{Shared, Visit};
 use crate::trial::Side;
 
+/// Both pools, in the order of their numbers.
+const POOLS: [Pool; 2] = [Pool::Target, Pool::Draft];
+
 /// Time that workers of each pool spend on one request, as it adds up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolTimes(Arc<[AtomicU64; 2]>);
@@ -25,12 +28,12 @@ pub(crate) struct PoolTimes(Arc<[AtomicU64; 2]>);
 impl PoolTimes {
     /// So much more.
     pub(crate) fn add(&self, pool: Pool, took: Micros) {
-        self.0[pool.place()].fetch_add(took.get(), Ordering::Relaxed);
+        self.0[pool as usize].fetch_add(took.get(), Ordering::Relaxed);
     }
 
     /// In microseconds.
     fn of(&self, pool: Pool) -> u64 {
-        self.0[pool.place()].load(Ordering::Relaxed)
+        self.0[pool as usize].load(Ordering::Relaxed)
     }
 }
 
@@ -114,8 +117,8 @@ impl Tally {
     /// What each pool took, of `total`: all of it where one pool did everything. Where one of them did something on
     /// the side, what is left is the answering one's.
     fn by_pool(&self, total: Micros) -> [Option<(&'static str, Micros)>; 2] {
-        let aside = Pool::ALL.map(|pool| self.times.of(pool)).into_iter().sum::<u64>();
-        Pool::ALL.map(|pool| {
+        let aside = POOLS.map(|pool| self.times.of(pool)).into_iter().sum::<u64>();
+        POOLS.map(|pool| {
             let took = match self.times.of(pool) {
                 0 if self.pool == Some(pool) => total.get().saturating_sub(aside),
                 0 => return None,
