@@ -24,6 +24,7 @@ const PAGES: &[&[&str]] = &[
     &["config"],
     &["config", "schema"],
     &["config", "show"],
+    &["config", "write-up"],
     &["supervise"],
 ];
 
