@@ -16,8 +16,15 @@ use crate::load::Loader;
 use crate::pair::{Drafters, Opened, Pair, greedy, shipped_tokenizer};
 
 /// Every rule; the table changes its depth within a batch.
-const POLICIES: [&str; 6] =
-    ["off", "fixed:1", "fixed:5", "threshold", "batch-table:1-8=6,9-64=2", "goodput"];
+const POLICIES: [&str; 7] = [
+    "off",
+    "fixed:1",
+    "fixed:5",
+    "threshold",
+    "threshold-per-token",
+    "batch-table:1-8=6,9-64=2",
+    "goodput",
+];
 /// Tokens of an answer at most.
 const ANSWER: u32 = 96;
 /// Questions asked together: each rule sees batches of many sizes, as they end one by one.

@@ -18,7 +18,7 @@ bad.yaml:4:11: `magic` is not a speculation policy
   |
 4 |   policy: magic
   |           ^^^^^
-  = expected `off`, `fixed:N` with N up to 8, `threshold`, `batch-table`, `batch-table:1-8=4,9-64=0` or `goodput`
+  = expected `off`, `fixed:N` with N up to 8, `threshold`, `threshold-per-token`, `batch-table`, `batch-table:1-8=4,9-64=0` or `goodput`
 
 bad.yaml:5:14: `9` is not a valid depth
   |
