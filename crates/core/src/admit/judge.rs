@@ -63,7 +63,8 @@ pub(crate) fn judge(
     fleet_pace: Pace,
     now: Instant,
 ) -> Judged {
-    if settings.mode == Mode::Off || worker.requests_all() == 0 {
+    let is_idle = worker.requests_all() == 0 && settings.mode.waits();
+    if settings.mode == Mode::Off || is_idle {
         return Judged::TAKEN;
     }
     let one_ends = || Judged::later(worker.drained_in(1).unwrap_or(RETRY_AFTER_MAX));

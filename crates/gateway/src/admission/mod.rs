@@ -241,7 +241,7 @@ fn of_choice(shared: &Shared, print: &Fingerprint, choice: Choice) -> Refused {
             ));
             Refused::for_room(error, "no_room", now)
         }
-        Choice::Saturated { asked, free, retry_after } => {
+        Choice::Saturated { asked, free, retry_after, .. } => {
             let error = ApiError::overloaded(format!(
                 "every worker that serves `{model}` is saturated: the request needs about {asked} \
                  tokens and the most that is free on one of them is {free}; try again in {} s",
