@@ -176,6 +176,11 @@ impl Breaker {
         self.streak
     }
 
+    /// Failures since the last attempt that was served.
+    pub const fn failures_in_a_row(&self) -> u32 {
+        self.in_a_row
+    }
+
     /// Whether requests pass.
     pub const fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
@@ -337,7 +342,13 @@ impl Breaker {
         if settings.failures_in_a_row <= self.in_a_row {
             return true;
         }
+        if settings.failures_permille == 0 {
+            return false;
+        }
+        // What fails in a row is the other rule's to count, and one failure to this one.
+        let row = self.in_a_row.saturating_sub(1);
         let (total, failures) = self.window.sum(now);
+        let (total, failures) = (total.saturating_sub(row), failures.saturating_sub(row));
         let share =
             u64::from(failures) * 1_000 >= u64::from(total) * u64::from(settings.failures_permille);
         settings.volume_min <= total && share

@@ -18,7 +18,8 @@ pub const TRIAL_PATIENCE: Micros = Micros::new(30_000_000);
 pub struct BreakerSettings {
     /// Failures in a row that open it.
     pub failures_in_a_row: u32,
-    /// Failures among the attempts of the last ten seconds that open it, in thousandths.
+    /// Failures among the attempts of the last ten seconds that open it, in thousandths; zero for
+    /// never. Those in a row count as one, however many: they are the other rule's.
     pub failures_permille: u16,
     /// Attempts in those ten seconds below which that share is not looked at.
     pub volume_min: u32,
@@ -29,11 +30,12 @@ pub struct BreakerSettings {
     /// How far those times are spread to both sides, in thousandths, or breakers that opened together
     /// would send their trials together.
     pub jitter_permille: u16,
-    /// Of the workers that serve a model, the share that may be out at once, in thousandths; one
-    /// always may.
+    /// Of the workers that serve a model, the share that may be out at once, in thousandths; one may
+    /// always, unless none may.
     pub ejected_permille: u16,
     /// Below this share of workers that can be asked, in thousandths, open ones are asked as well:
-    /// what fails everywhere is not mended by asking fewer.
+    /// what fails everywhere is not mended by asking fewer. Zero for never: who is out is out, and
+    /// where nobody is left requests fail without asking anybody.
     pub panic_permille: u16,
     /// What the spread is drawn from: another number in each gateway.
     pub dice: u64,
@@ -71,7 +73,10 @@ impl BreakerSettings {
 
     /// How many of `workers` may be out at once.
     pub fn ejected_max(&self, workers: usize) -> usize {
-        (workers * usize::from(self.ejected_permille.min(1_000)) / 1_000).max(1)
+        match usize::from(self.ejected_permille.min(1_000)) {
+            0 => 0,
+            permille => (workers * permille / 1_000).max(1),
+        }
     }
 
     /// Whether so few of `workers` can be asked that open ones are asked as well.

@@ -112,6 +112,37 @@ fn half_of_twenty_within_ten_seconds_open_it() {
     story.check("failed", "open");
 }
 
+/// How many failures after `served` attempts that were served trip it, if at most 200 do.
+fn trips_after(served: u32, settings: &BreakerSettings) -> Option<u32> {
+    let mut breaker = Breaker::new();
+    let now = Instant::ORIGIN + SECOND;
+    for _ in 0..served {
+        breaker.end(Ended::Served, (now, None), settings, now);
+    }
+    let mut failures = 1..=200;
+    failures.find(|_| breaker.end(Ended::Failed, (now, None), settings, now).is_some())
+}
+
+#[test]
+fn a_row_of_failures_opens_it_at_the_number_that_was_set_whatever_share_it_is() {
+    for (in_a_row, served) in [(5, 0), (5, 100), (100, 0), (100, 10), (100, 19), (100, 1_000)] {
+        let settings = BreakerSettings { failures_in_a_row: in_a_row, ..settings() };
+        assert_eq!(trips_after(served, &settings), Some(in_a_row), "after {served}");
+    }
+}
+
+#[test]
+fn no_share_is_no_rule() {
+    let settings = BreakerSettings { failures_permille: 0, ..settings() };
+    let mut breaker = Breaker::new();
+    let now = Instant::ORIGIN + SECOND;
+    for _ in 0..100 {
+        for ended in [Ended::Failed, Ended::Failed, Ended::Served] {
+            assert_eq!(breaker.end(ended, (now, None), &settings, now), None);
+        }
+    }
+}
+
 #[test]
 fn what_is_older_than_ten_seconds_is_forgotten() {
     let mut story = Story::new();
