@@ -3,7 +3,8 @@
 use overdraft_core::admit::{AdmitSettings, Portion, Priority, Prospect};
 use overdraft_core::breaker::{BreakerSettings, Grants, Standing};
 use overdraft_core::fleet::{
-    Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker, WorkerId,
+    Acceptance, Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker,
+    WorkerId,
 };
 use overdraft_core::route::{
     Ask, Choice, Count, Decision, Ejections, Policy, RouteSettings, Tried, decide,
@@ -36,11 +37,14 @@ enum Seen {
 fn step() -> impl Strategy<Value = Step> {
     let ending = prop_oneof![
         4 => Just(Ending::Answered),
+        1 => Just(Ending::Declined),
         1 => Just(Ending::Abandoned),
         1 => Just(Ending::Failed(Failure::Unreachable)),
         1 => Just(Ending::Failed(Failure::Broken)),
         1 => Just(Ending::Failed(Failure::Silent)),
         1 => Just(Ending::Failed(Failure::Saturated)),
+        1 => Just(Ending::Failed(Failure::Misconfigured)),
+        1 => Just(Ending::Failed(Failure::Disputed)),
         1 => Just(Ending::Failed(Failure::Faulty)),
     ];
     let seen = prop_oneof![
@@ -154,27 +158,32 @@ impl World {
         let open = |id: WorkerId, worker: &Worker| {
             worker.health().is_up()
                 && worker.breaker().is_closed()
+                && worker.refusals().acceptance(self.now) == Acceptance::Accepting
                 && !worker.is_draining()
                 && worker.models().iter().any(|served| served == model)
                 && !failed_by.contains(&id.index())
         };
         let best = self.fleet.workers().filter(|(id, worker)| open(*id, worker));
         let least = best.map(|(_, worker)| worker.requests()).min();
+        let again = !failed_by.is_empty();
         match (choice, least) {
             (Choice::Send(id), Some(least)) => {
                 let chosen = self.fleet.worker(id);
-                // One that is out may be asked as a trial, or because too few others can be.
+                // One that is out may be asked as a trial, or because too few others can be; one that refuses as
+                // a trial only.
                 let out = chosen.health().is_up() && !chosen.breaker().is_closed();
-                assert!(out || open(id, chosen), "{id:?} was chosen while another was up");
+                let due = chosen.refusals().acceptance(self.now) == Acceptance::Due && !again;
+                assert!(out || due || open(id, chosen), "{id:?} was chosen while another was up");
                 if out {
                     self.judge_one_that_is_out(model, failed_by, id, panic);
-                } else if !panic && self.policy == Policy::LeastLoad {
+                } else if !due && !again && !panic && self.policy == Policy::LeastLoad {
                     assert_eq!(chosen.requests(), least);
                 }
             }
             (Choice::Send(id), None) => {
                 let chosen = self.fleet.worker(id);
-                let out = chosen.health().is_up() && !chosen.breaker().is_closed();
+                let refuses = chosen.refusals().acceptance(self.now) != Acceptance::Accepting;
+                let out = chosen.health().is_up() && (!chosen.breaker().is_closed() || refuses);
                 assert!((out || chosen.health().is_last_resort()) && !chosen.is_draining());
                 assert!(!failed_by.contains(&id.index()));
             }

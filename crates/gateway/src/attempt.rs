@@ -9,17 +9,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
-use overdraft_core::fleet::{Ending, Failure};
+use overdraft_core::fleet::{self, Ending, Failure, failure_of};
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
+use overdraft_units::Micros;
 use overdraft_wire::ApiError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::content::Content;
 use crate::fingerprint::Fingerprint;
+use crate::forward::{CHAT, COMPLETIONS};
 use crate::relay::whole::{self, Whole};
 use crate::relay::{self, Fault, Opened, Story, Stream, Watch};
 use crate::settings::{Credentials, GatewaySettings, Limits};
@@ -73,7 +75,11 @@ impl Failed {
         let ender = match failure {
             Failure::Silent => Ender::ServerStalled,
             Failure::Saturated => Ender::Capacity,
-            Failure::Unreachable | Failure::Broken | Failure::Faulty => Ender::Server,
+            Failure::Unreachable
+            | Failure::Broken
+            | Failure::Misconfigured
+            | Failure::Disputed
+            | Failure::Faulty => Ender::Server,
         };
         Self { failure, end: EndCode { ender, phase }, response: reply::error(error) }
     }
@@ -88,6 +94,19 @@ impl Failed {
         Self::new(failure, Phase::FirstToken, &fault.error())
     }
 
+    /// For how long the worker asked to be left alone.
+    fn retry_after(&self) -> Option<Micros> {
+        (self.failure == Failure::Saturated).then(|| refusal::asked_for(self.response.headers()))?
+    }
+
+    /// Ours, with the time that the worker asked for.
+    fn asking_to_wait(mut self, head: &HeaderMap) -> Self {
+        if let Some(after) = head.get(RETRY_AFTER) {
+            self.response.headers_mut().insert(RETRY_AFTER, after.clone());
+        }
+        self
+    }
+
     /// What went wrong, as metrics call it.
     pub(crate) const fn kind(&self) -> &'static str {
         match self.failure {
@@ -95,6 +114,8 @@ impl Failed {
             Failure::Broken => "broken",
             Failure::Silent => "silent",
             Failure::Saturated => "saturated",
+            Failure::Misconfigured => "misconfigured",
+            Failure::Disputed => "disputed",
             Failure::Faulty => "faulty",
         }
     }
@@ -161,18 +182,13 @@ pub(crate) async fn attempt(
             Attempted::Answered(streamed(head, body, upstream))
         }
         Ok(Answer::Whole { head, body, used }) => {
-            lease.end(Ending::Answered, used);
+            let is_result = head.status.is_success();
+            lease.end(if is_result { Ending::Answered } else { Ending::Declined }, used);
             exchange.access.note(|record| relay::note_used(record, used));
             Attempted::Answered(relayed(head, body, upstream))
         }
-        Ok(Answer::Refused(error)) => {
-            lease.end(Ending::Answered, None);
-            let mut response = reply::error(&error);
-            headers::signed(response.headers_mut(), upstream);
-            Attempted::Answered(response)
-        }
         Err(mut failed) => {
-            lease.end(Ending::Failed(failed.failure), None);
+            lease.refused(failed.failure, failed.retry_after());
             headers::signed(failed.response.headers_mut(), upstream);
             Attempted::Failed(failed)
         }
@@ -197,17 +213,8 @@ pub(crate) async fn converse(
 
 /// An answer the client may see.
 pub(crate) enum Answer {
-    Stream {
-        head: response::Parts,
-        opened: Box<Opened>,
-    },
-    Whole {
-        head: response::Parts,
-        body: Body,
-        used: Option<relay::Used>,
-    },
-    /// The worker's answer is not for the client's eyes; this is.
-    Refused(ApiError),
+    Stream { head: response::Parts, opened: Box<Opened> },
+    Whole { head: response::Parts, body: Body, used: Option<relay::Used> },
 }
 
 /// What an answer is waited for and read by.
@@ -257,17 +264,26 @@ async fn answer(
             let collected = whole::collect(body, terms.limits.answer_bytes).await;
             match collected.map_err(|fault| Failed::of_fault(&fault))? {
                 Whole::Collected(bytes) => {
-                    let used = whole::judge(&bytes).map_err(|fault| Failed::of_fault(&fault))?;
+                    let text = matches!(question.path.path(), CHAT | COMPLETIONS);
+                    let is_result = head.status.is_success();
+                    let checked =
+                        if text && is_result { whole::expect_choice(&bytes) } else { Ok(()) };
+                    let used = checked.and_then(|()| whole::judge(&bytes));
+                    let used = used.map_err(|fault| Failed::of_fault(&fault))?;
                     Ok(Answer::Whole { head, body: Body::full(bytes), used })
                 }
                 Whole::Long(long) => Ok(Answer::Whole { head, body: Body::wrap(long), used: None }),
             }
         }
         Kind::Refusal(failure) => {
-            let told = ApiError::upstream(format!("the worker answered {}", head.status));
-            let failed = Failed::new(failure, Phase::FirstToken, &told);
-            if !is_json(&head.headers) {
+            let failed = Failed::new(failure, Phase::FirstToken, &told(failure, head.status));
+            // Who does not accept us says nothing that is for the client's eyes.
+            if failure == Failure::Misconfigured {
                 return Err(failed);
+            }
+            // Two of them may be what the client is told.
+            if failure != Failure::Disputed && !is_json(&head.headers) {
+                return Err(failed.asking_to_wait(&head.headers));
             }
             match whole::collect(body, terms.limits.answer_bytes).await {
                 Ok(Whole::Collected(bytes)) => {
@@ -276,9 +292,6 @@ async fn answer(
                 Ok(Whole::Long(_)) | Err(_) => Err(failed),
             }
         }
-        Kind::Unauthorised => Ok(Answer::Refused(ApiError::upstream(
-            "the worker does not accept the gateway's credentials; this is for the operator to mend",
-        ))),
         Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
     }
 }
@@ -289,8 +302,6 @@ enum Kind {
     Whole,
     /// The worker says that it cannot, which another may.
     Refusal(Failure),
-    /// It does not accept us.
-    Unauthorised,
     Nonsense(String),
 }
 
@@ -300,20 +311,32 @@ fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
     {
         return Kind::Nonsense(format!("it is encoded as {encoding:?}, which was not asked for"));
     }
+    let whose = match credentials {
+        Credentials::Strip => fleet::Credentials::Own,
+        Credentials::Forward => fleet::Credentials::Client,
+    };
+    if let Some(failure) = failure_of(head.status.as_u16(), whose) {
+        return Kind::Refusal(failure);
+    }
     match head.status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            Kind::Refusal(Failure::Saturated)
-        }
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if credentials == Credentials::Strip => {
-            Kind::Unauthorised
-        }
-        status if status.is_server_error() => Kind::Refusal(Failure::Faulty),
+        // It blames the request, in whatever words: a proxy before it speaks no JSON.
+        status if status.is_client_error() => Kind::Whole,
         status if status.is_redirection() || status.is_informational() => {
             Kind::Nonsense(format!("its status is {status}"))
         }
         status if status.is_success() && is(&head.headers, "text/event-stream") => Kind::Stream,
         _ if is_json(&head.headers) => Kind::Whole,
         status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
+    }
+}
+
+/// What a client is told where the worker's own words are none for it.
+fn told(failure: Failure, status: StatusCode) -> ApiError {
+    match failure {
+        Failure::Misconfigured => ApiError::upstream(
+            "the worker does not accept the gateway's credentials; this is for the operator to mend",
+        ),
+        _ => ApiError::upstream(format!("the worker answered {status}")),
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, Uri};
 use overdraft_core::admit::Priority;
-use overdraft_core::fleet::{Failure, Turn};
+use overdraft_core::fleet::Turn;
 use overdraft_core::route::{Tried, Verdict};
 use overdraft_http::{Body, Exchange, RequestBody};
 use overdraft_telemetry::Delivery;
@@ -277,20 +277,21 @@ pub(crate) async fn ask_until_answered(
     loop {
         let worker = lease.worker();
         match attempt(shared, exchange, print, question, (lease, &mut *tally)).await {
-            Attempted::Answered(response) => return Ok(response),
+            Attempted::Answered(response) => {
+                if response.status().is_success() {
+                    shared.refuted(&tried);
+                }
+                return Ok(response);
+            }
             Attempted::Failed(failed) => {
                 shared.metrics.upstream_failed(failed.kind());
                 tracing::debug!(request = %exchange.id, worker = shared.upstream(worker).name(),
                     failure = ?failed.failure, "attempt failed");
-                tried.add(worker);
-                if let Verdict::GiveUp(_) = shared.retry(&tried) {
+                let verdict = shared.failed(&print.model, &mut tried, (worker, failed.failure));
+                if let Verdict::GiveUp(_) = verdict {
                     return Ok(failed.into_response(exchange));
                 }
-                // It has had its turn; but where a worker had no room, others are not overrun.
-                let strictness = match failed.failure {
-                    Failure::Saturated => Strictness::Judged,
-                    _ => Strictness::Waived,
-                };
+                let strictness = Strictness::after(failed.failure);
                 let again = (&tried, Turn::Again);
                 match shared.choose(print, again, strictness, explained) {
                     Ok(other) => lease = other,

@@ -138,9 +138,13 @@ fn tell_retry(head: &mut HeaderMap, wait: Micros) {
 
 /// Makes a worker's own refusal say when to come back: as it did, within our bounds.
 pub(crate) fn bound_retry(head: &mut HeaderMap) {
-    let told = head.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    let wait = told.map_or(RETRY_AFTER_MIN, |told| Micros::new(told.saturating_mul(1_000_000)));
-    tell_retry(head, wait);
+    tell_retry(head, asked_for(head).unwrap_or(RETRY_AFTER_MIN));
+}
+
+/// The time that a worker asks to be left alone for.
+pub(crate) fn asked_for(head: &HeaderMap) -> Option<Micros> {
+    let seconds = head.get(RETRY_AFTER)?.to_str().ok()?.parse::<u64>().ok()?;
+    Some(Micros::new(seconds.saturating_mul(1_000_000)))
 }
 
 /// Nobody is told to wait for longer than the maximum; who would have to, should not come by itself.

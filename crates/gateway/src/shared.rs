@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
-use overdraft_core::admit::{AdmitSettings, Ticket};
+use overdraft_core::admit::Ticket;
 use overdraft_core::breaker::BreakerSettings;
-use overdraft_core::fleet::{Change, Ending, Failure, Probe, Turn, WorkerId};
+use overdraft_core::fleet::{Change, Ending, Failure, Probe, RefusalKind, Turn, WorkerId};
+pub(crate) use overdraft_core::route::Strictness;
 use overdraft_core::route::{
-    Choice, Ejections, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
+    Choice, Ejections, GiveUp, Outcome, Placed, RouteSettings, Router, Tried, Verdict, retry,
 };
 use overdraft_store::{Place, Status};
 use overdraft_telemetry::Clock;
@@ -23,7 +24,7 @@ use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
     RoutingMetrics, SharingMetrics,
 };
-use overdraft_units::{Instant, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
 use crate::admission::Lobby;
 use crate::cache::Cache;
@@ -211,7 +212,7 @@ impl Shared {
         let unbounded;
         let mut settings = routes.route(&print.model);
         if strictness == Strictness::Waived || print.is_chore {
-            unbounded = RouteSettings { admission: AdmitSettings::off(), ..*settings };
+            unbounded = Strictness::Waived.over(settings);
             settings = &unbounded;
         }
         self.decide(print, (settings, tried), explained, |router, now| {
@@ -266,9 +267,36 @@ impl Shared {
         Ok(Lease { shared: Arc::clone(self), member, placed: Some(placed) })
     }
 
-    /// Asks the core whether a failed attempt is made again.
-    pub(crate) fn retry(&self, tried: &Tried) -> Verdict {
-        retry(self.router().fleet(), self.settings.load().retry, tried)
+    /// Asks the core whether a failed attempt at a request for `model` is made again.
+    pub(crate) fn retry(&self, model: &str, tried: &Tried) -> Verdict {
+        let now = self.clock.now();
+        retry(self.router().fleet(), self.settings.load().retry, (model, tried), now)
+    }
+
+    /// The same, where it is told first who failed and how.
+    pub(crate) fn failed(
+        &self,
+        model: &str,
+        tried: &mut Tried,
+        (worker, failure): (WorkerId, Failure),
+    ) -> Verdict {
+        let now = self.clock.now();
+        let settings = self.settings.load().retry;
+        let mut router = self.router();
+        tried.fail(worker, failure, router.fleet(), now);
+        let verdict = retry(router.fleet(), settings, (model, tried), now);
+        if verdict == Verdict::GiveUp(GiveUp::Agreed) {
+            router.agreed(tried);
+        }
+        verdict
+    }
+
+    /// A worker gave a result to what others said that there is not.
+    pub(crate) fn refuted(&self, tried: &Tried) {
+        if tried.disputing().next().is_some() {
+            let change = self.router().refuted(tried, self.clock.now());
+            self.tell(change);
+        }
     }
 
     /// Reports what a probe saw.
@@ -279,6 +307,18 @@ impl Shared {
             self.lobby.ring(self);
         }
         self.tell(change);
+    }
+
+    /// A full worker is no news; one that somebody has to mend is.
+    fn tell_refusal(&self, worker: WorkerId, kind: RefusalKind) {
+        let upstream = self.upstream(worker);
+        let (worker, why) = (upstream.name(), kind.name());
+        match kind {
+            RefusalKind::Saturated => tracing::debug!(worker, why, "worker is passed over"),
+            RefusalKind::Failing | RefusalKind::Misconfigured => {
+                tracing::warn!(worker, why, "worker is passed over: it turns requests away");
+            }
+        }
     }
 
     /// Takes a place among the requests in flight.
@@ -316,6 +356,7 @@ impl Shared {
                 tracing::info!(worker = self.upstream(worker).name(), "worker is back");
                 self.sharing.turned("closed");
             }
+            Change::Refuses(worker, kind) => self.tell_refusal(worker, kind),
         }
     }
 }
@@ -336,15 +377,6 @@ fn warn_of_drawn(salts: &Salts, settings: &GatewaySettings) {
              restart of the gateway; set `isolation.salt_secret` to keep it"
         );
     }
-}
-
-/// Whether a request may be kept back for others' sake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strictness {
-    /// It may.
-    Judged,
-    /// It had its turn, and it was not for want of room that it failed.
-    Waived,
 }
 
 /// Counts one more unless that would be too many.
@@ -436,9 +468,23 @@ impl Lease {
         self.settle(ending, used);
     }
 
+    /// The same for a worker that turned it away and perhaps asked to be left alone for so long.
+    pub(crate) fn refused(mut self, failure: Failure, wait: Option<Micros>) {
+        let (shared, worker) = (Arc::clone(&self.shared), self.worker());
+        self.fail(failure);
+        if let Some(wait) = wait {
+            shared.router().asked_to_wait(worker, wait);
+        }
+    }
+
     /// Reports that nothing came of it.
     pub(crate) fn fail(&mut self, failure: Failure) {
         self.settle(Ending::Failed(failure), None);
+    }
+
+    /// Reports that the worker will not have the request.
+    pub(crate) fn decline(&mut self) {
+        self.settle(Ending::Declined, None);
     }
 
     fn settle(&mut self, ending: Ending, used: Option<Used>) {

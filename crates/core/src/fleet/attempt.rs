@@ -108,8 +108,10 @@ pub enum Turn {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The worker answered for itself: a result, or a refusal that blames the request.
+    /// The worker gave a result.
     Answered,
+    /// It blames the request, which takes no engine: that says that it answers, and not that it serves.
+    Declined,
     /// The worker did not do its part.
     Failed(Failure),
     /// We gave up for reasons of our own (the client left, we drain): says nothing of the worker.
@@ -127,6 +129,12 @@ pub enum Failure {
     Silent,
     /// It says that it is full (429, 503): true of its load, not of its health.
     Saturated,
-    /// It says that it failed (500, 502, 504), or ended the answer as aborted.
+    /// It does not accept us (401, 403): the operator's to mend.
+    Misconfigured,
+    /// It says that there is no such thing (404), or that the client may not have it: whose mistake that is
+    /// shows what another worker says.
+    Disputed,
+    /// It says that it failed (500, 502, 504), that it waited for what it had been sent (408, 425), or ended the
+    /// answer as aborted.
     Faulty,
 }

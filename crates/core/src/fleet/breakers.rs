@@ -5,7 +5,7 @@
 
 use overdraft_units::Instant;
 
-use super::{Change, Fleet, WorkerId};
+use super::{Change, Fleet, RefusalKind, WorkerId};
 use crate::breaker::{Breaker, BreakerSettings, Ended, Grants, News, Seen, Turned};
 
 impl Fleet {
@@ -93,7 +93,11 @@ impl Fleet {
                 self.changing(id).breaker.open(&settings, now);
                 Some(Change::Opened(id))
             }
-            Turned::Trips => None,
+            Turned::Trips => {
+                // It stays in, or too many were out; but whoever serves comes before it.
+                let condemned = self.changing(id).refusals.condemned(RefusalKind::Failing, now);
+                condemned.then_some(Change::Refuses(id, RefusalKind::Failing))
+            }
             Turned::Opened => Some(Change::Opened(id)),
             Turned::Closed => {
                 // Back, but not with its whole share at once.

@@ -18,8 +18,8 @@ use crate::estimate::Pace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub(crate) struct Glance {
-    /// Whether it is up, takes new requests, and its breaker is closed. Where not, the worker
-    /// itself says why.
+    /// Whether it is up, takes new requests, refuses none, and its breaker is closed. Where not, the
+    /// worker itself says why.
     pub(crate) is_open: bool,
     /// Whether answers that come whole are under way: their prompts are worked off unseen.
     has_unseen: bool,
@@ -57,7 +57,10 @@ impl Glance {
         let kv_capacity = worker.kv_capacity();
         let capacity = kv_capacity.map_or(0, |capacity| u64::from(capacity.get()));
         Self {
-            is_open: health.is_up() && !worker.is_draining() && worker.breaker().is_closed(),
+            is_open: health.is_up()
+                && !worker.is_draining()
+                && worker.breaker().is_closed()
+                && worker.refusals().is_clear(),
             has_unseen: worker.unseen.is_any(),
             requests: worker.requests_all(),
             foreign_waiting: worker.foreign_waiting(),

@@ -15,6 +15,7 @@ mod breakers;
 mod glance;
 mod health;
 mod load;
+mod refusals;
 #[cfg(test)]
 mod tests;
 mod unseen;
@@ -32,6 +33,10 @@ pub(crate) use self::glance::{Glance, Seldom};
 use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub use self::load::{Scraped, Share};
+pub use self::refusals::{
+    Acceptance, BACK_OFF_FIRST, BACK_OFF_MAX, Credentials, LATELY, MISCONFIGURED_FIRST,
+    MISCONFIGURED_MAX, RETRY_AFTER_HEEDED, RefusalKind, Refusals, failure_of,
+};
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::admit::Chain;
@@ -91,6 +96,8 @@ pub enum Change {
     HalfOpened(WorkerId),
     /// It does not any more.
     Closed(WorkerId),
+    /// It turns requests away, and is passed over for a while.
+    Refuses(WorkerId, RefusalKind),
 }
 
 /// The workers and what is in flight on them.
@@ -188,6 +195,7 @@ impl Fleet {
         on.booked.prompt_tokens += u64::from(demand.prompt.get());
         on.started_last = starts;
         let trial = on.breaker.begin(grants, now);
+        on.refusals.begin(now);
         on.load.sent(u64::from(demand.fresh().get()));
         let phase = match demand.first_token {
             FirstToken::Seen => Phase::Prefill,
@@ -228,6 +236,7 @@ impl Fleet {
         on.prefill_since = now;
         let took = computing(attempt.age(now), on.round_trip, on.step_time.micros());
         on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace);
+        on.refusals.served(attempt.started, now);
         drop(on);
         self.prefill_rate.note(attempt.ahead, took);
         let begun = (attempt.started, attempt.trial);
@@ -275,12 +284,13 @@ impl Fleet {
         on.booked.tokens -= u64::from(demand.whole().get());
         on.booked.prompt_tokens -= u64::from(demand.prompt.get());
         on.load.ended(u64::from(demand.fresh().get()), started);
+        let refused = on.refusals.ended(ending, started, now);
         drop(on);
         let signal = signal_of(ending);
         let change = signal.and_then(|signal| self.signal(worker, signal, now));
         let turned = self.heard(worker, ended_of(ending), (started, trial), now);
         self.vacate(worker);
-        change.or(turned)
+        change.or(turned).or(refused.map(|kind| Change::Refuses(worker, kind)))
     }
 
     /// The answer to a prompt of `tokens` has come whole, and its attempt has been ended.
@@ -438,6 +448,7 @@ impl Fleet {
                 Some(Change::WentDown(id, cause))
             }
             (false, Health::Up { .. }) => {
+                worker.refusals.forget();
                 worker.came_up = now;
                 Some(Change::CameUp(id))
             }
@@ -459,11 +470,14 @@ impl Fleet {
     /// Notes which models a worker serves; whether that differs from before.
     fn serve(&mut self, id: WorkerId, models: &[String]) -> bool {
         let models = &models[..models.len().min(WORKER_MODELS_MAX)];
-        let worker = &mut self.workers[id.index()];
-        if worker.models == models {
+        if self.worker(id).models == models {
             return false;
         }
+        let mut worker = self.changing(id);
         worker.models = models.to_vec();
+        // Perhaps it lacked what it lists now.
+        worker.refusals.forget();
+        drop(worker);
         self.list_models();
         true
     }
@@ -507,11 +521,12 @@ const fn half(time: Micros) -> Micros {
 /// What an ending says about the worker, if anything.
 const fn signal_of(ending: Ending) -> Option<Signal> {
     match ending {
-        Ending::Answered => Some(Signal::Answered),
+        Ending::Answered | Ending::Declined => Some(Signal::Answered),
         Ending::Failed(Failure::Unreachable) => Some(Signal::Gone),
         // Whether these repeat is the breaker's to count.
         Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => None,
-        Ending::Failed(Failure::Saturated) | Ending::Abandoned => None,
+        Ending::Failed(Failure::Saturated | Failure::Misconfigured | Failure::Disputed)
+        | Ending::Abandoned => None,
     }
 }
 
@@ -520,10 +535,12 @@ const fn ended_of(ending: Ending) -> Ended {
     match ending {
         Ending::Answered => Ended::Served,
         Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => Ended::Failed,
-        // A full worker is a healthy one: taking it out would push its load onto the others. One that
-        // is gone is its health's business.
-        Ending::Failed(Failure::Saturated | Failure::Unreachable) | Ending::Abandoned => {
-            Ended::Unjudged
-        }
+        // A full worker is a healthy one, and what it refuses is for [`Refusals`] to count. One that is
+        // gone is its health's business. Blaming the request takes no engine.
+        Ending::Failed(
+            Failure::Saturated | Failure::Misconfigured | Failure::Disputed | Failure::Unreachable,
+        )
+        | Ending::Declined
+        | Ending::Abandoned => Ended::Unjudged,
     }
 }

@@ -8,6 +8,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::attempt::{Demand, FirstToken};
 use super::health::Health;
 use super::load::{Load, Scraped, Share};
+use super::refusals::Refusals;
 use super::unseen::Unseen;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
@@ -24,6 +25,7 @@ pub struct Worker {
     pub(super) tag: u64,
     pub(super) health: Health,
     pub(super) breaker: Breaker,
+    pub(super) refusals: Refusals,
     pub(super) came_up: Instant,
     pub(super) draining: bool,
     pub(super) models: Vec<String>,
@@ -103,6 +105,7 @@ impl Worker {
             tag,
             health: Health::Unproven,
             breaker: Breaker::new(),
+            refusals: Refusals::new(),
             came_up: Instant::ORIGIN,
             draining: false,
             models: Vec::new(),

@@ -90,8 +90,12 @@ pub enum Reason {
     Open,
     /// It is out, and one request is finding out whether it still fails.
     Probing,
+    /// It turned requests away lately, and others do not.
+    Refusing,
     /// It has failed this request.
     Tried,
+    /// The request has failed elsewhere, and others have answered lately.
+    Unproven,
     /// It came up a moment ago and has its share already.
     Warming,
     /// The request does not fit into its cache.
@@ -115,7 +119,9 @@ impl Reason {
             Self::LastResort => "last_resort",
             Self::Open => "circuit_open",
             Self::Probing => "probing",
+            Self::Refusing => "refusing",
             Self::Tried => "tried",
+            Self::Unproven => "unproven",
             Self::Warming => "warming",
             Self::NoRoom => "no_room",
             Self::Overloaded => "overloaded",

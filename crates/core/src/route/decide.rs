@@ -7,7 +7,6 @@ use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
 use super::{Ask, Choice, Policy, Tried, admitted, standing, sticky};
 use crate::admit::Chain;
-use crate::breaker::Standing;
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex, PrefixKey};
 use crate::transfer::FETCH_TOKENS_MIN;
@@ -88,13 +87,16 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     }));
     let holder = rare.shares.then(|| note_fetchable(scene, decision)).flatten();
     if rare.is_shut {
-        standing::keep_best(scene, decision);
+        standing::keep_best(scene, decision, tried);
     }
     if rare.is_small {
         standing::pass_over_small(decision);
     }
     if rare.warms {
         hold_back_warming(scene, decision);
+    }
+    if 0 < tried.attempts() {
+        standing::keep_proven(scene, decision);
     }
     if let Some(choice) = nobody(scene, decision) {
         decision.choice = choice;
@@ -149,8 +151,8 @@ impl Rare {
         self.is_crowded |= candidate.room == Room::Crowded;
         if candidate.reason != Reason::Outscored {
             self.is_shut = true;
-            let breaker = scene.fleet.worker(candidate.worker).breaker();
-            self.is_due |= breaker.standing(scene.fleet.grants(), scene.now) == Standing::Due;
+            let worker = scene.fleet.worker(candidate.worker);
+            self.is_due |= worker.health().is_up() && standing::is_due(scene, worker);
         }
     }
 }

@@ -35,7 +35,7 @@ mod two_choices;
 mod usual;
 mod waiting;
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
 pub use self::canary::{Arm, Canary};
 pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
@@ -43,11 +43,11 @@ pub use self::decide::{Prefix, decide};
 pub use self::fit_score::FitScore;
 pub use self::placed::{Outcome, Placed};
 pub use self::policy::{Policy, RouteSettings};
-pub use self::retry::{GiveUp, RetrySettings, Verdict, retry};
+pub use self::retry::{GiveUp, RetrySettings, Strictness, Verdict, retry};
 pub use self::router::{MODELS_MAX, Prompt, Request, Router, model_number};
 pub use self::sticky::Sticky;
 use crate::admit::{Portion, Priority, Prospect};
-use crate::fleet::WorkerId;
+use crate::fleet::{Failure, Fleet, WorkerId};
 
 /// Most attempts one request may ever take, whatever the settings say.
 pub const ATTEMPTS_MAX: usize = 8;
@@ -137,6 +137,10 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
     workers: [Option<WorkerId>; ATTEMPTS_MAX],
+    /// Those that said that there is no such thing.
+    disputing: [Option<WorkerId>; ATTEMPTS_MAX],
+    /// Whether one of those had answered others lately.
+    is_proven: bool,
 }
 
 impl Tried {
@@ -145,6 +149,27 @@ impl Tried {
         if let Some(free) = self.workers.iter_mut().find(|slot| slot.is_none()) {
             *free = Some(worker);
         }
+    }
+
+    /// Remembers one more failure, and what it says of the request.
+    pub fn fail(&mut self, worker: WorkerId, failure: Failure, fleet: &Fleet, now: Instant) {
+        self.add(worker);
+        if failure == Failure::Disputed {
+            self.is_proven |= fleet.worker(worker).has_answered_lately(now);
+            if let Some(free) = self.disputing.iter_mut().find(|slot| slot.is_none()) {
+                *free = Some(worker);
+            }
+        }
+    }
+
+    /// The workers that said that there is no such thing.
+    pub fn disputing(&self) -> impl Iterator<Item = WorkerId> {
+        self.disputing.iter().flatten().copied()
+    }
+
+    /// Whether two workers say the same of the request, and one of them is known to serve others.
+    pub fn is_agreed(&self) -> bool {
+        self.is_proven && self.disputing[1].is_some()
     }
 
     /// Failed attempts so far.

@@ -1,7 +1,14 @@
-//! Is a failed attempt made again?
+//! Is a failed attempt made again, and how strictly?
+//!
+//! The first escape of a request from a worker that failed it to one in good standing is free: that is where it should
+//! have gone. What comes after is bounded by a budget of all retries in flight, for a fleet that fails as a whole is
+//! not mended by asking it more often.
 
-use super::{ATTEMPTS_MAX, Tried};
-use crate::fleet::Fleet;
+use overdraft_units::Instant;
+
+use super::{ATTEMPTS_MAX, RouteSettings, Tried};
+use crate::admit::AdmitSettings;
+use crate::fleet::{Failure, Fleet};
 
 /// How freely failed attempts are made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,21 +45,71 @@ pub enum GiveUp {
     Attempts,
     /// Too many retries are in flight: when the whole fleet fails, retrying makes it worse.
     Budget,
+    /// Two workers say the same of it, and one of them serves others: it is the request.
+    Agreed,
 }
 
-/// Decides after a failure before the first byte; after the first byte the answer is always no
-/// and nobody asks.
+/// Whether a request may be kept back for others' sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// It may.
+    Judged,
+    /// It had its turn, and it was not for want of room that it failed.
+    Waived,
+}
+
+impl Strictness {
+    /// How the next attempt is placed. Where a worker had no room, others are not overrun.
+    pub const fn after(failure: Failure) -> Self {
+        match failure {
+            Failure::Saturated => Self::Judged,
+            Failure::Unreachable
+            | Failure::Broken
+            | Failure::Silent
+            | Failure::Misconfigured
+            | Failure::Disputed
+            | Failure::Faulty => Self::Waived,
+        }
+    }
+
+    /// How such a request is routed.
+    pub fn over(self, settings: &RouteSettings) -> RouteSettings {
+        match self {
+            Self::Judged => *settings,
+            Self::Waived => RouteSettings { admission: AdmitSettings::off(), ..*settings },
+        }
+    }
+}
+
+/// Decides after a failure before the first byte of an answer to a request for `model`; after the first
+/// byte the answer is always no and nobody asks.
 ///
 /// `tried` already holds the worker that failed. Every failure is worth another worker: model
 /// servers have no side effects, and a full worker says nothing about its neighbour.
-pub fn retry(fleet: &Fleet, settings: RetrySettings, tried: &Tried) -> Verdict {
+pub fn retry(
+    fleet: &Fleet,
+    settings: RetrySettings,
+    (model, tried): (&str, &Tried),
+    now: Instant,
+) -> Verdict {
     let attempts_max = usize::from(settings.extra_attempts_max).saturating_add(1).min(ATTEMPTS_MAX);
     if attempts_max <= tried.attempts() {
         return Verdict::GiveUp(GiveUp::Attempts);
     }
-    let share = u64::from(fleet.active()) * u64::from(settings.share_permille) / 1_000;
-    if share + u64::from(settings.floor) <= u64::from(fleet.retrying()) {
-        return Verdict::GiveUp(GiveUp::Budget);
+    if tried.is_agreed() {
+        return Verdict::GiveUp(GiveUp::Agreed);
     }
-    Verdict::Elsewhere
+    let share = u64::from(fleet.active()) * u64::from(settings.share_permille) / 1_000;
+    let is_within = u64::from(fleet.retrying()) < share + u64::from(settings.floor);
+    if is_within || is_first_escape(fleet, (model, tried), now) {
+        return Verdict::Elsewhere;
+    }
+    Verdict::GiveUp(GiveUp::Budget)
+}
+
+/// Whether it has failed once and somebody is there who serves, as far as is known.
+fn is_first_escape(fleet: &Fleet, (model, tried): (&str, &Tried), now: Instant) -> bool {
+    let serves = |id| !tried.has(id) && fleet.worker(id).is_in_good_standing(now);
+    let serving = fleet.serving(model).unwrap_or_default();
+    tried.attempts() == 1 && serving.iter().any(|&id| serves(id))
 }

@@ -1,10 +1,10 @@
-//! How does the shell share breakers and load with other gateways?
+//! How does the shell share breakers and load with other gateways, and tell what refusals say?
 //!
 //! What is in here passes through to the fleet; see [`crate::breaker`].
 
-use overdraft_units::Instant;
+use overdraft_units::{Instant, Micros};
 
-use super::Router;
+use super::{Router, Tried};
 use crate::breaker::{BreakerSettings, Grants, News, Seen};
 use crate::fleet::{Change, Share, WorkerId};
 
@@ -53,6 +53,23 @@ impl Router {
         now: Instant,
     ) -> Option<Change> {
         self.fleet.breaker_told(worker, sequence, seen, now)
+    }
+
+    /// `worker` asked to be left alone for so long when it turned a request away.
+    pub fn asked_to_wait(&mut self, worker: WorkerId, wait: Micros) {
+        self.fleet.asked_to_wait(worker, wait);
+    }
+
+    /// A worker gave a result: those that said before that there is no such thing are misconfigured.
+    pub fn refuted(&mut self, tried: &Tried, now: Instant) -> Option<Change> {
+        tried.disputing().fold(None, |told, worker| told.or(self.fleet.blamed(worker, now)))
+    }
+
+    /// Workers agreed that it is the request.
+    pub fn agreed(&mut self, tried: &Tried) {
+        for worker in tried.disputing() {
+            self.fleet.acquitted(worker);
+        }
     }
 
     /// Takes in what other gateways have in flight on `worker`.

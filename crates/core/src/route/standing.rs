@@ -1,35 +1,99 @@
 //! Which workers may be asked at all, whatever the policy thinks of them?
 //!
-//! A worker whose breaker is open is asked when too few others can be (*panic*) and when nobody else
-//! is left. One whose time out is over gets one request as its trial, before any policy is asked: one
-//! that has not failed elsewhere yet, so that it has another attempt if this one fails.
+//! A worker whose breaker is open is asked when too few others can be (*panic*); one that refuses, or is out,
+//! when nobody else is left. One whose time is over gets one request as its trial, before any policy is
+//! asked: one that has not failed elsewhere yet, so that it has another attempt if this one fails.
 
 use super::Tried;
 use super::candidate::{Candidate, Decision, Ejections, Reason, Room};
 use super::policy::Scene;
 use crate::breaker::Standing;
-use crate::fleet::{Worker, WorkerId};
+use crate::fleet::{Acceptance, RefusalKind, Worker, WorkerId};
 
-/// What its breaker says of a worker that is up.
+/// What its breaker and its refusals say of a worker that is up.
 pub(super) fn reason(scene: &Scene<'_>, worker: &Worker) -> Reason {
+    let refusing = match worker.refusals().acceptance(scene.now) {
+        Acceptance::Accepting => Reason::Outscored,
+        Acceptance::BackingOff | Acceptance::Due | Acceptance::Trying => Reason::Refusing,
+    };
     match worker.breaker().standing(scene.fleet.grants(), scene.now) {
-        Standing::Closed => Reason::Outscored,
+        Standing::Closed => refusing,
         Standing::Open => Reason::Open,
         Standing::Due | Standing::Probing => Reason::Probing,
     }
 }
 
-/// Workers that are out are asked when too few others can be, then whoever answers at all.
-pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision) {
+/// Whether a request may find out if the worker still fails, or still refuses.
+pub(super) fn is_due(scene: &Scene<'_>, worker: &Worker) -> bool {
+    match worker.breaker().standing(scene.fleet.grants(), scene.now) {
+        Standing::Due => true,
+        Standing::Closed => worker.refusals().acceptance(scene.now) == Acceptance::Due,
+        Standing::Open | Standing::Probing => false,
+    }
+}
+
+/// Workers that are out are asked when too few others can be, then whoever is the least bad resort.
+pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision, tried: &Tried) {
     let any_out = decision.candidates.iter().any(|one| is_out(one.reason));
     if any_out && is_panic(scene, decision) {
         decision.ejections = Ejections::Waived;
-        readmit(decision, is_out);
+        for candidate in decision.candidates.iter_mut().filter(|one| is_out(one.reason)) {
+            candidate.reason = Reason::Outscored;
+        }
     }
-    let resorts: [fn(Reason) -> bool; 2] = [is_out, |reason| reason == Reason::LastResort];
-    for is_asked in resorts {
-        if decision.open().next().is_none() {
-            readmit(decision, is_asked);
+    if decision.open().next().is_some() {
+        return;
+    }
+    let of = |one: &Candidate| resort(scene, one, tried);
+    let Some(best) = decision.candidates.iter().filter_map(of).min() else { return };
+    for candidate in &mut decision.candidates {
+        if of(candidate) == Some(best) {
+            candidate.reason = Reason::Outscored;
+        }
+    }
+}
+
+/// Whom a request goes to that nobody in good standing can take, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Resort {
+    /// It is full and works: it may have room by now.
+    Busy,
+    /// It has been full each time that it was tried.
+    Full,
+    /// It fails its requests.
+    Failing,
+    /// It would refuse whatever it is sent, but perhaps it has been mended.
+    Misconfigured,
+    /// It does not answer as it should.
+    Slow,
+}
+
+fn resort(scene: &Scene<'_>, candidate: &Candidate, tried: &Tried) -> Option<Resort> {
+    let refusals = scene.fleet.worker(candidate.worker).refusals();
+    match candidate.reason {
+        Reason::Refusing => match refusals.kind() {
+            RefusalKind::Saturated if refusals.is_busy() => Some(Resort::Busy),
+            // Another refusal is no news to a request that has one.
+            _ if 0 < tried.attempts() => None,
+            RefusalKind::Saturated => Some(Resort::Full),
+            RefusalKind::Failing => Some(Resort::Failing),
+            RefusalKind::Misconfigured => Some(Resort::Misconfigured),
+        },
+        // Without panic who is out is out.
+        reason if is_out(reason) && 0 < scene.fleet.breaker_settings().panic_permille => {
+            Some(Resort::Failing)
+        }
+        Reason::LastResort => Some(Resort::Slow),
+        _ => None,
+    }
+}
+
+/// A request that has failed goes to those that are known to answer, where there are any.
+pub(super) fn keep_proven(scene: &Scene<'_>, decision: &mut Decision) {
+    let is_proven = |one: &Candidate| scene.fleet.worker(one.worker).has_answered_lately(scene.now);
+    if decision.open().any(is_proven) {
+        for candidate in decision.open_mut().filter(|one| !is_proven(one)) {
+            candidate.reason = Reason::Unproven;
         }
     }
 }
@@ -49,12 +113,10 @@ pub(super) fn trial(scene: &Scene<'_>, decision: &Decision, tried: &Tried) -> Op
         return None;
     }
     let fits = |one: &&Candidate| {
-        matches!(one.reason, Reason::Probing | Reason::Outscored) && one.room != Room::Never
+        matches!(one.reason, Reason::Probing | Reason::Refusing | Reason::Outscored)
+            && one.room != Room::Never
     };
-    let due = |one: &&Candidate| {
-        let breaker = scene.fleet.worker(one.worker).breaker();
-        breaker.standing(scene.fleet.grants(), scene.now) == Standing::Due
-    };
+    let due = |one: &&Candidate| is_due(scene, scene.fleet.worker(one.worker));
     decision.candidates.iter().filter(fits).find(due).map(|one| one.worker)
 }
 
@@ -73,13 +135,4 @@ fn is_panic(scene: &Scene<'_>, decision: &Decision) -> bool {
 
 const fn is_out(reason: Reason) -> bool {
     matches!(reason, Reason::Open | Reason::Probing)
-}
-
-/// Puts those back into the running.
-fn readmit(decision: &mut Decision, is_asked: fn(Reason) -> bool) {
-    for candidate in &mut decision.candidates {
-        if is_asked(candidate.reason) {
-            candidate.reason = Reason::Outscored;
-        }
-    }
 }

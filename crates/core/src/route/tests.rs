@@ -228,7 +228,7 @@ fn a_request_has_only_so_many_attempts() {
     let mut verdicts = Vec::new();
     for &id in &ids {
         tried.add(id);
-        verdicts.push(retry(&fleet, settings, &tried));
+        verdicts.push(retry(&fleet, settings, (MODEL, &tried), LATER));
     }
     assert_eq!(
         verdicts,
@@ -242,20 +242,24 @@ fn retries_in_flight_stay_within_a_share_of_the_load() {
     let settings = RetrySettings::default();
     let mut tried = Tried::default();
     tried.add(ids[0]);
+    // Who failed the last one is nobody's free escape.
+    let failed = fleet.start(ids[1], demand(1), Turn::First, LATER);
+    end(&mut fleet, failed, Ending::Failed(Failure::Faulty));
     let mut firsts = Vec::new();
     for _ in 0..50 {
         firsts.push(fleet.start(ids[0], demand(1), Turn::First, LATER));
     }
     let mut retries = Vec::new();
-    while retry(&fleet, settings, &tried) == Verdict::Elsewhere {
+    while retry(&fleet, settings, (MODEL, &tried), LATER) == Verdict::Elsewhere {
         retries.push(fleet.start(ids[1], demand(1), Turn::Again, LATER));
         assert!(retries.len() < 100, "the budget never ends");
     }
     // A fifth of the attempts in flight, themselves included, and three.
     assert_eq!(retries.len(), 16);
-    assert_eq!(retry(&fleet, settings, &tried), Verdict::GiveUp(GiveUp::Budget));
+    let verdict = |fleet: &Fleet| retry(fleet, settings, (MODEL, &tried), LATER);
+    assert_eq!(verdict(&fleet), Verdict::GiveUp(GiveUp::Budget));
     end(&mut fleet, retries.pop().unwrap(), Ending::Failed(Failure::Broken));
-    assert_eq!(retry(&fleet, settings, &tried), Verdict::Elsewhere);
+    assert_eq!(verdict(&fleet), Verdict::Elsewhere);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Uri};
 use http_body_util::BodyExt;
-use overdraft_core::fleet::{Ending, Turn};
+use overdraft_core::fleet::{Ending, Failure, Turn};
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Drain;
 use overdraft_telemetry::Clock;
@@ -124,14 +124,11 @@ impl Outset {
                 lease.first_token();
                 Ok(Talk::new(self, (lease, spending), *opened))
             }
-            Answer::Refused(_) => {
-                lease.end(Ending::Answered, None);
-                Err(Unheard::Refused)
-            }
             // A refusal comes whole, and so does the answer of who cannot stream.
             Answer::Whole { head, used, .. } => {
-                lease.end(Ending::Answered, used);
-                Err(if head.status.is_success() { Unheard::Strange } else { Unheard::Refused })
+                let is_result = head.status.is_success();
+                lease.end(if is_result { Ending::Answered } else { Ending::Declined }, used);
+                Err(if is_result { Unheard::Strange } else { Unheard::Refused })
             }
         }
     }
@@ -141,18 +138,15 @@ impl Outset {
         let _spending = self.spend(&lease);
         match self.ask(&mut lease, matter).await? {
             Answer::Whole { head, body, used } => {
-                lease.end(Ending::Answered, used);
                 if !head.status.is_success() {
+                    lease.end(Ending::Declined, used);
                     return Err(Unheard::Refused);
                 }
+                lease.end(Ending::Answered, used);
                 let collected = body.collect().await.map_err(|_| Unheard::Strange)?;
                 Ok(collected.to_bytes())
             }
             Answer::Stream { .. } => Err(Unheard::Strange),
-            Answer::Refused(_) => {
-                lease.end(Ending::Answered, None);
-                Err(Unheard::Refused)
-            }
         }
     }
 
@@ -168,6 +162,11 @@ impl Outset {
         let answered = tokio::time::timeout_at(self.last, asked).await;
         match answered {
             Ok(Ok(answer)) => Ok(answer),
+            // Not every engine has every path that a cascade knows: that is for it to remember.
+            Ok(Err(failed)) if failed.failure == Failure::Disputed => {
+                lease.decline();
+                Err(Unheard::Refused)
+            }
             Ok(Err(failed)) => {
                 self.shared.metrics.upstream_failed(failed.kind());
                 lease.fail(failed.failure);

@@ -194,7 +194,8 @@ impl Driver {
                     if let Some(worker) = worker {
                         tried.add(worker);
                     }
-                    if let Verdict::GiveUp(_) = self.outset.shared.retry(&tried) {
+                    if let Verdict::GiveUp(_) = self.outset.shared.retry(&self.print.model, &tried)
+                    {
                         return Err(fault.error());
                     }
                     self.outset.shared.metrics.retried();
@@ -226,7 +227,8 @@ impl Driver {
                 Ok(talk) => return Ok(talk),
                 Err(Unheard::Failed(failed)) => {
                     tried.add(worker);
-                    if let Verdict::GiveUp(_) = self.outset.shared.retry(tried) {
+                    if let Verdict::GiveUp(_) = self.outset.shared.retry(&matter.print.model, tried)
+                    {
                         let why = failed.kind();
                         return Err(ApiError::upstream(format!(
                             "the worker that was to go on with the answer is {why}"

@@ -158,7 +158,9 @@ impl Driver {
                     if failed.failure != Failure::Saturated {
                         strictness = Strictness::Waived;
                     }
-                    if let Verdict::GiveUp(_) = self.outset.shared.retry(&tried) {
+                    if let Verdict::GiveUp(_) =
+                        self.outset.shared.retry(&matter.print.model, &tried)
+                    {
                         return Err(Turned::broken("unscored"));
                     }
                 }

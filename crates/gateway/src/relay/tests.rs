@@ -130,6 +130,16 @@ fn a_whole_answer_tells_its_tokens_unless_it_was_aborted() {
     assert_eq!(whole::judge(br#"{"object":"list"}"#), Ok(None));
     assert_eq!(whole::judge(br#"{"usage":null}"#), Ok(None));
     assert!(whole::judge(br#"{"choices":[{"finish_reason" : "abort"}]}"#).is_err());
+    for answer in
+        [r#"{"choices":[{}]}"#, r#"{"id": "x", "choices" : [ {"text": "\"choices\": []"}]}"#]
+    {
+        assert_eq!(whole::expect_choice(answer.as_bytes()), Ok(()), "{answer}");
+    }
+    for answer in
+        ["", "{}", r#"{"choices": [ ]}"#, r#"{"error": {"message": "\"choices\": [{}]"}}"#]
+    {
+        assert!(whole::expect_choice(answer.as_bytes()).is_err(), "{answer}");
+    }
 }
 
 /// Pieces of streams, sound and not.

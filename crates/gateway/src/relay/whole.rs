@@ -77,13 +77,31 @@ fn used(answer: &[u8]) -> Option<Used> {
     values.next()?.ok().map(Usage::into_used)
 }
 
+/// An answer that was to have text in it has at least one choice.
+///
+/// # Errors
+/// [`Fault::Worker`] for one that has none: nothing was computed for it.
+pub(crate) fn expect_choice(answer: &[u8]) -> Result<(), Fault> {
+    let choices = &NEEDLES.choices;
+    // In text the key's quotes would be escaped.
+    let at = choices.find(answer);
+    let value = at.and_then(|at| value_of(&answer[at + choices.needle().len()..]));
+    let within = value.and_then(|value| value.strip_prefix(b"["));
+    match within.map(<[u8]>::trim_ascii_start) {
+        Some(within) if !within.starts_with(b"]") => Ok(()),
+        _ => Err(Fault::Worker("it gave no choice in its answer".to_owned())),
+    }
+}
+
 /// What to look for, prepared once: preparing takes longer than looking through a short answer.
 struct Needles {
+    choices: Finder<'static>,
     finish: Finder<'static>,
     usage: FinderRev<'static>,
 }
 
 static NEEDLES: LazyLock<Needles> = LazyLock::new(|| Needles {
+    choices: Finder::new(b"\"choices\""),
     finish: Finder::new(b"\"finish_reason\""),
     usage: FinderRev::new(b"\"usage\""),
 });

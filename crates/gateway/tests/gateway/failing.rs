@@ -52,6 +52,13 @@ async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
         "500",
         "503",
         "429",
+        "401",
+        "403",
+        "404",
+        "408",
+        "425",
+        "nothing",
+        "no choice",
         "redirect",
         "html",
         "gzip",
@@ -84,8 +91,11 @@ async fn suffer(mut call: Call, fate: &str) {
         "close" => call.close().await,
         "garbage" => call.write("SSH-2.0-OpenSSH_9.2\r\n\r\n").await,
         "500" => call.answer(500, r#"{"error":{"message":"no"}}"#).await,
-        "503" => call.answer(503, r#"{"error":{"message":"no"}}"#).await,
-        "429" => call.answer(429, r#"{"error":{"message":"no"}}"#).await,
+        "503" | "429" | "401" | "403" | "404" | "408" | "425" => {
+            call.answer(fate.parse().unwrap(), r#"{"error":{"message":"no"}}"#).await;
+        }
+        "nothing" => call.answer(200, "").await,
+        "no choice" => call.answer(200, r#"{"error":{"message":"no"}}"#).await,
         "redirect" => {
             call.write("HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n").await;
         }
@@ -232,7 +242,7 @@ async fn with_nobody_left_the_last_worker_speaks_for_itself() {
 #[tokio::test]
 async fn a_refusal_that_blames_the_request_is_passed_on_and_not_repeated() {
     let ([mut first, mut second], gateway) = pair().await;
-    for status in [400, 404, 413, 422] {
+    for status in [400, 405, 413, 422] {
         let mut client = gateway.chat("").await;
         let error = format!(r#"{{"error":{{"message":"bad","code":{status}}}}}"#);
         let call = if status == 400 || status == 413 { &mut first } else { &mut second };
@@ -241,6 +251,38 @@ async fn a_refusal_that_blames_the_request_is_passed_on_and_not_repeated() {
         assert_eq!((head.status, body), (status, error));
         assert!(first.is_idle() && second.is_idle());
     }
+}
+
+#[tokio::test]
+async fn what_two_workers_do_not_have_is_told_as_they_say_it() {
+    let ([mut first, mut second], gateway) = pair().await;
+    for _ in 0..3 {
+        let mut client = gateway.chat("").await;
+        let denied = |call: Call| async { call.answer(404, r#"{"detail":"Not Found"}"#).await };
+        tokio::join!(async { denied(first.call().await).await }, async {
+            denied(second.call().await).await
+        },);
+        let (head, body) = client.whole().await;
+        assert_eq!((head.status, body.as_str()), (404, r#"{"detail":"Not Found"}"#));
+        assert!(first.is_idle() && second.is_idle());
+        // Whoever said so is still asked for what there is.
+        let mut client = gateway.chat("").await;
+        let call = tokio::select! { call = first.call() => call, call = second.call() => call };
+        call.answer(200, ANSWER).await;
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_client_error_that_is_no_json_is_the_clients_as_well() {
+    let ([mut first, second], gateway) = pair().await;
+    let mut client = gateway.chat("").await;
+    let mut call = first.call().await;
+    let head = "HTTP/1.1 413 X\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
+    call.write(format!("{head}<html>")).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, body.as_str()), (413, "<html>"));
+    assert!(second.is_idle(), "it was asked once");
 }
 
 #[tokio::test]

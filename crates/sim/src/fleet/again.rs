@@ -3,33 +3,13 @@
 //! Whether to says the core, by attempts and a budget. Where tokens have been told already nobody asks: what a
 //! client has seen is not said again.
 
-use overdraft_core::admit::AdmitSettings;
-use overdraft_core::fleet::{Failure, Turn, WorkerId};
-use overdraft_core::route::{RouteSettings, Tried, Verdict, retry};
+use overdraft_core::fleet::{Turn, WorkerId};
+use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict, retry};
 use overdraft_units::Tokens;
 
 use super::flight::{Flight, Role};
 use super::simulation::Simulation;
 use crate::report::Fate;
-
-/// Whether a request may be kept back for others' sake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strictness {
-    /// It may.
-    Judged,
-    /// It had its turn, and it was not for want of room that it failed.
-    Waived,
-}
-
-impl Strictness {
-    /// How such a request is routed.
-    pub(super) fn over(self, settings: &RouteSettings) -> RouteSettings {
-        match self {
-            Self::Judged => *settings,
-            Self::Waived => RouteSettings { admission: AdmitSettings::off(), ..*settings },
-        }
-    }
-}
 
 /// Whether an attempt is the first.
 pub(super) fn turn(tried: &Tried) -> Turn {
@@ -45,15 +25,16 @@ impl Simulation<'_> {
         if flight.first.is_some() || flight.role != Role::Target {
             return Some(flight);
         }
-        flight.tried.add(worker);
-        let fleet = self.gateways[flight.gateway].router.fleet();
-        if let Verdict::GiveUp(_) = retry(fleet, self.scenario.retry, &flight.tried) {
+        let router = &mut self.gateways[flight.gateway].router;
+        flight.tried.fail(worker, failure, router.fleet(), self.now);
+        let asked = (flight.role.model(), &flight.tried);
+        if let Verdict::GiveUp(why) = retry(router.fleet(), self.scenario.retry, asked, self.now) {
+            if why == GiveUp::Agreed {
+                router.agreed(&flight.tried);
+            }
             return Some(flight);
         }
-        let strictness = match failure {
-            Failure::Saturated => Strictness::Judged,
-            _ => Strictness::Waived,
-        };
+        let strictness = Strictness::after(failure);
         self.spell_again(&mut flight, visit);
         let id = self.flights.add(flight);
         match self.place(id, strictness) {

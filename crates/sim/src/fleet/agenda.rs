@@ -30,6 +30,8 @@ pub(super) enum Event {
     Ended(FlightId),
     /// Time is up for somebody who waits at the gateway.
     Expired,
+    /// A worker's process is gone.
+    Gone(usize),
     /// A worker that had crashed is there again.
     Restarted(usize),
     /// This gateway asks the workers for their load, and time passes there.

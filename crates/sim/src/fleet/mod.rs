@@ -17,6 +17,7 @@ mod gateway;
 mod guess;
 mod missed;
 mod mix;
+mod refusing;
 mod reports;
 mod requests;
 mod scenario;
@@ -30,6 +31,7 @@ pub use self::cascade::{Cascading, Drafts, RequestKind};
 pub use self::gateway::GATEWAYS_MAX;
 pub use self::guess::Guesses;
 pub use self::mix::Mix;
+pub use self::refusing::{Manner, Refusing};
 pub use self::scenario::{
     AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, Pool,
     RESTART_DEFAULT, Scenario, SimulateError, Speculation, WORKERS_MAX,

@@ -6,10 +6,10 @@ use overdraft_core::cascade::{self, Ask};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
-use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Tried};
+use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Strictness, Tried};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
-use super::again::{self, Strictness};
+use super::again;
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
 use super::flight::{Flight, Origin, Role, Visit, spell_all};
@@ -241,6 +241,10 @@ impl Simulation<'_> {
             self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
             return;
         }
+        if self.is_turned_away(id, worker) {
+            return;
+        }
+        let flight = self.flights.of(id);
         // As engines do, an answer is cut where the context ends.
         let output =
             flight.answer.tokens.min(self.workers[worker].room_after(flight.prompt_tokens));
@@ -342,8 +346,9 @@ impl Simulation<'_> {
                     cached: Some(flight.cached),
                     completion: Some(Tokens::new(flight.said)),
                 },
-                Fate::Refused => Outcome::of(Ending::Failed(Failure::Saturated)),
-                Fate::Failed => Outcome::of(Ending::Failed(Failure::Unreachable)),
+                Fate::Refused | Fate::Failed => {
+                    Outcome::of(flight.failure.map_or(Ending::Declined, Ending::Failed))
+                }
             };
             self.gateways[flight.gateway].router.end(*placed, outcome, self.now);
             let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };

@@ -10,6 +10,7 @@ use overdraft_units::{Micros, Tokens};
 use super::cascade::Cascading;
 use super::gateway::{GATEWAYS_MAX, SHARE_EVERY};
 use super::mix::Mix;
+use super::refusing::Refusing;
 use crate::workload::{TENANTS_MAX, WorkloadError};
 
 /// Workers of a simulated fleet at most.
@@ -66,6 +67,8 @@ pub struct Scenario {
     pub retry: RetrySettings,
     /// What becomes of a worker whose running requests need more pages than there are.
     pub overdraft: Overdraft,
+    /// Workers that turn requests away, or are gone for a while.
+    pub refusing: Vec<Refusing>,
     /// Answers that are given again, where the gateway keeps any.
     pub cache: Option<AnswerCache>,
     /// How workers guess ahead, where they do.
@@ -226,6 +229,7 @@ impl Scenario {
             patience: PATIENCE_DEFAULT,
             retry: RetrySettings::default(),
             overdraft: Overdraft::Preempt,
+            refusing: Vec::new(),
             cache: None,
             speculation: None,
             cascade: None,

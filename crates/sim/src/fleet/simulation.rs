@@ -159,6 +159,7 @@ impl<'a> Simulation<'a> {
 
     fn begin(&mut self) -> Result<(), SimulateError> {
         self.begin_gateways();
+        self.begin_refusing();
         match self.scenario.pace {
             Pace::Open => self.next = self.sessions.next().transpose()?,
             Pace::Closed(users) => {
@@ -205,7 +206,9 @@ impl<'a> Simulation<'a> {
             Event::FirstToken(id) => {
                 let flight = self.flights.of(id);
                 if let Some(placed) = &mut flight.placed {
-                    self.gateways[flight.gateway].router.first_token(placed, self.now);
+                    let router = &mut self.gateways[flight.gateway].router;
+                    router.first_token(placed, self.now);
+                    router.refuted(&flight.tried, self.now);
                 }
                 self.tell_missed(id);
                 self.call_on();
@@ -229,6 +232,7 @@ impl<'a> Simulation<'a> {
             }
             Event::Told => self.tell(),
             Event::Heard(told) => self.hear(&told),
+            Event::Gone(worker) => self.lose(worker),
             Event::Restarted(worker) => self.restart(worker),
             Event::CacheChanged(worker, changes) => {
                 for gateway in &mut self.gateways {

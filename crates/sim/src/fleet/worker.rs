@@ -231,7 +231,8 @@ impl Worker {
     }
 
     /// The process is gone with all it had.
-    fn crash(&mut self) -> BTreeSet<FlightId> {
+    pub(super) fn crash(&mut self) -> BTreeSet<FlightId> {
+        self.step = None;
         self.before = self.counted();
         self.crashes += 1;
         self.is_up = false;
