@@ -45,7 +45,7 @@ pub enum GiveUp {
     Attempts,
     /// Too many retries are in flight: when the whole fleet fails, retrying makes it worse.
     Budget,
-    /// Two workers say the same of it, and one of them serves others: it is the request.
+    /// All workers there are say the same of it, or two do of which one serves others: it is the request.
     Agreed,
 }
 
@@ -92,12 +92,12 @@ pub fn retry(
     (model, tried): (&str, &Tried),
     now: Instant,
 ) -> Verdict {
+    if tried.is_agreed() || is_unanimous(fleet, (model, tried)) {
+        return Verdict::GiveUp(GiveUp::Agreed);
+    }
     let attempts_max = usize::from(settings.extra_attempts_max).saturating_add(1).min(ATTEMPTS_MAX);
     if attempts_max <= tried.attempts() {
         return Verdict::GiveUp(GiveUp::Attempts);
-    }
-    if tried.is_agreed() {
-        return Verdict::GiveUp(GiveUp::Agreed);
     }
     let share = u64::from(fleet.active()) * u64::from(settings.share_permille) / 1_000;
     let is_within = u64::from(fleet.retrying()) < share + u64::from(settings.floor);
@@ -105,6 +105,17 @@ pub fn retry(
         return Verdict::Elsewhere;
     }
     Verdict::GiveUp(GiveUp::Budget)
+}
+
+/// Whether nobody is left who could say anything else.
+fn is_unanimous(fleet: &Fleet, (model, tried): (&str, &Tried)) -> bool {
+    let serving = fleet.serving(model).unwrap_or_default();
+    let mut askable = serving.iter().filter(|id| {
+        let worker = fleet.worker(**id);
+        worker.health().is_up() && !worker.is_draining()
+    });
+    tried.disputing().next().is_some()
+        && askable.all(|id| tried.disputing().any(|other| other == *id))
 }
 
 /// Whether it has failed once and somebody is there who serves, as far as is known.

@@ -8,7 +8,7 @@ use super::Tried;
 use super::candidate::{Candidate, Decision, Ejections, Reason, Room};
 use super::policy::Scene;
 use crate::breaker::Standing;
-use crate::fleet::{Acceptance, RefusalKind, Worker, WorkerId};
+use crate::fleet::{Acceptance, RefusalKind, Refusals, Worker, WorkerId};
 
 /// What its breaker and its refusals say of a worker that is up.
 pub(super) fn reason(scene: &Scene<'_>, worker: &Worker) -> Reason {
@@ -44,7 +44,10 @@ pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision, tried: &Trie
     if decision.open().next().is_some() {
         return;
     }
-    let of = |one: &Candidate| resort(scene, one, tried);
+    let had = tried.workers.iter().flatten().filter_map(|id| had(scene, *id)).min();
+    // A request that has been refused is told so, unless somebody may have better news.
+    let is_better = |one: &Resort| *one == Resort::Busy || had.is_none_or(|had| *one < had);
+    let of = |one: &Candidate| resort(scene, one).filter(is_better);
     let Some(best) = decision.candidates.iter().filter_map(of).min() else { return };
     for candidate in &mut decision.candidates {
         if of(candidate) == Some(best) {
@@ -68,17 +71,30 @@ enum Resort {
     Slow,
 }
 
-fn resort(scene: &Scene<'_>, candidate: &Candidate, tried: &Tried) -> Option<Resort> {
-    let refusals = scene.fleet.worker(candidate.worker).refusals();
+impl Resort {
+    const fn of(refusals: &Refusals) -> Self {
+        match refusals.kind() {
+            RefusalKind::Saturated if refusals.is_busy() => Self::Busy,
+            RefusalKind::Saturated => Self::Full,
+            RefusalKind::Failing => Self::Failing,
+            RefusalKind::Misconfigured => Self::Misconfigured,
+        }
+    }
+}
+
+/// What a worker is held to be that has failed this request.
+fn had(scene: &Scene<'_>, id: WorkerId) -> Option<Resort> {
+    let worker = scene.fleet.worker(id);
+    match worker.refusals().acceptance(scene.now) {
+        _ if !worker.breaker().is_closed() => Some(Resort::Failing),
+        Acceptance::Accepting => None,
+        _ => Some(Resort::of(worker.refusals())),
+    }
+}
+
+fn resort(scene: &Scene<'_>, candidate: &Candidate) -> Option<Resort> {
     match candidate.reason {
-        Reason::Refusing => match refusals.kind() {
-            RefusalKind::Saturated if refusals.is_busy() => Some(Resort::Busy),
-            // Another refusal is no news to a request that has one.
-            _ if 0 < tried.attempts() => None,
-            RefusalKind::Saturated => Some(Resort::Full),
-            RefusalKind::Failing => Some(Resort::Failing),
-            RefusalKind::Misconfigured => Some(Resort::Misconfigured),
-        },
+        Reason::Refusing => Some(Resort::of(scene.fleet.worker(candidate.worker).refusals())),
         // Without panic who is out is out.
         reason if is_out(reason) && 0 < scene.fleet.breaker_settings().panic_permille => {
             Some(Resort::Failing)
@@ -88,13 +104,21 @@ fn resort(scene: &Scene<'_>, candidate: &Candidate, tried: &Tried) -> Option<Res
     }
 }
 
-/// A request that has failed goes to those that are known to answer, where there are any.
+/// A request that has failed goes to those that are known to answer, where there are any, or at least have not
+/// failed the last request that they got.
 pub(super) fn keep_proven(scene: &Scene<'_>, decision: &mut Decision) {
-    let is_proven = |one: &Candidate| scene.fleet.worker(one.worker).has_answered_lately(scene.now);
-    if decision.open().any(is_proven) {
-        for candidate in decision.open_mut().filter(|one| !is_proven(one)) {
-            candidate.reason = Reason::Unproven;
-        }
+    let is_proven = |worker: &Worker| worker.has_answered_lately(scene.now);
+    let is_good = |worker: &Worker| worker.is_in_good_standing(scene.now);
+    let any = |decision: &Decision, is: &dyn Fn(&Worker) -> bool| {
+        decision.open().any(|one| is(scene.fleet.worker(one.worker)))
+    };
+    let is_kept: &dyn Fn(&Worker) -> bool = match () {
+        () if any(decision, &is_proven) => &is_proven,
+        () if any(decision, &is_good) => &is_good,
+        () => return,
+    };
+    for candidate in decision.open_mut().filter(|one| !is_kept(scene.fleet.worker(one.worker))) {
+        candidate.reason = Reason::Unproven;
     }
 }
 

@@ -275,7 +275,7 @@ async fn what_two_workers_do_not_have_is_told_as_they_say_it() {
 
 #[tokio::test]
 async fn a_client_error_that_is_no_json_is_the_clients_as_well() {
-    let ([mut first, second], gateway) = pair().await;
+    let ([mut first, mut second], gateway) = pair().await;
     let mut client = gateway.chat("").await;
     let mut call = first.call().await;
     let head = "HTTP/1.1 413 X\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";

@@ -33,8 +33,9 @@ async fn a_request_reaches_the_worker_byte_for_byte() {
         let call = mock.call().await;
         assert!(call.head.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{}", call.head);
         assert_eq!(call.text(), odd);
-        call.answer(200, "{}").await;
-        assert_eq!(client.whole().await.1, "{}");
+        let answer = r#"{ "choices":[{}]}"#;
+        call.answer(200, answer).await;
+        assert_eq!(client.whole().await.1, answer);
     }
 }
 
