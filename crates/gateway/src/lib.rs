@@ -81,9 +81,10 @@ pub use self::notice::{Cloud, NoticeSettings};
 pub use self::routes::{
     ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
 };
+pub use self::scrape::{ScrapeFailure, ScrapeSettings};
 pub use self::settings::{
     AdminSettings, Credentials, GatewayError, GatewaySettings, KvEvents, Limits, Pool,
-    ProbeSettings, ScrapeSettings, TerminationSettings, Timeouts, WorkerSettings,
+    ProbeSettings, TerminationSettings, Timeouts, WorkerSettings,
 };
 pub use self::trial::CanarySettings;
 pub use overdraft_http::Drained;

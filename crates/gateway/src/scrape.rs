@@ -2,7 +2,7 @@
 //!
 //! One task per worker reads its `/metrics`, often while it has requests of ours and rarely while it
 //! has none. A page that cannot be used changes nothing: the last good one stands and ages, and its
-//! age is data (C1). A page that stays the same to the byte while we keep sending requests is as
+//! age is data (C1). Where `scrape.failure` says so, a worker that gives none at all is passed over. A page that stays the same to the byte while we keep sending requests is as
 //! good as none, for whoever wrote it has stopped counting.
 
 use std::sync::Arc;
@@ -25,6 +25,43 @@ const METRICS: &str = "/metrics";
 /// A page that has not changed for so long, while requests were begun, is frozen.
 const FROZEN_AFTER: Micros = Micros::new(10_000_000);
 
+/// How workers' load is learnt.
+#[derive(Clone, Copy, Debug)]
+pub struct ScrapeSettings {
+    /// From the end of one scrape to the next while the worker has requests of ours (A2).
+    pub interval: Duration,
+    /// The same while it has none.
+    pub idle_interval: Duration,
+    /// How long a worker may take to answer (C1).
+    pub timeout: Duration,
+    /// Bytes of its page at most.
+    pub page_bytes: usize,
+    /// What becomes of a worker that does not tell (C1).
+    pub failure: ScrapeFailure,
+}
+
+impl Default for ScrapeSettings {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(200),
+            idle_interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(2),
+            page_bytes: 4 * 1024 * 1024,
+            failure: ScrapeFailure::Keep,
+        }
+    }
+}
+
+/// What becomes of a worker whose metrics cannot be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScrapeFailure {
+    /// Its last word stands.
+    #[default]
+    Keep,
+    /// It is passed over until it tells again.
+    Unhealthy,
+}
+
 /// Why a scrape taught nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScrapeFault {
@@ -43,6 +80,14 @@ pub(crate) enum ScrapeFault {
 }
 
 impl ScrapeFault {
+    /// Whether nothing was told, and not only nothing that can be read.
+    const fn is_silence(&self) -> bool {
+        match self {
+            Self::Fetch(FetchError::TooLong(_)) | Self::Report(_) | Self::Frozen => false,
+            Self::Fetch(_) | Self::Status(_) => true,
+        }
+    }
+
     /// As metrics call it.
     const fn kind(&self) -> &'static str {
         match self {
@@ -102,6 +147,7 @@ async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
         Err(fault) => Some(fault.kind()),
     };
     shared.routing.scraped(name.name(), told.unwrap_or("ok"));
+    judge(shared, worker, seen.as_ref().err());
     match &seen {
         Ok(report) => {
             {
@@ -125,6 +171,19 @@ async fn scrape(shared: &Shared, worker: WorkerId, memory: &mut Memory) {
         tracing::info!(worker = name.name(), "its load is known again");
     }
     memory.told = told;
+}
+
+/// Passes a worker over that tells nothing, where that is asked for.
+fn judge(shared: &Shared, worker: WorkerId, fault: Option<&ScrapeFault>) {
+    let is_asked = shared.settings().scrape.failure == ScrapeFailure::Unhealthy;
+    let told = match fault {
+        Some(fault) if fault.is_silence() => !is_asked,
+        Some(_) => return,
+        None => true,
+    };
+    let now = shared.clock.now();
+    let change = shared.router().measured(worker, told, now);
+    shared.tell(change);
 }
 
 async fn look(

@@ -25,6 +25,7 @@ use crate::isolation::{IsolationSettings, SaltPolicy};
 use crate::keys::{KEYS_MAX, KeySettings, Keyring};
 use crate::notice::{Cloud, NoticeSettings};
 use crate::routes::RoutingSettings;
+use crate::scrape::ScrapeSettings;
 use crate::trial::CanarySettings;
 
 /// Everything that can be set about a gateway.
@@ -338,30 +339,6 @@ impl Default for ProbeSettings {
             interval: Duration::from_millis(500),
             timeout: Duration::from_secs(2),
             answer_bytes: 1024 * 1024,
-        }
-    }
-}
-
-/// How workers' load is learnt.
-#[derive(Clone, Copy, Debug)]
-pub struct ScrapeSettings {
-    /// From the end of one scrape to the next while the worker has requests of ours (A2).
-    pub interval: Duration,
-    /// The same while it has none.
-    pub idle_interval: Duration,
-    /// How long a worker may take to answer (C1).
-    pub timeout: Duration,
-    /// Bytes of its page at most.
-    pub page_bytes: usize,
-}
-
-impl Default for ScrapeSettings {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_millis(200),
-            idle_interval: Duration::from_secs(2),
-            timeout: Duration::from_secs(2),
-            page_bytes: 4 * 1024 * 1024,
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use self::sharing::store;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds,
+    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds, ScrapeFailure,
     ScrapeSettings, Timeouts, WorkerSettings,
 };
 
@@ -98,6 +98,10 @@ fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {
     scrape.idle_interval = configured.idle_interval.duration();
     scrape.timeout = configured.timeout.duration();
     scrape.page_bytes = usize::try_from(configured.bytes_max.bytes()).unwrap_or(usize::MAX);
+    scrape.failure = match configured.failure {
+        config::ScrapeFailure::Keep => ScrapeFailure::Keep,
+        config::ScrapeFailure::Unhealthy => ScrapeFailure::Unhealthy,
+    };
 }
 
 const fn pool(configured: config::Pool) -> Pool {

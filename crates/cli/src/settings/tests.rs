@@ -11,7 +11,7 @@ use overdraft_core::reuse::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
     CacheMode, CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook,
-    SaltPolicy, Source, Template, TokenizerPlace, Tokenizing, WarmUp,
+    SaltPolicy, ScrapeFailure, Source, Template, TokenizerPlace, Tokenizing, WarmUp,
 };
 
 use super::{gateway, workers};
@@ -117,7 +117,7 @@ fn routing_arrives_with_what_models_say_differently() {
     let config = config(
         "workers: [{url: 'http://a:1', model: m, kv_events: off}]\n\
          admin: {token: secret}\n\
-         scrape: {interval: 1s, idle_interval: 3s, timeout: 4s, bytes_max: 1MiB}\n\
+         scrape: {interval: 1s, idle_interval: 3s, timeout: 4s, bytes_max: 1MiB, failure: unhealthy}\n\
          routing: {policy: fit-score, sticky: {header: X-Session-Id, load_factor: 1.5}, \
                    tokenize: never, slow_start: 7s, prefix: {keys_max: 99}}\n\
          models:\n  m:\n    aliases: [gpt-4o]\n    policy: least-load\n    \
@@ -131,6 +131,7 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!(settings.workers[0].model.as_deref(), Some("m"));
     assert_eq!(settings.workers[0].kv_events, KvEvents::Off);
     assert_eq!(settings.scrape.page_bytes, 1024 * 1024);
+    assert_eq!(settings.scrape.failure, ScrapeFailure::Unhealthy);
     let routing = &settings.routing;
     assert_eq!(routing.route.policy, Policy::FitScore);
     assert_eq!(routing.route.sticky, Some(Sticky { load_permille: 1_500 }));

@@ -36,7 +36,7 @@ pub use self::cascade::{
 pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
-pub use self::patience::{Limits, Probe, Retry, Scrape, Timeouts};
+pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
 pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};

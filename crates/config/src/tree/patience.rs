@@ -19,6 +19,20 @@ pub struct Scrape {
     pub timeout: TimeSpan,
     /// Bytes of its answer at most.
     pub bytes_max: ByteSize,
+    /// What becomes of a worker whose metrics cannot be had.
+    pub failure: ScrapeFailure,
+}
+
+/// What becomes of a worker whose metrics cannot be had. One that answers with something that cannot be read keeps
+/// its last word in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrapeFailure {
+    /// Its last word stands, and gets older.
+    #[default]
+    Keep,
+    /// It is passed over until they are had again: no answer in time, or a status other than 200.
+    Unhealthy,
 }
 
 impl Default for Scrape {
@@ -28,6 +42,7 @@ impl Default for Scrape {
             idle_interval: TimeSpan::from_secs(2),
             timeout: TimeSpan::from_secs(2),
             bytes_max: ByteSize::from_bytes(4 << 20),
+            failure: ScrapeFailure::Keep,
         }
     }
 }

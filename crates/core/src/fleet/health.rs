@@ -42,6 +42,8 @@ pub enum Cause {
     Silent,
     /// It does not serve the model it is configured for.
     WrongModel,
+    /// It does not tell its load, where that is asked of it.
+    Unmeasured,
 }
 
 impl Cause {
@@ -52,6 +54,7 @@ impl Cause {
             Self::Unready => "unready",
             Self::Silent => "silent",
             Self::WrongModel => "wrong_model",
+            Self::Unmeasured => "unmeasured",
         }
     }
 
@@ -76,6 +79,10 @@ pub(super) enum Signal {
     Answered,
     /// A probe found it ready with another model than it is configured for.
     WrongModel,
+    /// It did not tell its load.
+    Unmeasured,
+    /// It told its load.
+    Measured,
 }
 
 impl Health {
@@ -109,7 +116,7 @@ impl Health {
 
             // Up => Up
             (Self::Up { .. }, Signal::Ready) => Self::WELL,
-            (Self::Up { .. }, Signal::Answered) => self,
+            (Self::Up { .. }, Signal::Answered | Signal::Measured) => self,
             // Up => Up | Failing
             (Self::Up { missed }, Signal::Missed) => match missed + 1 {
                 MISSED_PROBES_MAX => failing(Cause::Silent),
@@ -119,7 +126,14 @@ impl Health {
             (Self::Up { .. }, Signal::Unready) => failing(Cause::Unready),
             (Self::Up { .. }, Signal::Gone) => failing(Cause::Unreachable),
             (Self::Up { .. }, Signal::WrongModel) => failing(Cause::WrongModel),
+            (Self::Up { .. }, Signal::Unmeasured) => failing(Cause::Unmeasured),
 
+            // Failing => Up | Failing: a good probe is no good scrape.
+            (Self::Failing { cause: Cause::Unmeasured, .. }, Signal::Measured) => Self::WELL,
+            (
+                Self::Failing { cause: Cause::Unmeasured, .. },
+                Signal::Ready | Signal::Answered | Signal::Unmeasured,
+            ) => self,
             // Failing => Up
             (Self::Failing { .. }, Signal::Ready) => Self::WELL,
             // An answer that was under way proves nothing against "gone" or "unready": that is
@@ -136,7 +150,7 @@ impl Health {
             (Self::Failing { since, .. }, Signal::WrongModel) => {
                 Self::Failing { since, cause: Cause::WrongModel }
             }
-            (Self::Failing { .. }, Signal::Missed) => self,
+            (Self::Failing { .. }, Signal::Missed | Signal::Unmeasured | Signal::Measured) => self,
         }
     }
 }

@@ -350,6 +350,12 @@ impl Fleet {
         on.correct(lengths);
     }
 
+    /// `worker` told its load, or did not and is to be passed over until it does.
+    pub fn measured(&mut self, worker: WorkerId, told: bool, now: Instant) -> Option<Change> {
+        let signal = if told { Signal::Measured } else { Signal::Unmeasured };
+        self.is_member(worker).then(|| self.signal(worker, signal, now))?
+    }
+
     /// Takes in what other gateways have in flight on `worker`.
     pub fn others(&mut self, worker: WorkerId, share: Share) {
         self.changing(worker).load.note_others(share);

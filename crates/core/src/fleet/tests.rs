@@ -179,6 +179,26 @@ fn of_three_workers_one_may_be_out() {
 }
 
 #[test]
+fn who_does_not_tell_its_load_is_passed_over_until_it_does() {
+    let mut story = Story::new();
+    let (id, now) = (story.worker, Instant::ORIGIN);
+    assert_eq!(story.fleet.measured(id, false, now), None, "it was never up");
+    story.check("ready", "up 0");
+    assert_eq!(story.fleet.measured(id, true, now), None);
+    let down = Some(Change::WentDown(id, Cause::Unmeasured));
+    assert_eq!(story.fleet.measured(id, false, now), down);
+    story.check("ready", "unmeasured");
+    story.check("answered", "unmeasured");
+    assert_eq!(story.fleet.measured(id, false, now), None);
+    assert_eq!(story.fleet.measured(id, true, now), Some(Change::CameUp(id)));
+    // What a probe proves is another matter.
+    story.fleet.measured(id, false, now);
+    story.check("refused", "unreachable");
+    assert_eq!(story.fleet.measured(id, true, now), None);
+    story.check("ready", "up 0");
+}
+
+#[test]
 fn unanswered_probes_must_repeat_and_an_answered_one_forgives_them() {
     let mut story = Story::new();
     story.check("ready", "up 0");

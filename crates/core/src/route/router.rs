@@ -222,6 +222,11 @@ impl Router {
         }
     }
 
+    /// A worker told its load, or did not and is to be passed over until it does.
+    pub fn measured(&mut self, worker: WorkerId, told: bool, now: Instant) -> Option<Change> {
+        self.fleet.measured(worker, told, now)
+    }
+
     /// A worker reports its cache in blocks of this size.
     pub fn reports_by(&mut self, worker: WorkerId, block: BlockSize) {
         if let Some(known) = self.blocks.get_mut(worker.index()) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use http::HeaderName;
 use overdraft_core::route::{Canary, Policy, RouteSettings, Sticky};
 use overdraft_gateway::{
-    AdminSettings, Cloud, FileSettings, ModelSettings, NoticeSettings, Source, TerminationSettings,
+    AdminSettings, Cloud, FileSettings, ModelSettings, NoticeSettings, ScrapeFailure, Source,
+    TerminationSettings,
 };
 use overdraft_wire::kv_blocks::SOURCE_HEADER;
 use serde_json::Value;
@@ -267,6 +268,36 @@ async fn what_a_worker_says_of_its_load_counts_and_ages_when_it_says_nonsense() 
     }
     mocks[0].behave(|manner| manner.metrics = Some(page(0, 0, "0.5")));
     until(&gateway, |list| list["workers"][0]["kv_used_tokens"] == 8_000).await;
+}
+
+#[tokio::test]
+async fn where_it_is_asked_for_a_worker_without_metrics_is_out_until_it_has_them() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| manner.metrics = Some(page(0, 0, "0.25")));
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.scrape.interval = SOON;
+        settings.scrape.idle_interval = SOON;
+        settings.scrape.failure = ScrapeFailure::Unhealthy;
+        settings.probe.interval = Duration::from_millis(5);
+    })
+    .await;
+    for _ in 0..2 {
+        until(&gateway, |list| list["workers"][0]["health"] == "up").await;
+        // What cannot be read is no reason: the last word stands.
+        let before = count(&gateway, "unreadable").await;
+        mock.behave(|manner| manner.metrics = Some(b"<html>".to_vec()));
+        until(&gateway, |list| list["workers"][0]["health"] == "up").await;
+        while count(&gateway, "unreadable").await < before + 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(workers(&gateway).await["workers"][0]["health"], "up");
+        mock.behave(|manner| manner.metrics = None);
+        until(&gateway, |list| list["workers"][0]["health"] == "unmeasured").await;
+        let (head, _) = gateway.chat("").await.whole().await;
+        assert_eq!((head.status, head.header("retry-after")), (503, Some("1")));
+        assert!(mock.is_idle());
+        mock.behave(|manner| manner.metrics = Some(page(0, 0, "0.25")));
+    }
 }
 
 /// Scrapes of the only worker that came to this.
