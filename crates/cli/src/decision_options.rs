@@ -9,7 +9,7 @@ use overdraft_core::speculate::{DEPTH_MAX, Policy};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
-    RESTART_DEFAULT, RequestKind, Scenario, Speculation,
+    RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation,
 };
 use overdraft_sim::workload::similar;
 use overdraft_units::Tokens;
@@ -47,6 +47,11 @@ pub(crate) struct DecisionOptions {
     /// another, and an empty one is there two minutes later
     #[arg(long)]
     crash_on_oom: bool,
+    /// A worker that turns requests away without computing them, as WORKER:MANNER:FROM-UNTIL: its number from 0,
+    /// one of saturated, misconfigured, disputed, faulty, gone, and seconds, which may be left out; may be given
+    /// several times
+    #[arg(long, value_name = "WORKER:MANNER")]
+    refusing: Vec<Refusing>,
     /// Attempts after one that failed before its first token, at most; each is another worker's
     #[arg(long, default_value_t = RetrySettings::default().extra_attempts_max, value_name = "COUNT",
           value_parser = clap::value_parser!(u8).range(..=RETRIES_MAX))]
@@ -145,6 +150,7 @@ impl DecisionOptions {
         scenario.mix = Mix { priorities: self.priorities.clone(), tenants: self.tenants.clone() };
         scenario.queue.per_tenant = self.waiting_per_tenant;
         scenario.retry.extra_attempts_max = self.retries;
+        scenario.refusing.clone_from(&self.refusing);
         if self.crash_on_oom {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
         }
