@@ -94,6 +94,15 @@ impl Failed {
         Self::new(failure, Phase::FirstToken, &fault.error())
     }
 
+    /// What a client is told after both: the last word, unless the one before says when to come back and it does not.
+    pub(crate) fn or_better(self, before: Option<Self>) -> Self {
+        let is_full = |failed: &Self| failed.failure == Failure::Saturated;
+        match before.filter(is_full) {
+            Some(before) if !is_full(&self) => before,
+            _ => self,
+        }
+    }
+
     /// For how long the worker asked to be left alone.
     fn retry_after(&self) -> Option<Micros> {
         (self.failure == Failure::Saturated).then(|| refusal::asked_for(self.response.headers()))?

@@ -21,7 +21,7 @@ use overdraft_wire::{ApiError, RequestPeek};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::attempt::{Attempted, Question, attempt};
+use crate::attempt::{Attempted, Failed, Question, attempt};
 use crate::cache::serve::{self as cache, Mark, Served};
 use crate::content::{Content, Front, RANK};
 use crate::fingerprint::Fingerprint;
@@ -273,6 +273,7 @@ pub(crate) async fn ask_until_answered(
     explained: &mut Option<Bytes>,
 ) -> Result<Response<Body>, Refused> {
     let mut tried = Tried::default();
+    let mut said: Option<Failed> = None;
     let mut lease = admission::place(shared, exchange, print, explained).await?;
     loop {
         let worker = lease.worker();
@@ -288,15 +289,17 @@ pub(crate) async fn ask_until_answered(
                 tracing::debug!(request = %exchange.id, worker = shared.upstream(worker).name(),
                     failure = ?failed.failure, "attempt failed");
                 let verdict = shared.failed(&print.model, &mut tried, (worker, failed.failure));
+                let strictness = Strictness::after(failed.failure);
+                let failed = failed.or_better(said.take());
                 if let Verdict::GiveUp(_) = verdict {
                     return Ok(failed.into_response(exchange));
                 }
-                let strictness = Strictness::after(failed.failure);
                 let again = (&tried, Turn::Again);
                 match shared.choose(print, again, strictness, explained) {
                     Ok(other) => lease = other,
                     Err(_) => return Ok(failed.into_response(exchange)),
                 }
+                said = Some(failed);
                 shared.metrics.retried();
             }
         }

@@ -240,6 +240,17 @@ async fn with_nobody_left_the_last_worker_speaks_for_itself() {
 }
 
 #[tokio::test]
+async fn who_says_when_to_come_back_is_heard_before_who_fails() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let mut client = gateway.chat("").await;
+    first.call().await.answer(503, r#"{"error":{"message":"full"}}"#).await;
+    second.call().await.answer(500, r#"{"error":{"message":"broken"}}"#).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, head.header("retry-after")), (503, Some("1")));
+    assert_eq!(body, r#"{"error":{"message":"full"}}"#);
+}
+
+#[tokio::test]
 async fn a_refusal_that_blames_the_request_is_passed_on_and_not_repeated() {
     let ([mut first, mut second], gateway) = pair().await;
     for status in [400, 405, 413, 422] {
@@ -260,7 +271,7 @@ async fn what_two_workers_do_not_have_is_told_as_they_say_it() {
         let mut client = gateway.chat("").await;
         let denied = |call: Call| async { call.answer(404, r#"{"detail":"Not Found"}"#).await };
         tokio::join!(async { denied(first.call().await).await }, async {
-            denied(second.call().await).await
+            denied(second.call().await).await;
         },);
         let (head, body) = client.whole().await;
         assert_eq!((head.status, body.as_str()), (404, r#"{"detail":"Not Found"}"#));
