@@ -3,6 +3,8 @@
 //! The breakers themselves are [`crate::breaker`]'s; here stands what needs the whole fleet: how many
 //! may be out at once, and what is told to other gateways.
 
+use alloc::string::String;
+
 use overdraft_units::Instant;
 
 use super::{Change, Fleet, RefusalKind, WorkerId};
@@ -17,6 +19,12 @@ impl Fleet {
     /// Sets breakers; those that are open stay so for as long as they were to.
     pub const fn set_breakers(&mut self, settings: BreakerSettings) {
         self.breakers = settings;
+    }
+
+    /// Names the models that another model answers for where they are out, as a target does for its draft: of their workers
+    /// as many may be out as fail.
+    pub fn set_spare(&mut self, models: impl IntoIterator<Item = String>) {
+        self.spare = models.into_iter().collect();
     }
 
     /// Who says that a trial may be sent.
@@ -110,7 +118,8 @@ impl Fleet {
     /// Whether one more worker may be out, for every model that it serves.
     fn is_ejection_allowed(&self, id: WorkerId) -> bool {
         let is_out = |other: &&WorkerId| !self.worker(**other).breaker.is_closed();
-        self.worker(id).models.iter().all(|model| {
+        let missed = |model: &&String| !self.spare.contains(*model);
+        self.worker(id).models.iter().filter(missed).all(|model| {
             let serving = self.serving(model).unwrap_or_default();
             serving.iter().filter(is_out).count() < self.breakers.ejected_max(serving.len())
         })

@@ -21,7 +21,7 @@ mod tests;
 mod unseen;
 mod worker;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -119,6 +119,8 @@ pub struct Fleet {
     arrivals: Arrivals,
     breakers: BreakerSettings,
     grants: Grants,
+    /// Models that others answer for: all of their workers may be out at once.
+    spare: BTreeSet<String>,
 }
 
 impl Fleet {

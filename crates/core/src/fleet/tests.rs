@@ -199,6 +199,21 @@ fn who_does_not_tell_its_load_is_passed_over_until_it_does() {
 }
 
 #[test]
+fn of_a_model_that_another_answers_for_all_may_be_out() {
+    let mut fleet = Fleet::new();
+    fleet.set_spare(["draft".to_string()]);
+    let ids: Vec<WorkerId> = (0..3).filter_map(|tag| fleet.join(tag)).collect();
+    for &id in &ids {
+        fleet.probed(id, Probe::Ready(&["draft".to_string()]), Instant::ORIGIN);
+        for _ in 0..10 {
+            let attempt = fleet.start(id, demand(1), Turn::First, Instant::ORIGIN);
+            fleet.end(attempt, Ending::Failed(Failure::Faulty), Instant::ORIGIN);
+        }
+    }
+    assert!(ids.iter().all(|&id| !fleet.worker(id).breaker().is_closed()));
+}
+
+#[test]
 fn unanswered_probes_must_repeat_and_an_answered_one_forgives_them() {
     let mut story = Story::new();
     story.check("ready", "up 0");

@@ -2,6 +2,8 @@
 //!
 //! What is in here passes through to the fleet; see [`crate::breaker`].
 
+use alloc::string::String;
+
 use overdraft_units::{Instant, Micros};
 
 use super::{Router, Tried};
@@ -12,6 +14,11 @@ impl Router {
     /// Sets breakers; those that are open stay so for as long as they were to.
     pub const fn set_breakers(&mut self, settings: BreakerSettings) {
         self.fleet.set_breakers(settings);
+    }
+
+    /// Names the models of whose workers as many may be out as fail; see [`crate::fleet::Fleet::set_spare`].
+    pub fn set_spare(&mut self, models: impl IntoIterator<Item = String>) {
+        self.fleet.set_spare(models);
     }
 
     /// Has trials granted through [`Router::grant_probe`] from now on, or no more.
