@@ -181,3 +181,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_answer_is_overdue_when_it_is_later_than_such_answers_are() {
+    let seconds = |seconds: u64| Micros::new(seconds * 1_000_000);
+    let short = Wanted { whole: false, bytes: 500, limit: Some(100) };
+    let long = Wanted { bytes: 400_000, ..short };
+    let mut openings = Openings::default();
+    assert_eq!(openings.patience(short), seconds(5), "nothing is known");
+    for _ in 0..50 {
+        openings.note(short, Micros::new(40_000));
+        openings.note(long, seconds(8));
+    }
+    assert_eq!(openings.patience(short), Micros::new(250_000));
+    let patience = openings.patience(long);
+    assert!(seconds(8) <= patience && patience < seconds(10), "{patience}");
+    let unseen = Wanted { limit: None, ..short };
+    assert!(seconds(5) <= openings.patience(unseen), "of another kind nothing is known");
+    assert_eq!(openings.patience(Wanted { whole: true, ..short }), seconds(5));
+}

@@ -5,9 +5,14 @@
 //! called off. What the worker says is held for all up to a bound; when there is more, nobody can join
 //! any more, the fastest reader sets the pace, and who falls behind by the whole bound is cut off.
 //!
-//! **Invariant:** at most `bytes_max` bytes and one frame are held for one flight.
+//! Whoever joins waits until the answer is overdue and no longer. A flight that is overdue, or that a client has left before
+//! anything came, is not joined any more: who gave up and asks again asks anew.
+//!
+//! **Invariants:** at most `bytes_max` bytes and one frame are held for one flight; at most a quarter of the cache's memory,
+//! and a frame each, for all of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,6 +22,7 @@ use overdraft_core::reuse::Key;
 use overdraft_telemetry::AccessRecord;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::request::Form;
@@ -30,26 +36,73 @@ pub(crate) struct FlightKey {
     pub(crate) priority: Priority,
 }
 
-/// All flights that can be joined.
-#[derive(Debug, Default)]
-pub(crate) struct Flights(Mutex<BTreeMap<FlightKey, Arc<Flight>>>);
+/// What part of the cache's memory all flights together may hold.
+const MEMORY_PART: u64 = 4;
+
+/// All flights: those that can be joined, and what all of them hold.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    joinable: Mutex<BTreeMap<FlightKey, Arc<Flight>>>,
+    held: AtomicU64,
+    held_max: AtomicU64,
+}
+
+/// How much a flight holds, and until when its answer should have begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) bytes_max: usize,
+    pub(crate) due: Instant,
+}
 
 impl Flights {
+    /// None, with so much memory for all that is kept and held.
+    pub(crate) fn new(memory: u64) -> Self {
+        let (held, held_max) = (AtomicU64::new(0), AtomicU64::new(memory / MEMORY_PART));
+        Self { joinable: Mutex::default(), held, held_max }
+    }
+
+    /// There is so much memory now.
+    pub(crate) fn resize(&self, memory: u64) {
+        self.held_max.store(memory / MEMORY_PART, Ordering::Relaxed);
+    }
+
+    /// Bytes that all of them hold.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// A seat in the flight for `key`, and whether it has to be led.
-    pub(crate) fn board(self: &Arc<Self>, key: FlightKey, bytes_max: usize) -> (Seat, Role) {
+    pub(crate) fn board(self: &Arc<Self>, key: FlightKey, bounds: Bounds) -> (Seat, Role) {
         let mut flights = self.flights();
-        if let Some(seat) = flights.get(&key).and_then(Seat::join) {
+        let known = flights.get(&key).filter(|flight| !flight.is_overdue());
+        if let Some(seat) = known.and_then(Seat::join) {
             return (seat, Role::Follower);
         }
-        let flight = Arc::new(Flight::new(bytes_max, Some((Arc::clone(self), key))));
+        let flight = Arc::new(Flight::new(bounds, Arc::clone(self), Some(key)));
         flights.insert(key, Arc::clone(&flight));
         (Seat::join(&flight).expect("nobody has left it yet"), Role::Leader)
     }
 
     /// A flight that nobody else joins.
-    pub(crate) fn charter(bytes_max: usize) -> Seat {
-        let flight = Arc::new(Flight::new(bytes_max, None));
+    pub(crate) fn charter(self: &Arc<Self>, bounds: Bounds) -> Seat {
+        let flight = Arc::new(Flight::new(bounds, Arc::clone(self), None));
         Seat::join(&flight).expect("nobody has left it yet")
+    }
+
+    /// Nobody joins what is under way any more.
+    pub(crate) fn close_all(&self) {
+        self.flights().clear();
+    }
+
+    /// Takes room for so many bytes, where there is some.
+    fn hold(&self, bytes: usize) -> bool {
+        let (bytes, most) = (wide(bytes), self.held_max.load(Ordering::Relaxed));
+        let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= most);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn let_go(&self, bytes: usize) {
+        self.held.fetch_sub(wide(bytes), Ordering::Relaxed);
     }
 
     fn forget(&self, key: &FlightKey, flight: &Flight) {
@@ -60,8 +113,12 @@ impl Flights {
     }
 
     fn flights(&self) -> MutexGuard<'_, BTreeMap<FlightKey, Arc<Flight>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.joinable.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn wide(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Who has to see to it that the question is asked.
@@ -114,9 +171,10 @@ pub(crate) struct Flight {
     progress: watch::Sender<u64>,
     /// A reader has taken something, or left.
     taken: Notify,
-    bytes_max: usize,
-    /// Where it can be joined.
-    listed: Option<(Arc<Flights>, FlightKey)>,
+    bounds: Bounds,
+    flights: Arc<Flights>,
+    /// Under what it can be joined.
+    listed: Option<FlightKey>,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +188,8 @@ struct State {
     seats: u64,
     /// Nobody joins any more: frames have been let go of, or it was called off.
     is_closed: bool,
+    /// There was no memory for all of the answer.
+    is_cut: bool,
     end: Option<Ended>,
     task: Option<AbortHandle>,
     /// What the worker counted, for the first reader that tells the books.
@@ -172,15 +232,26 @@ impl State {
 }
 
 impl Flight {
-    fn new(bytes_max: usize, listed: Option<(Arc<Flights>, FlightKey)>) -> Self {
+    fn new(bounds: Bounds, flights: Arc<Flights>, listed: Option<FlightKey>) -> Self {
         Self {
             state: Mutex::default(),
             opening: watch::Sender::new(None),
             progress: watch::Sender::new(0),
             taken: Notify::new(),
-            bytes_max,
+            bounds,
+            flights,
             listed,
         }
+    }
+
+    /// Whether its answer should have begun by now and has not.
+    fn is_overdue(&self) -> bool {
+        self.opening.borrow().is_none() && self.bounds.due <= Instant::now()
+    }
+
+    /// Whether not all of the answer could be held, so that nobody has all of it.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.state().is_cut
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -198,7 +269,7 @@ impl Flight {
             let taken = self.taken.notified();
             {
                 let mut state = self.state();
-                if state.has_room(frame.len(), self.bytes_max) {
+                if self.has_room(&mut state, frame.len()) {
                     state.bytes += frame.len();
                     state.frames.push_back(frame);
                     break;
@@ -207,6 +278,26 @@ impl Flight {
             taken.await;
         }
         self.progress.send_modify(|number| *number += 1);
+    }
+
+    /// Takes room for a frame, after what can go has gone. Where all flights together hold what they may, this one holds
+    /// no more than it does, but always one frame.
+    fn has_room(&self, state: &mut State, bytes: usize) -> bool {
+        let is_held = self.flights.hold(bytes);
+        let bytes_max =
+            if is_held { self.bounds.bytes_max } else { self.bounds.bytes_max.min(state.bytes) };
+        state.is_cut |= !is_held;
+        let before = state.bytes;
+        let has_room = state.has_room(bytes, bytes_max);
+        self.flights.let_go(before - state.bytes);
+        match (is_held, has_room) {
+            (true, false) => self.flights.let_go(bytes),
+            (false, true) => {
+                self.flights.held.fetch_add(wide(bytes), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        has_room
     }
 
     /// Nothing follows. Without an opening, there was no answer.
@@ -233,8 +324,8 @@ impl Flight {
 
     /// Nobody joins any more.
     pub(crate) fn unlist(&self) {
-        if let Some((flights, key)) = &self.listed {
-            flights.forget(key, self);
+        if let Some(key) = &self.listed {
+            self.flights.forget(key, self);
         }
     }
 
@@ -248,22 +339,29 @@ impl Flight {
     }
 
     fn leave(&self, number: u64) {
-        let was_last = {
+        let is_deserted = {
             let mut state = self.state();
             state.cursors.remove(&number);
             let was_last = state.cursors.is_empty() && state.end.is_none();
-            if was_last {
-                state.is_closed = true;
-                if let Some(task) = state.task.take() {
-                    task.abort();
-                }
+            // Who left before anything came gave it up, and may ask again: not to wait for the same.
+            let gave_up = self.opening.borrow().is_none();
+            state.is_closed |= was_last || gave_up;
+            if was_last && let Some(task) = state.task.take() {
+                task.abort();
             }
-            was_last
+            was_last || gave_up
         };
         self.taken.notify_one();
-        if was_last {
+        if is_deserted {
             self.unlist();
         }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let bytes = self.state().bytes;
+        self.flights.let_go(bytes);
     }
 }
 
@@ -293,6 +391,11 @@ impl Seat {
 
     pub(crate) const fn flight(&self) -> &Arc<Flight> {
         &self.flight
+    }
+
+    /// The same for who waits no longer than until it is overdue; nothing where that is so.
+    pub(crate) async fn opening_in_time(&self) -> Option<Opening> {
+        tokio::time::timeout_at(self.flight.bounds.due, self.opening()).await.ok()
     }
 
     /// How the answer begins, once that is known.
@@ -346,79 +449,4 @@ impl Drop for Seat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(text: &'static str) -> Bytes {
-        Bytes::from_static(text.as_bytes())
-    }
-
-    async fn read(seat: &mut Seat) -> String {
-        match seat.next().await {
-            Next::Frame(frame) => String::from_utf8(frame.to_vec()).unwrap(),
-            Next::End(end) => format!("{end:?}"),
-        }
-    }
-
-    fn key() -> FlightKey {
-        FlightKey { key: [1; 32], form: Form::Whole, priority: Priority::Default }
-    }
-
-    #[tokio::test]
-    async fn who_joins_late_gets_all_of_it() {
-        let flights: Arc<Flights> = Arc::default();
-        let (mut leader, role) = flights.board(key(), 100);
-        assert_eq!(role, Role::Leader);
-        leader.flight().push(frame("a")).await;
-        assert_eq!(read(&mut leader).await, "a");
-        let (mut follower, role) = flights.board(key(), 100);
-        assert_eq!(role, Role::Follower);
-        leader.flight().push(frame("b")).await;
-        leader.flight().end(Ended::Whole, None);
-        for expected in ["a", "b", "Whole"] {
-            assert_eq!(read(&mut follower).await, expected);
-        }
-        assert_eq!(flights.board(key(), 100).1, Role::Leader, "what has ended is not joined");
-    }
-
-    #[tokio::test]
-    async fn the_question_is_called_off_when_the_last_one_leaves() {
-        let flights: Arc<Flights> = Arc::default();
-        let (leader, _) = flights.board(key(), 100);
-        let (follower, _) = flights.board(key(), 100);
-        let task = tokio::spawn(std::future::pending::<()>());
-        leader.flight().led_by(task.abort_handle());
-        drop(leader);
-        tokio::task::yield_now().await;
-        assert!(!task.is_finished());
-        drop(follower);
-        assert!(task.await.unwrap_err().is_cancelled());
-        assert_eq!(flights.board(key(), 100).1, Role::Leader);
-    }
-
-    #[tokio::test]
-    async fn beyond_the_bound_the_fastest_sets_the_pace_and_who_is_too_slow_is_cut_off() {
-        let flights: Arc<Flights> = Arc::default();
-        let (mut fast, _) = flights.board(key(), 4);
-        let (mut slow, _) = flights.board(key(), 4);
-        let flight = Arc::clone(fast.flight());
-        flight.push(frame("aa")).await;
-        flight.push(frame("bb")).await;
-        let mut third = Box::pin(flight.push(frame("cc")));
-        let waits =
-            std::future::poll_fn(|cx| std::task::Poll::Ready(third.as_mut().poll(cx).is_pending()));
-        assert!(waits.await, "nobody has read anything");
-        assert_eq!((read(&mut fast).await, read(&mut fast).await), ("aa".into(), "bb".into()));
-        third.await;
-        assert_eq!(read(&mut fast).await, "cc");
-        assert_eq!(read(&mut slow).await, "Broken");
-        assert_eq!(flights.board(key(), 4).1, Role::Leader, "its beginning is gone");
-    }
-
-    #[tokio::test]
-    async fn a_flight_that_ends_without_an_answer_has_failed() {
-        let seat = Flights::charter(10);
-        seat.flight().end(Ended::Broken, None);
-        assert!(matches!(seat.opening().await, Opening::Failed));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, Uri};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use overdraft_core::reuse::{Answered, Finish, Unkept, unkept};
+use overdraft_core::reuse::{Answered, Finish, Unkept, Wanted, unkept};
 use overdraft_http::{Body, Exchange};
 use overdraft_store::{Looked, Ticket};
 use overdraft_telemetry::{AccessRecord, unix_time};
@@ -17,11 +17,11 @@ use overdraft_wire::response::Usage;
 use overdraft_wire::response::replay::{self, Finished};
 use tokio::time::Instant;
 
-use super::again;
 use super::entry::{Entry, Kept};
 use super::flight::{Begun, Ended, Flight, Opening};
 use super::request::{Form, Sought};
 use super::settings::CacheMode;
+use super::{Term, again};
 use crate::attempt::Question;
 use crate::fingerprint::Fingerprint;
 use crate::forward::ask_until_answered;
@@ -82,7 +82,8 @@ pub(crate) fn set_out(shared: &Arc<Shared>, flight: &Arc<Flight>, mut errand: Er
 async fn lead(shared: Arc<Shared>, mut guard: Guard, errand: Errand) {
     let begun = Instant::now();
     let flight = Arc::clone(&guard.flight);
-    let ticket = match look_up(&shared, &errand.sought).await {
+    let purges = shared.cache.purges();
+    let ticket = match look_up(&shared, &errand.sought, purges).await {
         Ok((entry, told)) => {
             flight.open(Opening::Found(entry, told));
             guard.end(Ended::Whole, Bill::Nothing, None);
@@ -94,6 +95,9 @@ async fn lead(shared: Arc<Shared>, mut guard: Guard, errand: Errand) {
     tokenizing::count(&shared, &mut print, &sought.content.body, path).await;
     let response = ask(&shared, (&exchange, &print), (&sought, &head, path)).await;
     let is_success = response.status().is_success();
+    if is_success {
+        shared.cache.openings().note(wanted(&sought, &print), micros(begun.elapsed()));
+    }
     let (head, body) = response.into_parts();
     let (mut worker, mut first_token) = (None, None);
     exchange.access.note(|record| {
@@ -106,11 +110,12 @@ async fn lead(shared: Arc<Shared>, mut guard: Guard, errand: Errand) {
     flight.open(Opening::Begun(Arc::new(Begun { head, length, worker, pool })));
     let entry_bytes = shared.settings().cache.entry_bytes;
     let mut pump = Pump { form: sought.form, held: Vec::new(), bytes: 0, bytes_max: entry_bytes };
-    let is_whole = pump.run(&flight, body, &mut guard.frames).await;
+    let is_whole = pump.run((&shared, &flight), body, &mut guard.frames).await;
     let mut facts = AccessRecord::default();
     exchange.access.note(|record| facts = record.clone());
     let bytes = u64::try_from(pump.bytes).unwrap_or(u64::MAX);
-    let kept = keep(&shared, &sought, pump, (is_success, is_whole, bytes), begun.elapsed());
+    let came = Came { is_success, is_whole, bytes, took: begun.elapsed(), purges };
+    let kept = keep(&shared, &sought, pump, came);
     let bill = match (facts.prompt, facts.completion) {
         (None, None) if !is_success => Bill::Nothing,
         (None, None) => Bill::AsExpected,
@@ -132,6 +137,7 @@ async fn lead(shared: Arc<Shared>, mut guard: Guard, errand: Errand) {
 async fn look_up(
     shared: &Arc<Shared>,
     sought: &Sought,
+    purges: u64,
 ) -> Result<(Arc<Entry>, Bytes), Option<Ticket>> {
     let cache = &shared.cache;
     let settings = Arc::clone(&shared.settings());
@@ -168,7 +174,8 @@ async fn look_up(
             }
             let entry = Arc::new(entry);
             let left = settings.cache.life.saturating_sub(entry.age(now_ms()));
-            cache.put(&sought.name, Arc::clone(&entry), left, shared.clock.now());
+            let term = Term { bytes: entry.bytes(), life: left, purges };
+            cache.put(&sought.name, Arc::clone(&entry), term, shared.clock.now());
             Ok((entry, told))
         }
     }
@@ -200,6 +207,26 @@ async fn ask(
     })
 }
 
+/// What a question wants, as far as it says how long its answer takes to begin.
+pub(crate) fn wanted(sought: &Sought, print: &Fingerprint) -> Wanted {
+    let bytes = u64::try_from(sought.content.body.len()).unwrap_or(u64::MAX);
+    Wanted { whole: sought.form == Form::Whole, bytes, limit: print.limit }
+}
+
+/// Bytes of an answer after which kept ones make room for it.
+const ROOM_BYTES: usize = 64 * 1024;
+
+/// How an answer came.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    is_success: bool,
+    is_whole: bool,
+    bytes: u64,
+    took: Duration,
+    /// Purges before it was asked for.
+    purges: u64,
+}
+
 /// Gives an answer to the flight and holds it back for keeping.
 struct Pump {
     form: Form,
@@ -210,11 +237,24 @@ struct Pump {
 
 impl Pump {
     /// Whether the answer came to its clean end.
-    async fn run(&mut self, flight: &Flight, mut body: Body, frames: &mut u64) -> bool {
+    async fn run(
+        &mut self,
+        (shared, flight): (&Shared, &Flight),
+        mut body: Body,
+        frames: &mut u64,
+    ) -> bool {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return false };
             let Ok(data) = frame.into_data() else { continue };
+            let before = self.bytes;
             self.bytes += data.len();
+            if before / ROOM_BYTES < self.bytes / ROOM_BYTES {
+                shared.cache.make_room(shared.clock.now());
+            }
+            // Readers are given the same bytes: as long as the flight holds all of them, this holds none of its own.
+            if flight.is_cut() {
+                self.bytes_max = 0;
+            }
             if self.bytes <= self.bytes_max {
                 self.held.push(data.clone());
             } else {
@@ -246,15 +286,10 @@ fn tells_usage(data: &[u8]) -> bool {
 }
 
 /// Keeps an answer in memory, where it may be kept; what others may have of it.
-fn keep(
-    shared: &Shared,
-    sought: &Sought,
-    pump: Pump,
-    (is_success, is_whole, bytes): (bool, bool, u64),
-    took: Duration,
-) -> Option<Arc<Entry>> {
+fn keep(shared: &Shared, sought: &Sought, pump: Pump, came: Came) -> Option<Arc<Entry>> {
+    let Came { is_success, is_whole, bytes, took, purges } = came;
     let settings = shared.settings();
-    let bytes_max = u64::try_from(settings.cache.entry_bytes).unwrap_or(u64::MAX);
+    let bytes_max = u64::try_from(pump.bytes_max).unwrap_or(u64::MAX);
     let mut answered = Answered { finish: Finish::Complete, is_whole, is_success, bytes };
     let mut summary = None;
     if unkept(answered, bytes_max).is_none() {
@@ -286,7 +321,9 @@ fn keep(
     let size = entry.bytes();
     let entry = Arc::new(if observes { entry.hollow() } else { entry });
     let now = shared.clock.now();
-    shared.cache.put_sized(&sought.name, Arc::clone(&entry), (size, settings.cache.life), now);
+    let term = Term { bytes: size, life: settings.cache.life, purges };
+    shared.cache.put(&sought.name, Arc::clone(&entry), term, now);
+    // At the store the ticket says that it is of before a purge.
     (!observes).then_some(entry)
 }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use overdraft_core::reuse::{Evicted, Found, Shelf};
+use overdraft_core::reuse::{Evicted, Found, Openings, Shelf};
 use overdraft_store::{Depot, Name, OpenError, Scope, StoreSettings};
 use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
 use overdraft_units::Instant;
@@ -43,7 +43,13 @@ const PURGES_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Cache {
     shelf: Mutex<Shelf<Arc<Entry>>>,
+    /// Bytes for all that is kept and all that flights hold.
+    memory: AtomicU64,
     flights: Arc<Flights>,
+    /// How long answers take to begin.
+    openings: Mutex<Openings>,
+    /// Purges so far: what was asked for before one is not kept after it. Changed while the shelf is locked.
+    purges: AtomicU64,
     depot: ArcSwapOption<Depot>,
     pub(crate) metrics: CacheMetrics,
     /// Entries that were purged here.
@@ -58,7 +64,10 @@ impl Cache {
         let depot = open(&settings.cache, &settings.store)?;
         Ok(Self {
             shelf: Mutex::new(Shelf::new(room(&settings.cache))),
-            flights: Arc::default(),
+            memory: AtomicU64::new(room(&settings.cache)),
+            flights: Arc::new(Flights::new(room(&settings.cache))),
+            openings: Mutex::default(),
+            purges: AtomicU64::new(0),
             depot: ArcSwapOption::new(depot.map(Arc::new)),
             metrics,
             purged: AtomicU64::new(0),
@@ -67,8 +76,9 @@ impl Cache {
 
     /// Puts other settings in force.
     pub(crate) fn adopt(&self, before: &GatewaySettings, next: &GatewaySettings, now: Instant) {
-        let evicted = self.shelf().resize(room(&next.cache), now);
-        self.note(evicted);
+        self.memory.store(room(&next.cache), Ordering::Relaxed);
+        self.flights.resize(room(&next.cache));
+        self.make_room(now);
         let place = |settings: &GatewaySettings| {
             let cache = &settings.cache;
             (
@@ -109,33 +119,51 @@ impl Cache {
         entry
     }
 
-    /// Keeps an entry for as long as it may be given.
-    pub(crate) fn put(&self, name: &Name, entry: Arc<Entry>, life: Duration, now: Instant) {
-        let bytes = entry.bytes();
-        self.put_sized(name, entry, (bytes, life), now);
+    /// Keeps an entry as `term` says.
+    pub(crate) fn put(&self, name: &Name, entry: Arc<Entry>, term: Term, now: Instant) {
+        let until = now + lead::micros(term.life);
+        self.make_room(now);
+        let mut shelf = self.shelf();
+        if self.purges() != term.purges {
+            drop(shelf);
+            self.metrics.unkept("purged");
+            return;
+        }
+        let evicted = shelf.insert(name.key, entry, (term.bytes, until), now);
+        drop(shelf);
+        self.note(evicted);
     }
 
-    /// The same for one that is to count as so many bytes.
-    pub(crate) fn put_sized(
-        &self,
-        name: &Name,
-        entry: Arc<Entry>,
-        (bytes, life): (u64, Duration),
-        now: Instant,
-    ) {
-        let until = now + lead::micros(life);
-        let evicted = self.shelf().insert(name.key, entry, (bytes, until), now);
+    /// Purges so far.
+    pub(crate) fn purges(&self) -> u64 {
+        self.purges.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of kept answers as far as flights need their memory.
+    pub(crate) fn make_room(&self, now: Instant) {
+        let left = self.memory.load(Ordering::Relaxed).saturating_sub(self.flights.held());
+        let evicted = self.shelf().resize(left, now);
         self.note(evicted);
+    }
+
+    /// How long answers take to begin.
+    pub(crate) fn openings(&self) -> MutexGuard<'_, Openings> {
+        self.openings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes away what is within `scope`, here; how many went.
     pub(crate) fn forget(&self, scope: Scope) -> usize {
-        let gone = self.shelf().retain(|entry| match scope {
+        let mut shelf = self.shelf();
+        // What is under way is of before, whatever its scope: purges are rare, and a miss is no error.
+        self.purges.fetch_add(1, Ordering::Relaxed);
+        let gone = shelf.retain(|entry| match scope {
             Scope::All => false,
             Scope::Tenant(tenant) => entry.tenant != tenant,
             Scope::Model(model) => entry.model != model,
             Scope::Both(tenant, model) => entry.tenant != tenant || entry.model != model,
         });
+        drop(shelf);
+        self.flights.close_all();
         self.purged.fetch_add(u64::try_from(gone).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.metrics.evicted("purged", gone);
         gone
@@ -144,7 +172,7 @@ impl Cache {
     /// What there is, for whoever asks.
     pub(crate) fn gauges(&self) -> CacheGauges {
         let shelf = self.shelf();
-        let (bytes, entries) = (shelf.bytes(), shelf.len());
+        let (bytes, entries) = (shelf.bytes() + self.flights.held(), shelf.len());
         drop(shelf);
         let depot = self.depot();
         let status = depot.as_ref().map(|depot| depot.status());
@@ -170,6 +198,17 @@ impl Cache {
     fn shelf(&self) -> MutexGuard<'_, Shelf<Arc<Entry>>> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How an entry is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    /// What it counts as.
+    pub(crate) bytes: u64,
+    /// For how long it may be given.
+    pub(crate) life: Duration,
+    /// Purges before it was asked for: one since then is meant for it.
+    pub(crate) purges: u64,
 }
 
 const fn room(cache: &CacheSettings) -> u64 {

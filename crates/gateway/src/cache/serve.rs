@@ -1,6 +1,7 @@
 //! A request's way through the cache: found, joined to a question under way, or asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -9,11 +10,12 @@ use http::{Response, StatusCode};
 use overdraft_http::{Access, Body, BoxError, Exchange};
 use overdraft_telemetry::{AccessRecord, EndCode, Phase};
 use overdraft_units::Tokens;
+use tokio::time::Instant;
 
 use super::again;
 use super::entry::Entry;
-use super::flight::{Begun, Ended, FlightKey, Flights, Next, Opening, Role, Seat};
-use super::lead::{Errand, now_ms, set_out};
+use super::flight::{Begun, Bounds, Ended, FlightKey, Next, Opening, Role, Seat};
+use super::lead::{Errand, now_ms, set_out, wanted};
 use super::request::{Form, Seeking, Sought, mark, seek};
 use super::settings::CacheMode;
 use crate::content::Content;
@@ -94,12 +96,17 @@ pub(crate) async fn serve(
         }
     }
     let coalesces = shared.settings().cache.coalesce && sought.looks_up && !observes;
-    let bytes_max = shared.settings().cache.entry_bytes;
+    let patience = shared.cache.openings().patience(wanted(&sought, print));
+    let bounds = Bounds {
+        bytes_max: shared.settings().cache.entry_bytes,
+        due: Instant::now() + Duration::from_micros(patience.get()),
+    };
+    let flights = &shared.cache.flights;
     let (seat, role) = if coalesces {
         let (key, form, priority) = (sought.name.key, sought.form, print.priority);
-        shared.cache.flights.board(FlightKey { key, form, priority }, bytes_max)
+        flights.board(FlightKey { key, form, priority }, bounds)
     } else {
-        (Flights::charter(bytes_max), Role::Leader)
+        (flights.charter(bounds), Role::Leader)
     };
     let form = sought.form;
     match role {
@@ -145,7 +152,12 @@ async fn sit(
     (form, observes): (Form, bool),
 ) -> Served {
     exchange.access.note(|record| record.end.phase = Phase::FirstToken);
-    let begun = match seat.opening().await {
+    let opening = match role {
+        Role::Leader => seat.opening().await,
+        // Whoever asked is late: who joined asks by itself, and waits no longer than it would have alone.
+        Role::Follower => seat.opening_in_time().await.unwrap_or(Opening::Failed),
+    };
+    let begun = match opening {
         Opening::Found(entry, told) => {
             note_hit(shared, exchange, &entry);
             return Served::Answered(again::response(told, form, &entry, now_ms()));
