@@ -122,7 +122,7 @@ fn guesses_are_right_as_often_as_was_said_and_passes_take_their_time() {
 fn drafts_are_given_where_they_are_as_good_and_not_where_they_are_worse() {
     let workload = ("unique:question=200,output=60,rate=10", "600");
     let cascade = ["--cascade", "gate", "--draft", "h100-tp1/llama-3-8b-fp8"];
-    let more = ["--draft-workers", "2", "--loss", "2%"];
+    let more = ["--draft-workers", "2", "--loss", "2%", "--slowdown", "any"];
     let of = |kinds: &[&str]| run(workload, &[&cascade[..], &more, kinds].concat());
     let good = of(&["--request-kind", "1:0.001:0.05"]);
     assert!(100.0 < figure(&good, "drafts_served"), "{good}");

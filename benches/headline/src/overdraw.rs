@@ -233,6 +233,8 @@ fn steps() -> Result<Vec<Arm>> {
         settings: cascade::Settings {
             mode: cascade::Mode::Gate,
             loss: Chance::percent(1),
+            // Here the rate within a limit of whole answers is looked for: first tokens may come later.
+            slowdown: None,
             ..cascade::Settings::default()
         },
         kinds: RequestKind::ASSUMED.to_vec(),

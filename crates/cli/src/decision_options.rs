@@ -1,7 +1,7 @@
 //! What a simulated fleet decides besides where requests go: who is admitted, what is answered again,
 //! guessed, or asked of a cheaper model first. Flags are called as the live ones and the configuration.
 
-use overdraft_config::{ByteSize, Share};
+use overdraft_config::{ByteSize, CascadeSlowdown, Share};
 use overdraft_core::admit::{Mode, Priority, QueueSettings};
 use overdraft_core::cascade::{self, Chance};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
@@ -84,6 +84,9 @@ pub(crate) struct DecisionOptions {
     /// The share of answers that may be worse than the target's
     #[arg(long, default_value = "1%", value_name = "SHARE")]
     loss: Share,
+    /// How much longer than without the cheaper pool answers and their first tokens may take on average: a share, or any
+    #[arg(long, default_value = "3%", value_name = "SHARE")]
+    slowdown: CascadeSlowdown,
     /// A kind of requests, as WEIGHT:WORSE:SURPRISE: how often it comes, the chance that a draft is
     /// worse, nats that a draft's token surprises by; may be given several times [default: three
     /// assumed kinds]
@@ -250,7 +253,11 @@ impl DecisionOptions {
         } else {
             self.request_kind.clone()
         };
-        let settings = cascade::Settings { mode, loss, ..cascade::Settings::default() };
+        let slowdown = match self.slowdown {
+            CascadeSlowdown::Any => None,
+            CascadeSlowdown::Share(share) => Some(Chance::permille(share.permille().into())),
+        };
+        let settings = cascade::Settings { mode, loss, slowdown, ..cascade::Settings::default() };
         Ok(Cascading { draft, workers: self.draft_workers, settings, kinds })
     }
 

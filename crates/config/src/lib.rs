@@ -30,7 +30,7 @@ pub use self::quantity::{ByteSize, Factor, Price, QuantityError, Share, TimeSpan
 pub use self::tree::{
     Admin, Admission, AdmissionMode, AdmissionQueue, Breaker, Cache, CacheMode, CacheSalt, Canary,
     CanaryPrices, Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring,
-    CascadeShadow, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud, Config, Discovery,
+    CascadeShadow, CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud, Config, Discovery,
     Dns, Each, FirstTokenWait, FitScore, Fragmentation, Hook, HookCommand, Isolation, Key,
     Kubernetes, KvEventSource, KvEvents, KvThreshold, Limits, Memory, Model, ModelCanary, Policy,
     Pool, Port, Prefix, Priority, Probe, Restart, Retry, Reuse, Routing, Scaling, Scheme, Scrape,

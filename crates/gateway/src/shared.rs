@@ -29,7 +29,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use crate::admission::Lobby;
 use crate::cache::Cache;
 use crate::care::Repairs;
-use crate::cascade::{Cascades, Shadows};
+use crate::cascade::{self, Cascades, Shadows};
 use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fingerprint::Fingerprint;
@@ -101,6 +101,7 @@ impl Shared {
         let mut router = Router::new(settings.routing.prefix);
         router.set_breakers(BreakerSettings { dice, ..settings.breaker });
         router.set_queue(settings.admission.queue);
+        router.set_spare(cascade::drafts(&settings.cascades));
         let cache = Cache::new(&settings, CacheMetrics::new(metrics.registry_mut()))?;
         let salts = Salts::new(&settings.isolation, None);
         warn_of_drawn(&salts, &settings);
@@ -157,7 +158,10 @@ impl Shared {
         self.catalogue.rename(&routes);
         let others = !self.routes().has_same_tokenizers(&routes);
         self.routes.store(Arc::new(routes));
-        self.router().set_breakers(BreakerSettings { dice: self.dice, ..settings.breaker });
+        let mut router = self.router();
+        router.set_breakers(BreakerSettings { dice: self.dice, ..settings.breaker });
+        router.set_spare(cascade::drafts(&settings.cascades));
+        drop(router);
         if others {
             self.tokenizers.forget();
         }
@@ -425,6 +429,13 @@ impl Lease {
     /// Where the attempt runs.
     pub(crate) fn worker(&self) -> WorkerId {
         self.placed().worker()
+    }
+
+    /// Whether it was given a worker that is out for failing its requests, and not as the trial of it.
+    pub(crate) fn is_out(&self) -> bool {
+        let placed = self.placed();
+        let router = self.shared.router();
+        !placed.is_trial() && !router.fleet().worker(placed.worker()).breaker().is_closed()
     }
 
     /// The same with all that belongs to it.

@@ -98,8 +98,8 @@ fn percent(chance: Chance) -> String {
 #[cfg(test)]
 mod tests {
     use overdraft_config::{
-        CascadePrices, CascadeScoring, CascadeShadow, CascadeThreshold, CascadeWindow, Price,
-        Share, TokenPrices,
+        CascadePrices, CascadeScoring, CascadeShadow, CascadeSlowdown, CascadeThreshold,
+        CascadeWindow, Price, Share, TokenPrices,
     };
 
     use super::*;
@@ -115,6 +115,7 @@ mod tests {
             mode: CascadeMode::Gate,
             loss: Share::from_permille(10).unwrap(),
             threshold: CascadeThreshold::default(),
+            slowdown: CascadeSlowdown::default(),
             window: CascadeWindow::default(),
             scoring: CascadeScoring::default(),
             tokenizers: overdraft_config::CascadeTokenizers::default(),

@@ -45,6 +45,10 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
             config::CascadeThreshold::Auto => None,
             config::CascadeThreshold::Fixed(share) => Some(chance(share)),
         },
+        slowdown: match own.slowdown {
+            config::CascadeSlowdown::Any => None,
+            config::CascadeSlowdown::Share(share) => Some(chance(share)),
+        },
         first_window: own.window.first,
         next_window: own.window.next,
         scoring: match own.scoring {

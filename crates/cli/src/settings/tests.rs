@@ -64,7 +64,7 @@ fn cascades_arrive() {
          keys: [{key: abc, tenant: acme, cascade: false}]\n\
          cascades:\n\
          \x20 chat:\n\
-         \x20   {draft: small, target: big, mode: verify, loss: 2%, threshold: 60%, \
+         \x20   {draft: small, target: big, mode: verify, loss: 2%, threshold: 60%, slowdown: any, \
                  window: {first: 8, next: 16}, shadow: {share: 10%, floor: 2%, at_once: 3}, \
                  prices: {draft: {prompt: 0.05, completion: $0.1}, \
                           target: {prompt: 1, cached: 0.25, completion: 2}}, \
@@ -76,6 +76,7 @@ fn cascades_arrive() {
     assert_eq!((chat.draft.as_str(), chat.target.as_str()), ("small", "big"));
     assert_eq!((chat.mode, chat.threshold), (Mode::Verify, Some(Chance::percent(60))));
     assert_eq!((chat.first_window, chat.next_window, chat.at_once), (8, 16, 3));
+    assert_eq!(chat.slowdown, None);
     assert_eq!((chat.loss, chat.shadow.start), (Chance::percent(2), Chance::percent(10)));
     let [draft, target] = chat.prices.expect("they were named");
     assert_eq!((draft.prompt.get(), draft.cached.get()), (50_000, 50_000));

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -30,6 +31,11 @@ pub struct Cascade {
     /// it by comparing answers in the background, and gives none until it has.
     #[serde(default)]
     pub threshold: CascadeThreshold,
+    /// How much longer than for the target alone clients may wait on average, for the first token of a stream and for
+    /// whole answers: the draft is not asked first where it takes longer. With `any` it may take any time, and only
+    /// what it costs counts.
+    #[serde(default)]
+    pub slowdown: CascadeSlowdown,
     /// Draft tokens that are held back before the first is given out.
     #[serde(default)]
     pub window: CascadeWindow,
@@ -184,6 +190,83 @@ pub struct TokenPrices {
     pub completion: Price,
 }
 
+/// How much longer clients may wait for the draft's sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CascadeSlowdown {
+    /// As long as it takes.
+    Any,
+    /// By this share of the target's own time.
+    Share(Share),
+}
+
+impl Default for CascadeSlowdown {
+    /// 3 %.
+    fn default() -> Self {
+        Share::from_permille(30).map_or(Self::Any, Self::Share)
+    }
+}
+
+impl fmt::Display for CascadeSlowdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Share(share) => share.fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CascadeSlowdown {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        written(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for CascadeSlowdown {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "any" {
+            return Ok(Self::Any);
+        }
+        text.parse().map(Self::Share).map_err(|_| {
+            format!("`{text}` is not a slowdown; expected `any`, or a share as in `3%`")
+        })
+    }
+}
+
+impl Serialize for CascadeSlowdown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for CascadeSlowdown {
+    fn schema_name() -> Cow<'static, str> {
+        "CascadeSlowdown".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "`any`, or a share as in `3%`.",
+            "type": ["string", "number"]
+        })
+    }
+}
+
+/// A word or a number, as text.
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Number(f64),
+    }
+    Ok(match Written::deserialize(deserializer)? {
+        Written::Text(text) => text,
+        Written::Number(number) => number.to_string(),
+    })
+}
+
 /// From which probability on a draft's answer is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CascadeThreshold {
@@ -205,16 +288,7 @@ impl fmt::Display for CascadeThreshold {
 
 impl<'de> Deserialize<'de> for CascadeThreshold {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Text(String),
-            Number(f64),
-        }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Text(text) => text,
-            Written::Number(number) => number.to_string(),
-        };
+        let text = written(deserializer)?;
         if text == "auto" {
             return Ok(Self::Auto);
         }

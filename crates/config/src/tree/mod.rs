@@ -31,7 +31,7 @@ pub use self::canaries::{CanaryPrices, ModelCanary};
 pub use self::care::{Fragmentation, Hook, HookCommand, Memory, Restart, Scaling, WarmUp};
 pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
-    CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
+    CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
 };
 pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};

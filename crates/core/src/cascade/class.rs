@@ -57,6 +57,19 @@ pub enum Bound {
     Tools,
 }
 
+/// When a client sees its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Delivery {
+    /// When it is whole.
+    #[default]
+    Whole,
+    /// As it comes: the first token counts as well.
+    Streamed,
+}
+
+/// Sizes of prompts that are told apart.
+pub(super) const SIZES: usize = 5;
+
 /// What is known of a request before it is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
@@ -70,6 +83,8 @@ pub struct Traits {
     pub script: Script,
     /// What the answer is bound to be.
     pub bound: Bound,
+    /// When the client sees it. It says nothing of what a draft is worth, so classes do not know it.
+    pub delivery: Delivery,
 }
 
 /// Requests that are judged together.
@@ -91,9 +106,17 @@ impl Class {
 impl Traits {
     /// Prompts of 0 to 127, to 511, to 2,047, to 8,191 tokens and longer ones are told apart.
     pub fn class(&self) -> Class {
-        let octaves = self.prompt.get().max(1).ilog2().saturating_sub(5) / 2;
         let (script, bound) = (self.script as u64, self.bound as u64);
-        let kind = (u64::from(octaves.min(4)) << 8) | (script << 4) | bound;
+        let kind = (u64::from(self.octaves()) << 8) | (script << 4) | bound;
         Class(mix(mix(self.tenant, self.route), kind))
+    }
+
+    /// The size of the prompt, as a place among [`SIZES`].
+    pub(super) fn size(&self) -> usize {
+        usize::try_from(self.octaves()).unwrap_or(0)
+    }
+
+    fn octaves(&self) -> u32 {
+        (self.prompt.get().max(1).ilog2().saturating_sub(5) / 2).min(4)
     }
 }

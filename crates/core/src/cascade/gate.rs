@@ -16,9 +16,11 @@ use super::class::{Class, Traits};
 use super::evidence::{Evidence, Finish};
 use super::features::Features;
 use super::journal::{Account, Heard, Hearing, Journal, Lesson as Told, Note};
+use super::mode::Mode;
 use super::parts::{PartsError, Reader};
+use super::payback::{Payback, Unpaid, Upshot};
 use super::prospect::{Prospects, Stand, Stands};
-use super::quality::Estimate;
+use super::report::Report;
 use super::scorer::{Label, Scorer};
 use super::shadow::Shadow;
 use super::switch::{KillSwitch, Sample, Standing};
@@ -32,40 +34,6 @@ const HEARD_SINCE: i64 = 3;
 
 /// A route that accepts nothing, or whose draft may be useless, goes on as while learning up to so many labels.
 const SETTLED_LABELS: u64 = 500;
-
-/// What a route does with drafts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// The target answers.
-    #[default]
-    Off,
-    /// The draft's answer is given where its score reaches the bar.
-    Gate,
-    /// The target scores the draft and goes on behind what it accepts.
-    Verify,
-    /// The target answers; some requests are drafted besides, to learn what a gate would do.
-    Shadow,
-}
-
-impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Off, Self::Gate, Self::Verify, Self::Shadow];
-
-    /// As the configuration and metrics call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Gate => "gate",
-            Self::Verify => "verify",
-            Self::Shadow => "shadow",
-        }
-    }
-
-    /// The mode of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
-}
 
 /// How a route's cascade is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +50,13 @@ pub struct Settings {
     pub first: Tokens,
     /// A draft that passes with less than this chance is ended early.
     pub abort_below: Chance,
+    /// How much longer than for the target alone clients may wait on average, as a share of its time; nothing where any
+    /// time will do.
+    pub slowdown: Option<Chance>,
 }
 
 impl Default for Settings {
-    /// Off; one in a hundred, a tenth, 32 tokens, one in twenty.
+    /// Off; one in a hundred, a tenth, 32 tokens, one in twenty, 3 %.
     fn default() -> Self {
         Self {
             mode: Mode::Off,
@@ -94,6 +65,7 @@ impl Default for Settings {
             shadow: Shadow::default(),
             first: Tokens::new(32),
             abort_below: Chance::percent(5),
+            slowdown: Some(Chance::percent(3)),
         }
     }
 }
@@ -139,23 +111,15 @@ pub struct Judgement {
     asked: Ask,
 }
 
-/// What is known of a route, for people and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Whether drafts may be served.
-    pub standing: Standing,
-    /// What a whole answer must score, of no class in particular.
-    pub bar: Bar,
-    /// Labels seen.
-    pub labels: u64,
-    /// The loss with its interval.
-    pub loss: Estimate,
-    /// Drafts judged, and those that were served.
-    pub judged: u64,
-    /// See [`Self::judged`].
-    pub served: u64,
-    /// The least chance of an answer to be checked now.
-    pub shadow: Chance,
+impl Judgement {
+    /// What it means for whether drafts pay: of one that nobody waits for, what would have become of it.
+    pub fn upshot(&self) -> Upshot {
+        match (self.bar, self.would) {
+            (Bar::Learning { .. } | Bar::Closed, _) => Upshot::Unjudged,
+            (_, Choice::Draft) => Upshot::Given,
+            (_, Choice::Target) => Upshot::Refused,
+        }
+    }
 }
 
 /// A scorer and the threshold that its scores are held against.
@@ -173,6 +137,7 @@ pub struct Cascade {
     whole: Gate,
     switch: KillSwitch,
     prospects: Prospects,
+    payback: Payback,
     heard: Heard,
     judged: u64,
     served: u64,
@@ -192,6 +157,7 @@ impl Cascade {
             whole: Gate::new(settings.loss),
             switch: KillSwitch::new(settings.loss, settings.break_even),
             prospects: Prospects::new(settings.abort_below),
+            payback: Payback::new(settings.slowdown, settings.break_even),
             heard: Heard::default(),
             settings,
             judged: 0,
@@ -210,21 +176,70 @@ impl Cascade {
         let beside = match (self.settings.mode, self.switch.standing()) {
             (Mode::Off, _) => return Ask::Target,
             // The target vouches for every token, so no threshold has to be learnt.
-            (Mode::Verify, Standing::On) => return Ask::Draft,
+            (Mode::Verify, Standing::On) => return self.ask_first(traits, drawn),
             (Mode::Gate, Standing::On) => match self.bar(Moment::Whole, traits) {
-                Bar::Learning { .. } => self.settings.shadow.learning,
+                // What cannot pay however good its answers are is not worth the labels.
+                Bar::Learning { .. } => match self.payback.hopeless(traits) {
+                    Some(why) => self.watching(why),
+                    None => self.settings.shadow.learning,
+                },
                 // Young and perhaps useless: that is to be found out soon, and nothing served until then.
                 Bar::Closed if self.is_young() => self.settings.shadow.learning,
                 Bar::At(_) if self.is_young() && self.switch.doubts() => {
                     self.settings.shadow.learning
                 }
                 Bar::Closed => self.least(),
-                Bar::At(_) => return Ask::Draft,
+                Bar::At(_) => return self.ask_first(traits, drawn),
             },
             (Mode::Shadow, _) | (_, Standing::Off { .. }) => self.least(),
         };
-        let propensity = Propensity::new(beside);
+        Self::ask_beside(beside, drawn)
+    }
+
+    /// The same for a route whose bar is set by hand: nothing has to be learnt of it.
+    pub fn ask_at_fixed_bar(&self, traits: &Traits, drawn: u64) -> Ask {
+        match self.switch.standing() {
+            Standing::On => self.ask_first(traits, drawn),
+            Standing::Off { .. } => Self::ask_beside(self.least(), drawn),
+        }
+    }
+
+    /// Asks the draft first where that pays; where it does not, some are asked beside the target, to learn when it does.
+    fn ask_first(&self, traits: &Traits, drawn: u64) -> Ask {
+        let unpaid = self.payback.unpaid(traits);
+        if let Some(why) = unpaid
+            && self.settings.shadow.start != Chance::NONE
+        {
+            return Self::ask_beside(self.watching(why), drawn);
+        }
+        let is_asked = match unpaid {
+            Some(_) => self.payback.is_trial(drawn),
+            None => self.payback.has_room(),
+        };
+        if is_asked { Ask::Draft } else { Ask::Target }
+    }
+
+    /// How often a draft that does not pay is asked beside the target. What fails costs little, and may be back soon.
+    fn watching(&self, why: Unpaid) -> Chance {
+        match why {
+            Unpaid::Failing => self.least().max(self.settings.shadow.start),
+            Unpaid::Refused | Unpaid::Slow => self.least(),
+        }
+    }
+
+    fn ask_beside(chance: Chance, drawn: u64) -> Ask {
+        let propensity = Propensity::new(chance);
         if propensity.chance().happens(drawn) { Ask::Beside(propensity) } else { Ask::Target }
+    }
+
+    /// What asking first costs and brings: how long a draft may take.
+    pub const fn payback(&self) -> &Payback {
+        &self.payback
+    }
+
+    /// The same, to be told how long drafts and the target took. Whoever never tells is asked first as if it paid.
+    pub const fn payback_mut(&mut self) -> &mut Payback {
+        &mut self.payback
     }
 
     /// An empty record for a draft of such a request.
@@ -323,7 +338,10 @@ impl Cascade {
         let more = |one: &Self| {
             (one.whole.threshold.seen().saturating_add(one.heard.sum()), one.to_parts())
         };
+        // How long pools take is each gateway's own to know, and so is what is under way.
+        let payback = self.payback.clone();
         let mut joined = if more(&self) < more(&other) { other } else { self };
+        joined.payback = payback;
         let mut journals: Vec<&Journal> = journals.iter().collect();
         journals.sort_unstable_by_key(|journal| (journal.gateway(), journal.told()));
         for journal in journals {
@@ -381,6 +399,7 @@ impl Cascade {
     pub fn report(&self) -> Report {
         Report {
             standing: self.switch.standing(),
+            unpaid: self.payback.unpaid_at_all(),
             bar: self.whole.threshold.bar(Class::new(0)),
             labels: self.whole.threshold.seen(),
             loss: self.whole.threshold.estimate(),

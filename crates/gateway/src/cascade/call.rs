@@ -116,6 +116,13 @@ impl Outset {
         Spending { times: self.times.clone(), pool, clock, began: clock.now() }
     }
 
+    /// Asks for a worker to draft: one that is out for failing its requests is asked by its trials alone, also where all
+    /// are out, for the target can be asked instead.
+    pub(super) fn place_draft(&self, matter: &Matter) -> Result<Lease, Unheard> {
+        let lease = self.place(matter, &Tried::default(), Strictness::Judged)?;
+        if lease.is_out() { Err(Unheard::NoPlace(Choice::NoneUp)) } else { Ok(lease) }
+    }
+
     /// Asks for an answer in pieces.
     pub(super) async fn talk(&self, mut lease: Lease, matter: &Matter) -> Result<Talk, Unheard> {
         let spending = self.spend(&lease);
@@ -210,6 +217,11 @@ impl Talk {
         // The watch has let it through, so it is a sequence of whole events.
         let _whole = talk.cut(&first);
         talk
+    }
+
+    /// From now on its next words are waited for no longer than this.
+    pub(super) fn hurry(&mut self, idle: Duration) {
+        self.idle = self.idle.min(idle);
     }
 
     /// Which worker speaks.

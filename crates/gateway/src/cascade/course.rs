@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use overdraft_core::cascade::{
     Ask, Bar, Cascade, Chance, Choice, Evidence, Hearing, Journal, Judgement, Label, Mode, Moment,
-    Note, Parity, Report, Settings, Stand, Standing, Stands, Traits,
+    Note, Parity, Payback, Report, Settings, Stand, Standing, Stands, Traits,
 };
 use overdraft_core::cost::{Pools, Shape, Verification, break_even};
 use overdraft_core::estimate::SlidingRatio;
@@ -156,10 +157,12 @@ impl Course {
     pub(super) fn ask(&self, traits: &Traits, drawn: u64) -> Ask {
         let state = self.state();
         let fixed = self.settings.threshold.is_some() && self.settings.mode == Mode::Gate;
-        if fixed && state.cascade.standing() == Standing::On {
-            return Ask::Draft;
-        }
-        match state.cascade.ask(traits, drawn) {
+        let asked = if fixed {
+            state.cascade.ask_at_fixed_bar(traits, drawn)
+        } else {
+            state.cascade.ask(traits, drawn)
+        };
+        match asked {
             Ask::Beside(_) if !self.compares() => Ask::Target,
             ask => ask,
         }
@@ -184,10 +187,12 @@ impl Course {
         drawn: u64,
     ) -> Judgement {
         let mut judgement = self.state().cascade.judge(moment, evidence, ask, drawn);
-        if let (Some(fixed), Ask::Draft) = (self.settings.threshold, ask) {
+        if let Some(fixed) = self.settings.threshold {
             judgement.bar = Bar::At(fixed);
             judgement.would = judgement.bar.choose(judgement.score);
-            judgement.serve = judgement.would;
+            if ask == Ask::Draft {
+                judgement.serve = judgement.would;
+            }
         }
         judgement.checked &= self.compares();
         if ask == Ask::Draft {
@@ -259,6 +264,35 @@ impl Course {
         if 0 < hearing.missed {
             let (cascade, missed) = (&self.name, hearing.missed);
             tracing::debug!(cascade, missed, "another gateway learnt more than it could tell");
+        }
+    }
+
+    /// How long a draft of such a request may take to its verdict.
+    pub(super) fn limit(&self, traits: &Traits) -> Duration {
+        Duration::from_micros(self.state().cascade.payback().limit(traits).get())
+    }
+
+    /// How long one may take that nobody waits for.
+    pub(super) fn limit_beside(&self, traits: &Traits) -> Duration {
+        Duration::from_micros(self.state().cascade.payback().limit_beside(traits).get())
+    }
+
+    /// Tells the core how long draft or target took, and the log if drafts are asked first no more, or again.
+    pub(super) fn timed(&self, tell: impl FnOnce(&mut Payback)) {
+        let mut state = self.state();
+        let before = state.cascade.payback().unpaid_at_all();
+        tell(state.cascade.payback_mut());
+        let after = state.cascade.payback().unpaid_at_all();
+        drop(state);
+        match (before, after) {
+            (None, Some(why)) => {
+                let (cascade, reason) = (&self.name, why.name());
+                tracing::warn!(cascade, reason, "the draft is not asked first: it does not pay");
+            }
+            (Some(_), None) => {
+                tracing::info!(cascade = self.name, "the draft is asked first: it may pay");
+            }
+            _ => {}
         }
     }
 
@@ -360,6 +394,7 @@ fn meant(settings: &CascadeSettings) -> Settings {
         shadow: settings.shadow,
         first: Tokens::new(settings.first_window),
         abort_below: Settings::default().abort_below,
+        slowdown: settings.slowdown,
     }
 }
 

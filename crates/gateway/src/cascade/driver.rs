@@ -12,7 +12,6 @@ use overdraft_core::cascade::{
     Stands, Step, Windows,
 };
 use overdraft_core::fleet::WorkerId;
-use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
 use overdraft_units::Tokens;
 use overdraft_wire::Object;
@@ -27,7 +26,6 @@ use super::prompt;
 use super::speech::Speech;
 use super::teller::{Counts, Surface, Teller};
 use crate::fingerprint::Fingerprint;
-use crate::shared::Strictness;
 use crate::tally::Tally;
 
 /// Tokens after which it is asked whether a draft is still worth waiting for.
@@ -40,15 +38,21 @@ pub(super) struct Turned {
     pub(super) why: &'static str,
     /// Whether the draft is at fault and not its answer.
     pub(super) broken: bool,
+    /// Whether there was nobody to ask, which took no time.
+    pub(super) unasked: bool,
 }
 
 impl Turned {
     pub(super) const fn down(why: &'static str) -> Self {
-        Self { why, broken: false }
+        Self { why, broken: false, unasked: false }
     }
 
     pub(super) const fn broken(why: &'static str) -> Self {
-        Self { why, broken: true }
+        Self { why, broken: true, unasked: false }
+    }
+
+    pub(super) const fn unasked(why: &'static str) -> Self {
+        Self { why, broken: true, unasked: true }
     }
 }
 
@@ -155,10 +159,8 @@ impl Driver {
     /// Listens until something may be shown.
     pub(super) async fn open(&mut self) -> Result<(), Turned> {
         let matter = self.draft().await;
-        let lease = self
-            .outset
-            .place(&matter, &Tried::default(), Strictness::Judged)
-            .map_err(|unheard| Turned::broken(unheard.name()))?;
+        let place = self.outset.place_draft(&matter);
+        let lease = place.map_err(|unheard| Turned::unasked(unheard.name()))?;
         self.worker = Some(lease.worker());
         self.begin_prefill();
         let asked = self.outset.talk(lease, &matter);
@@ -187,8 +189,8 @@ impl Driver {
             return Ok(());
         }
         let matter = self.draft().await;
-        let place = self.outset.place(&matter, &Tried::default(), Strictness::Judged);
-        let lease = place.map_err(|unheard| Turned::broken(unheard.name()))?;
+        let place = self.outset.place_draft(&matter);
+        let lease = place.map_err(|unheard| Turned::unasked(unheard.name()))?;
         self.worker = Some(lease.worker());
         let talk = self.outset.talk(lease, &matter).await;
         self.talk = Some(talk.map_err(|unheard| Turned::broken(unheard.name()))?);
@@ -225,7 +227,7 @@ impl Driver {
     }
 
     /// Whether the target could go on behind the draft's tokens, if it knew the prompt's.
-    fn may_continue(&self) -> bool {
+    pub(super) fn may_continue(&self) -> bool {
         self.plan.continuable
             && self.course().parity() == Parity::Same
             && self.plan.schema.is_none()

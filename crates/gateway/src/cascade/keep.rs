@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
-use overdraft_core::cascade::{Chance, Mode, Parity, Standing, Tokenizer};
+use overdraft_core::cascade::{Chance, Mode, Parity, Standing, Tokenizer, Unpaid};
 use overdraft_telemetry::metrics::CascadeGauges;
 use overdraft_tokenizer::{Framing, Prompter};
 use overdraft_units::{CacheSalt, Instant as Moment, TokenId, Tokens};
@@ -160,7 +160,7 @@ fn gauges(course: &Course, now: Moment) -> CascadeGauges {
     let interval = report.loss.interval();
     CascadeGauges {
         cascade: course.name.clone(),
-        on: report.standing == Standing::On,
+        on: report.standing == Standing::On && report.unpaid.is_none(),
         acceptance: course.acceptance(now).map(share),
         loss: [interval.share, interval.low, interval.high].map(share),
         labels: report.labels,
@@ -169,12 +169,16 @@ fn gauges(course: &Course, now: Moment) -> CascadeGauges {
     }
 }
 
-/// The cascades that comparisons have switched off, and why.
+/// The cascades that are off, by what comparisons say or for not paying, and why.
 pub(crate) fn switched_off(shared: &Shared) -> Vec<(String, &'static str)> {
     let courses = shared.cascades.all().into_iter();
-    let off = courses.filter_map(|course| match course.report().standing {
-        Standing::Off { reason, .. } => Some((course.name.clone(), reason.name())),
-        Standing::On => None,
+    let off = courses.filter_map(|course| {
+        let report = course.report();
+        let why = match report.standing {
+            Standing::Off { reason, .. } => Some(reason.name()),
+            Standing::On => report.unpaid.map(Unpaid::name),
+        };
+        Some((course.name.clone(), why?))
     });
     off.collect()
 }

@@ -19,6 +19,7 @@
 //! | How does it look to the client?                 | `teller.rs`, `flow.rs` |
 //! | What did it cost?                               | `ledger.rs`   |
 //! | Was it as good?                                 | `shadow.rs`, `judge.rs`, `tap.rs`, `schema.rs` |
+//! | How long did it take?                           | `wait.rs`     |
 //! | What outlives a request, and a restart?         | `keep.rs`, `memory.rs` |
 //!
 //! **Invariant.** No text of a draft reaches a client before it was judged, none is taken back, and what
@@ -45,20 +46,23 @@ mod speech;
 mod tap;
 mod teller;
 mod verify;
+mod wait;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use overdraft_core::cascade::Ask;
+use overdraft_core::cascade::{Ask, Upshot, Waited};
 use overdraft_http::{Access, Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase, unix_seconds};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use self::call::Outset;
 pub(crate) use self::course::Cascades;
-use self::driver::Driver;
+use self::driver::{Driver, Turned};
 use self::flow::Flow;
 pub(crate) use self::keep::{keep, set_gauges, switched_off};
 use self::ledger::Ledger;
@@ -67,12 +71,14 @@ use self::plan::Way;
 pub(crate) use self::plan::{Plan, consider};
 use self::rest::{Sink, Told};
 pub(crate) use self::score::identify;
+pub(crate) use self::settings::drafts;
 pub use self::settings::{CascadeSettings, Labels};
 pub(crate) use self::shadow::Shadows;
 use self::shadow::Target;
 use self::tap::Tap;
 use self::teller::Surface;
 use self::teller::Teller;
+use self::wait::{Telling, Wait, micros};
 use crate::attempt::Question;
 use crate::fingerprint::Fingerprint;
 use crate::forward::ask_until_answered;
@@ -95,7 +101,7 @@ pub(crate) async fn answer(
     (print, question): (&Fingerprint, &Question<'_>),
     explained: &mut Option<Bytes>,
 ) -> Result<Response<Body>, Refused> {
-    let (course, way) = (Arc::clone(&plan.course), plan.way);
+    let (course, way, traits) = (Arc::clone(&plan.course), plan.way, plan.traits);
     let mut driver = start(shared, exchange, plan, (print, question));
     if let Some(tally) = tally {
         tally.counts(&driver.outset.times);
@@ -126,13 +132,23 @@ pub(crate) async fn answer(
         shadow::begin(driver, asked, judgement, Target::Coming(coming));
         sender
     });
+    // What no draft may answer says nothing of how long the target takes where one may.
+    let mut telling = matches!(way, Way::Ask(_)).then(|| Telling::begin(&course, traits));
     let mut response =
         ask_until_answered(shared, (exchange, tally), print, question, explained).await?;
     response.headers_mut().insert(SERVED_BY, HeaderValue::from_static("target"));
-    let wanted = wanted.filter(|_| response.status().is_success());
+    let is_success = response.status().is_success();
+    let wanted = wanted.filter(|_| is_success);
     let streamed = print.delivery == Delivery::Streamed;
-    Ok(response.map(|body| Body::wrap(Tap::new(body, ledger, wanted, streamed))))
+    if let Some(telling) = telling.as_mut().filter(|_| streamed) {
+        telling.first();
+    }
+    let telling = telling.filter(|_| is_success);
+    Ok(response.map(|body| Body::wrap(Tap::new(body, ledger, (wanted, telling), streamed))))
 }
+
+/// A draft that the client has seen something of may always be silent for so long: to change the model costs more.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
 
 /// A request that nothing has been done for yet.
 fn start(
@@ -181,7 +197,21 @@ async fn begin(
     exchange: &Exchange,
     tally: &mut Option<Tally>,
 ) -> Result<Response<Body>, Kept> {
-    let opened = Box::pin(driver.open()).await;
+    let wait = Wait::begin(driver.course(), driver.plan.traits);
+    // A draft that would spare no time any more is given up, and the target asked.
+    let opened = timeout(wait.limit(), Box::pin(driver.open())).await;
+    let opened = opened.unwrap_or_else(|_elapsed| {
+        driver.talk = None;
+        Err(Turned::broken("late"))
+    });
+    if let Some(talk) = &mut driver.talk {
+        talk.hurry(wait.limit().max(SILENCE_MIN));
+    }
+    wait.end(match opened {
+        Ok(()) => Some(Upshot::Given),
+        Err(turned) if turned.broken => (!turned.unasked).then_some(Upshot::Failed),
+        Err(_) => Some(Upshot::Refused),
+    });
     driver.end_prefill();
     if let Err(turned) = opened {
         if turned.broken {
@@ -274,6 +304,9 @@ fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
         (record.prompt, record.completion) = (Some(prompt), Some(completion));
         record.end = EndCode::WHOLE;
     });
+    let took = micros(driver.outset.begun.elapsed());
+    let traits = driver.plan.traits;
+    driver.course().timed(|payback| payback.handle_draft_end(&traits, took, Waited::Client));
     let judgement = driver.judgement.filter(|judgement| judgement.checked && !driver.goes_on);
     driver.ledger.is_compared = judgement.is_some();
     driver.ledger.close();

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
-use overdraft_core::cascade::{Ask, Bound, Exclusion, Exclusions, Mode, Parity, Script, Traits};
+use overdraft_core::cascade::{
+    Ask, Bound, Delivery, Exclusion, Exclusions, Mode, Parity, Script, Traits,
+};
 use overdraft_units::Tokens;
 use overdraft_wire::request::StreamUsage;
 use overdraft_wire::{ApiError, RequestPeek};
@@ -109,6 +111,10 @@ pub(crate) fn consider(
         prompt,
         script: Script::of(text.last()),
         bound,
+        delivery: match print.delivery {
+            overdraft_telemetry::Delivery::Streamed => Delivery::Streamed,
+            overdraft_telemetry::Delivery::Whole => Delivery::Whole,
+        },
     };
     let mut against = against(&peek, &text).with_longest(longest.map(Tokens::new));
     if out {

@@ -130,7 +130,7 @@ impl Driver {
                 Step::Hold if heard == Heard::End => return Ok(()),
                 Step::Hold => {}
                 Step::Refuse | Step::HandOver(_) => {
-                    return Err(Turned { why: "doubted", broken: false });
+                    return Err(Turned::down("doubted"));
                 }
             }
         }

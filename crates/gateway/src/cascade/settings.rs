@@ -1,6 +1,6 @@
 //! What can be set about asking a small model first?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use overdraft_core::cascade::{Chance, Mode, Path, Shadow};
 use overdraft_core::cost::Prices;
@@ -29,6 +29,8 @@ pub struct CascadeSettings {
     pub loss: Chance,
     /// The score from which on a draft's answer is given; `None` finds it by comparing answers.
     pub threshold: Option<Chance>,
+    /// How much longer than for the target alone clients may wait on average; `None` lets them wait.
+    pub slowdown: Option<Chance>,
     /// Draft tokens before the first is given out.
     pub first_window: u32,
     /// Draft tokens before each further lot.
@@ -51,6 +53,15 @@ pub struct CascadeSettings {
     pub tenants_out: BTreeSet<String>,
 }
 
+/// The models that are asked first and are nobody's target: where they are out, the target answers.
+pub(crate) fn drafts(
+    cascades: &BTreeMap<String, CascadeSettings>,
+) -> impl Iterator<Item = String> + use<'_> {
+    let is_target = |model: &str| cascades.values().any(|cascade| cascade.target == model);
+    let drafts = cascades.values().map(|cascade| &cascade.draft);
+    drafts.filter(move |draft| !is_target(draft)).cloned()
+}
+
 impl CascadeSettings {
     /// A gate of `draft` before `target` with everything else at its default.
     pub fn new(draft: impl Into<String>, target: impl Into<String>) -> Self {
@@ -60,6 +71,7 @@ impl CascadeSettings {
             mode: Mode::Gate,
             loss: Chance::percent(1),
             threshold: None,
+            slowdown: Some(Chance::percent(3)),
             first_window: 24,
             next_window: 48,
             scoring: None,

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use overdraft_core::admit::Priority;
-use overdraft_core::cascade::{Ask, Judgement, Label, Mode, Moment};
+use overdraft_core::cascade::{Ask, Judgement, Label, Mode, Moment, Payback, Upshot, Waited};
 use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
+use overdraft_units::{Micros, Tokens};
 use overdraft_wire::Object;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -21,10 +22,11 @@ use tokio::time::{Instant, timeout};
 
 use super::ask;
 use super::call::Matter;
-use super::driver::{Driver, Heard};
+use super::driver::{Driver, Heard, Turned};
 use super::schema::Schema;
 use super::settings::Labels;
 use super::tap;
+use super::wait::micros;
 use crate::relay::whole;
 use crate::shared::{Shared, Strictness};
 
@@ -120,29 +122,37 @@ async fn compare(mut job: Job) {
 impl Job {
     async fn label(&mut self) -> Result<Label, &'static str> {
         let driver = &mut self.driver;
-        driver.begin().await.map_err(|turned| turned.why)?;
+        let times = if driver.worker.is_none() { Some(driver.draft_beside().await?) } else { None };
         while driver.listen().await.map_err(|turned| turned.why)? == Heard::More {}
         driver.talk = None;
+        let course = Arc::clone(driver.course());
+        let verifies = course.settings.mode == Mode::Verify;
+        let drawn = driver.plan.dice.draw("beside");
+        let judge = || course.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
+        let judgement = (!verifies).then(|| self.judgement.unwrap_or_else(judge));
+        if let (Some(times), Some(judgement)) = (times, judgement) {
+            driver.drafted_beside(times, judgement.upshot());
+        }
         let target = match &mut self.target {
             Target::Coming(text) => text.await.map_err(|_| "no_target")?,
             Target::Ask => driver.ask_target().await.ok_or("no_target")?,
         };
-        let course = Arc::clone(driver.course());
-        let judges =
-            course.settings.labels == Labels::Judge && course.settings.mode != Mode::Verify;
+        let judges = course.settings.labels == Labels::Judge && !verifies;
         let label = match driver.compared_with(&target) {
             Some(label) => label,
             None if judges => driver.judged(&target).await?,
             None => Label::Worse,
         };
-        if course.settings.mode == Mode::Verify {
+        let Some(judgement) = judgement else {
+            let is_worse = label == Label::Worse;
+            if let Some(times) = times {
+                driver
+                    .drafted_beside(times, if is_worse { Upshot::Refused } else { Upshot::Given });
+            }
             let drafted = driver.speech.ids().map_or(1, <[u32]>::len).max(1);
-            course.verified(if label == Label::Worse { 0 } else { drafted }, drafted);
+            course.verified(if is_worse { 0 } else { drafted }, drafted);
             return Ok(label);
-        }
-        let drawn = driver.plan.dice.draw("beside");
-        let judge = || course.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
-        let judgement = self.judgement.unwrap_or_else(judge);
+        };
         // What else was compared, the target answered.
         if let (Target::Ask, Some(side)) = (&self.target, &driver.print.side) {
             side.judged(Some((label, judgement.propensity)));
@@ -154,7 +164,60 @@ impl Job {
     }
 }
 
+/// When a draft that nobody waited for would have come to its verdict, and when it was whole.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    verdict: Micros,
+    end: Micros,
+}
+
 impl Driver {
+    /// Has the whole draft told while nobody waits, within the limit that it would have where somebody did.
+    async fn draft_beside(&mut self) -> Result<Times, &'static str> {
+        let (course, traits) = (Arc::clone(self.course()), self.plan.traits);
+        let begun = Instant::now();
+        let told = timeout(course.limit_beside(&traits), self.hear_all(begun)).await;
+        let turned = match told {
+            Ok(Ok(times)) => return Ok(times),
+            Ok(Err(turned)) => turned,
+            Err(_elapsed) => Turned::broken("late"),
+        };
+        self.talk = None;
+        // Where there was nobody to ask, or the answer is none to be judged, nothing is known of its time.
+        if turned.broken && !turned.unasked {
+            let took = micros(begun.elapsed());
+            let tell = |payback: &mut Payback| {
+                payback.handle_verdict(&traits, took, Upshot::Failed, Waited::Nobody);
+            };
+            course.timed(tell);
+        }
+        Err(turned.why)
+    }
+
+    async fn hear_all(&mut self, begun: Instant) -> Result<Times, Turned> {
+        self.begin().await?;
+        // Where a stream is judged by its first window, that is when the client would have seen something.
+        let is_windowed = self.print.delivery == Delivery::Streamed && self.may_continue();
+        let window = Tokens::new(self.course().settings.first_window);
+        let mut verdict = None;
+        while self.listen().await? == Heard::More {
+            if is_windowed && verdict.is_none() && window <= self.evidence.tokens() {
+                verdict = Some(micros(begun.elapsed()));
+            }
+        }
+        let end = micros(begun.elapsed());
+        Ok(Times { verdict: verdict.unwrap_or(end), end })
+    }
+
+    /// Tells the core how long such a draft took.
+    fn drafted_beside(&self, times: Times, upshot: Upshot) {
+        let traits = self.plan.traits;
+        self.course().timed(|payback| {
+            payback.handle_verdict(&traits, times.verdict, upshot, Waited::Nobody);
+            payback.handle_draft_end(&traits, times.end, Waited::Nobody);
+        });
+    }
+
     /// The target's answer to the same request.
     async fn ask_target(&mut self) -> Option<String> {
         let object = Object::parse(&self.body).ok()?;
@@ -166,7 +229,7 @@ impl Driver {
         let answer = self.outset.whole(lease, &matter).await.ok()?;
         let used = whole::judge(&answer).ok()?;
         self.ledger.continued(0);
-        self.ledger.completed(used, overdraft_units::Tokens::ZERO);
+        self.ledger.completed(used, Tokens::ZERO);
         tap::of_document(&answer)
     }
 

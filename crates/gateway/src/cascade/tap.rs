@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::ledger::Ledger;
 use super::speech::Speech;
+use super::wait::Telling;
 use overdraft_wire::sse::Splitter;
 
 /// Bytes of an answer that are copied at most; a longer one is not compared.
@@ -25,6 +26,8 @@ pub(super) struct Tap {
     inner: Body,
     ledger: Option<Ledger>,
     copy: Option<Copied>,
+    /// Until it has ended.
+    telling: Option<Telling>,
 }
 
 /// Who wants the copy, and what it is so far.
@@ -38,14 +41,17 @@ impl Tap {
     pub(super) fn new(
         inner: Body,
         ledger: Ledger,
-        wanted: Option<oneshot::Sender<String>>,
+        (wanted, telling): (Option<oneshot::Sender<String>>, Option<Telling>),
         streamed: bool,
     ) -> Self {
         let copy = wanted.map(|wanted| Copied { bytes: Vec::new(), streamed, wanted });
-        Self { inner, ledger: Some(ledger), copy }
+        Self { inner, ledger: Some(ledger), copy, telling }
     }
 
     fn ended(&mut self) {
+        if let Some(telling) = self.telling.take() {
+            telling.end();
+        }
         if let Some(mut ledger) = self.ledger.take() {
             ledger.close();
         }

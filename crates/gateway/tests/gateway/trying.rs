@@ -93,7 +93,8 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
         cascade.threshold = Some(threshold);
         (cascade.shadow.start, cascade.shadow.learning) = (Chance::NONE, Chance::NONE);
-        cascade.prices = Some([prices(100_000), prices(1_000_000)]);
+        // A draft that costs nothing pays whether or not any of its answers is given.
+        cascade.prices = Some([prices(0), prices(1_000_000)]);
         cascade
     };
     let gateway = Gateway::start_with(&[&target, &draft], |settings| {
@@ -117,8 +118,8 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
         served[usize::from(by == "draft")] += 1;
     }
     assert!(served.iter().all(|count| (33..=87).contains(count)), "{served:?}");
-    // A draft of four tokens costs 0.4; refused, it costs that beside the target's own four.
-    told(&gateway, r#"overdraft_canary_baseline{canary="careful",figure="cost_microusd"} 4.4"#)
+    // Where the draft is refused the target's own four tokens are paid.
+    told(&gateway, r#"overdraft_canary_baseline{canary="careful",figure="cost_microusd"} 4.0"#)
         .await;
     let (_, page) = client.get("/metrics").await;
     for (figure, value) in [("cost_microusd", "-4.0"), ("loss", "0.0")] {

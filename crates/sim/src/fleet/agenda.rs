@@ -28,6 +28,8 @@ pub(super) enum Event {
     Progressed(FlightId, u32),
     /// The gateway sees an answer's end.
     Ended(FlightId),
+    /// The draft of a request with such a number of its own may take no longer.
+    Limit(FlightId, u64),
     /// Time is up for somebody who waits at the gateway.
     Expired,
     /// A worker's process is gone.

@@ -2,16 +2,23 @@
 //!
 //! What to ask and what to believe decides `core::cascade`, as it does live. What a draft says about its own
 //! certainty and how often it is worse is not known without models: the scenario says it, for each kind of
-//! request. A draft is judged when it is whole, so a client sees its first token then.
+//! request. A draft is judged when it is whole, so a client sees its first token then. One that is given up ends with its
+//! next token: until then it takes its place among the draft workers' requests, as one whose connection is gone may.
 
 use overdraft_core::cascade::{
-    Ask, Cascade, Choice, Evidence, Finish, Judgement, Label, LogProb, Moment, Nats, Observation,
-    Settings, Traits,
+    Ask, Cascade, Choice, Delivery, Evidence, Finish, Judgement, Label, LogProb, Moment, Nats,
+    Observation, Settings, Traits, Upshot, Waited,
 };
 use overdraft_silicon::Profile;
-use overdraft_units::Tokens;
+use overdraft_units::{Micros, Tokens};
 
+use super::agenda::{Event, FlightId};
+use super::flight::{Flight, Origin, Role};
+use super::requests::unsent;
+use super::scenario::SimulateError;
+use super::simulation::Simulation;
 use crate::Draws;
+use crate::report::Fate;
 use crate::workload::named;
 
 /// Tokens of a draft that are looked at: more change no quantile by much.
@@ -73,19 +80,44 @@ impl Gatekeeper {
     }
 
     /// Whether the draft pool is asked for a request with such a number of its own.
-    pub(super) fn ask(&mut self, dice: u64, prompt: Tokens) -> Ask {
+    fn ask(&mut self, dice: u64, prompt: Tokens) -> Ask {
         let asked = self.gate.ask(&traits(prompt), named(&[dice, ASK]));
         self.drafts.asked += u64::from(asked != Ask::Target);
+        if asked == Ask::Draft {
+            self.gate.payback_mut().handle_start();
+        }
         asked
     }
 
+    /// It is known what becomes of a draft: of one that failed without taking anybody's time nothing is learnt.
+    fn drafted(&mut self, flight: &Flight, (took, asked): (Micros, Ask), upshot: Upshot) {
+        let traits = traits(flight.prompt_tokens);
+        let waited = if asked == Ask::Draft { Waited::Client } else { Waited::Nobody };
+        let payback = self.gate.payback_mut();
+        match (upshot, flight.is_placed) {
+            (Upshot::Failed, false) if waited == Waited::Client => {
+                payback.handle_left(&traits, Micros::ZERO);
+            }
+            (Upshot::Failed, false) => {}
+            _ => payback.handle_verdict(&traits, took, upshot, waited),
+        }
+        if upshot == Upshot::Given || (waited == Waited::Nobody && upshot != Upshot::Failed) {
+            payback.handle_draft_end(&traits, took, waited);
+        }
+    }
+
+    /// The target has answered.
+    pub(super) fn told(&mut self, flight: &Flight) {
+        if flight.visit.is_some() && flight.source == Origin::Worker {
+            let first = flight.first.map(|first| first.since(flight.asked));
+            let end = flight.last.since(flight.asked);
+            let traits = traits(flight.prompt_tokens);
+            self.gate.payback_mut().handle_target(&traits, first, end);
+        }
+    }
+
     /// Whose answer is given, and whether the target is asked to find out what the draft's is worth.
-    pub(super) fn judge(
-        &mut self,
-        dice: u64,
-        (prompt, output): (Tokens, Tokens),
-        asked: Ask,
-    ) -> Judgement {
+    fn judge(&mut self, dice: u64, (prompt, output): (Tokens, Tokens), asked: Ask) -> Judgement {
         let kind = self.kind(dice);
         let evidence = self.evidence(dice, kind, (prompt, output));
         let drawn = named(&[dice, JUDGE]);
@@ -134,8 +166,88 @@ impl Gatekeeper {
     }
 }
 
+/// Clients of a simulated fleet see their answers come.
 fn traits(prompt: Tokens) -> Traits {
-    Traits { prompt, ..Traits::default() }
+    Traits { prompt, delivery: Delivery::Streamed, ..Traits::default() }
+}
+
+impl Simulation<'_> {
+    /// Asks the draft pool where the gate says so.
+    pub(super) fn draft_first(&mut self, mut flight: Flight) -> Result<(), SimulateError> {
+        let Some(gatekeeper) = &mut self.gatekeeper else { return Ok(()) };
+        let asked = gatekeeper.ask(flight.dice, flight.prompt_tokens);
+        let limit = gatekeeper.gate.payback().limit(&traits(flight.prompt_tokens));
+        match asked {
+            Ask::Target => {}
+            Ask::Draft => flight.role = Role::Draft(asked),
+            Ask::Beside(_) => {
+                let beside = Flight { visit: None, role: Role::Draft(asked), ..unsent(&flight) };
+                let beside = self.flights.add(beside);
+                self.seek(beside)?;
+            }
+        }
+        let dice = flight.dice;
+        let id = self.flights.add(flight);
+        if asked == Ask::Draft {
+            self.agenda.enter(self.now + limit, Event::Limit(id, dice));
+        }
+        self.seek(id)
+    }
+
+    /// A draft has taken as long as it may: the target is asked, if the draft has not ended by now.
+    pub(super) fn give_up_draft(&mut self, id: FlightId, dice: u64) -> Result<(), SimulateError> {
+        let is_same = |flight: &&Flight| {
+            flight.dice == dice && flight.role == Role::Draft(Ask::Draft) && flight.visit.is_some()
+        };
+        let Some(found) = self.flights.get(id).filter(is_same) else { return Ok(()) };
+        let mut flight = unsent(found);
+        let draft = self.flights.of(id);
+        (draft.role, draft.visit) = (Role::GivenUp, None);
+        let took = (self.now.since(flight.asked), Ask::Draft);
+        if let Some(gatekeeper) = &mut self.gatekeeper {
+            gatekeeper.drafted(&flight, took, Upshot::Failed);
+        }
+        let Some(visit) = flight.visit else { return Ok(()) };
+        self.spell_again(&mut flight, visit);
+        (flight.role, flight.asked) = (Role::Target, self.now);
+        let target = self.flights.add(flight);
+        self.seek(target)
+    }
+
+    /// What becomes of a request whose draft has ended: it is given back where that is the answer.
+    pub(super) fn judge(
+        &mut self,
+        mut flight: Flight,
+        asked: Ask,
+    ) -> Result<Option<Flight>, SimulateError> {
+        let lengths = (flight.prompt_tokens, Tokens::new(flight.said));
+        let mut judgement = None;
+        if let Some(gatekeeper) = &mut self.gatekeeper {
+            if flight.fate == Fate::Completed {
+                judgement = Some(gatekeeper.judge(flight.dice, lengths, asked));
+            }
+            let upshot = judgement.map_or(Upshot::Failed, |one| one.upshot());
+            gatekeeper.drafted(&flight, (self.now.since(flight.asked), asked), upshot);
+        }
+        let Some(visit) = flight.visit else { return Ok(None) };
+        self.spell_again(&mut flight, visit);
+        let is_served = judgement.is_some_and(|one| one.serve == Choice::Draft);
+        if !is_served {
+            let target = Flight { role: Role::Target, asked: self.now, ..unsent(&flight) };
+            let target = self.flights.add(target);
+            self.seek(target)?;
+            return Ok(None);
+        }
+        if judgement.is_some_and(|one| one.checked) {
+            let shadow = Flight { visit: None, role: Role::Target, ..unsent(&flight) };
+            let shadow = self.flights.add(shadow);
+            self.seek(shadow)?;
+        }
+        // What is judged when it is whole is shown when it is whole.
+        flight.first = Some(flight.last);
+        self.recorder.tokens(flight.last, u64::from(flight.said));
+        Ok(Some(flight))
+    }
 }
 
 impl RequestKind {

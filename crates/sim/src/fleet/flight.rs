@@ -49,6 +49,8 @@ pub(super) struct Flight {
     /// Tokens that its client says the answer may have.
     pub(super) limit: Tokens,
     pub(super) due: Instant,
+    /// When the model was asked that it is for.
+    pub(super) asked: Instant,
     /// Tokens of the answer so far.
     pub(super) said: u32,
     /// When the client saw the first and the last of them.
@@ -68,6 +70,8 @@ pub(super) enum Role {
     Target,
     /// A draft, and why it was asked.
     Draft(Ask),
+    /// A draft that nobody wants any more: it ends with its next token.
+    GivenUp,
 }
 
 impl Role {
@@ -75,7 +79,7 @@ impl Role {
     pub(super) const fn model(self) -> &'static str {
         match self {
             Self::Target => MODEL,
-            Self::Draft(_) => DRAFT_MODEL,
+            Self::Draft(_) | Self::GivenUp => DRAFT_MODEL,
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use overdraft_core::admit::{Mode, Tenant};
 use overdraft_core::batch::{Progress, Refusal, Verdict};
-use overdraft_core::cascade::{self, Ask};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
@@ -61,6 +60,7 @@ impl Simulation<'_> {
             answer: asked.answer,
             limit: asked.answer.tokens.max(self.scenario.declared.unwrap_or(Tokens::ZERO)),
             due: self.now,
+            asked: self.now,
             said: 0,
             first: None,
             last: self.now,
@@ -76,26 +76,10 @@ impl Simulation<'_> {
     }
 
     /// Asks the draft pool first where there is one, or a worker.
-    pub(super) fn ask_models(&mut self, flight: Flight) -> Result<(), SimulateError> {
+    pub(super) fn ask_models(&mut self, mut flight: Flight) -> Result<(), SimulateError> {
+        flight.asked = self.now;
         if self.gatekeeper.is_some() {
             return self.draft_first(flight);
-        }
-        let flight = self.flights.add(flight);
-        self.seek(flight)
-    }
-
-    /// Asks the draft pool where the gate says so.
-    fn draft_first(&mut self, mut flight: Flight) -> Result<(), SimulateError> {
-        let Some(gatekeeper) = &mut self.gatekeeper else { return Ok(()) };
-        let asked = gatekeeper.ask(flight.dice, flight.prompt_tokens);
-        match asked {
-            Ask::Target => {}
-            Ask::Draft => flight.role = Role::Draft(asked),
-            Ask::Beside(_) => {
-                let beside = Flight { visit: None, role: Role::Draft(asked), ..unsent(&flight) };
-                let beside = self.flights.add(beside);
-                self.seek(beside)?;
-            }
         }
         let flight = self.flights.add(flight);
         self.seek(flight)
@@ -131,7 +115,7 @@ impl Simulation<'_> {
     }
 
     /// Finds a worker for a request, or lets it wait where that is what admission says.
-    fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
+    pub(super) fn seek(&mut self, id: FlightId) -> Result<(), SimulateError> {
         let at = match self.place(id, Strictness::Judged) {
             Ok(placed) => {
                 self.send(id, placed);
@@ -313,7 +297,7 @@ impl Simulation<'_> {
                 gaps += 1;
             }
             flight.last = seen;
-            if flight.said == flight.answer.tokens.get() {
+            if flight.said == flight.answer.tokens.get() || flight.role == Role::GivenUp {
                 agenda.enter(seen, Event::Ended(id));
                 return (Progress::Finished, flight.session);
             }
@@ -340,6 +324,7 @@ impl Simulation<'_> {
         if let Some(placed) = flight.placed.take() {
             let worker = placed.worker();
             let outcome = match flight.fate {
+                _ if flight.role == Role::GivenUp => Outcome::of(Ending::Abandoned),
                 Fate::Completed => Outcome {
                     ending: Ending::Answered,
                     prompt: Some(flight.prompt_tokens),
@@ -354,40 +339,17 @@ impl Simulation<'_> {
             let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };
             flight = over;
         }
+        if flight.role == Role::GivenUp {
+            return Ok(());
+        }
         if let Role::Draft(asked) = flight.role {
             let judged = self.judge(flight, asked)?;
             let Some(served) = judged else { return Ok(()) };
             flight = served;
+        } else if let (Some(gatekeeper), Fate::Completed) = (&mut self.gatekeeper, flight.fate) {
+            gatekeeper.told(&flight);
         }
         self.go_on(&flight)
-    }
-
-    /// What becomes of a request whose draft has ended: it is given back where that is the answer.
-    fn judge(&mut self, mut flight: Flight, asked: Ask) -> Result<Option<Flight>, SimulateError> {
-        let lengths = (flight.prompt_tokens, Tokens::new(flight.said));
-        let judgement = match (&mut self.gatekeeper, flight.fate) {
-            (Some(gatekeeper), Fate::Completed) => {
-                Some(gatekeeper.judge(flight.dice, lengths, asked))
-            }
-            _ => None,
-        };
-        let Some(visit) = flight.visit else { return Ok(None) };
-        self.spell_again(&mut flight, visit);
-        let is_served = judgement.is_some_and(|one| one.serve == cascade::Choice::Draft);
-        if !is_served {
-            let flight = self.flights.add(Flight { role: Role::Target, ..unsent(&flight) });
-            self.seek(flight)?;
-            return Ok(None);
-        }
-        if judgement.is_some_and(|one| one.checked) {
-            let shadow = Flight { visit: None, role: Role::Target, ..unsent(&flight) };
-            let shadow = self.flights.add(shadow);
-            self.seek(shadow)?;
-        }
-        // What is judged when it is whole is shown when it is whole.
-        flight.first = Some(flight.last);
-        self.recorder.tokens(flight.last, u64::from(flight.said));
-        Ok(Some(flight))
     }
 
     /// A worker has the prompt that was sent to it: for another it is spelled anew.
@@ -465,7 +427,7 @@ fn speak(flight: &mut Flight, drafts: &[TokenId], appended: &mut Vec<TokenId>) {
 }
 
 /// The same request once more, as it was before it was sent.
-fn unsent(flight: &Flight) -> Flight {
+pub(super) fn unsent(flight: &Flight) -> Flight {
     Flight {
         placed: None,
         prompt: flight.prompt.clone(),

@@ -224,6 +224,7 @@ impl<'a> Simulation<'a> {
                 self.end(flight)?;
                 self.call_on();
             }
+            Event::Limit(flight, dice) => self.give_up_draft(flight, dice)?,
             Event::Expired => self.call_on(),
             Event::Scrape(gateway) => self.scrape(gateway),
             Event::Scraped(gateway, worker, scraped) => {

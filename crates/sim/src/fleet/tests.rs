@@ -318,6 +318,7 @@ fn a_cascade_gives_drafts_where_they_are_as_good_and_keeps_within_its_loss() {
     let settings = cascade::Settings {
         mode: cascade::Mode::Gate,
         loss: cascade::Chance::percent(2),
+        slowdown: None,
         ..cascade::Settings::default()
     };
     let kinds = vec![
@@ -337,6 +338,35 @@ fn a_cascade_gives_drafts_where_they_are_as_good_and_keeps_within_its_loss() {
     let none = Box::new(std::iter::empty::<Result<_, WorkloadError>>());
     let refused = simulate(&scenario, none, 1, &mut |_| {}).unwrap_err().to_string();
     assert!(refused.contains("without kinds"), "{refused}");
+}
+
+#[test]
+fn a_draft_that_takes_too_long_is_given_up_and_the_target_answers() {
+    let mut scenario = scenario(Policy::Cost, 2);
+    let workload = "unique:question=200,output=60,rate=20";
+    let alone = summary(&run(&scenario, workload, 1_500, 5)).e2el.mean;
+    // One small card for what two servers do.
+    let draft = Catalogue::builtin().find("l4-tp1/llama-3-8b-int4").unwrap();
+    let settings = |slowdown| cascade::Settings {
+        mode: cascade::Mode::Gate,
+        loss: cascade::Chance::percent(2),
+        slowdown,
+        ..cascade::Settings::default()
+    };
+    let kinds = vec![RequestKind { weight: 1.0, worse: 0.001, surprise: 0.05 }];
+    let mut with = |slowdown| {
+        let (draft, kinds) = (draft.clone(), kinds.clone());
+        let settings = settings(slowdown);
+        scenario.cascade = Some(Cascading { draft, workers: 1, settings, kinds });
+        run(&scenario, workload, 1_500, 5)
+    };
+    let any = with(None);
+    let told = summary(&any);
+    assert_eq!((told.offered, told.completed), (1_500, 1_500));
+    assert!(0 < any.drafts.served, "{:?}", any.drafts);
+    let default = summary(&with(cascade::Settings::default().slowdown));
+    assert_eq!(default.completed, 1_500);
+    assert!(default.e2el.mean <= 1.03 * alone, "{} {alone}", default.e2el.mean);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod labels;
 mod lasting;
 mod others;
 mod path;
+mod payback;
 mod release;
 mod scorer;
 mod switch;

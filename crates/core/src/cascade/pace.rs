@@ -1,0 +1,134 @@
+//! Running means of times and shares: how long do draft and target take for requests of a kind?
+//!
+//! Each mean forgets: its last 64 samples weigh most of it, so a pool that gets slower is known to be slower after a few
+//! dozen requests. What is known of a kind is shrunk towards what is known of all requests of that size, and that
+//! towards all: a kind that was seen three times is judged by the others. `docs/design/cascade.md#r6`.
+
+use alloc::collections::BTreeMap;
+
+use overdraft_units::Micros;
+
+use super::class::{CLASSES_MAX, Class, Delivery, SIZES, Traits};
+
+/// Samples that a mean weighs; older ones fade.
+pub(super) const MEMORY: u32 = 64;
+/// The same for the target's times, which drafts are held against: where these waver, drafts are asked just when the target
+/// is thought to be slower than it is.
+pub(super) const MEMORY_LONG: u32 = 256;
+/// The same for whether there is an answer at all: a pool that is back is to be noticed soon.
+pub(super) const MEMORY_SHORT: u32 = 16;
+/// A mean is believed after so many.
+const LEARNT_MIN: u32 = 16;
+/// So many samples the wider circle counts for in the narrower one's mean.
+const POOLED: i128 = 16;
+
+/// A mean that forgets, and how far samples are from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mean {
+    value: i64,
+    spread: i64,
+    samples: u32,
+}
+
+/// What is known of requests of one kind. Times are in microseconds, shares in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cell {
+    /// Until the target's first token, where that is seen.
+    pub(super) target_first: Mean,
+    /// Until the target's answer was whole.
+    pub(super) target_end: Mean,
+    /// Until a draft came to its verdict.
+    pub(super) verdict: Mean,
+    /// Until a draft's answer was whole.
+    pub(super) draft_end: Mean,
+    /// The share of drafts that are given, of those that came to a verdict.
+    pub(super) given: Mean,
+}
+
+/// One of the means of a cell.
+pub(super) type Pick = fn(&Cell) -> &Mean;
+
+/// What is known of requests of every kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Paces {
+    all: [Cell; DELIVERIES],
+    sizes: [[Cell; SIZES]; DELIVERIES],
+    kinds: BTreeMap<(Class, Delivery), Cell>,
+}
+
+const DELIVERIES: usize = 2;
+
+impl Mean {
+    /// Takes note of a sample, and remembers about so many.
+    pub(super) fn note(&mut self, sample: i64, memory: u32) {
+        self.samples = (self.samples + 1).min(memory);
+        let weight = i64::from(self.samples);
+        let off = sample - self.value;
+        // Half of its weight is added, or small differences would never move it.
+        self.value += (off + off.signum() * weight / 2) / weight;
+        if 1 < self.samples {
+            self.spread += (off.abs() - self.spread) / weight;
+        }
+    }
+}
+
+impl Mean {
+    /// What samples are on average, once that is learnt.
+    pub(super) fn known(&self) -> Option<i64> {
+        (LEARNT_MIN <= self.samples).then_some(self.value)
+    }
+}
+
+impl Paces {
+    /// Takes note of a sample of such a request, in every circle that it belongs to.
+    pub(super) fn note(
+        &mut self,
+        traits: &Traits,
+        (sample, memory): (i64, u32),
+        pick: fn(&mut Cell) -> &mut Mean,
+    ) {
+        let at = traits.delivery as usize;
+        pick(&mut self.all[at]).note(sample, memory);
+        pick(&mut self.sizes[at][traits.size()]).note(sample, memory);
+        let kind = (traits.class(), traits.delivery);
+        let has_room = self.kinds.len() < CLASSES_MAX * DELIVERIES;
+        if has_room || self.kinds.contains_key(&kind) {
+            pick(self.kinds.entry(kind).or_default()).note(sample, memory);
+        }
+    }
+
+    /// The mean for such a request, and how far samples are from it; nothing before it is learnt.
+    pub(super) fn of(&self, traits: &Traits, pick: Pick) -> Option<(i64, i64)> {
+        let at = traits.delivery as usize;
+        let all = pick(&self.all[at]);
+        if all.samples < LEARNT_MIN {
+            return None;
+        }
+        let size = pick(&self.sizes[at][traits.size()]);
+        let kind = self.kinds.get(&(traits.class(), traits.delivery)).map(pick);
+        let wide = (all.value, all.spread);
+        let narrower = shrunk(size, wide);
+        Some(kind.map_or(narrower, |kind| shrunk(kind, narrower)))
+    }
+
+    /// The mean over all requests that are told so.
+    pub(super) fn of_all(&self, delivery: Delivery, pick: Pick) -> Option<i64> {
+        pick(&self.all[delivery as usize]).known()
+    }
+}
+
+/// A mean with what a wider circle knows.
+fn shrunk(own: &Mean, (value, spread): (i64, i64)) -> (i64, i64) {
+    let samples = i128::from(own.samples);
+    let mix = |own: i64, wide: i64| {
+        let sum = samples * i128::from(own) + POOLED * i128::from(wide);
+        i64::try_from(sum / (samples + POOLED)).unwrap_or(i64::MAX)
+    };
+    (mix(own.value, value), mix(own.spread, spread))
+}
+
+/// A span as a sample: an hour at most, so that sums stay far from any limit.
+pub(super) fn sample(span: Micros) -> i64 {
+    const HOUR: u64 = 3_600_000_000;
+    i64::try_from(span.get().min(HOUR)).unwrap_or(i64::MAX)
+}
