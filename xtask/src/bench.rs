@@ -19,6 +19,7 @@ const BENCHES: &[(&str, &str)] = &[
         "cascade",
         "a small model asked first: quality against cost, shifts, first text, a useless draft (S1, S2, S4, S5)",
     ),
+    ("drafts", "a gate before 200 drawn drafts, simulated: time, quality, saving (S6)"),
     ("cache", "hits from memory and from Redis, and hit ratios by size (S2, S6)"),
     ("loadtool", "real time beside virtual time, and `overdraft bench` beside aiperf (S5, S6)"),
     ("silicon", "the cost model of GPUs beside published measurements (S1)"),
@@ -40,6 +41,9 @@ const ALONE: &[(&str, &str)] = &[("adversary", "overdraft-adversary")];
 
 /// Benches that run the real binary, which is then built first.
 const WITH_BINARY: &[&str] = &["burst", "cascade", "loadtool"];
+
+/// Benches that are packages of their own, for they need neither engine nor gateway.
+const ALONE: &[(&str, &str)] = &[("drafts", "overdraft-drafts")];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
