@@ -111,6 +111,13 @@ impl Paces {
         Some(kind.map_or(narrower, |kind| shrunk(kind, narrower)))
     }
 
+    /// How far the mean over all requests may be off: its standard error, of which it is wrong one time in three.
+    pub(super) fn error_of_all(&self, delivery: Delivery, pick: Pick) -> i64 {
+        let all = pick(&self.all[delivery as usize]);
+        // The standard deviation is about 5/4 of the mean deviation.
+        all.spread * 5 / 4 / i64::from(all.samples.max(1).isqrt())
+    }
+
     /// The mean over all requests that are told so.
     pub(super) fn of_all(&self, delivery: Delivery, pick: Pick) -> Option<i64> {
         pick(&self.all[delivery as usize]).known()

@@ -248,6 +248,7 @@ impl Payback {
         if waited == Waited::Client
             && let Some((target, _)) = self.paces.of(traits, |cell| &cell.target_end)
         {
+            let target = self.careful(traits.delivery, target, |cell| &cell.target_end);
             self.owe(END, took - target);
             self.forgive(END, target);
         }
@@ -287,6 +288,7 @@ impl Payback {
         of: &dyn Fn(Pick) -> Option<i64>,
     ) -> bool {
         let Some(target) = of(|cell| &cell.target_end) else { return false };
+        let target = self.careful(delivery, target, |cell| &cell.target_end);
         let failure = self.failure.known();
         let Some(verdict) = of(|cell| &cell.verdict).or(failure) else { return false };
         let draft = of(|cell| &cell.draft_end).unwrap_or(verdict);
@@ -302,9 +304,16 @@ impl Payback {
         }
         let first = of(|cell| &cell.target_first).filter(|_| delivery == Delivery::Streamed);
         first.is_some_and(|target| {
+            let target = self.careful(delivery, target, |cell| &cell.target_first);
             let first = times(told, verdict) + lost + times(MILLION - given, target);
             self.is_beyond(first, target)
         })
+    }
+
+    /// A time of the target, less what its mean may be too high by: drafts would else be asked just when it is, and be
+    /// charged too little.
+    fn careful(&self, delivery: Delivery, target: i64, pick: Pick) -> i64 {
+        (target - self.paces.error_of_all(delivery, pick)).max(0)
     }
 
     /// Whether an expected time, in millionths of a microsecond, is more than the target's by more than is allowed.
@@ -319,7 +328,9 @@ impl Payback {
         let is_given = upshot == Upshot::Given;
         if traits.delivery == Delivery::Streamed {
             let spared = self.paces.of(traits, |cell| &cell.target_first);
-            let spared = spared.filter(|_| is_given).map_or(0, |(first, _)| first);
+            let spared = spared.filter(|_| is_given).map_or(0, |(first, _)| {
+                self.careful(traits.delivery, first, |cell| &cell.target_first)
+            });
             self.owe(FIRST, took - spared);
             self.forgive(FIRST, spared);
         }
