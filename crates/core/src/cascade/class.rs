@@ -67,9 +67,6 @@ pub enum Delivery {
     Streamed,
 }
 
-/// Sizes of prompts that are told apart.
-pub(super) const SIZES: usize = 5;
-
 /// What is known of a request before it is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
@@ -111,7 +108,7 @@ impl Traits {
         Class(mix(mix(self.tenant, self.route), kind))
     }
 
-    /// The size of the prompt, as a place among [`SIZES`].
+    /// The size of the prompt, as one of five.
     pub(super) fn size(&self) -> usize {
         usize::try_from(self.octaves()).unwrap_or(0)
     }

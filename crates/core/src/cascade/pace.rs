@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 
 use overdraft_units::Micros;
 
-use super::class::{CLASSES_MAX, Class, Delivery, SIZES, Traits};
+use super::class::{CLASSES_MAX, Class, Delivery, Traits};
 
 /// Samples that a mean weighs; older ones fade.
 pub(super) const MEMORY: u32 = 64;
@@ -52,7 +52,8 @@ pub(super) type Pick = fn(&Cell) -> &Mean;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paces {
     all: [Cell; DELIVERIES],
-    sizes: [[Cell; SIZES]; DELIVERIES],
+    /// At most so many as there are sizes and deliveries.
+    sizes: BTreeMap<(usize, Delivery), Cell>,
     kinds: BTreeMap<(Class, Delivery), Cell>,
 }
 
@@ -89,7 +90,8 @@ impl Paces {
     ) {
         let at = traits.delivery as usize;
         pick(&mut self.all[at]).note(sample, memory);
-        pick(&mut self.sizes[at][traits.size()]).note(sample, memory);
+        let size = (traits.size(), traits.delivery);
+        pick(self.sizes.entry(size).or_default()).note(sample, memory);
         let kind = (traits.class(), traits.delivery);
         let has_room = self.kinds.len() < CLASSES_MAX * DELIVERIES;
         if has_room || self.kinds.contains_key(&kind) {
@@ -104,10 +106,10 @@ impl Paces {
         if all.samples < LEARNT_MIN {
             return None;
         }
-        let size = pick(&self.sizes[at][traits.size()]);
+        let size = self.sizes.get(&(traits.size(), traits.delivery)).map(pick);
         let kind = self.kinds.get(&(traits.class(), traits.delivery)).map(pick);
         let wide = (all.value, all.spread);
-        let narrower = shrunk(size, wide);
+        let narrower = size.map_or(wide, |size| shrunk(size, wide));
         Some(kind.map_or(narrower, |kind| shrunk(kind, narrower)))
     }
 

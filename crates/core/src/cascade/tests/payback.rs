@@ -180,7 +180,7 @@ fn what_some_requests_gain_others_may_spend() {
         payback.unpaid(&short)
     };
     assert_eq!(give(&long, 500), None);
-    let spent = (1..).find(|_| give(&short, 1_200).is_some());
+    let spent = (1..10).find(|_| give(&short, 1_200).is_some());
     assert!(spent.is_some_and(|spent| spent <= 3), "what was gained is spent: {spent:?}");
 }
 
