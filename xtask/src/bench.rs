@@ -37,13 +37,11 @@ const BENCHES: &[(&str, &str)] = &[
 ];
 
 /// Benches that are a package of their own, because they need neither engine nor gateway: they build in a minute.
-const ALONE: &[(&str, &str)] = &[("adversary", "overdraft-adversary")];
+const ALONE: &[(&str, &str)] =
+    &[("adversary", "overdraft-adversary"), ("drafts", "overdraft-drafts")];
 
 /// Benches that run the real binary, which is then built first.
 const WITH_BINARY: &[&str] = &["burst", "cascade", "loadtool"];
-
-/// Benches that are packages of their own, for they need neither engine nor gateway.
-const ALONE: &[(&str, &str)] = &[("drafts", "overdraft-drafts")];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -20,8 +20,8 @@ pub(crate) use self::sharing::store;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds, ScrapeFailure,
-    ScrapeSettings, Timeouts, WorkerSettings,
+    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds,
+    ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
 
 /// The settings of a gateway before `workers`.
