@@ -131,7 +131,8 @@ fn namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 pub struct Breaker {
     /// Failures in a row that take it out.
     pub failures: u32,
-    /// Share of failures among the requests of the last ten seconds that takes it out.
+    /// Share of failures among the requests of the last ten seconds that takes it out; those in a row count as one. 0 %
+    /// is off.
     pub failure_share: Share,
     /// Requests in those ten seconds below which that share is not looked at.
     pub volume_min: u32,
@@ -141,9 +142,10 @@ pub struct Breaker {
     pub open_max: TimeSpan,
     /// How far those times are spread, to both sides.
     pub jitter: Share,
-    /// Share of a model's workers that may be out at once; one always may.
+    /// Share of a model's workers that may be out at once; one always may, unless it is 0 %.
     pub ejected_max: Share,
-    /// When fewer than this share of a model's workers can be asked, those that are out are asked too.
+    /// When fewer than this share of a model's workers can be asked, those that are out are asked too. With 0 % they
+    /// never are, and where all are out requests fail at once.
     pub panic: Share,
 }
 

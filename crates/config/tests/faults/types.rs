@@ -16,7 +16,7 @@ bad.yaml:3:3: unknown key `intervall` in `scrape`; did you mean `interval`?
   |
 3 |   intervall: 2s
   |   ^^^^^^^^^
-  = expected one of `interval`, `idle_interval`, `timeout`, `bytes_max`
+  = expected one of `interval`, `idle_interval`, `timeout`, `bytes_max`, `failure`
 ",
     );
 }

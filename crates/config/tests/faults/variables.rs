@@ -101,7 +101,7 @@ fn an_override_of_an_unknown_key() {
         &[("OVERDRAFT__SCRAPE__INTERVALL", "1s")],
         "
 OVERDRAFT__SCRAPE__INTERVALL: unknown key `intervall` in `scrape`; did you mean `interval`?
- = expected one of `interval`, `idle_interval`, `timeout`, `bytes_max`
+ = expected one of `interval`, `idle_interval`, `timeout`, `bytes_max`, `failure`
 ",
     );
 }
