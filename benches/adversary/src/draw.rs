@@ -64,6 +64,13 @@ const WORKERS_MAX: u32 = 64;
 /// The stream of a draw.
 const STREAM: u64 = 0x6164_7665;
 
+/// The stream of who refuses: of its own, so that the rest of a draw does not depend on it.
+const STREAM_REFUSING: u64 = 0x7265_6675;
+
+/// Share of draws in which somebody refuses, and of its workers that do at most.
+const REFUSING: f64 = 0.1;
+const REFUSING_SHARE: u64 = 4;
+
 /// A world, and where it lies on each axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Draw {
@@ -105,6 +112,8 @@ pub(crate) fn draw(seed: u64, number: u64, traces: Option<&Path>) -> Result<Draw
     }
     let seen = shape(&world, number)?;
     let capacity = pace(&mut dice, &mut world, kind, seen, &mut traits)?;
+    let dice = Draws::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15), STREAM_REFUSING);
+    refusing(dice, &mut world, &mut traits);
     Ok(Draw { number, world, seed: number, traits, capacity: Some(capacity) })
 }
 
@@ -182,6 +191,29 @@ fn around(dice: &mut Draws, traits: &mut Vec<Trait>) -> World {
         place("priorities", if world.priorities.is_empty() { "one" } else { "three" }),
     ]);
     world
+}
+
+/// Some workers turn away what they are sent, or are gone for a while.
+fn refusing(mut dice: Draws, world: &mut World, traits: &mut Vec<Trait>) {
+    let workers = capacity::workers(world);
+    let manners = ["saturated", "misconfigured", "disputed", "faulty", "gone"];
+    let (manner, refuses) = (one(&mut dice, &manners), dice.share() < REFUSING && 1 < workers);
+    traits.push(place("refusing", if refuses { manner } else { "none" }));
+    if !refuses {
+        return;
+    }
+    let most = (workers / REFUSING_SHARE).max(1);
+    let first = dice.below(workers);
+    for worker in 0..=dice.below(most) {
+        let worker = (first + worker) % workers;
+        let from = dice.below(10);
+        let times = match dice.below(3) {
+            0 => String::new(),
+            1 => format!(":{from}"),
+            _ => format!(":{from}-{}", from + 5 + dice.below(20)),
+        };
+        world.refusing.push(format!("{worker}:{manner}{times}"));
+    }
 }
 
 /// Machines whose caches hold what is asked.

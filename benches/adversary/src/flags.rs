@@ -38,6 +38,8 @@ struct Flags {
     gateways: u32,
     #[arg(long)]
     crash_on_oom: bool,
+    #[arg(long)]
+    refusing: Vec<String>,
     #[arg(long, value_delimiter = ',')]
     priorities: Vec<String>,
     #[arg(long, value_delimiter = ',')]
@@ -97,6 +99,7 @@ pub(crate) fn read(line: &str, traces: &Path) -> Result<Kept> {
         } else {
             Overdraft::Preempt
         },
+        refusing: flags.refusing,
         priorities,
         tenants: flags.tenants,
         asked,
@@ -145,7 +148,7 @@ mod tests {
         stays(
             "--pool 2xl4-tp1/llama-3-8b-int4 --pool 1xh100-tp1/llama-3-8b-fp8 --kv-tokens 40960 \
              --kv-events --network-ms 150 --scrape-interval-ms 20000 --gateways 4 --crash-on-oom \
-             --priorities flex:1.5,default:2,priority:3 --tenants 10,1 --workload \
+             --refusing 1:saturated:5-20 --refusing 0:gone --priorities flex:1.5,default:2,priority:3 --tenants 10,1 --workload \
              mooncake:$TRACES/mooncake.jsonl --speed 2.5 --num-prompts 300 --seed 0",
         );
         stays(

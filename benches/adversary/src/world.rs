@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_silicon::Catalogue;
@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) scrape_ms: f64,
     pub(crate) gateways: u32,
     pub(crate) overdraft: Overdraft,
+    /// Workers that turn requests away, as `--refusing` takes them.
+    pub(crate) refusing: Vec<String>,
     pub(crate) priorities: Vec<(Priority, f64)>,
     pub(crate) tenants: Vec<f64>,
     pub(crate) asked: Asked,
@@ -91,6 +93,7 @@ impl World {
             scrape_ms: 1_000.0,
             gateways: 1,
             overdraft: Overdraft::Preempt,
+            refusing: Vec::new(),
             priorities: Vec::new(),
             tenants: Vec::new(),
             asked: Asked::Named(workload.to_owned()),
@@ -108,6 +111,8 @@ impl World {
         for Machines { count, profile } in &self.fleet {
             pools.push(Pool { profile: catalogue.find(profile)?, workers: *count });
         }
+        let refusing = self.refusing.iter().map(|text| text.parse());
+        let refusing = refusing.collect::<Result<_, String>>().map_err(|why| anyhow!(why))?;
         let (first, others) = pools.split_first().context("a fleet has workers")?;
         let routing = RouteSettings { policy: arm.policy, ..RouteSettings::default() };
         let mut scenario = Scenario::new(first.profile.clone(), first.workers, routing);
@@ -121,6 +126,7 @@ impl World {
             scrape_every: millis(self.scrape_ms),
             gateways: self.gateways,
             overdraft: self.overdraft,
+            refusing,
             pace: self.users.map_or(Pace::Open, Pace::Closed),
             tells_missed: self.tells_missed,
             ..scenario
@@ -200,6 +206,9 @@ impl World {
         tell(1 < self.gateways, format!("--gateways {}", self.gateways));
         let crashes = self.overdraft == Overdraft::Crash(RESTART_DEFAULT);
         tell(crashes, "--crash-on-oom".to_owned());
+        for one in &self.refusing {
+            tell(true, format!("--refusing {one}"));
+        }
         let one = |(name, weight): &(Priority, f64)| format!("{name}:{weight}");
         let priorities: Vec<String> = self.priorities.iter().map(one).collect();
         tell(!priorities.is_empty(), format!("--priorities {}", priorities.join(",")));
