@@ -35,6 +35,7 @@ mod isolation;
 mod keeper;
 mod keys;
 pub mod kv_events;
+mod lease;
 mod notice;
 mod probe;
 mod refusal;

@@ -16,6 +16,7 @@ mod glance;
 mod health;
 mod load;
 mod refusals;
+mod speeds;
 #[cfg(test)]
 mod tests;
 mod unseen;
@@ -25,7 +26,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Tokens};
 
 use self::attempt::Phase;
 pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
@@ -37,11 +38,12 @@ pub use self::refusals::{
     Acceptance, BACK_OFF_FIRST, BACK_OFF_MAX, Credentials, LATELY, MISCONFIGURED_FIRST,
     MISCONFIGURED_MAX, RETRY_AFTER_HEEDED, RefusalKind, Refusals, failure_of,
 };
+use self::speeds::{computing, half};
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::admit::Chain;
 use crate::breaker::{BreakerSettings, Ended, Grants};
-use crate::estimate::{Arrivals, Lengths, Pace, PrefillRate, StepTime, bare};
+use crate::estimate::{Arrivals, Lengths, Pace, PrefillRate, StepTime};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -295,53 +297,6 @@ impl Fleet {
         change.or(turned).or(refused.map(|kind| Change::Refuses(worker, kind)))
     }
 
-    /// The answer to a prompt of `tokens` has come whole, and its attempt has been ended.
-    pub fn computed(&mut self, worker: WorkerId, tokens: u64, now: Instant) {
-        let fleet_pace = self.prefill_rate.pace();
-        let mut on = self.changing(worker);
-        let pace = on.prefill_rate.pace_within(fleet_pace);
-        let Some(seen) = on.unseen.answered(tokens, now).filter(|seen| seen.refutes(pace)) else {
-            return;
-        };
-        on.prefill_rate.note_beside(seen.tokens, seen.took, fleet_pace);
-        drop(on);
-        self.prefill_rate.note(seen.tokens, seen.took);
-    }
-
-    /// An answer of `worker` had `tokens` after its first, which took that long.
-    pub fn decoded(&mut self, worker: WorkerId, tokens: Tokens, took: Micros) {
-        let fleet_bare = self.step_bare.micros();
-        let mut on = self.changing(worker);
-        on.step_time.note(tokens, took);
-        let bare = bare(took, on.booked.tokens);
-        on.step_bare.note_beside(tokens, bare, fleet_bare);
-        drop(on);
-        self.step_bare.note(tokens, bare);
-    }
-
-    /// A probe of `worker` was answered after so long.
-    pub fn round_trip(&mut self, worker: WorkerId, took: Micros) {
-        let mut on = self.changing(worker);
-        // The least of late: what is above it is the worker's own business, and routes change.
-        let before = on.round_trip.get();
-        let grown = before + before / ROUND_TRIP_GROWTH + 1;
-        on.round_trip = match before {
-            0 => took,
-            _ => Micros::new(took.get().min(grown)),
-        };
-    }
-
-    /// How many requests a prompt delays for each second that it takes at one of `workers`, in thousandths.
-    pub(crate) fn behind_milli(&self, workers: usize) -> u64 {
-        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
-        self.arrivals.behind_milli(workers, self.prefill_rate.pace())
-    }
-
-    /// How long a decode step takes the fleet as a whole without anything in a cache.
-    pub const fn step_bare(&self) -> Micros {
-        self.step_bare.micros()
-    }
-
     /// Takes in what `worker` said of its load; `lengths` are what is asked when answers that come
     /// whole should be longer by now than was drawn.
     pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped, lengths: &Lengths) {
@@ -510,20 +465,6 @@ impl Fleet {
             worker.membership = Membership::Vacant;
         }
     }
-}
-
-/// The least round trip that was seen is forgotten by one part in so many with each longer one.
-const ROUND_TRIP_GROWTH: u64 = 64;
-
-/// The part of the time to a first token in which prompts were computed: not that on the way, nor that of the
-/// step that was under way when the request came. At least an eighth.
-fn computing(age: Micros, round_trip: Micros, step: Micros) -> Micros {
-    let other = round_trip.get().saturating_add(step.get());
-    Micros::new(age.get().saturating_sub(other).max(age.get() / 8))
-}
-
-const fn half(time: Micros) -> Micros {
-    Micros::new(time.get() / 2)
 }
 
 /// What an ending says about the worker, if anything.

@@ -12,6 +12,7 @@
 //! alike.
 
 mod admitted;
+mod asking;
 mod canary;
 mod candidate;
 mod cost;
@@ -37,6 +38,7 @@ mod waiting;
 
 use overdraft_units::{Instant, Micros, Tokens};
 
+pub use self::asking::model_number;
 pub use self::canary::{Arm, Canary};
 pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
 pub use self::decide::{Prefix, decide};
@@ -44,7 +46,7 @@ pub use self::fit_score::FitScore;
 pub use self::placed::{Outcome, Placed};
 pub use self::policy::{Policy, RouteSettings};
 pub use self::retry::{GiveUp, RetrySettings, Strictness, Verdict, retry};
-pub use self::router::{MODELS_MAX, Prompt, Request, Router, model_number};
+pub use self::router::{MODELS_MAX, Prompt, Request, Router};
 pub use self::sticky::Sticky;
 use crate::admit::{Portion, Priority, Prospect};
 use crate::fleet::{Failure, Fleet, WorkerId};

@@ -12,16 +12,15 @@ use core::num::NonZeroU32;
 
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
+use super::asking::model_number;
 use super::candidate::Decision;
 use super::decide::{Prefix, decide_in};
 use super::fit_score::fit_score_permille;
 use super::placed::{Outcome, Placed};
 use super::policy::{Line, RouteSettings, Scene};
-use super::{Ask, Choice, Count, Tried, usual};
-use crate::admit::{
-    Chain, Portion, Priority, Prospect, Queue, QueueSettings, Tenant, Tenants, Ticket,
-};
-use crate::estimate::{Class, Kind, Lengths, Ratio, Texts};
+use super::{Ask, Choice, Tried, usual};
+use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
+use crate::estimate::{Kind, Lengths, Ratio, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
 use crate::prefix::{
     Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
@@ -29,9 +28,6 @@ use crate::prefix::{
 
 /// Models of which something is believed, at most.
 pub const MODELS_MAX: usize = 1_024;
-
-/// Tokens that an answer is taken to be declared with, where the request does not say.
-const UNSAID_LIMIT: u32 = 4_096;
 
 /// Tokens to a chunk where nothing has been routed yet.
 const CHUNK_FIRST: Tokens = Tokens::new(64);
@@ -91,12 +87,12 @@ pub enum Prompt<'a> {
 pub struct Router {
     pub(super) fleet: Fleet,
     pub(super) prefixes: PrefixIndex,
-    texts: BTreeMap<String, Texts>,
-    lengths: Lengths,
+    pub(super) texts: BTreeMap<String, Texts>,
+    pub(super) lengths: Lengths,
     tenants: Tenants,
     pub(super) queue: Queue,
     /// Prompt tokens that were expected to be found where they were sent, over all.
-    found: Ratio,
+    pub(super) found: Ratio,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
@@ -470,33 +466,6 @@ impl Router {
         self.fleet.decoded(placed.worker(), new, now.since(since));
     }
 
-    /// The share of prompt tokens that are found in caches, in thousandths: how likely it is that what is pushed
-    /// out is asked for again.
-    fn reuse(&self) -> u64 {
-        let (found, all) = self.found.parts();
-        (found * 1_000).checked_div(all).unwrap_or(0)
-    }
-
-    fn behind_milli(&self, model: &str) -> u64 {
-        self.fleet.behind_milli(self.fleet.serving(model).map_or(1, <[_]>::len))
-    }
-
-    /// How long the answers to `request` may get.
-    fn prospect(&self, request: Request<'_>, prompt: Tokens) -> Prospect {
-        let Request { model, limit, choices, kind, dice, .. } = request;
-        let class = Class::new(model_number(model), kind, limit);
-        let answers = choices.max(1);
-        let each = u64::from(limit.unwrap_or(UNSAID_LIMIT));
-        Prospect {
-            answers,
-            lengths: self.lengths.draw(class, limit, dice),
-            declared: u64::from(prompt.get()) + each * u64::from(answers),
-            class,
-            limit,
-            dice,
-        }
-    }
-
     /// A worker whose process is gone has lost its cache with it.
     fn note(&mut self, change: Option<Change>) {
         if let Some(Change::WentDown(worker, cause)) = change
@@ -507,35 +476,4 @@ impl Router {
             self.prefixes.leave(worker);
         }
     }
-
-    /// The ask behind a request, its chain, and tokens to a chunk of it.
-    fn ask<'a>(&self, request: Request<'a>) -> (Ask<'a>, &'a [PrefixKey], Tokens) {
-        let texts = self.texts.get(request.model).copied().unwrap_or_default();
-        let (prompt, chain, chunk) = match request.prompt {
-            Prompt::Counted { tokens, chain, block } => (tokens, chain, Tokens::new(block.get())),
-            Prompt::Text { bytes, chain, chunk, .. } => {
-                let each = texts.tokens_of(u64::from(chunk.get()));
-                (texts.tokens_of(bytes), chain, each)
-            }
-        };
-        let each = texts.completion_of(request.limit).get();
-        let completion = Tokens::new(each.saturating_mul(request.choices.max(1)));
-        let count = match request.prompt {
-            Prompt::Counted { .. } => Count::Counted,
-            Prompt::Text { words, .. } => Count::Estimated { least: texts.least_of(words) },
-        };
-        let Request { model, session, dice, priority, .. } = request;
-        let prospect = self.prospect(request, prompt);
-        let portion = self.portion(request);
-        let ask =
-            Ask { model, prompt, count, completion, priority, portion, prospect, session, dice };
-        (ask, chain, chunk)
-    }
-}
-
-/// A model's name as a number (FNV-1a), by which the queue tells lines apart.
-pub fn model_number(model: &str) -> u64 {
-    model.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -6,9 +6,10 @@
 
 use overdraft_units::{Instant, Micros};
 
+use super::asking::model_number;
 use super::placed::Placed;
 use super::policy::RouteSettings;
-use super::router::{Request, Router, model_number};
+use super::router::{Request, Router};
 use super::{Choice, Tried};
 use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};
 use crate::fleet::{Turn, WorkerId};

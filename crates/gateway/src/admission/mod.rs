@@ -22,8 +22,9 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use self::lobby::Lobby;
 use crate::fingerprint::Fingerprint;
 use crate::forward::unknown_model;
+use crate::lease::Lease;
 use crate::refusal::{Refused, Retry};
-use crate::shared::{Lease, Shared, Strictness};
+use crate::shared::{Shared, Strictness};
 
 /// How requests wait. When a worker takes one more is a matter of its model's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

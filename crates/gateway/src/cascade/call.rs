@@ -23,9 +23,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::attempt::{Answer, Failed, Question, converse};
 use crate::content::{Content, Front};
 use crate::fingerprint::Fingerprint;
+use crate::lease::Lease;
 use crate::relay::{Fault, Opened, Used, Watch};
 use crate::settings::Pool;
-use crate::shared::{Lease, Shared, Strictness};
+use crate::shared::{Shared, Strictness};
 use crate::tally::PoolTimes;
 use crate::upstream::AnswerBody;
 

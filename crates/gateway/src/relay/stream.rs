@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::{Fault, Used, Watch};
 use crate::deadline::Deadline;
-use crate::shared::Lease;
+use crate::lease::Lease;
 use crate::tally::Tally;
 use crate::upstream::AnswerBody;
 
