@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::Knowledge;
-use overdraft_core::route::{Candidate, Choice, Decision, Router};
+use overdraft_core::route::{Candidate, Choice, Decision, PrefixFate, Router};
 use overdraft_http::Exchange;
 use overdraft_telemetry::metrics::Decided;
 use overdraft_units::Tokens;
@@ -38,6 +38,9 @@ struct Explanation<'a> {
     tokens: &'static str,
     completion_tokens_expected: u32,
     priority: &'static str,
+    /// What becomes of its prefix: warm, or computed anew and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<&'static str>,
     /// What it would need and what there is, where it has to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     saturated: Option<Saturated>,
@@ -50,8 +53,10 @@ struct Explanation<'a> {
 struct Saturated {
     asked_tokens: u64,
     free_tokens: u64,
+    /// Its prefix there, or room.
+    waits_for: &'static str,
     /// Where it is computed soonest, all told.
-    waits_for: String,
+    waits_at: String,
     retry_after_us: u64,
 }
 
@@ -145,11 +150,13 @@ pub(crate) fn text(router: &Router, roster: &Roster, print: &Fingerprint) -> Byt
         tokens: if print.is_counted() { "counted" } else { "estimated" },
         completion_tokens_expected: completion.get(),
         priority: print.priority.name(),
+        prefix: decision.prefix_fate().map(PrefixFate::name),
         saturated: match decision.choice {
-            Choice::Saturated { asked, free, at, retry_after } => Some(Saturated {
+            Choice::Saturated { asked, free, at, awaits, retry_after } => Some(Saturated {
                 asked_tokens: asked,
                 free_tokens: free,
-                waits_for: name(at),
+                waits_for: awaits.name(),
+                waits_at: name(at),
                 retry_after_us: retry_after.get(),
             }),
             _ => None,
@@ -226,6 +233,8 @@ impl Facts {
                 stuck: decision.stuck,
                 eviction_prevented: decision.eviction_prevented,
                 fit_permille: decision.fit_permille,
+                fate: decision.prefix_fate().map(PrefixFate::name),
+                displaced: decision.displaced,
                 prompt,
                 cached: chosen.map_or(Tokens::ZERO, |chosen| chosen.cached),
             },

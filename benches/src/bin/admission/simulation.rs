@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use overdraft_benches::{as_float, percentile};
-use overdraft_core::admit::{Priority, Queue, QueueSettings, Tenant, Ticket, Waiter};
+use overdraft_core::admit::{Hold, Priority, Queue, QueueSettings, Tenant, Ticket, Waiter};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::PrefixLimits;
@@ -199,9 +199,27 @@ impl Simulation {
             deadline: Instant::ORIGIN + Micros::new(job.at + self.workload.patience()),
         };
         let number = u64::try_from(place).unwrap_or(0);
-        if let Ok(ticket) = self.queue.enter(waiter, self.instant()) {
+        let now = self.instant();
+        let entered = if self.is_ledger() {
+            // What another rule says waits in one line, as it would without the router's own.
+            self.queue.enter(waiter, self.ids[0], now)
+        } else {
+            let turn = (&Tried::default(), Turn::First);
+            match self.router.place(self.request(number), &self.settings, turn, now) {
+                Ok(placed) => return self.send(number, placed),
+                Err(Choice::Saturated { at, .. }) => {
+                    self.router.wait(self.request(number), at, waiter.deadline, now)
+                }
+                Err(_) => return,
+            }
+        };
+        if let Ok(ticket) = entered {
             self.tickets.insert(ticket, number);
         }
+    }
+
+    const fn is_ledger(&self) -> bool {
+        matches!(self.rule, Rule::Ledger(_))
     }
 
     fn scrape(&mut self) {
@@ -217,7 +235,7 @@ impl Simulation {
     fn hear(&mut self) {
         let Some((_, place, report)) = self.reports.pop_front() else { return };
         self.router.scraped(self.ids[place], report);
-        self.queue.freed();
+        self.queue.freed(self.ids[0]);
     }
 
     fn step(&mut self) {
@@ -234,7 +252,7 @@ impl Simulation {
                 Event::Ended(number, has) => self.ended(number, has),
             }
         }
-        self.queue.freed();
+        self.queue.freed(self.ids[0]);
     }
 
     fn grew(&mut self, number: u64, has: u32) {
@@ -270,7 +288,8 @@ impl Simulation {
     /// Starts whoever may be started.
     fn start(&mut self) {
         let now = self.instant();
-        for ticket in self.queue.expire(now) {
+        let over = self.queue.expire(now).into_iter().chain(self.router.expire(now));
+        for ticket in over.collect::<Vec<_>>() {
             // Who waited in vain has waited for as long as that, at least.
             if let Some(number) = self.tickets.remove(&ticket)
                 && self.job(number).tenant == 0
@@ -285,15 +304,26 @@ impl Simulation {
                 self.tickets.remove(&ticket);
                 self.send(number, placed);
             } else {
-                let portion = self.router.portion(Tenant(self.job(number).tenant));
-                self.queue.put_back(ticket, portion);
+                self.queue.put_back(ticket, self.ids[0], Hold::Full);
+            }
+        }
+        while let Some(ticket) = self.router.call(now) {
+            let Some(&number) = self.tickets.get(&ticket) else { continue };
+            let request = self.request(number);
+            match self.router.place_called(ticket, request, &self.settings, now) {
+                Ok(placed) => {
+                    self.tickets.remove(&ticket);
+                    self.send(number, placed);
+                }
+                Err(Choice::Saturated { .. }) => {}
+                Err(_) => drop(self.tickets.remove(&ticket)),
             }
         }
     }
 
-    fn place(&mut self, number: u64) -> Option<Placed> {
+    fn request(&self, number: u64) -> Request<'static> {
         let job = self.job(number);
-        let request = Request {
+        Request {
             model: MODEL,
             prompt: Prompt::Counted {
                 tokens: Tokens::new(job.prompt),
@@ -308,7 +338,12 @@ impl Simulation {
             priority: job.priority,
             tenant: Tenant(job.tenant),
             kind: Kind(0),
-        };
+        }
+    }
+
+    fn place(&mut self, number: u64) -> Option<Placed> {
+        let job = self.job(number);
+        let request = self.request(number);
         let now = self.instant();
         if let Rule::Ledger(permille) = self.rule {
             let decision = self.router.explain(request, &self.settings, &Tried::default(), now);

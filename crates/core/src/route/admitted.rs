@@ -8,11 +8,13 @@
 
 use core::cmp::Reverse;
 
-use super::Choice;
+use overdraft_units::Tokens;
+
 use super::candidate::{Candidate, Decision, Reason};
 use super::cost::Before;
 use super::least_load::rank;
 use super::policy::{Policy, Scene};
+use super::{Awaits, Choice};
 use crate::admit::{Answer, Asked, Mode, RETRY_AFTER_MAX, judge, retry_after};
 use crate::fleet::WorkerId;
 
@@ -23,6 +25,7 @@ const ADMIT_LOOKS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
     worker: WorkerId,
+    awaits: Awaits,
     /// What it costs all to be computed there, the waiting included.
     cost: u64,
 }
@@ -71,14 +74,17 @@ pub(super) fn first(
                 free = free.max(left(scene, candidate));
                 let cost = price(scene, candidate, by_cost).saturating_add(wait.get());
                 if awaited.is_none_or(|best| cost < best.cost) {
-                    awaited = Some(Awaited { worker: id, cost });
+                    let cached = Tokens::ZERO < candidate.cached;
+                    let awaits = if cached { Awaits::Prefix } else { Awaits::Room };
+                    awaited = Some(Awaited { worker: id, awaits, cost });
                 }
             }
         }
         next = following(scene, decision);
     }
-    let at = awaited.map_or(chosen, |one| one.worker);
-    Err(Choice::Saturated { asked, free, at, retry_after: retry_after(soonest) })
+    let (at, awaits) =
+        awaited.map_or((chosen, Awaits::Room), |awaited| (awaited.worker, awaited.awaits));
+    Err(Choice::Saturated { asked, free, at, awaits, retry_after: retry_after(soonest) })
 }
 
 /// What a request costs on a worker once it is there.

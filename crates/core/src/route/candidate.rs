@@ -24,6 +24,10 @@ pub struct Decision {
     /// Whether another worker that could have been asked would have had to evict for this request,
     /// and the chosen one does not (C6).
     pub eviction_prevented: bool,
+    /// The most of the prompt that any worker which serves the model should hold.
+    pub cached_most: Tokens,
+    /// Tokens of prefixes that the request pushes out of the chosen one's cache.
+    pub displaced: u64,
     /// Whether workers that are out were asked as well.
     pub ejections: Ejections,
     /// How well the request fitted where it goes, before it was booked there, in thousandths (C6):
@@ -33,6 +37,34 @@ pub struct Decision {
     pub candidates: Vec<Candidate>,
     /// Scores of a decision that needs no candidates.
     pub(super) scores: Vec<u64>,
+}
+
+/// What became of a prompt's prefix, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefixFate {
+    /// It goes where most of it is.
+    Warm,
+    /// Nobody holds any of it.
+    Unknown,
+    /// Who holds more of it has so much to do that computing it anew is cheaper for all.
+    HolderBusy,
+    /// Who holds more of it has no room.
+    HolderFull,
+    /// Who holds more of it cannot be asked.
+    HolderOut,
+}
+
+impl PrefixFate {
+    /// As metrics and explanations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Unknown => "unknown",
+            Self::HolderBusy => "holder_busy",
+            Self::HolderFull => "holder_full",
+            Self::HolderOut => "holder_out",
+        }
+    }
 }
 
 /// Whether workers that are out for failing their requests are passed over.
@@ -180,6 +212,22 @@ impl Decision {
         self.candidates.iter().find(|candidate| candidate.reason == Reason::Chosen)
     }
 
+    /// What becomes of the prompt's prefix, where the request is sent.
+    pub fn prefix_fate(&self) -> Option<PrefixFate> {
+        let chosen = self.chosen()?;
+        let holds = |one: &&Candidate| one.cached == self.cached_most;
+        Some(match self.candidates.iter().find(holds).map(|holder| holder.reason) {
+            _ if self.cached_most == Tokens::ZERO => PrefixFate::Unknown,
+            _ if chosen.cached == self.cached_most => PrefixFate::Warm,
+            // Where nothing is out of the ordinary, only the chosen one is listed.
+            None | Some(Reason::Outscored | Reason::Chosen | Reason::Costlier) => {
+                PrefixFate::HolderBusy
+            }
+            Some(Reason::Saturated | Reason::NoRoom | Reason::Overloaded) => PrefixFate::HolderFull,
+            Some(_) => PrefixFate::HolderOut,
+        })
+    }
+
     pub(super) fn clear(&mut self) {
         self.candidates.clear();
         self.choice = Choice::UnknownModel;
@@ -187,6 +235,8 @@ impl Decision {
         self.source = None;
         self.ejections = Ejections::Kept;
         self.eviction_prevented = false;
+        self.cached_most = Tokens::ZERO;
+        self.displaced = 0;
         self.fit_permille = None;
     }
 

@@ -91,7 +91,7 @@ impl Before {
     )]
     #[inline(always)]
     pub(super) fn cost(self, scene: &Scene<'_>, candidate: &Candidate) -> Cost {
-        let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
+        let glance = scene.fleet.glance(candidate.worker);
         let Self { pace, computed, fetch, wait, behind } = self;
         let completion = scene.ask.completion;
         let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Before {
             behind,
             fetch,
             slowed: slowed(scene, glance, pace.time_for(computed), whole),
-            displaced: displaced(scene, (id, glance), pace, fresh),
+            displaced: displaced(scene, candidate, pace),
             crowded: crowded(glance, candidate, pace, fresh),
         }
     }
@@ -138,18 +138,19 @@ fn slowed(scene: &Scene<'_>, glance: &Glance, prefill: Micros, tokens: u64) -> M
 
 /// A cache that is full of prefixes loses as many as come in. What is lost is computed again if it is asked
 /// for again, which is as likely as that a prompt is found.
-fn displaced(
-    scene: &Scene<'_>,
-    (id, glance): (WorkerId, &Glance),
-    pace: Pace,
-    fresh: u64,
-) -> Micros {
-    let (Some(prefix), Some(capacity)) = (scene.prefix, glance.kv_capacity) else {
-        return Micros::ZERO;
-    };
-    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(id, glance.block_size));
-    let lost = pace.time_for(fresh.saturating_sub(blank)).get();
+fn displaced(scene: &Scene<'_>, candidate: &Candidate, pace: Pace) -> Micros {
+    let lost = pace.time_for(pushed_out(scene, candidate)).get();
     Micros::new(lost.saturating_mul(scene.reuse) / 1_000)
+}
+
+/// Tokens of prefixes that a request pushes out of a worker's cache.
+pub(super) fn pushed_out(scene: &Scene<'_>, candidate: &Candidate) -> u64 {
+    let (id, glance) = (candidate.worker, scene.fleet.glance(candidate.worker));
+    let (Some(prefix), Some(capacity)) = (scene.prefix, glance.kv_capacity) else { return 0 };
+    let uncached = scene.ask.prompt.checked_sub(candidate.cached).unwrap_or_default();
+    let fresh = u64::from(uncached.get()) + u64::from(scene.ask.completion.get());
+    let blank = u64::from(capacity.get()).saturating_sub(prefix.held(id, glance.block_size));
+    fresh.saturating_sub(blank)
 }
 
 /// What does not fit beside the requests in flight waits for one of them to end, or evicts it.

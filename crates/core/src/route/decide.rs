@@ -5,7 +5,7 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
 use super::policy::{RouteSettings, Scene};
-use super::{Ask, Choice, Policy, Tried, admitted, standing, sticky};
+use super::{Ask, Choice, Policy, Tried, admitted, cost, standing, sticky};
 use crate::admit::Chain;
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex, PrefixKey};
@@ -85,6 +85,8 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
         rare.note(scene, &candidate);
         candidate
     }));
+    let cached = decision.candidates.iter().map(|one| one.cached).max();
+    decision.cached_most = cached.unwrap_or_default();
     let holder = rare.shares.then(|| note_fetchable(scene, decision)).flatten();
     if rare.is_shut {
         standing::keep_best(scene, decision, tried);
@@ -105,7 +107,7 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     let trial = rare.is_due.then(|| standing::trial(scene, decision, tried)).flatten();
     let context = (holder, rare.is_crowded);
     if let Some(id) = trial {
-        settle(decision, context, id);
+        settle(scene, decision, context, id);
         return;
     }
     let stuck = ask.session.zip(settings.sticky);
@@ -113,7 +115,7 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(scene, decision));
     match chosen.map(|first| admitted::first(scene, first, decision)) {
-        Some(Ok(id)) => settle(decision, context, id),
+        Some(Ok(id)) => settle(scene, decision, context, id),
         Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(scene, decision),
     }
@@ -313,7 +315,12 @@ impl Decision {
     }
 }
 
-fn settle(decision: &mut Decision, (holder, is_crowded): (Option<WorkerId>, bool), id: WorkerId) {
+fn settle(
+    scene: &Scene<'_>,
+    decision: &mut Decision,
+    (holder, is_crowded): (Option<WorkerId>, bool),
+    id: WorkerId,
+) {
     decision.choice = Choice::Send(id);
     let crowded =
         is_crowded && decision.open().any(|one| one.worker != id && one.room == Room::Crowded);
@@ -321,6 +328,7 @@ fn settle(decision: &mut Decision, (holder, is_crowded): (Option<WorkerId>, bool
     if let Some(chosen) = chosen {
         chosen.reason = Reason::Chosen;
         decision.eviction_prevented = crowded && chosen.room == Room::Fits;
+        decision.displaced = cost::pushed_out(scene, chosen);
         decision.source = holder.filter(|_| Tokens::ZERO < chosen.fetchable);
     }
 }

@@ -40,7 +40,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 pub use self::asking::model_number;
 pub use self::canary::{Arm, Canary};
-pub use self::candidate::{Candidate, Cost, Decision, Ejections, Reason, Room};
+pub use self::candidate::{Candidate, Cost, Decision, Ejections, PrefixFate, Reason, Room};
 pub use self::decide::{Prefix, decide};
 pub use self::fit_score::FitScore;
 pub use self::placed::{Outcome, Placed};
@@ -99,6 +99,25 @@ impl Ask<'_> {
     }
 }
 
+/// What a request waits for at a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// Its prefix lies there.
+    Prefix,
+    /// Room, wherever it comes first.
+    Room,
+}
+
+impl Awaits {
+    /// As metrics and explanations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Prefix => "prefix",
+            Self::Room => "room",
+        }
+    }
+}
+
 /// A routing decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -130,6 +149,8 @@ pub enum Choice {
         free: u64,
         /// Where it is computed soonest, all told: it should wait for that worker.
         at: WorkerId,
+        /// What it waits for there.
+        awaits: Awaits,
         /// When there should be room: 1 to 30 s.
         retry_after: Micros,
     },

@@ -7,8 +7,10 @@
 //! **Invariant:** this chooses whom [`decide`](super::decide()) would, for the same reasons, or does
 //! not choose.
 
+use overdraft_units::Tokens;
+
 use super::candidate::{Decision, Reason, Room};
-use super::cost::{Before, equal_to};
+use super::cost::{Before, equal_to, pushed_out};
 use super::decide::candidate;
 use super::least_load::rank;
 use super::policy::Scene;
@@ -24,7 +26,9 @@ pub(super) fn decide(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) 
     if decision.policy != Policy::Cost || 0 < tried.attempts() || warms || sticks || seldom.shares {
         return false;
     }
-    let Some((id, is_crowded)) = cheapest(scene, tried, decision) else { return false };
+    let Some((id, is_crowded, cached_most)) = cheapest(scene, tried, decision) else {
+        return false;
+    };
     let mut chosen = candidate(scene, (id, scene.fleet.glance(id)), tried);
     let fleet_pace = scene.fleet.prefill_rate().pace();
     chosen.cost = Before::of(scene, fleet_pace, &mut chosen).cost(scene, &chosen);
@@ -36,17 +40,24 @@ pub(super) fn decide(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) 
     decision.choice = Choice::Send(id);
     decision.candidates[0].reason = Reason::Chosen;
     decision.eviction_prevented = is_crowded && chosen.room == Room::Fits;
+    decision.cached_most = cached_most;
+    decision.displaced = pushed_out(scene, &chosen);
     true
 }
 
-/// Whom the policy `cost` chooses, and whether anybody would have to evict for this request; nobody
+/// Whom the policy `cost` chooses, whether anybody would have to evict for this request, and the most of its
+/// prompt that anybody holds; nobody
 /// where one has to be looked at more closely.
 ///
 /// Who waits longer than all that another one costs is not looked at further. Therefore the one that
 /// has most of the prompt is the first that is looked at: mostly it is the cheapest.
-fn cheapest(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> Option<(WorkerId, bool)> {
+fn cheapest(
+    scene: &Scene<'_>,
+    tried: &Tried,
+    decision: &mut Decision,
+) -> Option<(WorkerId, bool, Tokens)> {
     let serving = scene.fleet.serving(scene.ask.model)?;
-    let (mut is_usual, mut is_crowded) = (true, false);
+    let (mut is_usual, mut is_crowded, mut cached_most) = (true, false, Tokens::ZERO);
     let fleet_pace = scene.fleet.prefill_rate().pace();
     // Costs up to this one may be equal to the least.
     let mut equal = u64::MAX;
@@ -55,6 +66,7 @@ fn cheapest(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> Option
         let mut candidate = candidate(scene, (id, glance), tried);
         is_usual &= glance.is_open && candidate.room != Room::Never;
         is_crowded |= candidate.room == Room::Crowded;
+        cached_most = cached_most.max(candidate.cached);
         let before = Before::of(scene, fleet_pace, &mut candidate);
         if equal < before.wait.get() {
             return u64::MAX;
@@ -69,5 +81,5 @@ fn cheapest(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> Option
     decision.scores.extend(serving.iter().map(|&id| score(id)));
     let scored = serving.iter().zip(&decision.scores).filter(|(_, score)| **score <= equal);
     let chosen = scored.map(|(id, _)| *id).min_by_key(|&id| rank(scene.fleet, id))?;
-    is_usual.then_some((chosen, is_crowded))
+    is_usual.then_some((chosen, is_crowded, cached_most))
 }

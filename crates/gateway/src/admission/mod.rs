@@ -90,6 +90,9 @@ async fn seek(
         Err(choice) if !waits(shared, print) => return Err(Denial::Choice(choice)),
         Err(choice) => {
             let (at, seen) = saturation(choice).ok_or(Denial::Choice(choice))?;
+            if let Choice::Saturated { awaits, .. } = choice {
+                shared.routing.waits(awaits.name());
+            }
             *figures = Some(seen);
             at
         }
@@ -144,7 +147,7 @@ async fn wait(
 /// The worker to wait for, and what there was, where waiting helps.
 const fn saturation(choice: Choice) -> Option<(WorkerId, Figures)> {
     match choice {
-        Choice::Saturated { asked, free, at, retry_after } => {
+        Choice::Saturated { asked, free, at, retry_after, .. } => {
             Some((at, Figures { asked, free, retry_after }))
         }
         _ => None,

@@ -46,6 +46,10 @@ pub struct Decided {
     pub prompt: Tokens,
     /// Those expected to be cached where it goes.
     pub cached: Tokens,
+    /// What became of the prompt's prefix, where it was sent.
+    pub fate: Option<&'static str>,
+    /// Tokens of prefixes that it pushes out of its worker's cache.
+    pub displaced: u64,
 }
 
 /// One worker as the router sees it.
@@ -93,6 +97,9 @@ pub struct RoutingMetrics {
     stuck: Counter,
     fit_score: Histogram,
     evictions_prevented: Counter,
+    dispatches: Family<Words<1>, Counter>,
+    waits: Family<Words<1>, Counter>,
+    displaced: Counter,
     first_token: Family<Words<2>, Histogram>,
     prefix_tokens: Family<Words<1>, Counter>,
     prefix_ratio: Float,
@@ -118,6 +125,9 @@ impl RoutingMetrics {
             stuck: Counter::default(),
             fit_score: Histogram::new(SCORES),
             evictions_prevented: Counter::default(),
+            dispatches: Family::default(),
+            waits: Family::default(),
+            displaced: Counter::default(),
             first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN)),
             prefix_tokens: Family::default(),
             prefix_ratio: Float::default(),
@@ -163,6 +173,21 @@ impl RoutingMetrics {
             "router_evictions_prevented_total",
             "The same under the name that a counter has",
             AsNamed(self.evictions_prevented.clone()),
+        );
+        registry.register(
+            "overdraft_prefix_dispatches",
+            "Requests sent, by what became of their prefix: warm, or computed anew and why",
+            self.dispatches.clone(),
+        );
+        registry.register(
+            "overdraft_queue_waits",
+            "Requests that waited for a worker, by what for: their prefix there, or room",
+            self.waits.clone(),
+        );
+        registry.register(
+            "overdraft_prefix_displaced_tokens",
+            "Tokens of prefixes that requests pushed out of caches, as expected when they were sent",
+            self.displaced.clone(),
         );
         registry.register(
             "overdraft_routing_first_token_seconds",
@@ -248,10 +273,19 @@ impl RoutingMetrics {
         if decided.eviction_prevented {
             self.evictions_prevented.inc();
         }
+        if let Some(fate) = decided.fate {
+            self.dispatches.get_or_create(&[("prefix", fate)]).inc();
+            self.displaced.inc_by(decided.displaced);
+        }
         let Some(fit) = decided.fit_permille else { return };
         self.fit_score.observe(f64::from(fit) / 1_000.0);
         self.count_tokens("routed", decided.prompt);
         self.count_tokens("expected", decided.cached);
+    }
+
+    /// A request waits for its prefix at a worker, or for room.
+    pub fn waits(&self, awaits: &'static str) {
+        self.waits.get_or_create(&[("for", awaits)]).inc();
     }
 
     /// A first token came.
