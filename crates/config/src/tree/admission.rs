@@ -22,16 +22,17 @@ pub struct Admission {
     pub kv_threshold: KvThreshold,
     /// The share of a worker's cache that is kept free of what is predicted.
     pub watermark: Share,
-    /// The share of a worker's cache that a tenant with more than an equal part in flight
-    /// leaves to the others, so that they need not wait for it.
+    /// The most of a worker's cache that is left to those with a greater claim who are there: tenants
+    /// within their share, beside one that asks for more, and greater priorities. What is left is
+    /// what they ask for.
     pub fair_reserve: Share,
-    /// How much prompt a worker may have before it, in time to compute it; what is beyond waits
-    /// here, where its turn is fair.
+    /// An eighth of this is how much prompt a worker may have before it, in time to compute it, while
+    /// somebody with a greater claim is there; what is beyond waits here, where its turn is fair.
     pub prefill_backlog: TimeSpan,
     /// Requests in flight on a worker that does not tell how much its cache holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<u32>,
-    /// How much may wait.
+    /// How much may wait, as a bound of memory: who could not be started in time is refused anyway.
     pub queue: AdmissionQueue,
     /// How long a request may wait before it is refused.
     pub first_token: FirstTokenWait,
@@ -82,7 +83,7 @@ impl KvThreshold {
     }
 }
 
-/// How much may wait for a worker.
+/// How much may wait for a worker. What may wait in time follows from how fast requests are started; this bounds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdmissionQueue {
@@ -96,7 +97,7 @@ pub struct AdmissionQueue {
 
 impl Default for AdmissionQueue {
     fn default() -> Self {
-        Self { requests: 1_024, tokens: 8 << 20, per_tenant: 256 }
+        Self { requests: 65_536, tokens: 1 << 40, per_tenant: 32_768 }
     }
 }
 
