@@ -18,7 +18,7 @@ pub struct Admission {
     /// will need at once, `reserve` sets aside all that they may, `threshold` goes by the cache in
     /// use alone, `static:N` takes N requests, `off` takes everything.
     pub mode: AdmissionMode,
-    /// A worker whose cache is used more than this takes nothing more of that priority.
+    /// In mode `threshold`: a worker whose cache is used more than this takes nothing of that priority.
     pub kv_threshold: KvThreshold,
     /// The share of a worker's cache that is kept free of what is predicted.
     pub watermark: Share,
