@@ -206,9 +206,9 @@ fn where_nobody_says_how_much_there_is_a_count_may_bound_it() {
 }
 
 #[test]
-fn prompts_wait_here_only_where_a_greater_claim_would_wait_for_them_there() {
+fn prompts_wait_here_only_where_a_greater_priority_would_wait_for_them_there() {
     let mut story = Story::new(1, None, Mode::Peak);
-    story.settings.admission.prefill_backlog = Micros::new(8 * SECOND);
+    story.settings.admission.prefill_backlog = Micros::new(SECOND);
     for _ in 0..100 {
         story.send(request(1_000, None, Priority::Default)).expect("nobody else is there");
     }
@@ -216,7 +216,7 @@ fn prompts_wait_here_only_where_a_greater_claim_would_wait_for_them_there() {
         story.end_one();
     }
     story.send(request(1_000, None, Priority::Priority)).unwrap();
-    // 4,000 tokens a second before anything was seen, and an eighth of the backlog for those who matter less.
+    // 4,000 tokens a second before anything was seen.
     let (taken, choice) = story.fill(request(1_000, None, Priority::Default));
     assert_eq!(taken, 4, "the fourth comes when four are a second's work, and makes it more");
     saturated(choice);
@@ -233,7 +233,7 @@ fn whole_answers_only() -> (usize, usize, usize) {
     const COMPUTED_EACH: u64 = SECOND / 40;
     let mut story = Story::new(1, Some(10_000_000), Mode::Peak);
     // A second of them may wait there, for somebody who matters more is there.
-    story.settings.admission.prefill_backlog = Micros::new(8 * SECOND);
+    story.settings.admission.prefill_backlog = Micros::new(SECOND);
     let asked = request(1_000, Some(10), Priority::Default);
     let asked = Request { first_token: FirstToken::Unseen, ..asked };
     // When each prompt will have been computed, the last one at the back.

@@ -3,7 +3,8 @@
 //! A request is held only if starting it now costs others more than holding costs it. Starting costs
 //! others where the worker would run out of cache, for somebody loses what was computed of his answer:
 //! the predicted peak with the request must fit (R3). And it costs others where somebody with a greater claim is there and delayed: who waits
-//! for the worker already, and those who ask for less than their share beside one who asks for more (R11).
+//! for the worker already, those who ask for less than their share beside one who asks for more (R11), and
+//! greater priorities, before whose prompts few others may stand (R6).
 //! An idle worker takes whatever it can hold.
 
 use overdraft_units::{Instant, Micros, Tokens};
@@ -76,7 +77,7 @@ pub(crate) fn judge(
         }
         Mode::Reserve => reserve(worker, asked, settings),
         Mode::Peak => {
-            if let Some(wait) = delays_others(worker, asked, settings, fleet_pace, now) {
+            if let Some(wait) = delays_greater(worker, asked, settings, fleet_pace, now) {
                 return Judged::later(wait);
             }
             let known = worker.kv_capacity().is_some();
@@ -118,7 +119,7 @@ fn budget(capacity: Tokens, asked: &Asked, settings: &AdmitSettings) -> u64 {
 fn left_to_others(capacity: u64, asked: &Asked, settings: &AdmitSettings) -> u64 {
     match asked.portion {
         Portion::Within => 0,
-        Portion::Beyond { kept } => {
+        Portion::Beyond { kept } | Portion::Outranked { kept } => {
             kept.min(capacity * u64::from(settings.fair_reserve_permille) / 1_000)
         }
     }
@@ -186,24 +187,21 @@ fn over_threshold(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> O
     (0 < over).then(|| worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
 }
 
-/// One who has more than its share may put so small a part of the backlog before others.
-const BACKLOG_SHARE: u64 = 8;
-
-/// When the prompts that wait there will be few enough, if others with a greater claim are delayed by them
-/// and they are not.
-fn delays_others(
+/// When the prompts that wait there will be few enough, if somebody at a greater priority is there
+/// and would wait for them.
+fn delays_greater(
     worker: &Worker,
     asked: &Asked,
     settings: &AdmitSettings,
     fleet_pace: Pace,
     now: Instant,
 ) -> Option<Micros> {
-    if asked.portion == Portion::Within {
+    if !matches!(asked.portion, Portion::Outranked { .. }) {
         return None;
     }
     // What is on the way there keeps it busy until more can come.
-    let allowed = settings.prefill_backlog.get() / BACKLOG_SHARE;
-    let allowed = Micros::new(allowed.saturating_add(worker.round_trip().get()));
+    let allowed = settings.prefill_backlog.get().saturating_add(worker.round_trip().get());
+    let allowed = Micros::new(allowed);
     let pace = worker.prefill_rate().pace_within(fleet_pace);
     let queued = pace.time_for(worker.queued(pace, now));
     let over = queued.checked_sub(allowed)?;

@@ -35,9 +35,14 @@ pub enum Portion {
     /// Its tenant has its share, or less, or nobody else asks.
     #[default]
     Within,
-    /// Its tenant has more, or somebody else asks at a greater priority.
+    /// Its tenant has more.
     Beyond {
-        /// Tokens of each cache that are left to them.
+        /// Tokens of each cache that are left to the others.
+        kept: u64,
+    },
+    /// Somebody else asks at a greater priority.
+    Outranked {
+        /// Tokens of each cache that are left to him.
         kept: u64,
     },
 }
@@ -120,7 +125,13 @@ impl Tenants {
         let greater = greater.map(|(_, usual)| usual * KEPT_REQUESTS).max();
         let own = self.known.get(&tenant).map_or(0, |holding| holding.tokens);
         let modest = self.is_beyond(own).then_some(self.modest);
-        greater.max(modest).map_or(Portion::Within, |kept| Portion::Beyond { kept })
+        match (greater, modest) {
+            (Some(greater), modest) => {
+                Portion::Outranked { kept: greater.max(modest.unwrap_or(0)) }
+            }
+            (None, Some(kept)) => Portion::Beyond { kept },
+            (None, None) => Portion::Within,
+        }
     }
 
     /// Whether so many tokens are clearly more than an equal part of all.
@@ -191,7 +202,7 @@ mod tests {
     fn who_asks_at_a_lesser_priority_leaves_room_for_a_greater_one_that_is_there() {
         let mut tenants = Tenants::new();
         tenants.start(ONE, Priority::Priority, 300, at(0));
-        assert_eq!(portion(&tenants, ONE), Portion::Beyond { kept: 600 });
+        assert_eq!(portion(&tenants, ONE), Portion::Outranked { kept: 600 });
         assert_eq!(tenants.portion(ONE, Priority::Priority), Portion::Within);
         tenants.tick(at(10));
         assert_eq!(portion(&tenants, ONE), Portion::Within, "nobody is there any more");
