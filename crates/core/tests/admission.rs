@@ -454,3 +454,25 @@ proptest! {
         prop_assert!(story.send(request(39_000, Some(1), Priority::Flex)).is_ok());
     }
 }
+
+#[test]
+fn who_waits_for_a_worker_that_drains_goes_elsewhere() {
+    let mut story = Story::new(2, Some(10_000), Mode::Peak);
+    let asked = request(9_000, Some(1), Priority::Default);
+    let first = story.send(asked).unwrap();
+    let second = story.send(asked).unwrap();
+    let Err(Choice::Saturated { at, .. }) = story.send(asked) else { panic!("both are full") };
+    let waiting = Request { dice: 99, ..asked };
+    let ticket =
+        story.router.wait(waiting, at, Instant::ORIGIN + Micros::new(SECOND), story.now).unwrap();
+    while let Some(called) = story.router.call(story.now) {
+        let placed = story.router.place_called(called, waiting, &story.settings, story.now);
+        assert!(placed.is_err(), "there is no room");
+    }
+    story.router.drain(at);
+    assert_eq!(story.router.call(story.now), Some(ticket), "it is asked anew");
+    let placed = story.router.place_called(ticket, waiting, &story.settings, story.now);
+    let Err(Choice::Saturated { at: other, .. }) = placed else { panic!("{placed:?}") };
+    assert!(other != at && [first, second].contains(&other), "and waits for the other");
+    assert!(story.router.leave_queue(ticket));
+}

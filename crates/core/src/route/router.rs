@@ -175,11 +175,14 @@ impl Router {
     pub fn leave(&mut self, worker: WorkerId) {
         self.fleet.leave(worker);
         self.prefixes.leave(worker);
+        // Who waited for it would wait in vain.
+        self.queue.freed_all();
     }
 
     /// Sends a worker nothing new.
     pub fn drain(&mut self, worker: WorkerId) {
         self.fleet.drain(worker);
+        self.queue.freed_all();
     }
 
     /// Calls a drain off.
