@@ -3,7 +3,7 @@
 use anyhow::Result;
 use overdraft_claims::{Aim, Claim};
 use overdraft_core::route::Policy as Routing;
-use overdraft_core::speculate::{DEPTH_MAX, Policy};
+use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 use overdraft_sim::fleet::CacheKnowledge::Estimated;
 use overdraft_sim::fleet::{Pace, Speculation};
 use overdraft_sim::workload::{Pacing, Source};

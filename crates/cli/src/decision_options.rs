@@ -5,7 +5,7 @@ use overdraft_config::{ByteSize, CascadeSlowdown, Share};
 use overdraft_core::admit::{Mode, Priority, QueueSettings};
 use overdraft_core::cascade::{self, Chance};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
-use overdraft_core::speculate::{DEPTH_MAX, Policy};
+use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use overdraft_config::{Config, Loader, WorkerSource};
-use overdraft_core::speculate::Policy as Depth;
 use overdraft_gateway::CacheMode;
+use overdraft_scheduler::speculate::Policy as Depth;
 use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{AnswerCache, LOOK_UP_DEFAULT, Pool, Scenario};
 use overdraft_units::Micros;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use overdraft_config::host_and_port;
-use overdraft_core::speculate::{Advised, Counts, DEPTH_MAX, Evidence, SEQUENCES_MAX, TuneError};
+use overdraft_scheduler::speculate::{
+    Advised, Counts, DEPTH_MAX, Evidence, SEQUENCES_MAX, TuneError,
+};
 use overdraft_telemetry::Clock;
 use overdraft_units::Instant;
 use overdraft_wire::prometheus::PAGE_BYTES_MAX;
@@ -282,7 +284,7 @@ fn told(evidence: &Evidence, table: &[Advised]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use overdraft_core::speculate::StepSeen;
+    use overdraft_scheduler::speculate::StepSeen;
 
     use super::*;
 

@@ -1,17 +1,16 @@
-//! Every decision Overdraft takes, and nothing else.
+//! Every decision about the fleet, and nothing else.
 //!
 //! The crate is `no_std`, so a clock, a socket, a file or a thread is not merely forbidden here: it
-//! is unreachable. Time and randomness arrive as arguments. The gateway, the engine and the
-//! simulator drive exactly the same code, so a seed that fails in the simulator is a bug in
-//! production.
+//! is unreachable. Time and randomness arrive as arguments. The gateway and the simulator drive
+//! exactly the same code, so a seed that fails in the simulator is a bug in production. What one
+//! engine decides for itself is in the crate `scheduler`.
 //!
-//! Start reading at [`batch`].
+//! Start reading at [`route`].
 #![no_std]
 
 extern crate alloc;
 
 pub mod admit;
-pub mod batch;
 pub mod breaker;
 pub mod cascade;
 pub mod cost;
@@ -24,5 +23,4 @@ pub mod restart;
 pub mod reuse;
 pub mod route;
 pub mod scale;
-pub mod speculate;
 pub mod transfer;

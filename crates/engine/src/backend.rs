@@ -4,7 +4,7 @@
 //! lie; it keeps no opinion of its own about sequences. **Invariant:** the logits of a position
 //! depend only on the tokens up to it, never on what else is in the batch.
 
-use overdraft_core::batch::Logits;
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{BlockId, BlockSize, Blocks, TokenId, Tokens};
 
 /// What the scheduler and the sampler must know about a model.

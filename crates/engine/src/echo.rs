@@ -13,7 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
-use overdraft_core::batch::Logits;
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{BlockId, BlockSize, Blocks, TokenId, Tokens};
 
 use crate::backend::{Backend, BackendError, BatchSlot, BlockLayout, ModelShape};

@@ -1,7 +1,7 @@
 //! The embedded inference engine: a model, its tokenizer, and the loop that turns plans into
 //! tokens.
 //!
-//! The loop is `drain inbox; plan; run; learn`: [`overdraft_core::batch`] decides, a [`Backend`]
+//! The loop is `drain inbox; plan; run; learn`: [`overdraft_scheduler::batch`] decides, a [`Backend`]
 //! computes, the sampler draws, and events go to whoever asked.
 
 pub mod backend;
@@ -30,7 +30,7 @@ pub use self::runtime::{
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
 pub use self::simulated::{SimulatedBackend, SimulatedSettings};
 pub use self::tokenizer::FileTokenizerError;
-pub use overdraft_core::speculate::{
+pub use overdraft_scheduler::speculate::{
     DEPTH_MAX, Drafter, Lookup, Policy, PolicyError, Reason, Share,
 };
 pub use overdraft_tokenizer::{

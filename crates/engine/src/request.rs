@@ -1,6 +1,6 @@
 //! What one asks of the engine, and what it answers: plain values, no channel, no protocol.
 
-use overdraft_core::speculate::Drafter;
+use overdraft_scheduler::speculate::Drafter;
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
 
 /// One sequence to complete.

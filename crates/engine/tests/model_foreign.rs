@@ -8,8 +8,8 @@ mod model_support;
 use std::path::Path;
 
 use model_support::{Sequence, relative_error, step, top};
-use overdraft_core::batch::Logits;
 use overdraft_engine::model::{Model, ModelSettings};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::TokenId;
 use serde::Deserialize;
 

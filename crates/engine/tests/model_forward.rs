@@ -7,9 +7,9 @@ mod model_support;
 
 use candle_core::quantized::GgmlDType;
 use model_support::{Built, Output, Random, Sequence, Tiny, oracle, relative_error, step, top};
-use overdraft_core::batch::Logits;
 use overdraft_engine::Backend;
 use overdraft_engine::model::{CpuBackend, Instructions, KvBudget, KvFormat, ModelSettings};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{BlockId, Blocks, TokenId};
 
 const BLOCK: usize = 16;

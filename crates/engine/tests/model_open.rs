@@ -7,9 +7,9 @@ mod model_support;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
 use model_support::{Random, Sequence, Tiny, step};
-use overdraft_core::batch::Logits;
 use overdraft_engine::gguf::OpenError;
 use overdraft_engine::model::{DeviceChoice, KvBudget, Model, ModelSettings};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{Blocks, Tokens};
 use proptest::prelude::*;
 

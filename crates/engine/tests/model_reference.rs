@@ -15,8 +15,8 @@ use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use model_support::{Sequence, step, top, write};
-use overdraft_core::batch::Logits;
 use overdraft_engine::model::{CpuBackend, KvFormat, ModelSettings};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::TokenId;
 use serde::Deserialize;
 

@@ -8,8 +8,8 @@ mod model_support;
 use candle_core::Device;
 use candle_core::quantized::GgmlDType;
 use model_support::{Random, Sequence, Tiny, relative_error, step};
-use overdraft_core::batch::Logits;
 use overdraft_engine::model::{CpuBackend, KvBudget, KvFormat, ModelSettings, TensorBackend};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::Blocks;
 
 /// Runs two sequences in chunks on both backends and compares all logits.

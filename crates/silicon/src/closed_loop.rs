@@ -4,7 +4,7 @@
 //! step takes, and the clock moves on by that. It is how published end-to-end measurements were taken
 //! (a closed loop with so many at once), so it is what the model is compared with them by.
 
-use overdraft_core::batch::{
+use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,
 };
 use overdraft_units::{

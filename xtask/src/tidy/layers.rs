@@ -9,17 +9,21 @@ use anyhow::{Context, Result};
 const LAYERS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("kernels", &[]),
+    ("scheduler", &["units"]),
     ("core", &["units"]),
-    ("silicon", &["units", "core"]),
-    ("sim", &["units", "core", "silicon"]),
+    ("silicon", &["units", "scheduler"]),
+    ("sim", &["units", "scheduler", "core", "silicon"]),
     ("load", &["units", "wire", "telemetry", "sim"]),
-    ("config", &["units", "core"]),
+    ("config", &["units", "scheduler", "core"]),
     ("wire", &["units"]),
     ("telemetry", &["units", "core"]),
     ("tokenizer", &["units", "wire"]),
     ("http", &["units", "wire", "telemetry"]),
-    ("engine", &["units", "core", "silicon", "kernels", "wire", "telemetry", "tokenizer"]),
-    ("worker", &["units", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
+    (
+        "engine",
+        &["units", "scheduler", "core", "silicon", "kernels", "wire", "telemetry", "tokenizer"],
+    ),
+    ("worker", &["units", "scheduler", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
     ("scaler", &["units", "core"]),
     ("store", &["units", "core"]),
     ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http", "scaler", "store"]),
@@ -27,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "units",
+            "scheduler",
             "core",
             "silicon",
             "sim",
@@ -47,7 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without `std`: a clock, a socket or a thread cannot even be named there.
-const NO_STD: &[&str] = &["units", "core"];
+const NO_STD: &[&str] = &["units", "scheduler", "core"];
 
 /// Reports arrows that are not in the table, crates that are not in it, and a `std` that crept in.
 pub(super) fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {

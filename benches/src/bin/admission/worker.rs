@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use overdraft_core::batch::{
+use overdraft_core::fleet::Scraped;
+use overdraft_scheduler::batch::{
     Arrival, BatchLimits, BatchStats, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler,
     Verdict,
 };
-use overdraft_core::fleet::Scraped;
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
 };

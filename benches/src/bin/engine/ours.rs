@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use overdraft_core::batch::Logits;
 use overdraft_engine::BatchSlot;
 use overdraft_engine::model::{KvBudget, Model, ModelSettings};
+use overdraft_scheduler::batch::Logits;
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockId, Blocks, TokenId};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use overdraft_benches::{Aim, Claim, Dice};
-use overdraft_core::speculate::DepthTable;
 use overdraft_engine::Policy;
+use overdraft_scheduler::speculate::DepthTable;
 use overdraft_telemetry::Clock;
 use serde_json::{Value, json};
 

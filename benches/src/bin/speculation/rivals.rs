@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use overdraft_core::speculate::DepthTable;
 use overdraft_engine::{Engine, Policy};
+use overdraft_scheduler::speculate::DepthTable;
 use overdraft_telemetry::Clock;
 use overdraft_units::Micros;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use overdraft_benches::{Aim, Claim, as_float, median};
-use overdraft_core::batch::Logits;
 use overdraft_engine::{Backend, BatchSlot, Policy};
+use overdraft_scheduler::batch::Logits;
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockId, TokenId};
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@
 //! without guesses, and the draft's token is that one with the wanted chance. Tokens tell what kind of
 //! text they are of, so one pair speaks texts that are easy and hard to guess.
 
-use overdraft_core::batch::Logits;
 use overdraft_engine::{Backend, BackendError, BatchSlot, ModelShape};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::TokenId;
 
 /// Tokens of one kind of text; those before the first kind are of none.

@@ -1,6 +1,6 @@
 //! What cannot be meant about guessing ahead?
 
-use overdraft_core::speculate::{DEPTH_MAX, Policy};
+use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 
 use super::Findings;
 use crate::node::Step;

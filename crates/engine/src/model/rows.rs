@@ -3,8 +3,8 @@
 //! All positions of all slots are numbered through as rows of one matrix. **Invariant:** what is
 //! laid out lies within the model and its cache; nothing after it needs to check again.
 
-use overdraft_core::batch::Logits;
 use overdraft_kernels::RowContext;
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{BlockSize, Tokens};
 
 use crate::backend::{BackendError, BatchSlot, ModelShape};

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use overdraft_core::batch::Import;
+use overdraft_scheduler::batch::Import;
 use overdraft_units::{CacheSalt, TokenId};
 use tokio::sync::oneshot;
 

@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use overdraft_core::batch::{
+use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Logits, Outcome, Plan, Progress, Scheduler, Slot, Verdict,
 };
-use overdraft_core::speculate::Ran;
+use overdraft_scheduler::speculate::Ran;
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, SequenceId, TokenId, Tokens};
 

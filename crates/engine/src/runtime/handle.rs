@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use overdraft_core::batch::{Arrival, Logits, PrefixReuse, Refusal};
-use overdraft_core::speculate::{DEPTH_MAX, Policy};
+use overdraft_scheduler::batch::{Arrival, Logits, PrefixReuse, Refusal};
+use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, Instant, SequenceId, TokenId, Tokens};
 use tokio::sync::{mpsc, oneshot};

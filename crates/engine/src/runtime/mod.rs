@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
-use overdraft_core::batch::{BatchLimits, BatchStats};
+use overdraft_scheduler::batch::{BatchLimits, BatchStats};
 use overdraft_telemetry::Clock;
 use overdraft_units::Tokens;
 

@@ -1,6 +1,6 @@
 //! What happens inside, told as values: an observer makes histograms of it.
 
-use overdraft_core::batch::{CacheChange, Overdraft};
+use overdraft_scheduler::batch::{CacheChange, Overdraft};
 use overdraft_units::{Micros, Tokens};
 
 use crate::request::Usage;

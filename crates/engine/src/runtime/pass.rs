@@ -6,7 +6,7 @@
 //! and no other slot runs before the last of them, because it may share their pages; so passes
 //! change when something is computed, never what.
 
-use overdraft_core::batch::{Logits, Plan, Slot};
+use overdraft_scheduler::batch::{Logits, Plan, Slot};
 use overdraft_units::Tokens;
 
 /// Rows of logits in a pass, beside the one row of each other slot: 64 rows of a vocabulary of

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use overdraft_core::batch::BatchStats;
+use overdraft_scheduler::batch::BatchStats;
 use tokio::sync::watch;
 
 use super::speculate::SpeculationStats;

@@ -1,6 +1,6 @@
 //! Plans as text: slots as `seq0[0..16] every`, passes on lines of their own.
 
-use overdraft_core::batch::{Logits, Plan, Slot};
+use overdraft_scheduler::batch::{Logits, Plan, Slot};
 use overdraft_units::{SequenceId, Tokens};
 
 use super::pass::passes;

@@ -12,7 +12,7 @@
 //!
 //! See `docs/design/speculation.md#r8`.
 
-use overdraft_core::speculate::Confidence;
+use overdraft_scheduler::speculate::Confidence;
 use overdraft_units::TokenId;
 
 use super::distribution::Distribution;

@@ -17,7 +17,7 @@ mod tests;
 
 use std::time::Duration;
 
-use overdraft_core::batch::Logits;
+use overdraft_scheduler::batch::Logits;
 use overdraft_silicon::{AnswerLengths, Batch, Chunk, Profile};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::{Tokenizer, TokenizerSource};

@@ -15,8 +15,8 @@ use std::io::Cursor;
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
-use overdraft_core::batch::Logits;
 use overdraft_engine::{Backend, BatchSlot};
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{BlockId, TokenId};
 
 /// The dimensions and variations of a small model.

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use overdraft_core::batch::{CacheChange, PageParent};
 use overdraft_engine::echo::Noise;
 use overdraft_engine::{CacheChanges, Observation, Observer};
+use overdraft_scheduler::batch::{CacheChange, PageParent};
 use overdraft_units::{CacheSalt, TokenId};
 
 use crate::support::{ask, echo, observed, request, settings};

@@ -6,9 +6,9 @@ use std::task::{Context, Waker};
 use crate::support::{
     Answer, ask, chat, drawing, echo, gated, read, request, settings, start, submit, wait,
 };
-use overdraft_core::batch::BatchStats;
 use overdraft_engine::echo::{ECHO_TURN_END, Noise};
 use overdraft_engine::{EngineSettings, FinishReason, Sampling, StopCause};
+use overdraft_scheduler::batch::BatchStats;
 use overdraft_units::{CacheSalt, Tokens};
 
 #[test]

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use overdraft_core::batch::Logits;
 use overdraft_engine::sample::Sampler;
 use overdraft_engine::{
     Backend, BackendError, BatchSlot, Engine, EngineSettings, Lookup, ModelShape, Policy, Request,
     Sampling, Speculation, Unobserved,
 };
+use overdraft_scheduler::batch::Logits;
 use overdraft_units::{BlockSize, Blocks, CacheSalt, Priority, TokenId, Tokens};
 
 use crate::support::{TOKENIZER, read, settings, submit};

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use overdraft_core::batch::CacheChange;
 use overdraft_core::fleet::{Scraped, Share};
+use overdraft_scheduler::batch::CacheChange;
 use overdraft_units::Instant;
 
 /// Which request under way.

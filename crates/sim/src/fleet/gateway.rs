@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use overdraft_core::admit::Ticket;
-use overdraft_core::batch::CacheChange;
 use overdraft_core::fleet::{Probe, Share, WorkerId};
 use overdraft_core::prefix::{EventFeed, PrefixLimits};
 use overdraft_core::route::Router;
+use overdraft_scheduler::batch::CacheChange;
 use overdraft_units::{Instant, Micros};
 
 use super::agenda::{Event, FlightId};

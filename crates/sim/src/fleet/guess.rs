@@ -1,13 +1,13 @@
 //! A draft model that is not there: its guesses are right as often as the scenario says.
 //!
-//! How deep to guess decides `core::speculate`, and what of it is verified the scheduler, as they do in
+//! How deep to guess decides `scheduler::speculate`, and what of it is verified the scheduler, as they do in
 //! the engine. Whether a guess is right is a draw by what is said and where, so it does not depend on
 //! how deep drafts are.
 
 use std::collections::BTreeMap;
 
-use overdraft_core::batch::Scheduler;
-use overdraft_core::speculate::{
+use overdraft_scheduler::batch::Scheduler;
+use overdraft_scheduler::speculate::{
     Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Pass, Prospect, Ran, Share, StepCosts,
     Trial,
 };

@@ -2,7 +2,7 @@
 //!
 //! A discrete-event simulation in virtual time. The gateway is the same [`overdraft_core::route::Router`]
 //! that runs live, fed by scrapes that are as old as they would be; each worker is the engine's own
-//! [`overdraft_core::batch::Scheduler`], and how long its steps take says a profile of `silicon`. Nothing
+//! [`overdraft_scheduler::batch::Scheduler`], and how long its steps take says a profile of `silicon`. Nothing
 //! else decides anything: what is simulated is time and the network.
 //!
 //! **Invariant:** equal scenarios, workloads and seeds give equal histories, to the microsecond; memory

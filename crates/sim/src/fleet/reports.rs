@@ -1,9 +1,9 @@
 //! What a worker reports of its cache, as the gateway's index takes it in.
 
-use overdraft_core::batch::{CacheChange, PageName, PageParent};
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{BlockEvent, BlockName, EventFeed, Medium, StoredBlocks};
 use overdraft_core::route::Router;
+use overdraft_scheduler::batch::{CacheChange, PageName, PageParent};
 use overdraft_units::CacheSalt;
 
 use super::worker::PAGE;

@@ -1,11 +1,11 @@
 //! A request's way: asked, answered again or placed, computed, ended.
 
 use overdraft_core::admit::{Mode, Tenant};
-use overdraft_core::batch::{Progress, Refusal, Verdict};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Strictness, Tried};
+use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
 use super::again;

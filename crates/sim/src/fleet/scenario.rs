@@ -3,7 +3,7 @@
 use overdraft_core::admit::{Mode, QueueSettings};
 use overdraft_core::fleet;
 use overdraft_core::route::{RetrySettings, RouteSettings};
-use overdraft_core::speculate::Policy;
+use overdraft_scheduler::speculate::Policy;
 use overdraft_silicon::{Profile, ProfileError};
 use overdraft_units::{Micros, Tokens};
 

@@ -3,7 +3,7 @@
 use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::cascade;
 use overdraft_core::route::{Policy, RouteSettings};
-use overdraft_core::speculate;
+use overdraft_scheduler::speculate;
 use overdraft_silicon::Catalogue;
 use overdraft_units::{Instant, Micros, Tokens};
 

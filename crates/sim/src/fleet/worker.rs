@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use overdraft_core::batch::{
+use overdraft_core::fleet::Scraped;
+use overdraft_scheduler::batch::{
     Arrival, BatchLimits, BatchStats, CacheChange, Logits, Outcome, Plan, PrefixReuse, Progress,
     Scheduler, Verdict,
 };
-use overdraft_core::fleet::Scraped;
-use overdraft_core::speculate::Ran;
+use overdraft_scheduler::speculate::Ran;
 use overdraft_silicon::{Batch, Chunk, Profile, StepTimes};
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,

@@ -3,8 +3,8 @@
 //! **Invariant:** changes arrive in order; where some were dropped because the publisher is behind,
 //! the next that arrive are preceded by [`CacheChange::Lost`].
 
-use overdraft_core::batch::CacheChange;
 use overdraft_engine::{CacheChanges, Observation, Observer};
+use overdraft_scheduler::batch::CacheChange;
 use tokio::sync::mpsc::Sender;
 
 /// An observer beside another.

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use overdraft_core::batch::{CacheChange, PageName, PageParent, StoredPages};
 use overdraft_engine::CacheChanges;
+use overdraft_scheduler::batch::{CacheChange, PageName, PageParent, StoredPages};
 use overdraft_telemetry::unix_time;
 use overdraft_units::{BlockSize, CacheSalt};
 use overdraft_wire::kv_events::{

@@ -13,9 +13,9 @@ mod stats;
 
 use std::collections::BTreeMap;
 
-use overdraft_core::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
 use overdraft_core::estimate::SlidingRatio;
-use overdraft_core::speculate::{
+use overdraft_scheduler::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
+use overdraft_scheduler::speculate::{
     Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Pursuit, Ran, Share,
     StepCosts, Trial,
 };

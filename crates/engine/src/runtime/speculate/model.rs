@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use overdraft_core::batch::{Logits, Scheduler};
-use overdraft_core::speculate::{Confidence, Fate, Pass, Pursuit};
 use overdraft_kernels::{Pool, greatest_probability};
+use overdraft_scheduler::batch::{Logits, Scheduler};
+use overdraft_scheduler::speculate::{Confidence, Fate, Pass, Pursuit};
 use overdraft_units::{Micros, SequenceId, TokenId};
 
 use super::View;

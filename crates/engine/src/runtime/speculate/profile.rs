@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::slice::SliceIndex;
 
-use overdraft_core::batch::{BatchLimits, Logits};
-use overdraft_core::speculate::{CostCurve, Nanos};
+use overdraft_scheduler::batch::{BatchLimits, Logits};
+use overdraft_scheduler::speculate::{CostCurve, Nanos};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockId, Micros, TokenId, Tokens};
 
@@ -209,7 +209,7 @@ pub(super) fn cost(took: Micros) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use overdraft_core::speculate::{CostCurve, Nanos};
+    use overdraft_scheduler::speculate::{CostCurve, Nanos};
     use overdraft_units::Micros;
 
     use super::{PROFILE_MAX, Profile, ROWS_MAX, TIMES, TIMES_LEAST};

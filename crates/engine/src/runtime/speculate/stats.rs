@@ -1,6 +1,6 @@
 //! What did speculation bring so far?
 
-use overdraft_core::speculate::{DEPTH_MAX, Drafter, Reason, Share};
+use overdraft_scheduler::speculate::{DEPTH_MAX, Drafter, Reason, Share};
 use overdraft_units::Micros;
 
 /// Counts since the start, and how things stood after the last step. Names and meanings are those of

@@ -3,7 +3,7 @@
 mod batch_world;
 
 use batch_world::{Ask, Event, World, ask, event, limits};
-use overdraft_core::batch::BatchLimits;
+use overdraft_scheduler::batch::BatchLimits;
 use overdraft_units::{Blocks, Tokens};
 use proptest::prelude::*;
 

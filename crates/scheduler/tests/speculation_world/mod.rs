@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use overdraft_core::batch::DraftRoom;
-use overdraft_core::speculate::{
+use overdraft_scheduler::batch::DraftRoom;
+use overdraft_scheduler::speculate::{
     Acceptance, Confidence, Controller, CostCurve, DEPTH_MAX, Drafter, Fate, Grant, Load, Nanos,
     Pass, Policy, Prospect, Pursuit, Ran, StepCosts, Trial,
 };

@@ -5,14 +5,14 @@ mod batch_world;
 use std::collections::BTreeMap;
 
 use batch_world::{World, event, limits};
-use overdraft_core::batch::{
-    Arrival, BatchLimits, CacheChange, Logits, Outcome, PageName, PageParent, PrefixReuse,
-    Progress, Scheduler, StoredPages, Verdict,
-};
 use overdraft_core::fleet::Fleet;
 use overdraft_core::prefix::{
     BlockEvent, BlockName, Event as IndexEvent, EventFeed, Knowledge, Medium, PrefixIndex,
     PrefixLimits, StoredBlocks,
+};
+use overdraft_scheduler::batch::{
+    Arrival, BatchLimits, CacheChange, Logits, Outcome, PageName, PageParent, PrefixReuse,
+    Progress, Scheduler, StoredPages, Verdict,
 };
 use overdraft_units::{
     BlockSize, Blocks, CacheSalt, Instant, Priority, SequenceId, TokenId, Tokens,

@@ -1,6 +1,6 @@
 //! Pages that came from elsewhere: found like computed ones, and never at the expense of who runs.
 
-use overdraft_core::batch::{
+use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Import, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,
 };
 use overdraft_units::{

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use overdraft_core::batch::{
+use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Import, Logits, Outcome, Plan, PrefixReuse, Progress, Scheduler, Slot,
     Verdict,
 };

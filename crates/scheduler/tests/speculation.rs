@@ -6,7 +6,7 @@
 
 mod speculation_world;
 
-use overdraft_core::speculate::{DEPTH_MAX, DepthTable, Nanos, Policy};
+use overdraft_scheduler::speculate::{DEPTH_MAX, DepthTable, Nanos, Policy};
 
 use self::speculation_world::{Dice, Machine, Phase, Text, World};
 
