@@ -21,7 +21,7 @@ use crate::shell;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  cargo xtask dist\n  cargo xtask dist --features kubernetes")]
 pub(crate) struct Arguments {
-    /// Optional features of the binary, with commas between: kubernetes, cuda, metal
+    /// Optional features of the binary, with commas between: kubernetes
     #[arg(long, default_value = "")]
     features: String,
 }

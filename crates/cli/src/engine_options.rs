@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use overdraft_engine::EngineSettings;
 use overdraft_engine::echo::EchoSettings;
-use overdraft_engine::model::{DeviceChoice, KvBudget, ModelSettings};
+use overdraft_engine::model::{KvBudget, ModelSettings};
 use overdraft_silicon::Profile;
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, Tokens};
@@ -23,9 +23,6 @@ pub(crate) struct EngineOptions {
     /// Threads that compute; all cores by default
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
-    /// Where to compute: cpu, cuda:0, metal:0 (the latter two need the feature of that name)
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    device: String,
     /// Positions a sequence may use; the model's own context by default
     #[arg(long, value_name = "TOKENS")]
     max_model_len: Option<u32>,
@@ -54,7 +51,7 @@ impl EngineOptions {
     /// The model's half of the settings.
     ///
     /// # Errors
-    /// A value out of its range, or an unknown device.
+    /// A value out of its range.
     pub(crate) fn model(&self) -> Result<ModelSettings, Fault> {
         let kv = match (self.num_gpu_blocks_override, self.kv_cache_memory_bytes) {
             (Some(blocks), _) => KvBudget::Blocks(Blocks::new(blocks)),
@@ -63,7 +60,6 @@ impl EngineOptions {
         };
         Ok(ModelSettings {
             threads: self.threads,
-            device: device(&self.device)?,
             context_max: self.max_model_len.map(Tokens::new),
             block_size: self.page()?,
             kv,
@@ -119,18 +115,5 @@ impl EngineOptions {
         settings.waiting_max = self.max_num_queued_reqs;
         settings.context = self.max_model_len.map(Tokens::new);
         settings
-    }
-}
-
-/// Parses `cpu`, `cuda`, `cuda:1`, `metal:0`.
-fn device(text: &str) -> Result<DeviceChoice, Fault> {
-    let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
-    match (kind, index.parse()) {
-        ("cpu", _) => Ok(DeviceChoice::Cpu),
-        ("cuda", Ok(index)) => Ok(DeviceChoice::Cuda(index)),
-        ("metal", Ok(index)) => Ok(DeviceChoice::Metal(index)),
-        _ => Err(Fault::input(format!(
-            "`{text}` is not a device; expected `cpu`, `cuda:N` or `metal:N`"
-        ))),
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn model(source: &Source, layout: Option<&BlockLayout>) -> Result<KvM
     check(source)?;
     let layout = layout.ok_or_else(|| {
         Fault::input("blocks are shared only by models on the processor")
-            .hint("leave `--kv-share` and `--kv-peers` out, or take `--device cpu`")
+            .hint("leave `--kv-share` and `--kv-peers` out, or give `--model`")
     })?;
     let unreadable =
         |error: std::io::Error| Fault::input(format!("the weights cannot be read again: {error}"));

@@ -130,13 +130,11 @@ pub enum OpenError {
         /// How much.
         bytes: u64,
     },
-    /// The device that was asked for is not there.
-    #[error("the device `{device}` cannot be used: {reason}")]
-    Device {
-        /// Which device.
-        device: String,
-        /// Why not.
-        reason: String,
+    /// The processor lacks the instructions that were asked for.
+    #[error("the instructions `{name}` cannot be used: the processor does not have them")]
+    Instructions {
+        /// Which instructions.
+        name: &'static str,
     },
 }
 
@@ -166,9 +164,7 @@ impl OpenError {
                 "convert the model together with its tokenizer files, not the weights alone"
             }
             Self::OutOfMemory { .. } => "use a smaller model or a smaller key-value cache",
-            Self::Device { .. } => {
-                "use the CPU, or build with `--features cuda` or `--features metal`"
-            }
+            Self::Instructions { .. } => "leave the choice of instructions to the program",
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// Opens a model for the processor, whatever device the settings name.
+    /// Opens a model for the processor.
     ///
     /// # Errors
     /// [`OpenError`] when the file cannot be read or the model cannot be run.

@@ -10,14 +10,12 @@ mod numbers;
 mod rows;
 mod settings;
 mod shape;
-mod tensor;
 mod weights;
 
 pub use overdraft_kernels::{Instructions, KvFormat};
 
 pub use self::cpu::CpuBackend;
-pub use self::settings::{DeviceChoice, KvBudget, ModelSettings};
-pub use self::tensor::TensorBackend;
+pub use self::settings::{KvBudget, ModelSettings};
 
 use overdraft_units::Tokens;
 
@@ -70,20 +68,11 @@ impl Model {
         let gguf = Gguf::open(source)?;
         let dimensions = Dimensions::read(&gguf)?;
         let context_trained = Tokens::new(dimensions.context);
-        let (backend, step_bytes): (Box<dyn Backend>, u64) = match settings.device.open()? {
-            None => {
-                let backend = CpuBackend::load(&gguf, dimensions, settings)?;
-                let step_bytes = backend.step_bytes();
-                (Box::new(backend), step_bytes)
-            }
-            Some(device) => {
-                let backend = TensorBackend::load(&gguf, dimensions, settings, &device)?;
-                (Box::new(backend), gguf.bytes())
-            }
-        };
+        let backend = CpuBackend::load(&gguf, dimensions, settings)?;
+        let step_bytes = backend.step_bytes();
         let context = backend.shape().context;
         let info = ModelInfo { context, context_trained, step_bytes, ..describe(&gguf)? };
-        Ok(Self { backend, info, metadata: gguf.into_metadata() })
+        Ok(Self { backend: Box::new(backend), info, metadata: gguf.into_metadata() })
     }
 }
 

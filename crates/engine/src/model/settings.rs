@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use candle_core::Device;
 use overdraft_kernels::{Instructions, KvFormat, Pool};
 use overdraft_units::{BlockSize, Blocks, Tokens};
 
@@ -36,8 +35,6 @@ pub struct ModelSettings {
     pub block_size: BlockSize,
     /// Positions at most, where the model was trained for more.
     pub context_max: Option<Tokens>,
-    /// Where to compute.
-    pub device: DeviceChoice,
 }
 
 impl Default for ModelSettings {
@@ -50,7 +47,6 @@ impl Default for ModelSettings {
             kv_format: KvFormat::F16,
             block_size: BlockSize::new(BLOCK_SIZE_DEFAULT).expect("sixteen is not zero"),
             context_max: None,
-            device: DeviceChoice::Cpu,
         }
     }
 }
@@ -64,23 +60,12 @@ pub enum KvBudget {
     Bytes(u64),
 }
 
-/// Where a model is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// On the processor, with our own kernels.
-    Cpu,
-    /// On the CUDA device of this number.
-    Cuda(usize),
-    /// On the Metal device of this number.
-    Metal(usize),
-}
-
 impl ModelSettings {
     /// The same, for models that compute in turns: a draft and its target. Threads wait for the next
     /// kernel for a moment before they sleep, and those of one model would keep the other's waiting.
     ///
     /// # Errors
-    /// [`OpenError::Device`] where the machine lacks the instructions.
+    /// [`OpenError::Instructions`] where the machine lacks the instructions.
     pub fn sharing_threads(self) -> Result<Self, OpenError> {
         let pool = Some(self.threads()?);
         Ok(Self { pool, ..self })
@@ -95,9 +80,7 @@ impl ModelSettings {
         let threads = self.threads.unwrap_or_else(cores).get();
         let instructions = self.instructions.unwrap_or_else(Instructions::detect);
         if !instructions.is_available() {
-            let device = format!("cpu with {}", instructions.name());
-            let reason = "the machine has no such instructions".to_owned();
-            return Err(OpenError::Device { device, reason });
+            return Err(OpenError::Instructions { name: instructions.name() });
         }
         Ok(Arc::new(Pool::with_instructions(threads, instructions)))
     }
@@ -132,24 +115,4 @@ impl ModelSettings {
             _ => Err(refused),
         }
     }
-}
-
-impl DeviceChoice {
-    /// The device of candle's; `None` for the processor, which has kernels of its own.
-    pub(crate) fn open(self) -> Result<Option<Device>, OpenError> {
-        let (name, device) = match self {
-            Self::Cpu => return Ok(None),
-            Self::Cuda(number) => (format!("cuda:{number}"), Device::new_cuda(number)),
-            Self::Metal(number) => (format!("metal:{number}"), Device::new_metal(number)),
-        };
-        match device {
-            Ok(device) => Ok(Some(device)),
-            Err(error) => Err(OpenError::Device { device: name, reason: reason(&error) }),
-        }
-    }
-}
-
-/// The first line: candle appends a backtrace.
-fn reason(error: &candle_core::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -42,7 +42,7 @@ pub struct Imported {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// They stay where they are, as on a device whose memory is not ours.
+    /// They stay where they are, as with a simulated GPU, which has none.
     #[error(
         "this engine's backend cannot give its blocks away nor take others'; expected a model \
              on the processor"
