@@ -24,7 +24,7 @@ const HEALTH_BYTES_MAX: u64 = 4_096;
 ///
 /// # Errors
 /// When it is not there.
-pub fn beside() -> Result<PathBuf> {
+pub(crate) fn beside() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().context("a binary lies in a folder")?;
     let binary = folder.join("overdraft");
@@ -41,7 +41,7 @@ pub fn beside() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be started, ends, or takes too long.
-pub async fn start(
+pub(crate) async fn start(
     binary: &Path,
     arguments: &[&str],
     ports: usize,
@@ -78,7 +78,7 @@ pub async fn start(
 ///
 /// # Errors
 /// When that takes too long.
-pub async fn until_healthy(address: SocketAddr, path: &str, part: &str) -> Result<()> {
+pub(crate) async fn until_healthy(address: SocketAddr, path: &str, part: &str) -> Result<()> {
     let healthy = async {
         while !health(address, path).await.is_ok_and(|body| body.contains(part)) {
             sleep(LOOK_EVERY).await;

@@ -22,7 +22,7 @@ const CONTEXT: u32 = 4096;
 
 /// How large a model is made.
 #[derive(Clone, Copy, Debug)]
-pub enum Size {
+pub(crate) enum Size {
     /// 100M weights, for quick runs.
     Small,
     /// 1.04G weights, in the shape of Llama 3.2 1B with a smaller vocabulary.
@@ -44,7 +44,7 @@ struct Shape {
 }
 
 /// Tokens that the models know.
-pub const VOCABULARY: usize = 16_384;
+pub(crate) const VOCABULARY: usize = 16_384;
 
 impl Size {
     fn shape(self) -> Shape {
@@ -89,7 +89,7 @@ impl Size {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn random(size: Size) -> Result<PathBuf> {
+pub(crate) fn random(size: Size) -> Result<PathBuf> {
     let shape = size.shape();
     let program = std::env::current_exe().context("the bench cannot find itself")?;
     let folder = program.parent().context("the bench is in no folder")?.join("bench-models");

@@ -10,24 +10,24 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 /// Every question with its answers.
-static QUESTIONS: &str = include_str!("bin/cascade/questions.json");
+static QUESTIONS: &str = include_str!("cascade/questions.json");
 
 /// A question as a prompt, and what counts as its answer.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Question {
+pub(crate) struct Question {
     /// What it is about, as the model card calls it.
-    pub family: String,
+    pub(crate) family: String,
     /// The chat so far, up to where the answer begins.
-    pub prompt: String,
+    pub(crate) prompt: String,
     /// The right answers, to the letter.
-    pub answers: Vec<String>,
+    pub(crate) answers: Vec<String>,
 }
 
 /// All of them, family by family.
 ///
 /// # Errors
 /// When the file is not what it should be.
-pub fn questions() -> serde_json::Result<Vec<Question>> {
+pub(crate) fn questions() -> serde_json::Result<Vec<Question>> {
     serde_json::from_str(QUESTIONS)
 }
 
@@ -35,7 +35,7 @@ pub fn questions() -> serde_json::Result<Vec<Question>> {
 ///
 /// # Errors
 /// When `python3` cannot be started, or what it writes is not what it should be.
-pub fn more_questions(count: usize) -> Result<Vec<Question>> {
+pub(crate) fn more_questions(count: usize) -> Result<Vec<Question>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/questions.py");
     let output = Command::new("python3")
         .arg("-B")

@@ -1,5 +1,5 @@
-//! Measures one capability: builds the bench in release mode and passes the arguments on. What the gateway costs is
-//! measured as `cargo xtask dist` builds it.
+//! Measures one capability: builds the benches in release mode, all in one program, and passes the bench's name and the
+//! arguments on. What the gateway costs is measured as `cargo xtask dist` builds it.
 //!
 //! A bench prints its table, then one line per claim (`claim S5 speedup=4.6 aim>=4 holds`), and
 //! exits with 1 when one falls short.
@@ -73,7 +73,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if WITH_BINARY.contains(&name.as_str()) {
         shell::cargo(&["build", "--release", "--locked", "--quiet", "--package", "overdraft"])?;
     }
-    let mut passed = Vec::new();
+    let alone = ALONE.iter().find(|(alone, _)| alone == name);
+    // A package of its own is one bench; the others are subcommands of one program.
+    let mut passed: Vec<&str> = if alone.is_some() { Vec::new() } else { vec![name] };
     if arguments.quick {
         passed.push("--quick");
     }
@@ -82,11 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     passed.extend(arguments.more.iter().map(String::as_str));
     if name == dist::LOAD {
-        let binary = dist::build(name, "")?;
+        let binary = dist::build(dist::BENCHES, "")?;
         return shell::run(&binary, &passed);
     }
-    let alone = ALONE.iter().find(|(alone, _)| alone == name);
     let package = alone.map_or("overdraft-benches", |(_, package)| package);
-    let run = ["run", "--release", "--locked", "--quiet", "--package", package, "--bin"];
-    shell::cargo(&[&run[..], &[name.as_str(), "--"], &passed].concat())
+    let run = ["run", "--release", "--locked", "--quiet", "--package", package, "--"];
+    shell::cargo(&[&run[..], &passed].concat())
 }

@@ -26,6 +26,8 @@ pub(crate) struct Arguments {
     features: String,
 }
 
+/// The program of the benches.
+pub(crate) const BENCHES: &str = "overdraft-bench";
 /// The bench whose load is counted.
 pub(crate) const LOAD: &str = "gateway";
 
@@ -87,7 +89,8 @@ impl Build<'_> {
     fn counts(&self, profdata: &Path) -> Result<PathBuf> {
         let folder = shell::target().join("counting");
         let raw = folder.join("raw");
-        let binary = self.cargo(LOAD, &folder, &format!("-Cprofile-generate={}", raw.display()))?;
+        let binary =
+            self.cargo(BENCHES, &folder, &format!("-Cprofile-generate={}", raw.display()))?;
         let mut hasher = DefaultHasher::new();
         hasher.write(&fs::read(&binary)?);
         // Cargo notices other flags, not another file of the same name.
@@ -98,13 +101,13 @@ impl Build<'_> {
         if raw.exists() {
             fs::remove_dir_all(&raw)?;
         }
-        eprintln!("$ {LOAD} train");
+        eprintln!("$ {BENCHES} {LOAD} train");
         let trained = Command::new(&binary)
-            .arg("train")
+            .args([LOAD, "train"])
             .env("LLVM_PROFILE_FILE", raw.join("%p.profraw"))
             .status()
             .with_context(|| format!("`{}` could not be started", binary.display()))?;
-        anyhow::ensure!(trained.success(), "`{LOAD} train` failed");
+        anyhow::ensure!(trained.success(), "`{BENCHES} {LOAD} train` failed");
         let unfinished = raw.with_extension("profdata");
         let merged = Command::new(profdata)
             .args(["merge", "--sparse", "--output"])

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use overdraft_claims::{Claim, save};
+use overdraft_claims::{Claim, judge, save};
 use serde_json::Value;
 
 #[global_allocator]
@@ -143,9 +143,5 @@ fn main() -> Result<ExitCode> {
     if arguments.save {
         println!("raw results: {}", save("adversary", &raw)?);
     }
-    for claim in &claims {
-        println!("{claim}");
-    }
-    let short = claims.iter().any(Claim::falls_short);
-    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(judge(&claims))
 }

@@ -1,6 +1,7 @@
 //! What does the project promise, and does it hold?
 
 use std::fmt;
+use std::process::ExitCode;
 
 /// A figure that the project promises, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +14,19 @@ pub struct Claim {
     pub measured: Result<f64, String>,
     /// What it should come to.
     pub aim: Aim,
+}
+
+/// Prints a line per claim; a failure where one falls short.
+#[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+pub fn judge<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for claim in claims {
+        println!("{claim}");
+        if claim.falls_short() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
 }
 
 /// What a figure should come to.

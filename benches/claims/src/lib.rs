@@ -7,5 +7,5 @@
 mod claim;
 mod runs;
 
-pub use self::claim::{Aim, Claim};
+pub use self::claim::{Aim, Claim, judge};
 pub use self::runs::{as_float, machine_load, median, percentile, save, save_page};

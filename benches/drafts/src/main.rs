@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use overdraft_claims::{Aim, Claim, as_float, percentile, save};
+use overdraft_claims::{Aim, Claim, as_float, judge, percentile, save};
 use serde::Serialize;
 
 use self::draw::World;
@@ -92,11 +92,7 @@ fn main() -> Result<ExitCode> {
     }
     let claims = claims(&rows);
     println!();
-    for claim in &claims {
-        println!("{claim}");
-    }
-    let short = claims.iter().any(Claim::falls_short);
-    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(judge(&claims))
 }
 
 /// What promises come to.

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use overdraft_claims::{Claim, save};
+use overdraft_claims::{judge, save};
 
 use self::part::{Effort, Part};
 
@@ -77,10 +77,5 @@ fn main() -> Result<ExitCode> {
     if arguments.save {
         println!("raw results: {}", save("headline", &parts)?);
     }
-    let claims: Vec<&Claim> = parts.iter().flat_map(|part| &part.claims).collect();
-    for claim in &claims {
-        println!("{claim}");
-    }
-    let short = claims.iter().any(|claim| claim.falls_short());
-    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(judge(parts.iter().flat_map(|part| &part.claims)))
 }
