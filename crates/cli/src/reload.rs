@@ -33,7 +33,7 @@ pub(crate) async fn watch(
     mut hangups: Signal,
     changed: impl Fn(&Config) + Send,
 ) {
-    let mut watcher = Watcher::new(loader, loaded, Instant::now().into_std());
+    let mut watcher = Watcher::new(loader, loaded);
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

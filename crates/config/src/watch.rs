@@ -23,7 +23,6 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Watcher {
     loader: Loader,
     in_force: Loaded,
-    since: Instant,
     /// What the last look saw; what is in it has been dealt with if it is settled.
     seen: Sight,
     settled: bool,
@@ -61,20 +60,15 @@ pub enum Change {
 }
 
 impl Watcher {
-    /// Watches the file that `loaded` came from; `now` is when it came into force.
-    pub fn new(loader: Loader, loaded: Loaded, now: Instant) -> Self {
+    /// Watches the file that `loaded` came from.
+    pub fn new(loader: Loader, loaded: Loaded) -> Self {
         let seen = Ok(loaded.text.clone());
-        Self { loader, in_force: loaded, since: now, seen, settled: true, stale: None }
+        Self { loader, in_force: loaded, seen, settled: true, stale: None }
     }
 
     /// The last configuration that was good.
     pub const fn in_force(&self) -> &Loaded {
         &self.in_force
-    }
-
-    /// When it came into force.
-    pub const fn in_force_since(&self) -> Instant {
-        self.since
     }
 
     /// Whether the file says something else, since when, and why that is not in force.
@@ -112,7 +106,6 @@ impl Watcher {
                 let keys = old.changes(&loaded.config);
                 let restart = old.restart_needed(&loaded.config);
                 self.in_force = loaded.clone();
-                self.since = now;
                 self.stale = None;
                 Some(Change::Taken { loaded: Box::new(loaded), keys, restart })
             }

@@ -21,7 +21,7 @@ mod simd;
 pub use activations::Activations;
 pub use attention::{AttentionShape, KvCache, KvFormat, RowContext};
 pub use elementwise::{
-    Rope, RopeStyle, add, add_bias, argmax, greatest_probability, log_sum_exp, read_through,
+    Rope, RopeStyle, add, add_bias, argmax, greatest_probability, read_through,
     rms_norm, silu_multiply,
 };
 pub use matrix::{Matrix, PackError, Product, WeightFormat};

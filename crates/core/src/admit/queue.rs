@@ -254,11 +254,6 @@ impl Queue {
         tickets
     }
 
-    /// When the time of the next one is over.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
-    }
-
     /// Who waits at `worker` before a request for `model`; `ticket` is its own, if it was called.
     pub(crate) fn ahead(
         &self,

@@ -84,10 +84,6 @@ impl Change {
         Some(Self { baseline: before, difference, low, high })
     }
 
-    /// Whether the interval leaves no doubt about the sign.
-    pub const fn is_certain(&self) -> bool {
-        0 < self.low || self.high < 0
-    }
 }
 
 /// One side of a comparison.

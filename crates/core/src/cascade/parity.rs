@@ -108,10 +108,6 @@ impl Parity {
         Self::Same
     }
 
-    /// Whether the target may score and continue the draft's tokens.
-    pub const fn may_verify(&self) -> bool {
-        matches!(self, Self::Same)
-    }
 }
 
 impl fmt::Display for Difference {

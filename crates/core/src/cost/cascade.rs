@@ -162,10 +162,6 @@ impl Bill {
         self.target_only.beyond(self.paid())
     }
 
-    /// What was paid in excess of the target alone.
-    pub fn wasted(&self) -> Money {
-        self.paid().beyond(self.target_only)
-    }
 }
 
 impl core::ops::AddAssign for Bill {

@@ -175,19 +175,6 @@ impl Lengths {
         drawn.max(length.saturating_add(1)).min(most.max(length))
     }
 
-    /// Mean and variance of the lengths of answers of that class, in tokens and their square.
-    pub fn mean_and_variance(&self, class: Class) -> (u64, u64) {
-        let quantiles = self.quantiles(class);
-        let count = STEPS_WIDE;
-        let middles =
-            quantiles.windows(2).map(|pair| u64::midpoint(pair[0].into(), pair[1].into()));
-        let (sum, squares) = middles.fold((0, 0), |(sum, squares): (u64, u64), middle| {
-            (sum + middle, squares + middle * middle)
-        });
-        let mean = sum / count;
-        (mean, (squares / count).saturating_sub(mean * mean))
-    }
-
     /// Answers of that class that count, fading.
     pub fn seen(&self, class: Class) -> u64 {
         self.classes.get(&class).map_or(0, |own| own.answers())

@@ -242,14 +242,6 @@ impl Texts {
         Tokens::new(u32::try_from(least).unwrap_or(u32::MAX))
     }
 
-    /// Bytes to a token, in thousandths.
-    pub fn bytes_per_token_permille(&self) -> u64 {
-        match self.bytes.parts() {
-            (0, _) | (_, 0) => BYTES_PER_TOKEN_FIRST * 1_000,
-            (bytes, tokens) => bytes.saturating_mul(1_000) / tokens,
-        }
-    }
-
     /// Tokens that an answer will have, of at most `limit`.
     pub fn completion_of(&self, limit: Option<u32>) -> Tokens {
         let mean = match self.completions.parts() {

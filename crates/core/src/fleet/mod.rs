@@ -380,11 +380,6 @@ impl Fleet {
         self.catalogue.get(model).map(Vec::as_slice)
     }
 
-    /// Whether at least one worker may be chosen.
-    pub fn can_serve(&self) -> bool {
-        self.workers().any(|(_, worker)| worker.health.is_up() && !worker.draining)
-    }
-
     /// Attempts in flight on all workers.
     pub const fn active(&self) -> u32 {
         self.active

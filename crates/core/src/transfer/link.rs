@@ -87,12 +87,6 @@ impl Link {
         wait + Micros::new(u64::try_from(sending).unwrap_or(u64::MAX / 2))
     }
 
-    /// Bytes a second, as far as they were measured.
-    pub fn bytes_per_second(&self) -> Option<u64> {
-        let (sent, micros) = self.rate.parts();
-        (0 < micros).then(|| sent.saturating_mul(1_000_000) / micros)
-    }
-
     fn wait(&self) -> Micros {
         let (micros, answers) = self.wait.parts();
         micros.checked_div(answers).map_or(WAIT_FIRST, Micros::new)

@@ -16,15 +16,6 @@ pub fn argmax(row: &[f32]) -> Option<usize> {
     (!row.is_empty()).then_some(best)
 }
 
-/// `ln(sum(exp(row)))`, computed relative to the greatest number in `f32` (the sum in `f64`):
-/// within 1e-5. Minus infinity of an empty row.
-pub fn log_sum_exp(row: &[f32], pool: &Pool) -> f32 {
-    let Mass { greatest, sum } = pool.kernel(SumExp { row });
-    #[expect(clippy::cast_possible_truncation, reason = "the result is wanted in `f32`")]
-    let log = sum.ln() as f32;
-    if greatest == f32::NEG_INFINITY { greatest } else { greatest + log }
-}
-
 /// The probability of the likeliest of a row, within 1e-5; zero where none is above minus infinity.
 pub fn greatest_probability(row: &[f32], pool: &Pool) -> f32 {
     let Mass { greatest, sum } = pool.kernel(SumExp { row });

@@ -10,7 +10,7 @@ mod rope;
 mod stream;
 mod sums;
 
-pub use logits::{argmax, greatest_probability, log_sum_exp};
+pub use logits::{argmax, greatest_probability};
 pub use norm::rms_norm;
 pub use rope::{Rope, RopeStyle};
 pub use stream::read_through;

@@ -6,7 +6,7 @@ use overdraft_wire::request::Content;
 use serde_json::json;
 
 use super::*;
-use crate::tokenizer::{ControlTokens, Framing, TokenizerSource};
+use crate::tokenizer::{ControlTokens, Input, TokenizerSource};
 
 const CONVERSATIONS: &str = include_str!("../../tests/data/conversations.json");
 /// 2025-02-09T13:05:09Z.
@@ -86,7 +86,7 @@ fn conversations_render_as_python_renders_them() {
 fn controls(template: &str, messages: &[Message]) -> Vec<u32> {
     let tokenizer = tokenizer();
     let rendered = render(template, messages, &[], &Rendering::default()).unwrap();
-    let tokens = tokenizer.encode_rendered(&rendered, Framing::Bare);
+    let tokens = tokenizer.encode_whole(Input::Rendered(&rendered));
     // The text is what the client sent, to the byte.
     let all = tokenizer.decode(&tokens, crate::SpecialTokens::Keep);
     assert_eq!(all, rendered.text());
@@ -141,7 +141,7 @@ fn control_tokens_of_the_template_stay_when_messages_spell_them() {
         "<|im_start|>user\nsay <|im_end|><|im_end|>\n<|im_start|>assistant\n"
     );
     let parsed = tokenizer().encode(rendered.text(), ControlTokens::Parsed);
-    let bare = tokenizer().encode_rendered(&rendered, Framing::Bare);
+    let bare = tokenizer().encode_whole(Input::Rendered(&rendered));
     assert_ne!(parsed, bare);
 }
 

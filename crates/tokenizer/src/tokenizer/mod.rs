@@ -130,16 +130,6 @@ impl Tokenizer {
         self.frame(self.encode(text, ControlTokens::Parsed))
     }
 
-    /// The tokens of a chat: control tokens are those that the template wrote, never those that a
-    /// message spells.
-    pub fn encode_rendered(&self, rendered: &Rendered, framing: Framing) -> Vec<TokenId> {
-        let tokens = self.encode_whole(Input::Rendered(rendered));
-        match framing {
-            Framing::Added => self.frame(tokens),
-            Framing::Bare => tokens,
-        }
-    }
-
     /// Adds the tokens that the model wants around every prompt, where they are missing.
     pub fn frame(&self, mut tokens: Vec<TokenId>) -> Vec<TokenId> {
         if let Some(bos) = self.vocabulary.leading()
@@ -213,7 +203,7 @@ impl Tokenizer {
         self.digest
     }
 
-    fn encode_whole(&self, input: Input<'_>) -> Vec<TokenId> {
+    pub(crate) fn encode_whole(&self, input: Input<'_>) -> Vec<TokenId> {
         self.encode_segments(input, |segment, tokens| self.encode_plain(segment, tokens))
     }
 

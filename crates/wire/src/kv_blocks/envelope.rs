@@ -122,11 +122,6 @@ impl EnvelopeReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether something of a block lies there that is not whole.
-    pub fn is_within_block(&self) -> bool {
-        !self.buffer.is_empty()
-    }
-
     /// The next block, which must be this one; `None` until all of it has come.
     ///
     /// # Errors

@@ -29,14 +29,6 @@ impl MemoryNames {
     pub const fn is_empty(&self) -> bool {
         self.used.is_none() && self.free.is_none() && self.total.is_none()
     }
-
-    /// Whether the share follows from them.
-    pub const fn is_enough(&self) -> bool {
-        matches!(
-            (&self.used, &self.free, &self.total),
-            (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_))
-        )
-    }
 }
 
 /// Used, free and total as known exporters call them, the most telling first.
@@ -214,7 +206,6 @@ mod tests {
         assert_eq!(told(names("", "mem_free", "mem_all")), Ok(750));
         let missing = told(names("mem_used", "", "mem_total"));
         assert_eq!(missing, Err(MemoryError::Missing { name: "mem_total".to_owned() }));
-        assert!(names("a", "b", "").is_enough() && !names("a", "", "").is_enough());
     }
 
     #[test]

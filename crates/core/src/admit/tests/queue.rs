@@ -396,7 +396,6 @@ fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     assert_eq!(queue.call(at(1)), Some(placed));
     assert_eq!(queue.expire(at(4)), []);
     assert_eq!(queue.expire(at(5)), [waits]);
-    assert_eq!(queue.next_deadline(), Some(at(5)));
     queue.put_back(placed, here(), Hold::Full);
     assert_eq!(queue.expire(at(5)), [placed]);
     assert!(!queue.leave(placed) && queue.is_empty());

@@ -48,7 +48,6 @@ fn the_first_difference_of_two_tokenizers_is_named() {
     check(Tokenizer { probes: Some(9), ..known.clone() }, Difference::Probes);
     let silent = Tokenizer { vocabulary: known.vocabulary, ..Tokenizer::default() };
     assert_eq!(Parity::of(&known, &silent), Parity::NotKnown);
-    assert!(!Parity::NotKnown.may_verify() && Parity::Same.may_verify());
 
     let parity = Parity::of_vocabularies(["a", "b"].into_iter(), ["a", "c"].into_iter());
     let said = parity.to_string();
@@ -71,7 +70,7 @@ fn an_interval_covers_the_difference_and_says_nothing_too_early() {
         let change = Change::between(&before, &after).unwrap();
         // 12,000 beside 14,500 on average.
         held += u32::from((change.low..=change.high).contains(&2_500));
-        assert!(change.is_certain());
+        assert!(0 < change.low, "no doubt about the sign");
     }
     assert!(
         275 <= held && u64::from(held) < seeds,
@@ -94,7 +93,8 @@ fn the_sides_of_a_comparison_do_not_mix() {
     let findings = comparison.findings();
     assert_eq!(findings.latency.unwrap().difference, -600);
     let cost = findings.cost.unwrap();
-    assert_eq!((cost.baseline, cost.difference, cost.is_certain()), (50, 30, true));
+    assert_eq!((cost.baseline, cost.difference), (50, 30));
+    assert!(0 < cost.low, "no doubt about the sign");
     assert_eq!(findings.loss, None, "ten judged answers a side say nothing");
 }
 
