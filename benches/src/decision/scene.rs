@@ -308,13 +308,18 @@ impl Scene {
             taken.place.push(microseconds(|| {
                 placed = self.router.place(asked, &settings, turn, now).ok();
             }));
-            let mut placed = placed.expect("all workers are up");
-            taken.remember.push(microseconds(|| {
-                self.router.remember(&mut placed, asked.prompt, now);
-            }));
             // Ended is one that has been under way for a while, and is not in the caches either.
             let oldest = number % self.running.len();
-            let mut ended = std::mem::replace(&mut self.running[oldest], placed);
+            let mut ended = match placed {
+                Some(mut placed) => {
+                    taken.remember.push(microseconds(|| {
+                        self.router.remember(&mut placed, asked.prompt, now);
+                    }));
+                    std::mem::replace(&mut self.running[oldest], placed)
+                }
+                // Its worker is full until somebody ends.
+                None => self.running.swap_remove(oldest),
+            };
             self.router.first_token(&mut ended, now);
             taken.end.push(microseconds(|| {
                 self.router.end(ended, Outcome::of(Ending::Answered), now);
