@@ -1,9 +1,9 @@
 //! Rules about the shape of the code that neither rustfmt nor clippy can see.
 //!
-//! Which crate may name which, how long a file and a function may be, that every file says what it
-//! is for, that `unsafe` stays in its room, that nothing unfinished is left, and that a rule cited
-//! at the code stands in the design note it names.
+//! Which crate and which file may name which, how long a file and a function may be, that every file says what it is for, that `unsafe` stays in its room, that nothing
+//! unfinished is left, and that a rule cited at the code stands in the design note it names.
 
+mod imports;
 mod layers;
 mod shape;
 
@@ -22,9 +22,11 @@ pub(crate) fn run() -> Result<()> {
     let root = shell::root();
     let mut faults = Vec::new();
     layers::check(&root, &mut faults)?;
-    for file in rust_files(&root) {
-        let text = fs::read_to_string(&file)?;
-        let name = file.strip_prefix(&root).unwrap_or(&file);
+    let files = rust_files(&root);
+    imports::check(&root, &files, &mut faults)?;
+    for file in &files {
+        let text = fs::read_to_string(file)?;
+        let name = file.strip_prefix(&root).unwrap_or(file);
         faults.extend(shape::faults(name, &text));
         faults.extend(missing_rules(&root, name, &text));
     }

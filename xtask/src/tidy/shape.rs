@@ -27,8 +27,7 @@ pub(super) fn faults(name: &Path, text: &str) -> Vec<String> {
     if !text.starts_with("//!") {
         faults.push(format!("{shown}: say what this file is for in a `//!` header"));
     }
-    let is_test = name.iter().any(|part| part == "tests") || name.ends_with("tests.rs");
-    let bound = if is_test { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX };
+    let bound = if is_test(name) { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX };
     let lines = text.lines().count();
     if bound < lines {
         faults.push(format!("{shown}: {lines} lines, at most {bound}"));
@@ -49,6 +48,11 @@ pub(super) fn faults(name: &Path, text: &str) -> Vec<String> {
         }
     }
     faults
+}
+
+/// Whether a file holds tests only.
+pub(super) fn is_test(name: &Path) -> bool {
+    name.iter().any(|part| part == "tests") || name.ends_with("tests.rs")
 }
 
 fn has_unsafe(text: &str) -> bool {

@@ -1,8 +1,8 @@
 //! The gate must catch what it says it catches.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{layers, shape};
+use super::{imports, layers, shape};
 
 #[track_caller]
 fn check(name: &str, text: &str, expected: &[&str]) {
@@ -51,4 +51,92 @@ fn a_forbidden_arrow_is_a_fault() {
     let test_only = "[dev-dependencies]\noverdraft-http.workspace = true\n";
     assert!(layers::arrows("core", test_only).is_empty());
     assert_eq!(layers::arrows("attic", "").len(), 1);
+}
+
+/// Plants files in a crate and expects as many faults as words, each with its word.
+#[track_caller]
+fn check_imports(name: &str, files: &[(&str, &str)], expected: &[&str]) {
+    let texts: Vec<(PathBuf, String)> =
+        files.iter().map(|(file, text)| (file.into(), (*text).to_owned())).collect();
+    let faults = imports::faults(name, &texts);
+    assert_eq!(faults.len(), expected.len(), "{faults:?}");
+    for (fault, expected) in faults.iter().zip(expected) {
+        assert!(fault.contains(expected), "`{fault}` does not say `{expected}`");
+    }
+}
+
+#[test]
+fn a_cycle_that_leaves_its_folder_is_a_fault() {
+    let there = ("a/one.rs", "use crate::b::Two; struct One;");
+    let back = ("b/mod.rs", "use crate::a::one::One; struct Two;");
+    let both = "a/one.rs imports b/mod.rs (`crate::b::Two`)\n    b/mod.rs imports a/one.rs";
+    check_imports("attic", &[there, back], &[both]);
+    check_imports("attic", &[there, ("b/mod.rs", "struct Two;")], &[]);
+}
+
+#[test]
+fn a_module_and_its_children_may_know_each_other() {
+    let parent = ("a/mod.rs", "mod one; use one::One; struct Parent;");
+    let one = ("a/one.rs", "use super::Parent; struct One;");
+    check_imports("attic", &[parent, one], &[]);
+    let two = ("a/two.rs", "fn two(parent: &super::Parent) {}");
+    check_imports("attic", &[parent, one, two], &[]);
+    let grandchild = ("a/one/below.rs", "use crate::a::Parent; struct Below;");
+    let child = ("a/one.rs", "mod below; use self::below::Below; struct One;");
+    check_imports("attic", &[parent, child, grandchild], &["3 files import each other"]);
+}
+
+#[test]
+fn a_cycle_of_seven_files_is_a_fault_and_one_of_six_is_not() {
+    let ring = |length: usize| -> Vec<(String, String)> {
+        let file = |n: usize| {
+            let next = (n + 1) % length;
+            (format!("f{n}.rs"), format!("use crate::f{next}::T{next}; struct T{n};"))
+        };
+        (0..length).map(file).collect()
+    };
+    let named = |ring: &[(String, String)], expected: &[&str]| {
+        let files: Vec<(&str, &str)> = ring.iter().map(|(f, t)| (&f[..], &t[..])).collect();
+        check_imports("attic", &files, expected);
+    };
+    named(&ring(6), &[]);
+    named(&ring(7), &["7 files import each other in a cycle, at most 6"]);
+}
+
+#[test]
+fn a_reexport_leads_to_where_the_thing_is_defined_and_is_no_import() {
+    let face = ("lib.rs", "pub mod a; mod b; pub use a::One; pub use b::*;");
+    let one = ("a/mod.rs", "mod deep; pub use self::deep::One;");
+    let deep = ("a/deep.rs", "pub struct One;");
+    check_imports("attic", &[face, one, deep, ("b.rs", "use crate::One; pub struct Two;")], &[]);
+    let needs_b = ("a/deep.rs", "pub struct One(crate::Two);");
+    check_imports(
+        "attic",
+        &[face, one, needs_b, ("b.rs", "use crate::One; pub struct Two;")],
+        &["a/deep.rs imports b.rs (`crate::Two`)\n    b.rs imports a/deep.rs (`crate::One`)"],
+    );
+}
+
+#[test]
+fn paths_in_macros_count_and_tests_do_not() {
+    let there = ("a/one.rs", "fn one() { assert!(crate::b::two() == 2); }");
+    let back = ("b/mod.rs", "fn two() -> u8 { crate::a::one::one() }");
+    check_imports("attic", &[there, back], &["2 files"]);
+    let tested = ("b/mod.rs", "#[cfg(test)] mod tests { use crate::a::one::one; }");
+    check_imports("attic", &[there, tested], &[]);
+}
+
+#[test]
+fn an_import_of_a_higher_layer_is_a_fault_in_the_gateway() {
+    let high = ("server/routes.rs", "pub struct Routes;");
+    let low = ("fleet/probe.rs", "use crate::server::routes::Routes;");
+    check_imports("gateway", &[high, low], &["`fleet` may not name `server`"]);
+    check_imports("worker", &[high, low], &[]);
+    let beside = [("cache/a.rs", "use crate::cascade::b::B;"), ("cascade/b.rs", "pub struct B;")];
+    check_imports("gateway", &beside, &["`cache` may not name `cascade`"]);
+    let down = [
+        ("fleet/probe.rs", "pub struct Probe;"),
+        ("server/a.rs", "use crate::fleet::probe::Probe;"),
+    ];
+    check_imports("gateway", &down, &[]);
 }
