@@ -1,8 +1,10 @@
 //! Rules about the shape of the code that neither rustfmt nor clippy can see.
 //!
-//! Which crate and which file may name which, how long a file and a function may be, that every file says what it is for, that `unsafe` stays in its room, that nothing
+//! Which crate and which file may name which, how long a file and a function may be, that arguments
+//! are not packed, that every file says what it is for, that `unsafe` stays in its room, that nothing
 //! unfinished is left, and that a rule cited at the code stands in the design note it names.
 
+mod arguments;
 mod imports;
 mod layers;
 mod shape;
@@ -24,6 +26,7 @@ pub(crate) fn run() -> Result<()> {
     layers::check(&root, &mut faults)?;
     let files = rust_files(&root);
     imports::check(&root, &files, &mut faults)?;
+    arguments::check(&root, &files, &mut faults)?;
     for file in &files {
         let text = fs::read_to_string(file)?;
         let name = file.strip_prefix(&root).unwrap_or(file);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{imports, layers, shape};
+use super::{arguments, imports, layers, shape};
 
 #[track_caller]
 fn check(name: &str, text: &str, expected: &[&str]) {
@@ -139,4 +139,25 @@ fn an_import_of_a_higher_layer_is_a_fault_in_the_gateway() {
         ("server/a.rs", "use crate::fleet::probe::Probe;"),
     ];
     check_imports("gateway", &down, &[]);
+}
+
+#[track_caller]
+fn check_packed(text: &str, expected: &[&str]) {
+    assert_eq!(arguments::packed(text).expect("the planted text parses"), expected);
+}
+
+#[test]
+fn a_tuple_of_arguments_is_a_fault() {
+    check_packed("fn f((a, b): (u8, u8)) {}", &["f"]);
+    check_packed("impl T { fn f(&self, at: (u8, u8)) {} }", &["f"]);
+    check_packed("fn f(&(a, b): &(u8, u8)) {}", &["f"]);
+    check_packed("mod m { fn f() { fn inner(at: (u8, u8)) {} } }", &["inner"]);
+}
+
+#[test]
+fn pairs_that_are_data_are_no_fault() {
+    check_packed("fn f(pairs: &[(u8, u8)], one: &(u8, u8), unit: ()) {}", &[]);
+    check_packed("fn f(pairs: impl Iterator<Item = (u8, u8)>) { pairs.map(|(a, b)| a + b); }", &[]);
+    check_packed("impl Extend<(u8, u8)> for T { fn add(&mut self, at: (u8, u8)) {} }", &[]);
+    check_packed("#[test] fn f(at: (u8, u8)) {}", &[]);
 }
