@@ -23,6 +23,7 @@ mod refusal;
 mod render;
 mod routes;
 mod serve;
+mod settings;
 mod speculation;
 mod stream;
 mod tokenize;
@@ -35,4 +36,5 @@ pub use self::kv_events::{KvEvents, KvEventsError, KvEventsSettings, KvPublisher
 pub use self::kv_share::{KvShare, KvShareError, KvShareSettings, Peer, PeerError};
 pub use self::metrics::EngineMetrics;
 pub use self::mishap::{MISHAPS_MAX, MishapSettings};
-pub use self::serve::{Served, Settings, run};
+pub use self::serve::run;
+pub use self::settings::{Served, Settings};

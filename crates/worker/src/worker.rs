@@ -17,7 +17,7 @@ use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
 use crate::mishap::Mishaps;
-use crate::serve::{Served, Settings};
+use crate::settings::{Served, Settings};
 
 /// One model, its engine and its names.
 pub(crate) struct Worker {

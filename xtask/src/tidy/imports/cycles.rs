@@ -19,7 +19,6 @@ const DEBTS: &[(&str, usize)] = &[
     ("kernels", 11),
     ("sim", 14),
     ("tokenizer", 9),
-    ("worker", 16),
 ];
 
 /// Cycles of one crate that cross a folder or are large.
