@@ -11,6 +11,7 @@ pub mod document;
 mod folder;
 pub mod pieces;
 pub mod prompter;
+mod rendered;
 pub mod template;
 pub mod tokenizer;
 mod tokenizer_json;

@@ -22,7 +22,7 @@ use overdraft_wire::request::{Message, PromptEnding, Rendering};
 use serde_json::{Map, Value, json};
 
 use self::guard::Guard;
-pub use self::guard::Rendered;
+pub use crate::rendered::Rendered;
 use crate::tokenizer::{Markup, Tokenizer};
 
 /// What models without a template are given if they know `ChatML`'s tokens.

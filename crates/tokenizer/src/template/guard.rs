@@ -11,6 +11,7 @@ use memchr::memchr_iter;
 use serde_json::Value;
 
 use super::TemplateError;
+use crate::rendered::Rendered;
 use crate::tokenizer::Markup;
 
 /// Characters that are never assigned: free for use within a program.
@@ -18,26 +19,6 @@ const NONCHARACTERS: std::ops::RangeInclusive<char> = '\u{FDD0}'..='\u{FDEF}';
 
 /// The first byte of all of them, rare otherwise.
 const NONCHARACTERS_BEGIN: u8 = 0xEF;
-
-/// A rendered prompt, and where in it a client's text spells control tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
-    text: String,
-    /// Ascending offsets.
-    inert: Vec<usize>,
-}
-
-impl Rendered {
-    /// The prompt.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether no control token may begin at this offset.
-    pub fn is_inert(&self, start: usize) -> bool {
-        self.inert.binary_search(&start).is_ok()
-    }
-}
 
 /// Marks what a client wrote.
 pub(super) struct Guard<'a> {
@@ -131,7 +112,7 @@ impl<'a> Guard<'a> {
         }
         clean.push_str(&text[copied..]);
         inert.dedup();
-        Rendered { text: clean, inert }
+        Rendered::new(clean, inert)
     }
 
     /// An error as the client may see it.

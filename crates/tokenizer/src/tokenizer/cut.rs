@@ -7,6 +7,8 @@
 //! **Invariant:** the answer depends on the two characters around the cut alone, so that equal
 //! beginnings are cut at equal places.
 
+use super::piece_spelling::SPACE;
+
 /// Where the text of one vocabulary may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cuts {
@@ -62,7 +64,7 @@ const fn ends_word(character: char) -> bool {
 }
 
 fn is_before_space(before: char, after: char) -> bool {
-    after == ' ' && before != ' ' && before != super::model::SPACE
+    after == ' ' && before != ' ' && before != SPACE
 }
 
 #[cfg(test)]

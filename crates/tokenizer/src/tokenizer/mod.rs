@@ -11,6 +11,7 @@ mod detokenizer;
 mod error;
 mod markup;
 mod model;
+mod piece_spelling;
 mod pre;
 mod source;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use self::model::PairModel;
 pub(crate) use self::pre::{GPT2 as BYTE_LEVEL_PATTERN, family_of};
 use self::source::Vocabulary;
 use crate::codec::{Detokenize, SpecialTokens, TextCodec};
-use crate::template::Rendered;
+use crate::rendered::Rendered;
 
 /// Whether text that spells a control token becomes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

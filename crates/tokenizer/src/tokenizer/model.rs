@@ -17,15 +17,12 @@ use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
 
 use super::cut::Cuts;
 use super::error::TokenizerError;
+use super::piece_spelling::{PIECES, SPACE};
 use super::source::{Metaspace, TokenKind, TokenizerSource};
 use super::{Place, Segment, pre};
 
 /// GGUF's name for vocabularies of pairs of bytes.
 const PAIRS: &str = "gpt2";
-/// GGUF's name for vocabularies of pieces with scores.
-pub(super) const PIECES: &str = "llama";
-/// How pieces spell a space.
-pub(super) const SPACE: char = '▁';
 
 /// Merges pairs.
 pub(super) struct PairModel {
@@ -244,24 +241,4 @@ fn scored_merges(source: &TokenizerSource, vocabulary: &Vocab) -> Result<Merges,
 
 fn byte_piece(byte: u8) -> String {
     format!("<0x{byte:02X}>")
-}
-
-/// Appends the bytes that a piece spells.
-pub(super) fn push_piece_bytes(text: &str, out: &mut Vec<u8>) {
-    let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    if let Some(byte) = byte.filter(|digits| digits.len() == 2)
-        && let Ok(byte) = u8::from_str_radix(byte, 16)
-    {
-        out.push(byte);
-        return;
-    }
-    for part in text.split_inclusive(SPACE) {
-        match part.strip_suffix(SPACE) {
-            Some(before) => {
-                out.extend_from_slice(before.as_bytes());
-                out.push(b' ');
-            }
-            None => out.extend_from_slice(part.as_bytes()),
-        }
-    }
 }

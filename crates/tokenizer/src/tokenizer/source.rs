@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::TokenizerError;
-use super::{byte_level, model, pre};
+use super::piece_spelling::{PIECES, push_piece_bytes};
+use super::{byte_level, pre};
 use crate::codec::SpecialTokens;
 
 /// Texts of tokens that end a turn in some family of models: a model that has one as control token
@@ -191,7 +192,7 @@ impl Vocabulary {
         }
         let within = |id: Option<u32>| id.filter(|&id| (id as usize) < count).map(TokenId);
         let (bos, eos, eot) = (within(source.bos), within(source.eos), within(source.eot));
-        let pieces = source.model == model::PIECES;
+        let pieces = source.model == PIECES;
         let add_bos = source.add_bos.unwrap_or(pieces || pre::adds_bos(source.pre.as_deref()));
         if source.add_bos == Some(true) && bos.is_none() {
             let reason = "`tokenizer.ggml.add_bos_token` is true, but there is no such token";
@@ -277,11 +278,11 @@ impl Vocabulary {
 
 fn push_bytes(model: &str, text: &str, kind: TokenKind, out: &mut Vec<u8>) {
     match kind {
-        TokenKind::Control | TokenKind::UserDefined if model != model::PIECES => {
+        TokenKind::Control | TokenKind::UserDefined if model != PIECES => {
             out.extend_from_slice(text.as_bytes());
         }
         TokenKind::Control => out.extend_from_slice(text.as_bytes()),
-        _ if model == model::PIECES => model::push_piece_bytes(text, out),
+        _ if model == PIECES => push_piece_bytes(text, out),
         _ => byte_level::push_bytes(text, out),
     }
 }
