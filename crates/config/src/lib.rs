@@ -21,11 +21,12 @@ mod toml_file;
 mod tree;
 mod view;
 mod watch;
+mod worker_source;
 mod yaml;
 
 pub use self::environment::{OVERRIDE_PREFIX, Variables};
 pub use self::error::{ConfigError, ConfigErrors, FAULTS_MAX};
-pub use self::load::{FILE_BYTES_MAX, Loaded, Loader, WorkerSource};
+pub use self::load::{FILE_BYTES_MAX, Loaded, Loader};
 pub use self::quantity::{ByteSize, Factor, Price, QuantityError, Share, TimeSpan};
 pub use self::tree::{
     Admin, Admission, AdmissionMode, AdmissionQueue, Breaker, Cache, CacheMode, CacheSalt, Canary,
@@ -39,3 +40,4 @@ pub use self::tree::{
     WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};
+pub use self::worker_source::WorkerSource;

@@ -13,22 +13,11 @@ use crate::error::{ConfigError, ConfigErrors, Wrong};
 use crate::node::{Node, Value};
 use crate::place::Source;
 use crate::tree::Config;
+use crate::worker_source::WorkerSource;
 use crate::{read, toml_file, yaml};
 
 /// Most bytes of a configuration file.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
-
-/// Where workers come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WorkerSource {
-    /// From the file, which must name some.
-    #[default]
-    File,
-    /// From the file, or embedded ones where it names none and discovers none.
-    FileOrEmbedded,
-    /// From elsewhere too, such as the command line; the file need not name any.
-    Elsewhere,
-}
 
 /// How a file is read.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Which admission can be read and still not be meant?
 
-use super::Findings;
+use super::findings::Findings;
 use crate::node::Step;
 use crate::tree::{Config, Priority};
 

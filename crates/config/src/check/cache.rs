@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Findings;
+use super::findings::Findings;
 use crate::node::Step;
 use crate::tree::{CacheMode, Config, Secret};
 

@@ -1,6 +1,7 @@
 //! Which trials of another model can be read and still not be meant?
 
-use super::{Findings, served_models};
+use super::findings::Findings;
+use super::served::served_models;
 use crate::WorkerSource;
 use crate::error::did_you_mean;
 use crate::node::Step;

@@ -1,6 +1,7 @@
 //! What cannot be meant about scaling, fragmented memory and warming up?
 
-use super::Findings;
+use super::events::events;
+use super::findings::Findings;
 use crate::node::{Step, shown};
 use crate::quantity::TimeSpan;
 use crate::tree::{Config, Discovery, Hook, Memory, Restart};
@@ -35,7 +36,7 @@ pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
         };
         let told = Told { place: path!["discovery", index, kind, "each"].to_vec(), fill: filled };
         told.check(each.memory.as_ref(), each.restart.as_ref(), findings);
-        super::events(&each.kv_events, &told.place, filled, findings);
+        events(&each.kv_events, &told.place, filled, findings);
     }
 }
 

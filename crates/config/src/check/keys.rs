@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Findings;
+use super::findings::Findings;
 use crate::error::did_you_mean;
 use crate::node::Step;
 use crate::tree::{Config, Key};

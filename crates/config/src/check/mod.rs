@@ -13,7 +13,10 @@ mod cache;
 mod canaries;
 mod care;
 mod cascade;
+mod events;
+mod findings;
 mod keys;
+mod served;
 mod speculation;
 
 use std::collections::BTreeMap;
@@ -21,52 +24,15 @@ use std::collections::BTreeMap;
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::route::ATTEMPTS_MAX;
 
+use self::events::events;
+use self::findings::{At, Findings};
+use self::served::served_models;
 use crate::WorkerSource;
 use crate::error::{ConfigError, Wrong, did_you_mean};
 use crate::node::{Node, Step};
-use crate::place::{Origin, Source};
+use crate::place::Source;
 use crate::quantity::TimeSpan;
-use crate::tree::{Canary, Cloud, Config, Discovery, KvEvents, Sticky, Worker, host_and_port};
-
-/// Where a finding points: at a key or at its value.
-enum At {
-    Key,
-    Value,
-}
-
-/// Collects what is wrong.
-struct Findings<'a> {
-    root: &'a Node,
-    source: &'a Source,
-    faults: Vec<ConfigError>,
-}
-
-impl Findings<'_> {
-    fn add(&mut self, at: &At, path: &[Step], wrong: Wrong) {
-        let origin = match at {
-            At::Key => self.root.key_origin_of(path),
-            At::Value => self.root.origin_of(path),
-        };
-        self.faults.push(ConfigError::new(self.source, &origin, wrong));
-    }
-
-    fn value(&mut self, path: &[Step], message: impl Into<String>, expected: impl Into<String>) {
-        self.add(&At::Value, path, Wrong::new(message, expected));
-    }
-
-    fn key(&mut self, path: &[Step], message: impl Into<String>, expected: impl Into<String>) {
-        self.add(&At::Key, path, Wrong::new(message, expected));
-    }
-
-    /// `workers[1]`'s line, to point back to from another place.
-    fn line_of(&self, path: &[Step]) -> String {
-        match self.root.origin_of(path) {
-            Origin::Spot(spot) => format!("line {}", spot.line),
-            Origin::Variable(name) => format!("`{name}`"),
-            Origin::Whole => "elsewhere".to_owned(),
-        }
-    }
-}
+use crate::tree::{Canary, Cloud, Config, Discovery, Sticky, Worker, host_and_port};
 
 /// Everything that is wrong, in the order of the file.
 pub(crate) fn check(
@@ -75,7 +41,7 @@ pub(crate) fn check(
     source: &Source,
     needed: WorkerSource,
 ) -> Vec<ConfigError> {
-    let mut findings = Findings { root, source, faults: Vec::new() };
+    let mut findings = Findings::new(root, source);
     sources(config, needed, &mut findings);
     workers(config, &mut findings);
     discovery(config, &mut findings);
@@ -93,8 +59,7 @@ pub(crate) fn check(
     canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
     speculation::check(config, &mut findings);
-    findings.faults.sort_by_key(|fault| (fault.line(), fault.column()));
-    findings.faults
+    findings.in_order()
 }
 
 fn sources(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
@@ -153,31 +118,6 @@ fn name(worker: &Worker, path: &[Step], taken: Option<usize>, findings: &mut Fin
         let expected = format!("expected a name of its own; the other is on {line}");
         findings.value(path, format!("two workers are called `{name}`"), expected);
     }
-}
-
-fn events(
-    events: &KvEvents,
-    place: &[Step],
-    fill: fn(&str) -> String,
-    findings: &mut Findings<'_>,
-) {
-    let KvEvents::At(events) = events else { return };
-    let replay = events.replay_endpoint.iter().map(|it| ("replay_endpoint", it));
-    for (key, endpoint) in std::iter::once(("endpoint", &events.endpoint)).chain(replay) {
-        if !is_endpoint(&fill(endpoint)) {
-            let keys = ["kv_events", key].map(Step::from);
-            let path: Vec<Step> = place.iter().cloned().chain(keys).collect();
-            let message = format!("`{endpoint}` is not an address of events");
-            findings.value(&path, message, "expected one as in `tcp://10.0.0.5:5557`");
-        }
-    }
-}
-
-fn is_endpoint(text: &str) -> bool {
-    let place = text.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
-    place.is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port != 0)
-    })
 }
 
 fn discovery(config: &Config, findings: &mut Findings<'_>) {
@@ -244,15 +184,6 @@ fn aliases(config: &Config, findings: &mut Findings<'_>) {
             }
         }
     }
-}
-
-/// The models of all workers, where every worker says what it serves and there will be no others; a
-/// model that is not among them is a slip.
-fn served_models(config: &Config, needed: WorkerSource) -> Option<Vec<&str>> {
-    let told: Option<Vec<&str>> =
-        config.workers.iter().map(|worker| worker.model.as_deref()).collect();
-    let are_all = config.discovery.is_empty() && needed == WorkerSource::File;
-    told.filter(|served| !served.is_empty() && are_all)
 }
 
 fn models_served(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {

@@ -2,7 +2,7 @@
 
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 
-use super::Findings;
+use super::findings::Findings;
 use crate::node::Step;
 use crate::tree::Config;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::secret::Secret;
 use crate::quantity::{ByteSize, TimeSpan};
 
 /// Whether answers are given again to requests that could not be told apart. `cache: {mode: on}` is

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::secret::Secret;
 use crate::quantity::{Share, TimeSpan};
 
 /// What autoscalers are told.
@@ -17,7 +17,10 @@ use crate::quantity::{Share, TimeSpan};
 #[serde(default, deny_unknown_fields)]
 pub struct Scaling {
     /// Where KEDA's external scaler listens, as in `0.0.0.0:9090`; without it, nowhere.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::address_if_any")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::address::address_if_any"
+    )]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
     /// Share of its cache that a worker is meant to have in use.

@@ -49,7 +49,7 @@ pub struct Dns {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::address_if_any"
+        deserialize_with = "super::address::address_if_any"
     )]
     #[schemars(with = "Option<String>")]
     pub resolver: Option<SocketAddr>,

@@ -3,6 +3,7 @@
 //! The typed tree, one file per topic. Every key has a default that is the behaviour without a
 //! file; the comments here are the reference that users read (`docs/reference/config.md`).
 
+mod address;
 mod admission;
 mod cache;
 mod canaries;
@@ -13,17 +14,17 @@ mod keys;
 mod models;
 mod patience;
 mod routing;
+mod secret;
 mod speculation;
 mod store;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
 pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
@@ -38,6 +39,7 @@ pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
+pub use self::secret::Secret;
 pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};
 pub use self::workers::{
@@ -50,7 +52,7 @@ pub use self::workers::{
 #[schemars(title = "Overdraft configuration")]
 pub struct Config {
     /// Where clients connect: an IP address and a port; port 0 takes a free one.
-    #[serde(deserialize_with = "address")]
+    #[serde(deserialize_with = "address::address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// Who may use `/admin`.
@@ -158,46 +160,4 @@ pub struct Admin {
     /// only. Best given as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-}
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself, for comparing; never for a log.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::place::REDACTED)
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(crate::place::REDACTED)
-    }
-}
-
-/// An IP address and a port, refused with a sentence that says so.
-pub(crate) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| {
-        serde::de::Error::custom(format!(
-            "`{text}` is not an address; expected an IP address and a port, as in `127.0.0.1:8080` \
-             or `[::]:8080`"
-        ))
-    })
-}
-
-/// The same where it may be left out.
-pub(crate) fn address_if_any<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<SocketAddr>, D::Error> {
-    address(deserializer).map(Some)
 }
