@@ -7,7 +7,6 @@
 //!
 //! Invariant: a row's numbers do not depend on the rows beside it.
 
-use crate::matrix::Matrix;
 use crate::pool::{Disjoint, Pool};
 use crate::simd::{Kernel, LANES, Simd};
 
@@ -47,24 +46,30 @@ pub struct Activations {
     has_floats: bool,
 }
 
+/// The forms that some matrices read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forms {
+    /// Blocks of integers, for quantized matrices.
+    pub(crate) has_blocks: bool,
+    /// The `f32` themselves, for dense ones.
+    pub(crate) has_floats: bool,
+}
+
 impl Activations {
     /// Of no rows yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces the contents with `rows` (row-major, of `columns` each) in the forms that
-    /// `readers` read. Panics when `rows` is not whole rows or a reader has other columns.
-    pub fn refill(&mut self, rows: &[f32], columns: usize, readers: &[&Matrix], pool: &Pool) {
+    /// Replaces the contents with `rows` (row-major, of `columns` each) in these forms. Panics when
+    /// `rows` is not whole rows.
+    pub(crate) fn fill(&mut self, rows: &[f32], columns: usize, forms: Forms, pool: &Pool) {
         assert!(columns > 0, "activations of 0 columns; expected at least 1");
         assert_eq!(rows.len() % columns, 0, "`{}` values are not whole rows", rows.len());
-        for reader in readers {
-            assert_eq!(reader.columns(), columns, "a matrix reads rows of another length");
-        }
         self.rows = rows.len() / columns;
         self.columns = columns;
-        self.has_floats = readers.iter().any(|reader| reader.is_dense());
-        self.has_blocks = readers.iter().any(|reader| !reader.is_dense());
+        self.has_floats = forms.has_floats;
+        self.has_blocks = forms.has_blocks;
         if self.has_blocks {
             let steps = columns / BLOCK_COLUMNS;
             self.blocks.resize(self.rows * steps, Block::default());

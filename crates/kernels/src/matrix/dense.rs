@@ -9,7 +9,7 @@
     reason = "iterators over arrays of vectors are calls that the compiler leaves in hot loops"
 )]
 
-use super::{Outputs, tile_row};
+use super::outputs::{Outputs, tile_row};
 use crate::activations::{Activations, GROUP_ROWS};
 use crate::simd::{Kernel, LANES, RowsKernel, Simd};
 use half::bf16;

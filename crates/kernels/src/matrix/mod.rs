@@ -10,7 +10,9 @@
 mod build;
 mod dense;
 mod format;
+mod inputs;
 mod nibbles;
+mod outputs;
 mod quantized;
 mod tiles;
 
@@ -21,6 +23,7 @@ use crate::pool::{Disjoint, Pool};
 use crate::simd::LANES;
 use dense::DensePanel;
 use half::bf16;
+use outputs::Outputs;
 use quantized::QuantizedPanel;
 use tiles::{Q4_0, Q4K, Q5K, Q6K, Q8_0};
 
@@ -204,37 +207,6 @@ impl<'a> Plan<'a> {
             pool.kernel(DensePanel { all, columns, tiles, input, outputs }),
             pool.kernel(QuantizedPanel { all, columns, tiles, input, outputs }));
     }
-}
-
-/// Where a panel's results go: row-major, `stride` outputs a row.
-#[derive(Clone, Copy)]
-struct Outputs<'a> {
-    output: &'a Disjoint<'a, f32>,
-    stride: usize,
-}
-
-impl Outputs<'_> {
-    /// Stores a tile's sixteen outputs of one input row; the padding of the last tile is dropped.
-    #[inline(always)]
-    fn put(&self, row: usize, tile: usize, values: &[f32; LANES]) {
-        let first = tile * LANES;
-        let end = self.stride.min(first + LANES);
-        let start = row * self.stride;
-        // SAFETY: a plan gives each tile to one panel and the pool runs each panel once, so these
-        // columns of the row are written by this thread alone.
-        let target = unsafe { self.output.slice(start + first..start + end) };
-        // A length that the compiler knows is two stores, any other a call.
-        match <&mut [f32; LANES]>::try_from(&mut *target) {
-            Ok(whole) => *whole = *values,
-            Err(_) => target.copy_from_slice(&values[..end - first]),
-        }
-    }
-}
-
-/// The tiles of one row of tiles.
-#[inline(always)]
-fn tile_row<T>(all: &[T], per_tile: usize, tile: usize) -> &[T] {
-    &all[tile * per_tile..][..per_tile]
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
     reason = "iterators over arrays of vectors are calls that the compiler leaves in hot loops"
 )]
 
-use super::{Outputs, tile_row};
+use super::outputs::{Outputs, tile_row};
 use crate::activations::{Activations, BLOCK_COLUMNS, Block, GROUP_ROWS};
 use crate::simd::{Kernel, LANES, RowsKernel, Simd};
 use std::ops::Range;
