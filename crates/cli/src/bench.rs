@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     arguments.report.check()?;
     let load = arguments.workload.load()?;
     let target = target(arguments)?;
-    let report = crate::runtime()?.block_on(measure(arguments, &load, target))?;
+    let report = crate::runtime::runtime()?.block_on(measure(arguments, &load, target))?;
     arguments.report.tell(&report)?;
     if report.runs.iter().all(|run| run.summary(&report.objectives).completed == 0) {
         return Err(Fault::running("no request was answered"));

@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     }
     let address = Address { host, port };
     let want = Want::Body(ANSWER_BYTES_MAX);
-    let answered = crate::runtime()?.block_on(ask(&address, request, body, want));
+    let answered = crate::runtime::runtime()?.block_on(ask(&address, request, body, want));
     let (status, answer) = answered.map_err(|error| {
         Fault::running(format!("{} cannot be asked: {error}", arguments.url))
             .hint("is the gateway running there? `--url` names another")

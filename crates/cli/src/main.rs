@@ -22,6 +22,7 @@ mod pool_options;
 mod ready;
 mod reload;
 mod report_options;
+mod runtime;
 mod serve;
 mod settings;
 mod signals;
@@ -38,8 +39,6 @@ mod workload_options;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use self::fault::Fault;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -104,12 +103,4 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => fault.report(),
     }
-}
-
-/// The async runtime every command shares.
-fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Fault::running(format!("the runtime could not start: {error}")))
 }

@@ -169,7 +169,7 @@ struct Fleet {
 /// Serves until a signal says stop.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     arguments.log.install()?;
-    crate::runtime()?.block_on(serve(arguments))
+    crate::runtime::runtime()?.block_on(serve(arguments))
 }
 
 async fn serve(mut arguments: Arguments) -> Result<(), Fault> {

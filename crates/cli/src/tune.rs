@@ -79,7 +79,7 @@ Exit codes: 0 there is a table, 1 a worker cannot be read or did too little, 2 t
 /// Watches, reckons and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     arguments.check()?;
-    let evidence = crate::runtime()?.block_on(watch(arguments))?;
+    let evidence = crate::runtime::runtime()?.block_on(watch(arguments))?;
     let table = evidence
         .table(arguments.max_num_seqs, arguments.max_depth)
         .map_err(|error| Fault::running(error.to_string()).hint(hint(error)))?;

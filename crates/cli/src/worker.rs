@@ -90,7 +90,7 @@ enum Names {
 /// Serves until a signal says stop.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     arguments.log.install()?;
-    crate::runtime()?.block_on(serve(arguments))
+    crate::runtime::runtime()?.block_on(serve(arguments))
 }
 
 async fn serve(arguments: Arguments) -> Result<(), Fault> {

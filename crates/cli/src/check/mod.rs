@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let (mut reports, differing) = if arguments.offline {
         (Vec::new(), Vec::new())
     } else {
-        crate::runtime()?.block_on(async {
+        crate::runtime::runtime()?.block_on(async {
             let mut reports = preflight::fleet(&loaded.config).await;
             reports.extend(store::report(&loaded.config).await);
             let workers = loaded.config.workers.iter();

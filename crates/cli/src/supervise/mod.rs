@@ -92,7 +92,7 @@ type Order = oneshot::Sender<u32>;
 pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
     arguments.log.install()?;
     arguments.check()?;
-    crate::runtime()?.block_on(supervise(arguments))
+    crate::runtime::runtime()?.block_on(supervise(arguments))
 }
 
 async fn supervise(arguments: Arguments) -> Result<(), Fault> {
