@@ -1,6 +1,6 @@
 //! Which side of a comparison is this request on?
 
-use super::Policy;
+use super::policy::Policy;
 use crate::mix::mix;
 
 /// A policy on trial.

@@ -1,62 +1,14 @@
 //! One decision, from the fleet and the ask to a choice with its reasons.
 
-use overdraft_units::{BlockSize, Instant, Tokens};
+use overdraft_units::{Instant, Tokens};
 
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
-use super::policy::{RouteSettings, Scene};
+use super::scene::{Prefix, Scene};
+use super::settings::RouteSettings;
 use super::{Ask, Choice, Policy, Tried, admitted, cost, standing, sticky};
-use crate::admit::Chain;
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
-use crate::prefix::{Knowledge, Matches, PrefixIndex, PrefixKey};
 use crate::transfer::FETCH_TOKENS_MIN;
-
-/// Where the prompt's prefix is.
-#[derive(Clone, Copy, Debug)]
-pub struct Prefix<'a> {
-    /// Who holds how much of it.
-    pub matches: &'a Matches,
-    /// What the matches rest on.
-    pub index: &'a PrefixIndex,
-    /// The keys of its full chunks.
-    pub chain: &'a [PrefixKey],
-    /// Tokens to a chunk.
-    pub chunk: Tokens,
-}
-
-impl<'a> Prefix<'a> {
-    /// The prompt as blocks, as far as `worker` is said to have them.
-    pub(super) fn chain(self, worker: WorkerId) -> Chain<'a> {
-        let (keys, chunk) = (self.chain, self.chunk.get());
-        Chain { keys, chunk, matched: self.matches.leading(worker).get() }
-    }
-
-    /// Tokens of the prompt that `worker` should hold, by how far we trust what we know of it.
-    fn cached(self, worker: WorkerId, prompt: Tokens) -> Tokens {
-        let chunks = u64::from(self.matches.leading(worker).get());
-        if chunks == 0 {
-            // Most of a fleet holds nothing of a prompt; how sure we are of that does not matter.
-            return Tokens::ZERO;
-        }
-        let tokens = chunks * u64::from(self.chunk.get());
-        let trusted = match self.index.knowledge(worker) {
-            Knowledge::Exact | Knowledge::Stale => tokens,
-            Knowledge::Estimated { trust_permille } => tokens * u64::from(trust_permille) / 1_000,
-        };
-        // The last token is always computed: its logits are wanted.
-        let most = prompt.get().saturating_sub(1);
-        Tokens::new(u32::try_from(trusted).unwrap_or(u32::MAX).min(most))
-    }
-
-    /// Tokens in a worker's cache that somebody may ask for again; it reports in blocks of `block`
-    /// tokens, if it has said so.
-    pub(super) fn held(self, worker: WorkerId, block: Option<BlockSize>) -> u64 {
-        let block = block.map_or(self.chunk.get(), BlockSize::get);
-        let (reported, routed) = self.index.held(worker);
-        let reported = u64::from(reported.get()) * u64::from(block);
-        reported.max(u64::from(routed.get()) * u64::from(self.chunk.get()))
-    }
-}
 
 /// Decides where a request goes; `decision` is filled anew and keeps its memory. Of every worker
 /// that serves the model it says what spoke for it.

@@ -10,7 +10,7 @@ use overdraft_units::Tokens;
 
 use super::candidate::{Decision, Reason};
 use super::least_load::rank;
-use super::policy::Scene;
+use super::scene::Scene;
 use crate::fleet::{Worker, WorkerId};
 
 /// The weights of free cache against free budget.

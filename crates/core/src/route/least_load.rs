@@ -1,7 +1,7 @@
 //! The fewest requests, then the fewest tokens, then whoever got work longest ago.
 
 use super::candidate::Decision;
-use super::policy::Scene;
+use super::scene::Scene;
 use crate::fleet::{Fleet, WorkerId};
 
 /// Lower is better; ours and others' requests, our tokens, and how lately it got work.

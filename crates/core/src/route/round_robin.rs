@@ -1,7 +1,7 @@
 //! Whoever got work longest ago: what most gateways do, and the baseline of every comparison.
 
 use super::candidate::Decision;
-use super::policy::Scene;
+use super::scene::Scene;
 use crate::fleet::WorkerId;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {

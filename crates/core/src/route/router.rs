@@ -14,10 +14,11 @@ use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::asking::model_number;
 use super::candidate::Decision;
-use super::decide::{Prefix, decide_in};
+use super::decide::decide_in;
 use super::fit_score::fit_score_permille;
 use super::placed::{Outcome, Placed};
-use super::policy::{Line, RouteSettings, Scene};
+use super::scene::{Line, Prefix, Scene};
+use super::settings::RouteSettings;
 use super::{Ask, Choice, Tried, usual};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Ratio, Texts};

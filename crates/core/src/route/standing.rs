@@ -6,7 +6,7 @@
 
 use super::Tried;
 use super::candidate::{Candidate, Decision, Ejections, Reason, Room};
-use super::policy::Scene;
+use super::scene::Scene;
 use crate::breaker::Standing;
 use crate::fleet::{Acceptance, RefusalKind, Refusals, Worker, WorkerId};
 

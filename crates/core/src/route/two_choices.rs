@@ -3,7 +3,7 @@
 
 use super::candidate::Decision;
 use super::least_load::rank;
-use super::policy::Scene;
+use super::scene::Scene;
 use crate::fleet::WorkerId;
 use crate::mix::mix;
 

@@ -8,8 +8,8 @@ use overdraft_units::{Instant, Micros};
 
 use super::asking::model_number;
 use super::placed::Placed;
-use super::policy::RouteSettings;
 use super::router::{Request, Router};
+use super::settings::RouteSettings;
 use super::{Choice, Tried};
 use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};
 use crate::fleet::{Turn, WorkerId};

@@ -1,0 +1,20 @@
+//! Table of routing policies: the function that chooses for each.
+
+use super::candidate::Decision;
+use super::policy::Policy;
+use super::scene::Scene;
+use super::{cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
+use crate::fleet::WorkerId;
+
+impl Policy {
+    pub(super) fn choose(self, scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
+        match self {
+            Self::Cost => cost::choose(scene, decision),
+            Self::FitScore => fit_score::choose(scene, decision),
+            Self::PrefixAffinity => prefix_affinity::choose(scene, decision),
+            Self::LeastLoad => least_load::choose(scene, decision),
+            Self::TwoChoices => two_choices::choose(scene, decision),
+            Self::RoundRobin => round_robin::choose(scene, decision),
+        }
+    }
+}
