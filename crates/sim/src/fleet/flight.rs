@@ -8,8 +8,8 @@ use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
 use super::agenda::VisitId;
+use super::bounds::{DRAFT_MODEL, MODEL, VOCABULARY};
 use super::missed::Held;
-use super::simulation::{DRAFT_MODEL, MODEL, VOCABULARY};
 use crate::report::Fate;
 use crate::workload::{Piece, Sender, Session, Turn};
 

@@ -14,7 +14,9 @@ use overdraft_scheduler::speculate::{
 use overdraft_silicon::{Batch, Chunk, Profile};
 use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
 
-use super::scenario::{SimulateError, Speculation};
+use super::bounds::VOCABULARY;
+use super::error::SimulateError;
+use super::scenario::Speculation;
 use crate::workload::{Piece, named};
 
 /// Numbers of rows at which the profile is asked what a step costs, as the engine asks its backend.
@@ -146,7 +148,7 @@ impl Guesser {
     /// A guess at the token that comes in so many places.
     fn guess(&self, said: &Said, place: u32) -> TokenId {
         let at = said.tokens + place;
-        let right = said.answer.token(at, super::simulation::VOCABULARY);
+        let right = said.answer.token(at, VOCABULARY);
         let kind = usize::try_from(kind(&self.settings, said.session)).unwrap_or(0);
         let chances = &self.settings.acceptance[kind];
         let deepest = chances.len() - 1;
@@ -156,7 +158,7 @@ impl Guesser {
             return right;
         }
         // No token of the vocabulary.
-        TokenId(super::simulation::VOCABULARY)
+        TokenId(VOCABULARY)
     }
 
     /// What guessing for the step under way takes.

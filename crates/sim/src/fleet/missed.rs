@@ -7,10 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::agenda::FlightId;
-use super::flight::{Flight, Role};
-use super::simulation::{MODEL, Simulation};
-use super::worker::{PAGE, Worker};
 use crate::report::Missed;
 use crate::workload::{Piece, named};
 
@@ -21,23 +17,23 @@ const PIECES_MAX: usize = 1 << 22;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     /// The one that it was sent to.
-    own: u32,
+    pub(super) own: u32,
     /// The one that held most, if another.
-    elsewhere: u32,
+    pub(super) elsewhere: u32,
     /// Whether that one had no room for it.
-    is_full: bool,
+    pub(super) is_full: bool,
     /// How much had ever been computed, and whether who did so last had crashed since.
-    known: u32,
-    has_crashed: bool,
+    pub(super) known: u32,
+    pub(super) has_crashed: bool,
 }
 
 /// A piece of a prompt as somebody computed it.
 #[derive(Clone, Copy, Debug)]
-struct Computed {
+pub(super) struct Computed {
     tokens: u32,
-    worker: usize,
+    pub(super) worker: usize,
     /// How often that one had crashed by then.
-    crashes: u64,
+    pub(super) crashes: u64,
 }
 
 /// What was ever computed, and why it was computed again.
@@ -50,7 +46,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A prompt was computed by a worker.
-    fn remember(&mut self, prompt: &[Piece], worker: usize, crashes: u64) {
+    pub(super) fn remember(&mut self, prompt: &[Piece], worker: usize, crashes: u64) {
         let mut before = 0;
         for piece in prompt {
             let tokens = piece.tokens.get();
@@ -65,7 +61,7 @@ impl Ledger {
     }
 
     /// How much of a prompt had been computed, and by whom its end had been last.
-    fn known(&self, prompt: &[Piece]) -> Option<(u32, Computed)> {
+    pub(super) fn known(&self, prompt: &[Piece]) -> Option<(u32, Computed)> {
         let (mut before, mut all, mut last) = (0, 0, None);
         for piece in prompt {
             let Some(one) = self.computed.get(&named(&[before, piece.content])) else { break };
@@ -79,80 +75,6 @@ impl Ledger {
         }
         last.map(|one| (all, one))
     }
-}
-
-impl Simulation<'_> {
-    /// Notes what workers hold of the prompt of a request that is being sent.
-    pub(super) fn note_held(&mut self, id: FlightId) {
-        let Some(ledger) = &self.ledger else { return };
-        let flight = self.flights.of(id);
-        let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
-        let visit = self.visits.of(visit);
-        let known = ledger.known(&visit.session.turns[visit.turn].prompt);
-        let has_crashed =
-            known.is_some_and(|(_, one)| one.crashes < self.workers[one.worker].crashes);
-        let known = known.map_or(0, |(tokens, _)| tokens);
-        let is_asked = |worker: &&Worker| worker.is_up() && worker.model() == MODEL;
-        let workers = self.workers.iter().filter(is_asked);
-        let own = self.workers.get(flight.worker).map_or(0, |own| own.holds(&flight.prompt));
-        let most = workers.map(|worker| (worker.holds(&flight.prompt), worker));
-        let most = most.max_by_key(|(held, _)| *held).filter(|(held, _)| own < *held);
-        let (elsewhere, is_full) = most.map_or((0, false), |(held, worker)| {
-            (held, !worker.has_room_for(flight.prompt_tokens.get() - held))
-        });
-        flight.held = Held { own, elsewhere, is_full, known, has_crashed };
-    }
-
-    /// The first token has come: what was not found is told by its cause.
-    pub(super) fn tell_missed(&mut self, id: FlightId) {
-        let Some(ledger) = &mut self.ledger else { return };
-        let flight = self.flights.of(id);
-        let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
-        let visit = self.visits.of(visit);
-        let prompt = &visit.session.turns[visit.turn].prompt;
-        count(&mut ledger.missed, flight);
-        ledger.remember(prompt, flight.worker, self.workers[flight.worker].crashes);
-    }
-
-    /// An answer was told to its end: the next turn begins with it.
-    pub(super) fn remember_answer(&mut self, flight: &Flight) {
-        let Some(ledger) = &mut self.ledger else { return };
-        let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
-        let visit = self.visits.of(visit);
-        if visit.turn + 1 < visit.session.turns.len() {
-            let mut all = visit.session.turns[visit.turn].prompt.clone();
-            all.push(flight.answer);
-            ledger.remember(&all, flight.worker, self.workers[flight.worker].crashes);
-        }
-    }
-}
-
-/// Counts what was not found: what somebody holds before what nobody does any more, and that before what is new.
-fn count(missed: &mut Missed, flight: &Flight) {
-    let Held { own, elsewhere, is_full, known, has_crashed } = flight.held;
-    let prompt = flight.prompt_tokens.get();
-    // The last page is computed in any case: an answer begins with its last token.
-    let whole = prompt.saturating_sub(1) / PAGE.get() * PAGE.get();
-    let mut at = flight.cached.get().min(prompt);
-    let mut up_to = |end: u32| {
-        let tokens = end.saturating_sub(at);
-        at = at.max(end);
-        u64::from(tokens)
-    };
-    missed.displaced_on_the_way += up_to(own.min(whole));
-    let held = up_to(elsewhere.min(whole));
-    if is_full {
-        missed.holder_full += held;
-    } else {
-        missed.sent_elsewhere += held;
-    }
-    let lost = up_to((known / PAGE.get() * PAGE.get()).min(whole));
-    if has_crashed {
-        missed.crashed += lost;
-    } else {
-        missed.evicted += lost;
-    }
-    missed.never_seen += up_to(prompt);
 }
 
 #[cfg(test)]

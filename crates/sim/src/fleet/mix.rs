@@ -5,7 +5,7 @@
 
 use overdraft_core::admit::Priority;
 
-use super::scenario::SimulateError;
+use super::error::SimulateError;
 use crate::numbers::float;
 use crate::workload::{Sender, Session, TENANTS_MAX, named};
 

@@ -11,29 +11,37 @@
 mod again;
 mod agenda;
 mod answers;
+mod bounds;
 mod cascade;
+mod causes;
+mod error;
 mod flight;
+mod gatekeeper;
 mod gateway;
 mod guess;
 mod missed;
 mod mix;
+mod outage;
 mod refusing;
 mod reports;
 mod requests;
+mod reuse;
 mod scenario;
+mod scrapes;
 mod simulation;
 #[cfg(test)]
 mod tests;
 mod watch;
 mod worker;
 
-pub use self::cascade::{Cascading, Drafts, RequestKind};
-pub use self::gateway::GATEWAYS_MAX;
+pub use self::bounds::{GATEWAYS_MAX, WORKERS_MAX};
+pub use self::error::SimulateError;
+pub use self::gatekeeper::{Cascading, Drafts, RequestKind};
 pub use self::guess::Guesses;
 pub use self::mix::Mix;
 pub use self::refusing::{Manner, Refusing};
 pub use self::scenario::{
     AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, Pool,
-    RESTART_DEFAULT, Scenario, SimulateError, Speculation, WORKERS_MAX,
+    RESTART_DEFAULT, Scenario, Speculation,
 };
 pub use self::simulation::{Simulated, simulate};

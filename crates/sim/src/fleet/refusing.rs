@@ -8,8 +8,6 @@ use std::str::FromStr;
 use overdraft_core::fleet::Failure;
 use overdraft_units::{Instant, Micros};
 
-use super::agenda::{Event, FlightId};
-use super::simulation::Simulation;
 use crate::report::Fate;
 
 /// A worker that turns away what it is sent.
@@ -49,7 +47,7 @@ impl Manner {
         ("gone", Self::Gone),
     ];
 
-    const fn failure(self) -> (Fate, Failure) {
+    pub(super) const fn failure(self) -> (Fate, Failure) {
         match self {
             Self::Saturated => (Fate::Refused, Failure::Saturated),
             Self::Misconfigured => (Fate::Refused, Failure::Misconfigured),
@@ -98,57 +96,12 @@ fn seconds(text: &str) -> Option<Micros> {
 }
 
 impl Refusing {
-    fn refuses(&self, worker: usize, now: Instant) -> bool {
+    pub(super) fn refuses(&self, worker: usize, now: Instant) -> bool {
         let since = now.since(Instant::ORIGIN);
         usize::try_from(self.worker) == Ok(worker)
             && self.manner != Manner::Gone
             && self.from <= since
             && self.until.is_none_or(|until| since < until)
-    }
-}
-
-impl Simulation<'_> {
-    /// Notes when processes go and come back.
-    pub(super) fn begin_refusing(&mut self) {
-        let scenario = self.scenario;
-        let gone = scenario.refusing.iter().filter(|one| one.manner == Manner::Gone);
-        for one in gone {
-            let Ok(worker) = usize::try_from(one.worker) else { continue };
-            if worker < self.workers.len() {
-                self.agenda.enter(Instant::ORIGIN + one.from, Event::Gone(worker));
-                if let Some(until) = one.until.filter(|until| one.from < *until) {
-                    self.agenda.enter(Instant::ORIGIN + until, Event::Restarted(worker));
-                }
-            }
-        }
-    }
-
-    /// A worker's process is gone with all it had; what it had under way fails.
-    pub(super) fn lose(&mut self, worker: usize) {
-        if self.workers[worker].is_up() {
-            let lost = self.workers[worker].crash();
-            let seen = self.now + self.scenario.network;
-            for id in lost {
-                self.turn_away(id, Manner::Gone, seen);
-            }
-        }
-    }
-
-    /// Whether a request that has come to its worker is turned away there.
-    pub(super) fn is_turned_away(&mut self, id: FlightId, worker: usize) -> bool {
-        let refusing = self.scenario.refusing.iter();
-        let Some(one) = refusing.clone().find(|one| one.refuses(worker, self.now)) else {
-            return false;
-        };
-        self.turn_away(id, one.manner, self.now + self.scenario.network);
-        true
-    }
-
-    fn turn_away(&mut self, id: FlightId, manner: Manner, seen: Instant) {
-        let flight = self.flights.of(id);
-        let (fate, failure) = manner.failure();
-        (flight.fate, flight.failure) = (fate, Some(failure));
-        self.agenda.enter(seen, Event::Ended(id));
     }
 }
 

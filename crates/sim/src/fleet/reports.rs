@@ -6,7 +6,7 @@ use overdraft_core::route::Router;
 use overdraft_scheduler::batch::{CacheChange, PageName, PageParent};
 use overdraft_units::CacheSalt;
 
-use super::worker::PAGE;
+use super::bounds::PAGE;
 
 /// A worker from which nothing has been heard yet.
 pub(super) fn begin(router: &mut Router, worker: WorkerId) -> EventFeed {

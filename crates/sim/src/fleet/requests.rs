@@ -11,13 +11,15 @@ use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 use super::again;
 use super::agenda::{Event, FlightId, VisitId};
 use super::answers::Answers;
+use super::bounds::{PAGE, VOCABULARY};
+use super::error::SimulateError;
 use super::flight::{Flight, Origin, Role, Visit, spell_all};
 use super::gateway::Gateway;
 use super::guess::Said;
 use super::missed::Held;
-use super::scenario::{CacheKnowledge, Overdraft, Pace, SimulateError};
-use super::simulation::{Simulation, VOCABULARY};
-use super::worker::{Next, PAGE};
+use super::scenario::{CacheKnowledge, Overdraft, Pace};
+use super::simulation::Simulation;
+use super::worker::Next;
 use crate::report::Fate;
 use crate::workload::named;
 

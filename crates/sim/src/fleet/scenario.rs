@@ -1,23 +1,15 @@
 //! Which fleet, under which policy, seen how late?
 
 use overdraft_core::admit::{Mode, QueueSettings};
-use overdraft_core::fleet;
 use overdraft_core::route::{RetrySettings, RouteSettings};
 use overdraft_scheduler::speculate::Policy;
-use overdraft_silicon::{Profile, ProfileError};
+use overdraft_silicon::Profile;
 use overdraft_units::{Micros, Tokens};
 
-use super::cascade::Cascading;
-use super::gateway::{GATEWAYS_MAX, SHARE_EVERY};
+use super::bounds::SHARE_EVERY;
+use super::gatekeeper::Cascading;
 use super::mix::Mix;
 use super::refusing::Refusing;
-use crate::workload::{TENANTS_MAX, WorkloadError};
-
-/// Workers of a simulated fleet at most.
-pub const WORKERS_MAX: u32 = {
-    assert!(fleet::WORKERS_MAX <= 1_024, "a fleet's places fit");
-    1_024
-};
 
 /// A fleet and how it is driven.
 #[derive(Clone, Debug)]
@@ -151,55 +143,6 @@ pub enum Pace {
     Open,
     /// So many users, each of whom begins one when the one before is through.
     Closed(u32),
-}
-
-/// Why there is nothing to simulate.
-#[derive(Debug, thiserror::Error)]
-pub enum SimulateError {
-    /// The workload has a fault.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// The model does not fit the GPUs.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// Too few workers or too many.
-    #[error("`{0}` workers cannot be simulated; expected 1 to {WORKERS_MAX}")]
-    Workers(u32),
-    /// None, or too many.
-    #[error("`{0}` gateways cannot be simulated; expected 1 to {GATEWAYS_MAX}")]
-    Gateways(u32),
-    /// No chances, or none that are shares of one.
-    #[error("`{0}` is no chance that a guess is right; expected a number from 0 to 1")]
-    Acceptance(f64),
-    /// Nobody says how likely guesses are right.
-    #[error("speculation without chances; expected one for one kind of text at least")]
-    NoAcceptance,
-    /// Nobody says what drafts are worth, or what cannot be.
-    #[error("a cascade without kinds of requests, or with one whose figures cannot be")]
-    Kinds,
-    /// Pools that answer for different models.
-    #[error(
-        "a pool of `{other}` beside one of `{first}`; expected one model for all of a fleet (a \
-         cheaper one that is asked first is a cascade)"
-    )]
-    Models {
-        /// What the first pool serves.
-        first: String,
-        /// What another does.
-        other: String,
-    },
-    /// More tenants than are told apart.
-    #[error("`{0}` tenants; expected {TENANTS_MAX} or fewer")]
-    Tenants(usize),
-    /// How often something comes, beside others.
-    #[error("`{0}` is no weight; expected a number above zero")]
-    Weight(f64),
-    /// Not a token of a prompt and one of its answer.
-    #[error("a context of `{0}` tokens holds no prompt with an answer; expected 2 or more")]
-    Context(u32),
-    /// Not even a page.
-    #[error("a cache of `{0}` tokens holds no page; expected {page} or more", page = super::worker::PAGE.get())]
-    Cache(u32),
 }
 
 impl Scenario {

@@ -6,26 +6,19 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::agenda::{Agenda, Event};
 use super::answers::Answers;
-use super::cascade::{Drafts, Gatekeeper, RequestKind};
+use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
+use super::error::SimulateError;
 use super::flight::{Flight, Origin, Places, Visit};
-use super::gateway::{GATEWAYS_MAX, Gateway};
+use super::gatekeeper::{Drafts, Gatekeeper, RequestKind};
+use super::gateway::Gateway;
 use super::guess::Guesses;
 use super::missed::Ledger;
-use super::scenario::{Pace, Scenario, SimulateError, WORKERS_MAX};
+use super::scenario::{Pace, Scenario};
 use super::watch::Watch;
 use super::worker::Worker;
 use crate::numbers::length;
 use crate::report::{Belongs, Counts, Fate, Groups, Missed, PoolTold, Recorder, Sample, Series};
 use crate::workload::{Session, Sessions};
-
-/// What all workers serve.
-pub(super) const MODEL: &str = "simulated";
-
-/// What the draft pool serves.
-pub(super) const DRAFT_MODEL: &str = "simulated-draft";
-
-/// Tokens that a vocabulary has; only their being equal counts.
-pub(super) const VOCABULARY: u32 = 128_000;
 
 /// Events between two looks of whoever watches.
 const LOOK_EVERY: u64 = 1 << 14;

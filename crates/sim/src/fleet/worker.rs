@@ -9,17 +9,13 @@ use overdraft_scheduler::batch::{
 };
 use overdraft_scheduler::speculate::Ran;
 use overdraft_silicon::{Batch, Chunk, Profile, StepTimes};
-use overdraft_units::{
-    BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
-};
+use overdraft_units::{Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens};
 
 use super::agenda::FlightId;
+use super::bounds::{DRAFT_MODEL, MODEL, PAGE};
+use super::error::SimulateError;
 use super::guess::{Came, Guesser, Guesses, Said};
-use super::scenario::{CacheKnowledge, Overdraft, Scenario, SimulateError};
-use super::simulation::{DRAFT_MODEL, MODEL};
-
-/// Tokens per page, as vLLM's.
-pub(super) const PAGE: BlockSize = BlockSize::new(16).expect("sixteen is not zero");
+use super::scenario::{CacheKnowledge, Overdraft, Scenario};
 
 /// A token of a prompt and one of its answer.
 const CONTEXT_MIN: Tokens = Tokens::new(2);

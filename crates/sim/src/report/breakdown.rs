@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use overdraft_core::admit::Priority;
 use serde_json::{Map, Value, json};
 
+use super::groups::{Belongs, Groups, PoolTold};
 use super::plot::escaped;
 use super::recorder::{Recorder, Sample};
 use super::summary::Summary;
@@ -16,37 +17,6 @@ use crate::numbers::{float, length};
 
 /// Rows of a table at most; JSON has all.
 const ROWS_MAX: usize = 24;
-
-/// What a request belongs to, where a fleet or a load has several of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Belongs {
-    /// Which pool's worker had it last.
-    pub pool: Option<u16>,
-    /// How much it matters.
-    pub priority: Option<Priority>,
-    /// Whose it is.
-    pub tenant: Option<u16>,
-}
-
-/// Workers of one kind.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PoolTold {
-    /// What they are.
-    pub name: String,
-    /// How many.
-    pub workers: u32,
-    /// Dollars an hour for each.
-    pub dollars_per_hour: f64,
-}
-
-/// What places of [`Belongs`] stand for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Groups {
-    /// The fleet's pools.
-    pub pools: Vec<PoolTold>,
-    /// Names of tenants; those beyond them are called by their number.
-    pub tenants: Vec<String>,
-}
 
 /// What figures are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 
 mod breakdown;
 mod counts;
+mod groups;
 mod histogram;
 mod missed;
 mod objectives;
@@ -23,8 +24,8 @@ mod timeline;
 
 use serde_json::{Value, json};
 
-pub use self::breakdown::{Belongs, Groups, PoolTold};
 pub use self::counts::Counts;
+pub use self::groups::{Belongs, Groups, PoolTold};
 pub use self::missed::Missed;
 pub use self::objectives::{ObjectiveError, Objectives};
 pub use self::page::page_of_plots;

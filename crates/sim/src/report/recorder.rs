@@ -2,7 +2,7 @@
 
 use overdraft_units::{Instant, Micros, Tokens};
 
-use super::breakdown::Belongs;
+use super::groups::Belongs;
 use super::histogram::Histogram;
 use super::timeline::Timeline;
 

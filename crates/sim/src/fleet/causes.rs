@@ -1,0 +1,83 @@
+//! Causes of missed prompt tokens, told when a request is sent and when its first token comes.
+
+use super::agenda::FlightId;
+use super::bounds::{MODEL, PAGE};
+use super::flight::{Flight, Role};
+use super::missed::Held;
+use super::simulation::Simulation;
+use super::worker::Worker;
+use crate::report::Missed;
+
+impl Simulation<'_> {
+    /// Notes what workers hold of the prompt of a request that is being sent.
+    pub(super) fn note_held(&mut self, id: FlightId) {
+        let Some(ledger) = &self.ledger else { return };
+        let flight = self.flights.of(id);
+        let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
+        let visit = self.visits.of(visit);
+        let known = ledger.known(&visit.session.turns[visit.turn].prompt);
+        let has_crashed =
+            known.is_some_and(|(_, one)| one.crashes < self.workers[one.worker].crashes);
+        let known = known.map_or(0, |(tokens, _)| tokens);
+        let is_asked = |worker: &&Worker| worker.is_up() && worker.model() == MODEL;
+        let workers = self.workers.iter().filter(is_asked);
+        let own = self.workers.get(flight.worker).map_or(0, |own| own.holds(&flight.prompt));
+        let most = workers.map(|worker| (worker.holds(&flight.prompt), worker));
+        let most = most.max_by_key(|(held, _)| *held).filter(|(held, _)| own < *held);
+        let (elsewhere, is_full) = most.map_or((0, false), |(held, worker)| {
+            (held, !worker.has_room_for(flight.prompt_tokens.get() - held))
+        });
+        flight.held = Held { own, elsewhere, is_full, known, has_crashed };
+    }
+
+    /// The first token has come: what was not found is told by its cause.
+    pub(super) fn tell_missed(&mut self, id: FlightId) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let flight = self.flights.of(id);
+        let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
+        let visit = self.visits.of(visit);
+        let prompt = &visit.session.turns[visit.turn].prompt;
+        count(&mut ledger.missed, flight);
+        ledger.remember(prompt, flight.worker, self.workers[flight.worker].crashes);
+    }
+
+    /// An answer was told to its end: the next turn begins with it.
+    pub(super) fn remember_answer(&mut self, flight: &Flight) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
+        let visit = self.visits.of(visit);
+        if visit.turn + 1 < visit.session.turns.len() {
+            let mut all = visit.session.turns[visit.turn].prompt.clone();
+            all.push(flight.answer);
+            ledger.remember(&all, flight.worker, self.workers[flight.worker].crashes);
+        }
+    }
+}
+
+/// Counts what was not found: what somebody holds before what nobody does any more, and that before what is new.
+fn count(missed: &mut Missed, flight: &Flight) {
+    let Held { own, elsewhere, is_full, known, has_crashed } = flight.held;
+    let prompt = flight.prompt_tokens.get();
+    // The last page is computed in any case: an answer begins with its last token.
+    let whole = prompt.saturating_sub(1) / PAGE.get() * PAGE.get();
+    let mut at = flight.cached.get().min(prompt);
+    let mut up_to = |end: u32| {
+        let tokens = end.saturating_sub(at);
+        at = at.max(end);
+        u64::from(tokens)
+    };
+    missed.displaced_on_the_way += up_to(own.min(whole));
+    let held = up_to(elsewhere.min(whole));
+    if is_full {
+        missed.holder_full += held;
+    } else {
+        missed.sent_elsewhere += held;
+    }
+    let lost = up_to((known / PAGE.get() * PAGE.get()).min(whole));
+    if has_crashed {
+        missed.crashed += lost;
+    } else {
+        missed.evicted += lost;
+    }
+    missed.never_seen += up_to(prompt);
+}
