@@ -41,6 +41,10 @@ pub(crate) fn beside() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be started, ends, or takes too long.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the task ends with the child, which the caller owns"
+)]
 pub(crate) async fn start(
     binary: &Path,
     arguments: &[&str],

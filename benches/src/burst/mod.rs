@@ -5,6 +5,7 @@
 //! Three times what the fleet can do is offered to it, unguarded, guarded, and under a sweep of static
 //! limits. Then one tenant floods another.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+#![expect(clippy::disallowed_methods, reason = "a bench ends what it spawns with its runtime")]
 
 mod client;
 mod fleet;

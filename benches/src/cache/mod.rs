@@ -5,6 +5,7 @@
 //! that has nothing in memory yet. Hit ratios: the shelf of `core::reuse` alone, on requests of which
 //! about two in five repeat one before, by Zipf's law; beside a cache without bounds and LRU.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+#![expect(clippy::disallowed_methods, reason = "a bench ends what it spawns with its runtime")]
 
 mod hits;
 mod ratio;

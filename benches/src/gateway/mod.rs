@@ -7,6 +7,7 @@
 //! nothing else: no limits, no routing, no retries, no watching of streams, no metrics. Both sides
 //! are loaded at the same time and medians of many rounds told, so a busy machine disturbs both alike.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+#![expect(clippy::disallowed_methods, reason = "a bench ends what it spawns with its runtime")]
 
 mod bare;
 mod child;

@@ -6,6 +6,7 @@
 //! another password and wiped under 200 requests a second, each of which counts against a key's
 //! budget: errors, and what the slowest take longer than without the fault.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
+#![expect(clippy::disallowed_methods, reason = "a bench ends what it spawns with its runtime")]
 
 mod client;
 mod fault;

@@ -138,6 +138,7 @@ fn discover(shared: &Arc<Shared>, sink: &mpsc::Sender<Membership>) -> JoinSet<()
 }
 
 /// Starts what watches one worker.
+#[expect(clippy::disallowed_methods, reason = "the owner keeps an abort handle, not a JoinSet yet")]
 fn watch_worker(shared: &Arc<Shared>, worker: WorkerId) -> Vec<AbortHandle> {
     vec![
         tokio::spawn(probe::watch(Arc::clone(shared), worker)).abort_handle(),

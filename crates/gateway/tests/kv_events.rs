@@ -1,6 +1,7 @@
 //! Following publishers whose sockets another implementation of `ZeroMQ` serves: gaps, replays,
 //! broken connections, restarts.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should panic")]
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -70,6 +70,7 @@ impl Drop for Guard {
 }
 
 /// Sets out; the flight ends it when nobody waits any more.
+#[expect(clippy::disallowed_methods, reason = "the owner keeps an abort handle, not a JoinSet yet")]
 pub(crate) fn set_out(shared: &Arc<Shared>, flight: &Arc<Flight>, mut errand: Errand) {
     let charge = errand.charge.take();
     let (shared, flight) = (Arc::clone(shared), Arc::clone(flight));

@@ -1,4 +1,5 @@
 //! What every source has in common, and how the tests of each watch it.
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 use std::time::Duration;
 

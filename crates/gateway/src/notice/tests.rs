@@ -1,4 +1,5 @@
 //! Metadata servers that announce, say nothing, talk nonsense and hang.
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@
 //! that only a hang can reach.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 mod client;
 mod harness;

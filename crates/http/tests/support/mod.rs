@@ -1,4 +1,5 @@
 //! A listener with a handler for every way a request can go, and a client that speaks raw bytes.
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 use std::cell::RefCell;
 use std::io::Write;

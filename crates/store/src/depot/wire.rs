@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::fault::Fault;
@@ -18,8 +18,8 @@ use crate::transport::{Connection, Dialer};
 pub(super) struct Wire {
     dialer: Arc<Dialer>,
     line: watch::Sender<Line>,
-    /// Who makes the connection, while somebody does.
-    dialing: Mutex<Option<AbortHandle>>,
+    /// The task that makes the connection, one at a time; it ends with its owner.
+    dialing: Mutex<JoinSet<()>>,
     fuse: Mutex<Fuse>,
     timeout: Duration,
 }
@@ -112,27 +112,18 @@ impl Wire {
     /// Makes the connection beside whoever waits for it, for they may not wait long enough.
     fn dial(&self) {
         let (dialer, line) = (Arc::clone(&self.dialer), self.line.clone());
-        let dialing = tokio::spawn(async move {
+        let mut dialing = self.dialing.lock().unwrap_or_else(PoisonError::into_inner);
+        while dialing.try_join_next().is_some() {}
+        dialing.spawn(async move {
             let line_now = match dialer.dial().await {
                 Ok(connection) => Line::Up(connection),
                 Err(fault) => Line::Failed(fault),
             };
             line.send_replace(line_now);
         });
-        let mut before = self.dialing.lock().unwrap_or_else(PoisonError::into_inner);
-        *before = Some(dialing.abort_handle());
     }
 
     fn fuse(&self) -> MutexGuard<'_, Fuse> {
         self.fuse.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        let dialing = self.dialing.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(dialing) = dialing.take() {
-            dialing.abort();
-        }
     }
 }

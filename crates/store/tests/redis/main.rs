@@ -3,6 +3,7 @@
 //! Every wait is for something that happens, under one bound that only a hang reaches.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 #[path = "../../../../tests/redis/server.rs"]
 mod server;

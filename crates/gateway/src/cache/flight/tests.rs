@@ -1,4 +1,5 @@
 //! Who shares a question, for how long, and what that holds.
+#![expect(clippy::disallowed_methods, reason = "a test ends what it spawns with its runtime")]
 
 use std::task::{Context, Poll};
 use std::time::Duration;
