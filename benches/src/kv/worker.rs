@@ -83,7 +83,7 @@ fn open(file: &Path, sharing: KvShareSettings, clock: Clock) -> Result<(Engine, 
     let layout = layout.context("a model on the processor has blocks that can be moved")?;
     let model = KvModel::read(File::open(file)?, &layout.name)?;
     let (metrics, shared) = EngineMetrics::sharing(MODEL, shape, MetricNames::Current, false);
-    let share = KvShare::new(sharing, model, (shape.block_size, &layout), clock, shared);
+    let share = KvShare::new(sharing, model, shape.block_size, &layout, clock, shared);
     let source = vocabulary();
     let document = TokenizerDocument::new(&source, Some(ECHO_TEMPLATE));
     let tokenizer = Arc::new(Tokenizer::new(source)?);

@@ -151,7 +151,7 @@ pub(crate) async fn open(
     let speculation = Speculation { policy, depth_max, lookup, draft };
     let sharing = face.kv_share.clone().zip(blocks);
     let (metrics, kv_share) =
-        counting(&names[0], backend.as_ref(), (face.metrics, &speculation), sharing, clock);
+        counting(&names[0], backend.as_ref(), face.metrics, &speculation, sharing, clock);
     let codec: Arc<dyn TextCodec> = tokenizer.clone();
     let (mut observer, mut kv_events, mut publisher) = (metrics.observer(), None, None);
     if let Some(share) = &kv_share {
@@ -191,14 +191,15 @@ pub(crate) async fn open(
 fn counting(
     name: &str,
     backend: &dyn Backend,
-    (names, speculation): (MetricNames, &Speculation),
+    names: MetricNames,
+    speculation: &Speculation,
     sharing: Option<(KvShareSettings, KvModel)>,
     clock: Clock,
 ) -> (EngineMetrics, Option<KvShare>) {
     let (shape, guesses) = (backend.shape(), speculation.guesses());
     if let Some(((settings, model), layout)) = sharing.zip(backend.block_layout()) {
         let (metrics, shared) = EngineMetrics::sharing(name, shape, names, guesses);
-        let share = KvShare::new(settings, model, (shape.block_size, &layout), clock, shared);
+        let share = KvShare::new(settings, model, shape.block_size, &layout, clock, shared);
         return (metrics, Some(share));
     }
     if guesses {

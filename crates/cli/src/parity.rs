@@ -53,7 +53,8 @@ struct Facts {
 
 /// The cascades that may not run, judging by the workers at `urls`.
 pub(crate) async fn differing(config: &Config, urls: &[String]) -> Vec<Mismatch> {
-    let pairs: Vec<(&String, [&str; 2])> = config.cascades.iter().filter_map(pair).collect();
+    let pairs: Vec<(&str, [&str; 2])> =
+        config.cascades.iter().filter_map(|(name, cascade)| pair(name, cascade)).collect();
     if pairs.is_empty() {
         return Vec::new();
     }
@@ -68,13 +69,13 @@ pub(crate) async fn differing(config: &Config, urls: &[String]) -> Vec<Mismatch>
             return None;
         };
         let message = format!("`{draft}` before `{target}`: {difference}");
-        Some(Mismatch { cascade: name.clone(), message })
+        Some(Mismatch { cascade: name.to_owned(), message })
     });
     differing.collect()
 }
 
 /// Draft and target of a cascade that needs the same tokens.
-fn pair<'a>((name, cascade): (&'a String, &'a Cascade)) -> Option<(&'a String, [&'a str; 2])> {
+fn pair<'a>(name: &'a str, cascade: &'a Cascade) -> Option<(&'a str, [&'a str; 2])> {
     let is_meant =
         cascade.mode != CascadeMode::Off && cascade.tokenizers == CascadeTokenizers::Same;
     let target = cascade.target.as_deref().unwrap_or(name);

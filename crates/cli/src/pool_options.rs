@@ -48,7 +48,8 @@ pub(crate) fn pools(arguments: &Arguments) -> Result<Vec<Pool>, Fault> {
         let profile = simulate::priced(
             arguments,
             &arguments.profile,
-            ("--price-per-hour", arguments.price_per_hour),
+            "--price-per-hour",
+            arguments.price_per_hour,
         )?;
         return Ok(vec![Pool { profile, workers: arguments.workers }]);
     }
@@ -57,7 +58,7 @@ pub(crate) fn pools(arguments: &Arguments) -> Result<Vec<Pool>, Fault> {
         return Err(Fault::input(why));
     }
     let pool = |asked: &PoolOption| {
-        let profile = simulate::priced(arguments, &asked.profile, ("--pool", asked.price))?;
+        let profile = simulate::priced(arguments, &asked.profile, "--pool", asked.price)?;
         Ok(Pool { profile, workers: asked.workers })
     };
     arguments.pool.iter().map(pool).collect()

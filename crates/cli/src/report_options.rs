@@ -51,7 +51,8 @@ impl ReportOptions {
         &self,
         report: &Report,
         text: &str,
-        (name, value): (&str, Value),
+        name: &str,
+        value: Value,
     ) -> Result<(), Fault> {
         let mut json = report.json();
         json[name] = value;

@@ -193,7 +193,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let (release, released) = tokio::sync::watch::channel(false);
     let remote = remote(&arguments, &config);
     let remote_count = remote.len();
-    let fleet = fleet(&arguments, (remote, &config), clock, &mut embedded, &released).await?;
+    let fleet = fleet(&arguments, remote, &config, clock, &mut embedded, &released).await?;
     refuse_mismatches(&config, &fleet.workers).await?;
     let settle = Settle {
         named: !(arguments.worker.is_empty() && arguments.draft_worker.is_empty()),
@@ -273,7 +273,8 @@ fn remote(arguments: &Arguments, config: &Config) -> Vec<WorkerSettings> {
 /// Remote workers when there are any, embedded ones otherwise or as well when a file is named.
 async fn fleet(
     arguments: &Arguments,
-    (mut workers, config): (Vec<WorkerSettings>, &Config),
+    mut workers: Vec<WorkerSettings>,
+    config: &Config,
     clock: Clock,
     tasks: &mut JoinSet<()>,
     released: &tokio::sync::watch::Receiver<bool>,

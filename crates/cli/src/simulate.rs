@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let mut runs = Vec::new();
     for (label, scenario) in &fleets {
         for seed in arguments.seed..arguments.seed + arguments.seeds {
-            runs.push(one(scenario, load.open(seed)?, (label.as_str(), seed), &bar)?);
+            runs.push(one(scenario, load.open(seed)?, label, seed, &bar)?);
         }
     }
     bar.finish_and_clear();
@@ -197,7 +197,7 @@ fn fleets(
         fleets.push((label, make(arguments, load, pools, policy)?));
     }
     for path in &arguments.config {
-        fleets.push(simulate_config::fleet((arguments, path), load, pools, &profiles)?);
+        fleets.push(simulate_config::fleet(arguments, path, load, pools, &profiles)?);
     }
     if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
         let mut scenario = last.clone();
@@ -213,7 +213,8 @@ fn fleets(
 pub(crate) fn one(
     scenario: &Scenario,
     sessions: Sessions,
-    (label, seed): (&str, u64),
+    label: &str,
+    seed: u64,
     bar: &ProgressBar,
 ) -> Result<Run, Fault> {
     bar.set_message(format!("{label}, seed {seed}"));
@@ -236,7 +237,8 @@ pub(crate) fn one(
 pub(crate) fn priced(
     arguments: &Arguments,
     name: &str,
-    (flag, price): (&str, Option<f64>),
+    flag: &str,
+    price: Option<f64>,
 ) -> Result<Profile, Fault> {
     let mut profile = listed(arguments, name)?;
     if let Some(price) = price {

@@ -23,7 +23,8 @@ use crate::workload_options::Load;
 /// # Errors
 /// A file that cannot be used, or decisions that cannot be simulated.
 pub(crate) fn fleet(
-    (arguments, path): (&Arguments, &Path),
+    arguments: &Arguments,
+    path: &Path,
     load: &Load,
     pools: &[Pool],
     profiles: &Catalogue,

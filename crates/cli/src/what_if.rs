@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
         None => simulate::listed(arguments, &pools[0].profile.name())?,
     };
     let price = options.recorded_price.unwrap_or_else(|| before.price_per_hour());
-    let mut columns = vec![recorded(&log, &fleet, (&before, price))];
+    let mut columns = vec![recorded(&log, &fleet, &before, price)];
     let mut runs = vec![Run {
         cost: Some(columns[0].fleet()),
         groups: groups(&log, Groups::default()),
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
         let mut seeds = Vec::new();
         for seed in arguments.seed..arguments.seed + arguments.seeds {
             let (left, sessions) = split(&log, load.pacing, options.kept(), seed);
-            let mut run = simulate::one(&scenario, sessions, (policy.name(), seed), &bar)?;
+            let mut run = simulate::one(&scenario, sessions, policy.name(), seed, &bar)?;
             run.groups = groups(&log, run.groups);
             seeds.push(again(&log, &mut run, &left, &prices));
             runs.push(run);
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     };
     let told: serde_json::Map<String, Value> =
         columns.iter().map(|column| (column.label.clone(), column.json())).collect();
-    arguments.report.tell_with(&report, &table(&columns), ("what_if", told.into()))
+    arguments.report.tell_with(&report, &table(&columns), "what_if", told.into())
 }
 
 impl WhatIfOptions {
@@ -209,7 +209,7 @@ fn groups(log: &AccessLog, groups: Groups) -> Groups {
     Groups { tenants: log.tenants(), ..groups }
 }
 
-fn recorded(log: &AccessLog, fleet: &Recorded, (profile, price): (&Profile, f64)) -> Column {
+fn recorded(log: &AccessLog, fleet: &Recorded, profile: &Profile, price: f64) -> Column {
     let prices = fleet.prices(profile, price);
     let mut work = Work::default();
     for entry in log.entries() {

@@ -131,16 +131,16 @@ impl Load {
 
 /// Seconds as a user types them.
 pub(crate) fn micros(name: &str, seconds: f64) -> Result<Micros, Fault> {
-    scaled(name, seconds, ("seconds", 1.0))
+    scaled(name, seconds, "seconds", 1.0)
 }
 
 /// Thousandths as a user types them: of `unit`, which are milliseconds, or microseconds where nanoseconds are
 /// counted.
 pub(crate) fn thousandths(name: &str, value: f64, unit: &str) -> Result<Micros, Fault> {
-    scaled(name, value, (unit, 1e3))
+    scaled(name, value, unit, 1e3)
 }
 
-fn scaled(name: &str, value: f64, (unit, scale): (&str, f64)) -> Result<Micros, Fault> {
+fn scaled(name: &str, value: f64, unit: &str, scale: f64) -> Result<Micros, Fault> {
     let span = std::time::Duration::try_from_secs_f64(value / scale).map_err(|_| {
         Fault::input(format!("`--{name} {value}`: expected {unit}, not below zero"))
     })?;

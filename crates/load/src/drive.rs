@@ -159,7 +159,7 @@ impl Shared {
                 sleep(Duration::from_micros(wait.get())).await;
             }
             self.progress.begin();
-            let answer = self.ask(turn, &answers, (session.name, due)).await;
+            let answer = self.ask(turn, &answers, session.name, due).await;
             self.progress.end();
             // Who got no answer does not go on talking.
             let Some(answer) = answer else { return };
@@ -169,12 +169,7 @@ impl Shared {
     }
 
     /// Asks for a turn and records what came; the answer's text if it came to its end.
-    async fn ask(
-        &self,
-        turn: &Turn,
-        answers: &Answers,
-        (name, due): (u64, Instant),
-    ) -> Option<String> {
+    async fn ask(&self, turn: &Turn, answers: &Answers, name: u64, due: Instant) -> Option<String> {
         let body = self.plan.asking.body(turn, answers);
         let _room = match &self.room {
             Some(room) => room.acquire().await.ok(),

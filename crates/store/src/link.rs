@@ -50,7 +50,8 @@ impl Link {
         &mut self,
         side: Side,
         script: &Script,
-        (keys, arguments): (&[String], &[String]),
+        keys: &[String],
+        arguments: &[String],
     ) -> Result<T, Fault> {
         let command = |verb: &str, body: &str| {
             let mut command = redis::cmd(verb);

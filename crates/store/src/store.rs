@@ -113,8 +113,7 @@ impl Store {
         let Some(link) = &mut self.link else { return Ok(()) };
         let life = SHARE_LIFE.as_millis().to_string();
         let arguments = [self.owner.clone(), String::new(), life, "1".to_owned()];
-        let _: Vec<String> =
-            link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+        let _: Vec<String> = link.script(Side::Writes, &SHARES_EXCHANGE, &keys, &arguments).await?;
         Ok(())
     }
 
@@ -160,7 +159,7 @@ impl Store {
             GATEWAYS_MAX.to_string(),
         ];
         let answer: Vec<String> =
-            link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+            link.script(Side::Writes, &SHARES_EXCHANGE, &keys, &arguments).await?;
         mended(&self.status, answer)
     }
 
@@ -200,7 +199,7 @@ impl Store {
         for some in workers.chunks(WORKERS_AT_ONCE) {
             let keys: Vec<String> =
                 some.iter().map(|worker| board::key(&self.prefix, *worker)).collect();
-            let answer: Vec<String> = link.script(Side::Reads, &BOARD_READ, (&keys, &[])).await?;
+            let answer: Vec<String> = link.script(Side::Reads, &BOARD_READ, &keys, &[]).await?;
             let figures = mended(&self.status, answer)?;
             if figures.len() != some.len() * 3 {
                 return Err(Fault::Garbage);
@@ -230,7 +229,7 @@ impl Store {
         let life = board::millis(board::RECORD_LIFE);
         let arguments = [self.owner.clone(), open_for, verdict.streak.to_string(), life];
         let answer: Vec<String> =
-            link.script(Side::Writes, &BOARD_REPORT, (&keys, &arguments)).await?;
+            link.script(Side::Writes, &BOARD_REPORT, &keys, &arguments).await?;
         board::record(&mended(&self.status, answer)?)
     }
 
@@ -256,7 +255,7 @@ impl Store {
         let life = board::millis(board::RECORD_LIFE);
         let arguments = [self.owner.clone(), board::millis(CLAIM_LIFE), life, turn.to_owned()];
         let answer: Vec<String> =
-            link.script(Side::Writes, &BOARD_CLAIM, (&keys, &arguments)).await?;
+            link.script(Side::Writes, &BOARD_CLAIM, &keys, &arguments).await?;
         let answer = mended(&self.status, answer)?;
         Ok(answer.first().is_some_and(|granted| granted == "1"))
     }
@@ -277,7 +276,7 @@ impl Store {
             GATEWAYS_MAX.to_string(),
         ];
         let answer: Vec<String> =
-            link.script(Side::Writes, &SHARES_EXCHANGE, (&keys, &arguments)).await?;
+            link.script(Side::Writes, &SHARES_EXCHANGE, &keys, &arguments).await?;
         let (shared, unread) = shares::sum(&mended(&self.status, answer)?);
         for _ in 0..unread {
             self.status.note_mended();
@@ -304,7 +303,7 @@ impl Store {
         let arguments: Vec<String> =
             due.iter().flat_map(|due| [due.limit.to_string(), due.spent.to_string()]).collect();
         let answer: Vec<String> =
-            link.script(Side::Writes, &BUDGETS_DEBIT, (&keys, &arguments)).await?;
+            link.script(Side::Writes, &BUDGETS_DEBIT, &keys, &arguments).await?;
         let answer = mended(&self.status, answer)?;
         let missing: Vec<i128> = answer
             .iter()

@@ -40,7 +40,8 @@ const CUT: &str = "the connection was cut, as was asked for";
 /// Answers a chat or a completion request.
 pub(crate) async fn answer(
     worker: &Arc<Worker>,
-    (exchange, source): (&Exchange, Option<Peer>),
+    exchange: &Exchange,
+    source: Option<Peer>,
     body: Bytes,
     dialect: Dialect,
 ) -> Result<Response<Body>, ApiError> {

@@ -99,9 +99,9 @@ impl Service for Routes {
             exchange.access.note(|record| record.audience = Audience::Debugger);
         }
         let answer = match endpoint {
-            Endpoint::Chat => self.generate(&exchange, (&head, body), Dialect::Chat).await,
+            Endpoint::Chat => self.generate(&exchange, &head, body, Dialect::Chat).await,
             Endpoint::Completions => {
-                self.generate(&exchange, (&head, body), Dialect::Completion).await
+                self.generate(&exchange, &head, body, Dialect::Completion).await
             }
             Endpoint::Tokenize => self.prepared(body, tokenize::tokenize).await,
             Endpoint::Detokenize => self.prepared(body, tokenize::detokenize).await,
@@ -133,12 +133,13 @@ impl Routes {
     async fn generate(
         &self,
         exchange: &Exchange,
-        (head, body): (&Parts, RequestBody),
+        head: &Parts,
+        body: RequestBody,
         dialect: Dialect,
     ) -> Result<Response<Body>, ApiError> {
         let body = read_body(body).await?;
         let source = self.0.kv_share.as_ref().and_then(|share| share.source(&head.headers));
-        generate::answer(&self.0, (exchange, source), body, dialect).await
+        generate::answer(&self.0, exchange, source, body, dialect).await
     }
 
     /// An answer that is a function of the body.

@@ -57,7 +57,8 @@ pub(super) fn warm_up(configured: &config::WarmUp) -> WarmUpSettings {
 ///
 /// `place` makes an address of a text, or what one will follow from.
 pub(super) fn care<P>(
-    (memory, restart): (Option<&config::Memory>, Option<&config::Restart>),
+    memory: Option<&config::Memory>,
+    restart: Option<&config::Restart>,
     warm_up: bool,
     place: fn(&str) -> P,
 ) -> Care<P> {

@@ -72,8 +72,8 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.priority_scheduling = configured.priority_scheduling;
     worker.cache_salt = cache::salt(configured.cache_salt);
     worker.kv_share = configured.kv_share;
-    let told = (configured.memory.as_ref(), configured.restart.as_ref());
-    worker.care = care::care(told, configured.warm_up, care::place);
+    let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
+    worker.care = care::care(memory, restart, configured.warm_up, care::place);
     worker
 }
 

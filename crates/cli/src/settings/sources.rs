@@ -40,13 +40,13 @@ pub(super) fn source(configured: &config::Discovery) -> Source {
 
 /// What workers of one source have in common.
 fn each(configured: &config::Each) -> Each {
-    let told = (configured.memory.as_ref(), configured.restart.as_ref());
+    let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
     Each {
         kv_events: super::kv_events(&configured.kv_events),
         priority_scheduling: configured.priority_scheduling,
         cache_salt: super::cache::salt(configured.cache_salt),
         kv_share: configured.kv_share,
-        care: super::care::care(told, configured.warm_up, |text| Template::new(text)),
+        care: super::care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
     }
 }
 

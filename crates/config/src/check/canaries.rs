@@ -31,7 +31,7 @@ pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findin
             let message = format!("`{}` is being compared with another itself", canary.model);
             findings.value(&path, message, "expected a model or cascade without a canary");
         } else {
-            known(config, needed, (name, &canary.model), findings);
+            known(config, needed, name, &canary.model, findings);
         }
     }
 }
@@ -39,7 +39,8 @@ pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findin
 fn known(
     config: &Config,
     needed: WorkerSource,
-    (name, model): (&str, &str),
+    name: &str,
+    model: &str,
     findings: &mut Findings<'_>,
 ) {
     let Some(served) = served_models(config, needed) else { return };

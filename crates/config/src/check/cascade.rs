@@ -24,7 +24,7 @@ pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findin
     }
     for (name, cascade) in &config.cascades {
         names(config, name, cascade, findings);
-        served(config, needed, (name, cascade), findings);
+        served(config, needed, name, cascade, findings);
         figures(name, cascade, findings);
         tenants(config, name, cascade, findings);
     }
@@ -60,7 +60,8 @@ fn names(config: &Config, name: &str, cascade: &Cascade, findings: &mut Findings
 fn served(
     config: &Config,
     needed: WorkerSource,
-    (name, cascade): (&str, &Cascade),
+    name: &str,
+    cascade: &Cascade,
     findings: &mut Findings<'_>,
 ) {
     let Some(served) = served_models(config, needed) else { return };

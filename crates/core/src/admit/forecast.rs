@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::pinned::{Chain, Pinned};
-use super::world::World;
+use super::world::{Remains, World};
 use crate::estimate::{Class, DRAWS, LENGTH_MAX, Lengths};
 
 /// Worlds over which a peak is averaged.
@@ -208,11 +208,13 @@ impl Forecast {
         let sequences = held.booking.prospect.sequences();
         let Prospect { lengths: drawn, class, limit, dice, .. } = &mut held.booking.prospect;
         for ((number, world), length) in (0_u64..).zip(&mut **worlds).zip(drawn) {
-            let before = (length.saturating_sub(generated_before), used_before);
+            let remaining = length.saturating_sub(generated_before);
+            let before = Remains { remaining, used: used_before };
             if *length <= generated {
                 *length = lengths.draw_beyond(*class, *limit, generated, *dice ^ number << 32);
             }
-            world.change(sequences, before, (length.saturating_sub(generated), used));
+            let remaining = length.saturating_sub(generated);
+            world.change(sequences, before, Remains { remaining, used });
         }
     }
 
@@ -341,7 +343,8 @@ impl Books<'_> {
         let Some(worlds) = self.worlds else { return };
         for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
             let remaining = length.saturating_sub(generated);
-            world.change(prospect.sequences(), (remaining, before), (remaining, after));
+            let of = |used| Remains { remaining, used };
+            world.change(prospect.sequences(), of(before), of(after));
         }
     }
 }

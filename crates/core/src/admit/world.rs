@@ -28,6 +28,13 @@ struct Cell {
     used: u32,
 }
 
+/// What remains of a request, and what it uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remains {
+    pub(super) remaining: u32,
+    pub(super) used: u32,
+}
+
 impl World {
     const BLANK: Self =
         Self { occupied: 0, cells: [Cell { sequences: 0, used: 0 }; BUCKETS], remaining: 0 };
@@ -60,17 +67,17 @@ impl World {
         self.remaining -= u64::from(remaining) * u64::from(sequences);
     }
 
-    /// What remains of a request and what it uses was the first, and is the second.
-    pub(super) fn change(&mut self, sequences: u32, before: (u32, u32), after: (u32, u32)) {
-        if bucket_of(before.0) != bucket_of(after.0) {
-            self.take(before.0, sequences, before.1);
-            self.put(after.0, sequences, after.1);
+    /// A request was the first, and is the second.
+    pub(super) fn change(&mut self, sequences: u32, before: Remains, after: Remains) {
+        if bucket_of(before.remaining) != bucket_of(after.remaining) {
+            self.take(before.remaining, sequences, before.used);
+            self.put(after.remaining, sequences, after.used);
             return;
         }
-        let cell = &mut self.cells[bucket_of(after.0)];
-        cell.used = cell.used - before.1 + after.1;
+        let cell = &mut self.cells[bucket_of(after.remaining)];
+        cell.used = cell.used - before.used + after.used;
         let of = |remaining| u64::from(remaining) * u64::from(sequences);
-        self.remaining = self.remaining - of(before.0) + of(after.0);
+        self.remaining = self.remaining - of(before.remaining) + of(after.remaining);
     }
 
     /// Whether nothing is left in it.

@@ -236,7 +236,8 @@ impl Breaker {
     pub fn end(
         &mut self,
         ended: Ended,
-        (began, round): (Instant, Option<u32>),
+        began: Instant,
+        round: Option<u32>,
         settings: &BreakerSettings,
         now: Instant,
     ) -> Option<Turned> {

@@ -37,7 +37,7 @@ impl Story {
     }
 
     fn end(&mut self, ended: Ended, begun: (Instant, Option<u32>)) -> Option<Turned> {
-        let turned = self.breaker.end(ended, begun, &settings(), self.now);
+        let turned = self.breaker.end(ended, begun.0, begun.1, &settings(), self.now);
         if turned == Some(Turned::Trips) {
             self.breaker.open(&settings(), self.now);
         }
@@ -117,10 +117,10 @@ fn trips_after(served: u32, settings: &BreakerSettings) -> Option<u32> {
     let mut breaker = Breaker::new();
     let now = Instant::ORIGIN + SECOND;
     for _ in 0..served {
-        breaker.end(Ended::Served, (now, None), settings, now);
+        breaker.end(Ended::Served, now, None, settings, now);
     }
     let mut failures = 1..=200;
-    failures.find(|_| breaker.end(Ended::Failed, (now, None), settings, now).is_some())
+    failures.find(|_| breaker.end(Ended::Failed, now, None, settings, now).is_some())
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn no_share_is_no_rule() {
     let now = Instant::ORIGIN + SECOND;
     for _ in 0..100 {
         for ended in [Ended::Failed, Ended::Failed, Ended::Served] {
-            assert_eq!(breaker.end(ended, (now, None), &settings, now), None);
+            assert_eq!(breaker.end(ended, now, None, &settings, now), None);
         }
     }
 }

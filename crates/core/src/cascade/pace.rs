@@ -85,7 +85,8 @@ impl Paces {
     pub(super) fn note(
         &mut self,
         traits: &Traits,
-        (sample, memory): (i64, u32),
+        sample: i64,
+        memory: u32,
         pick: fn(&mut Cell) -> &mut Mean,
     ) {
         let at = traits.delivery as usize;
@@ -109,8 +110,9 @@ impl Paces {
         let size = self.sizes.get(&(traits.size(), traits.delivery)).map(pick);
         let kind = self.kinds.get(&(traits.class(), traits.delivery)).map(pick);
         let wide = (all.value, all.spread);
-        let narrower = size.map_or(wide, |size| shrunk(size, wide));
-        Some(kind.map_or(narrower, |kind| shrunk(kind, narrower)))
+        let narrower = size.map_or(wide, |size| shrunk(size, all.value, all.spread));
+        let (value, spread) = narrower;
+        Some(kind.map_or(narrower, |kind| shrunk(kind, value, spread)))
     }
 
     /// How far the mean over all requests may be off: its standard error, of which it is wrong one time in three.
@@ -127,7 +129,7 @@ impl Paces {
 }
 
 /// A mean with what a wider circle knows.
-fn shrunk(own: &Mean, (value, spread): (i64, i64)) -> (i64, i64) {
+fn shrunk(own: &Mean, value: i64, spread: i64) -> (i64, i64) {
     let samples = i128::from(own.samples);
     let mix = |own: i64, wide: i64| {
         let sum = samples * i128::from(own) + POOLED * i128::from(wide);

@@ -224,10 +224,10 @@ impl Payback {
             self.failure.note(took, MEMORY_SHORT);
             return;
         }
-        self.paces.note(traits, (took, MEMORY), |cell| &mut cell.verdict);
+        self.paces.note(traits, took, MEMORY, |cell| &mut cell.verdict);
         if upshot != Upshot::Unjudged {
             let given = share(upshot == Upshot::Given);
-            self.paces.note(traits, (given, MEMORY), |cell| &mut cell.given);
+            self.paces.note(traits, given, MEMORY, |cell| &mut cell.given);
         }
     }
 
@@ -244,7 +244,7 @@ impl Payback {
     /// A draft's answer was whole after so long.
     pub fn handle_draft_end(&mut self, traits: &Traits, took: Micros, waited: Waited) {
         let took = sample(took);
-        self.paces.note(traits, (took, MEMORY), |cell| &mut cell.draft_end);
+        self.paces.note(traits, took, MEMORY, |cell| &mut cell.draft_end);
         if waited == Waited::Client
             && let Some((target, _)) = self.paces.of(traits, |cell| &cell.target_end)
         {
@@ -257,11 +257,11 @@ impl Payback {
     /// The target has answered: after so long its first token was there, where that was seen, and all of it.
     pub fn handle_target(&mut self, traits: &Traits, first: Option<Micros>, end: Micros) {
         if let Some(first) = first.map(sample) {
-            self.paces.note(traits, (first, MEMORY_LONG), |cell| &mut cell.target_first);
+            self.paces.note(traits, first, MEMORY_LONG, |cell| &mut cell.target_first);
             self.forgive(FIRST, first);
         }
         let end = sample(end);
-        self.paces.note(traits, (end, MEMORY_LONG), |cell| &mut cell.target_end);
+        self.paces.note(traits, end, MEMORY_LONG, |cell| &mut cell.target_end);
         self.forgive(END, end);
     }
 
@@ -274,7 +274,7 @@ impl Payback {
         }
         self.slowdown?;
         // Before it is known how often a draft is given it is taken to be each time: if that is too slow, all is.
-        let is_slow = || self.is_slow(delivery, (told, given.unwrap_or(told)), of);
+        let is_slow = || self.is_slow(delivery, told, given.unwrap_or(told), of);
         // What some streams gained others may spend: it takes both, so there is none where all answers come whole.
         let has_credit = self.debts.iter().all(|debt| *debt < 0);
         (self.is_suspended || (!has_credit && is_slow())).then_some(Unpaid::Slow)
@@ -284,7 +284,8 @@ impl Payback {
     fn is_slow(
         &self,
         delivery: Delivery,
-        (told, given): (i64, i64),
+        told: i64,
+        given: i64,
         of: &dyn Fn(Pick) -> Option<i64>,
     ) -> bool {
         let Some(target) = of(|cell| &cell.target_end) else { return false };

@@ -130,14 +130,14 @@ impl Lengths {
             self.models.insert(class.model, Box::new(Histogram::new()));
         }
         let Some(model) = self.models.get_mut(&class.model) else { return };
-        model.noted(&notes, self.notes, (&GENERAL, LEAN_MODEL));
+        model.noted(&notes, self.notes, &GENERAL, LEAN_MODEL);
         if !self.classes.contains_key(&class) {
             self.forget_one_if_full();
             self.classes.insert(class, Box::new(Histogram::new()));
         }
         let model = self.models.get(&class.model).map_or(&GENERAL, |model| &model.shares);
         if let Some(own) = self.classes.get_mut(&class) {
-            own.noted(&notes, self.notes, (model, LEAN_CLASS));
+            own.noted(&notes, self.notes, model, LEAN_CLASS);
         }
     }
 
@@ -213,7 +213,8 @@ impl Histogram {
         &mut self,
         notes: &impl Fn(&mut Self),
         noted: u64,
-        (others, lean): (&[u32; BUCKETS], u64),
+        others: &[u32; BUCKETS],
+        lean: u64,
     ) {
         notes(self);
         self.noted_last = noted;

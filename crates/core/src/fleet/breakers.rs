@@ -85,11 +85,12 @@ impl Fleet {
         &mut self,
         worker: WorkerId,
         ended: Ended,
-        begun: (Instant, Option<u32>),
+        began: Instant,
+        trial: Option<u32>,
         now: Instant,
     ) -> Option<Change> {
         let settings = self.breakers_of(worker);
-        let turned = self.changing(worker).breaker.end(ended, begun, &settings, now);
+        let turned = self.changing(worker).breaker.end(ended, began, trial, &settings, now);
         self.turn(worker, turned, now)
     }
 

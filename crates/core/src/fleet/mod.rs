@@ -243,8 +243,9 @@ impl Fleet {
         on.refusals.served(attempt.started, now);
         drop(on);
         self.prefill_rate.note(attempt.ahead, took);
-        let begun = (attempt.started, attempt.trial);
-        attempt.trial.and_then(|_| self.heard(attempt.worker, Ended::Served, begun, now))
+        attempt.trial.and_then(|trial| {
+            self.heard(attempt.worker, Ended::Served, attempt.started, Some(trial), now)
+        })
     }
 
     /// So many tokens of the answers of an attempt have come, since it was started; `lengths` are
@@ -292,7 +293,7 @@ impl Fleet {
         drop(on);
         let signal = signal_of(ending);
         let change = signal.and_then(|signal| self.signal(worker, signal, now));
-        let turned = self.heard(worker, ended_of(ending), (started, trial), now);
+        let turned = self.heard(worker, ended_of(ending), started, trial, now);
         self.vacate(worker);
         change.or(turned).or(refused.map(|kind| Change::Refuses(worker, kind)))
     }

@@ -206,7 +206,7 @@ impl Watch {
         ids.into_iter().find_map(|id| {
             let worker = fleet.worker(id);
             let pool = place(id).pool;
-            let spare = is_spare((id, worker), fleet, |other| place(other).pool == pool);
+            let spare = is_spare(id, worker, fleet, |other| place(other).pool == pool);
             let busy = self.states.iter().any(|(&other, state)| {
                 other != id && state.phase != Phase::Watching && place(other).pool == pool
             });
@@ -214,7 +214,7 @@ impl Watch {
             let state = self.states.get_mut(&id)?;
             let step = match state.phase {
                 Phase::Watching => state.begin(worker, may_begin, settings, now),
-                Phase::Draining { since } => state.drain(worker, (since, spare), settings, now),
+                Phase::Draining { since } => state.drain(worker, since, spare, settings, now),
                 Phase::Restarting { .. } => state.restart(worker, settings, now),
             };
             step.map(|step| (id, step))
@@ -233,7 +233,8 @@ impl Watch {
 
 /// Whether others of its pool serve every model that it serves.
 fn is_spare(
-    (id, worker): (WorkerId, &Worker),
+    id: WorkerId,
+    worker: &Worker,
     fleet: &Fleet,
     of_pool: impl Fn(WorkerId) -> bool,
 ) -> bool {

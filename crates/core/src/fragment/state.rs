@@ -108,7 +108,8 @@ impl State {
     pub(super) fn drain(
         &mut self,
         worker: &Worker,
-        (since, spare): (Instant, bool),
+        since: Instant,
+        spare: bool,
         settings: &FragmentSettings,
         now: Instant,
     ) -> Option<Step> {

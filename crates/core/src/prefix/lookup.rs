@@ -234,7 +234,9 @@ impl Search<'_> {
             }
             let next = self.look(place, Some(last));
             if next.set != last.set {
-                running.retain(|&runner| self.stays(runner, next.set, Chunks::of(place), out));
+                running.retain(|&(worker, kind)| {
+                    self.stays(worker, kind, next.set, Chunks::of(place), out)
+                });
             }
             last = next;
         }
@@ -247,14 +249,15 @@ impl Search<'_> {
     /// Whether a runner holds the next chunk too; if not, notes how far it came.
     fn stays(
         &self,
-        runner: (WorkerId, Kind),
+        worker: WorkerId,
+        as_kind: Kind,
         set: HolderSet,
         before: Chunks,
         out: &mut Matches,
     ) -> bool {
-        let stays = self.open(set).any(|slot| (slot.worker, kind(slot)) == runner);
+        let stays = self.open(set).any(|slot| slot.worker == worker && kind(slot) == as_kind);
         if !stays {
-            out.raise(runner.0, before);
+            out.raise(worker, before);
         }
         stays
     }

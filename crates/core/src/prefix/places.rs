@@ -135,7 +135,7 @@ impl Places {
     /// Takes in a key that is new; false where too many others look nearly like it.
     pub(super) fn insert(&mut self, key: u64, place: u32, key_of: impl Fn(u32) -> u64) -> bool {
         let row = &mut self.rows[shard(key)];
-        row.insert(key, place) || row.grow((key, place), key_of)
+        row.insert(key, place) || row.grow(key, place, key_of)
     }
 
     /// Forgets a key that was inserted with `place`.
@@ -175,7 +175,7 @@ impl Row {
 
     /// Finds room for one more; false, and nothing has changed, where no row does that is not much too
     /// large.
-    fn grow(&mut self, new: (u64, u32), key_of: impl Fn(u32) -> u64) -> bool {
+    fn grow(&mut self, key: u64, place: u32, key_of: impl Fn(u32) -> u64) -> bool {
         let room_max = (self.len + 1).max(LINE_PLACES) * CONTRIVED_PART;
         let mut lines = self.lines.len();
         for _ in 0..GROWTH_TRIES_MAX {
@@ -188,7 +188,7 @@ impl Row {
             let all = (0..LINE_PLACES).flat_map(|at| self.lines.iter().map(move |line| (line, at)));
             let taken = all.filter(|&(line, at)| line.tags[at] != 0);
             let old = taken.map(|(line, at)| (key_of(line.places[at]), line.places[at]));
-            if old.chain([new]).all(|(key, place)| grown.insert(key, place)) {
+            if old.chain([(key, place)]).all(|(key, place)| grown.insert(key, place)) {
                 *self = grown;
                 return true;
             }

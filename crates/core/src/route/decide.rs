@@ -33,7 +33,7 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     let mut rare = Rare::of(scene);
     decision.candidates.extend(serving.iter().map(|&id| {
         let glance = fleet.glance(id);
-        let candidate = candidate(scene, (id, glance), tried);
+        let candidate = candidate(scene, id, glance, tried);
         rare.note(scene, &candidate);
         candidate
     }));
@@ -57,9 +57,8 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
         return;
     }
     let trial = rare.is_due.then(|| standing::trial(scene, decision, tried)).flatten();
-    let context = (holder, rare.is_crowded);
     if let Some(id) = trial {
-        settle(scene, decision, context, id);
+        settle(scene, decision, holder, rare.is_crowded, id);
         return;
     }
     let stuck = ask.session.zip(settings.sticky);
@@ -67,7 +66,7 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     decision.stuck = chosen.is_some();
     let chosen = chosen.or_else(|| decision.policy.choose(scene, decision));
     match chosen.map(|first| admitted::first(scene, first, decision)) {
-        Some(Ok(id)) => settle(scene, decision, context, id),
+        Some(Ok(id)) => settle(scene, decision, holder, rare.is_crowded, id),
         Some(Err(saturated)) => decision.choice = saturated,
         None => decision.choice = no_room(scene, decision),
     }
@@ -115,7 +114,8 @@ impl Rare {
 #[inline(always)]
 pub(super) fn candidate(
     scene: &Scene<'_>,
-    (id, glance): (WorkerId, &Glance),
+    id: WorkerId,
+    glance: &Glance,
     tried: &Tried,
 ) -> Candidate {
     let reason = match () {
@@ -270,7 +270,8 @@ impl Decision {
 fn settle(
     scene: &Scene<'_>,
     decision: &mut Decision,
-    (holder, is_crowded): (Option<WorkerId>, bool),
+    holder: Option<WorkerId>,
+    is_crowded: bool,
     id: WorkerId,
 ) {
     decision.choice = Choice::Send(id);

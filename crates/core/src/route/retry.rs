@@ -92,7 +92,7 @@ pub fn retry(
     (model, tried): (&str, &Tried),
     now: Instant,
 ) -> Verdict {
-    if tried.is_agreed() || is_unanimous(fleet, (model, tried)) {
+    if tried.is_agreed() || is_unanimous(fleet, model, tried) {
         return Verdict::GiveUp(GiveUp::Agreed);
     }
     let attempts_max = usize::from(settings.extra_attempts_max).saturating_add(1).min(ATTEMPTS_MAX);
@@ -101,14 +101,14 @@ pub fn retry(
     }
     let share = u64::from(fleet.active()) * u64::from(settings.share_permille) / 1_000;
     let is_within = u64::from(fleet.retrying()) < share + u64::from(settings.floor);
-    if is_within || is_first_escape(fleet, (model, tried), now) {
+    if is_within || is_first_escape(fleet, model, tried, now) {
         return Verdict::Elsewhere;
     }
     Verdict::GiveUp(GiveUp::Budget)
 }
 
 /// Whether nobody is left who could say anything else.
-fn is_unanimous(fleet: &Fleet, (model, tried): (&str, &Tried)) -> bool {
+fn is_unanimous(fleet: &Fleet, model: &str, tried: &Tried) -> bool {
     let serving = fleet.serving(model).unwrap_or_default();
     let mut askable = serving.iter().filter(|id| {
         let worker = fleet.worker(**id);
@@ -119,7 +119,7 @@ fn is_unanimous(fleet: &Fleet, (model, tried): (&str, &Tried)) -> bool {
 }
 
 /// Whether it has failed once and somebody is there who serves, as far as is known.
-fn is_first_escape(fleet: &Fleet, (model, tried): (&str, &Tried), now: Instant) -> bool {
+fn is_first_escape(fleet: &Fleet, model: &str, tried: &Tried, now: Instant) -> bool {
     let serves = |id| !tried.has(id) && fleet.worker(id).is_in_good_standing(now);
     let serving = fleet.serving(model).unwrap_or_default();
     tried.attempts() == 1 && serving.iter().any(|&id| serves(id))

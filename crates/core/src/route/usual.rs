@@ -29,7 +29,7 @@ pub(super) fn decide(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) 
     let Some((id, is_crowded, cached_most)) = cheapest(scene, tried, decision) else {
         return false;
     };
-    let mut chosen = candidate(scene, (id, scene.fleet.glance(id)), tried);
+    let mut chosen = candidate(scene, id, scene.fleet.glance(id), tried);
     let fleet_pace = scene.fleet.prefill_rate().pace();
     chosen.cost = Before::of(scene, fleet_pace, &mut chosen).cost(scene, &chosen);
     chosen.score = chosen.cost.total();
@@ -63,7 +63,7 @@ fn cheapest(
     let mut equal = u64::MAX;
     let mut score = |id: WorkerId| {
         let glance = scene.fleet.glance(id);
-        let mut candidate = candidate(scene, (id, glance), tried);
+        let mut candidate = candidate(scene, id, glance, tried);
         is_usual &= glance.is_open && candidate.room != Room::Never;
         is_crowded |= candidate.room == Room::Crowded;
         cached_most = cached_most.max(candidate.cached);

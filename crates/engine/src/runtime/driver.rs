@@ -58,15 +58,22 @@ enum Chosen {
     Nothing,
 }
 
+/// What the loop keeps time and bounds by, and who guesses ahead in it.
+pub(super) struct Parts {
+    pub(super) clock: Clock,
+    pub(super) limits: BatchLimits,
+    pub(super) speculation: Speculation,
+}
+
 impl Driver {
     pub(super) fn new(
         backend: Box<dyn Backend>,
         observer: Box<dyn Observer>,
         shared: Arc<Shared>,
         inbox: Receiver<Letter>,
-        (clock, limits): (Clock, BatchLimits),
-        speculation: Speculation,
+        parts: Parts,
     ) -> Self {
+        let Parts { clock, limits, speculation } = parts;
         let scheduler = scheduler(limits, observer.as_ref());
         Self {
             vocabulary: backend.shape().vocabulary,
@@ -316,7 +323,7 @@ impl Driver {
         let mut appended = Vec::new();
         let mut progress = Progress::Continues;
         for (place, row) in rows.chunks_exact_mut(self.vocabulary).enumerate() {
-            match self.choose(sequence, (place, row), now) {
+            match self.choose(sequence, place, row, now) {
                 Chosen::Token(token) => appended.push(token),
                 Chosen::Last(token) => {
                     appended.push(token);
@@ -331,7 +338,7 @@ impl Driver {
         }
         self.stats.generation_tokens += appended.len() as u64;
         if let Some(speculator) = &mut self.speculator {
-            speculator.learn(sequence, self.scheduler.drafts(sequence), (&appended, progress));
+            speculator.learn(sequence, self.scheduler.drafts(sequence), &appended, progress);
             if progress == Progress::Finished {
                 speculator.forget(sequence);
             }
@@ -343,7 +350,8 @@ impl Driver {
     fn choose(
         &mut self,
         sequence: SequenceId,
-        (place, row): (usize, &mut [f32]),
+        place: usize,
+        row: &mut [f32],
         now: Instant,
     ) -> Chosen {
         let cached = self.scheduler.cached(sequence);

@@ -15,7 +15,7 @@ use overdraft_units::{Blocks, Instant, SequenceId, TokenId, Tokens};
 use tokio::sync::{mpsc, oneshot};
 
 use super::blocks::BlockOrder;
-use super::live::Live;
+use super::live::{Live, Output};
 use super::stats::{EngineStats, Health, Phase, Shared};
 use super::text::TextOut;
 use crate::backend::{BlockLayout, ModelShape};
@@ -291,8 +291,8 @@ impl EngineHandle {
         let capacity = usize::try_from(output_max.get()).expect("usize holds 32 bits");
         let (sender, events) = mpsc::channel(capacity + EVENTS_BESIDE_TOKENS);
         let (answer, verdict) = oneshot::channel();
-        let parts = (sampler, text, sender);
-        let live = Live::new(&request, ends, parts, output_max, arrived);
+        let output = Output { sampler, text, events: sender };
+        let live = Live::new(&request, ends, output, output_max, arrived);
         let (reuse, logits) = if request.prompt_logprobs.is_some() {
             (PrefixReuse::Forbidden, Logits::Every)
         } else {

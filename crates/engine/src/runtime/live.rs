@@ -85,15 +85,23 @@ pub(super) enum TokenTime {
     Next(Micros),
 }
 
+/// The way of a token to whoever reads the answer.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) sampler: Sampler,
+    pub(super) text: TextOut,
+    pub(super) events: mpsc::Sender<Event>,
+}
+
 impl Live {
     pub(super) fn new(
         request: &Request,
         ends: &[TokenId],
-        parts: (Sampler, TextOut, mpsc::Sender<Event>),
+        output: Output,
         output_max: Tokens,
         arrived: Instant,
     ) -> Self {
-        let (sampler, text, events) = parts;
+        let Output { sampler, text, events } = output;
         let prompt = Tokens::new(u32::try_from(request.prompt.len()).unwrap_or(u32::MAX));
         let prompt_logprobs = request
             .prompt_logprobs

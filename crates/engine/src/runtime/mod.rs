@@ -34,7 +34,7 @@ pub use self::speculate::{DraftMismatch, PROFILE_MAX, Speculation, SpeculationSt
 pub use self::stats::{EngineStats, FAILURES_MAX, Health};
 pub use overdraft_tokenizer::{Detokenize, SpecialTokens, TextCodec};
 
-use self::driver::Driver;
+use self::driver::{Driver, Parts};
 use self::stats::{Phase, Shared};
 use crate::backend::{Backend, ModelShape};
 
@@ -153,9 +153,8 @@ impl Engine {
         let batch = BatchStats { blocks: shape.blocks, ..BatchStats::default() };
         let shared = Arc::new(Shared::new(&EngineStats { batch, ..EngineStats::default() }));
         let (inbox, letters) = sync_channel(INBOX_MAX);
-        let times = (settings.clock, limits);
-        let driver =
-            Driver::new(backend, observer, Arc::clone(&shared), letters, times, speculation);
+        let parts = Parts { clock: settings.clock, limits, speculation };
+        let driver = Driver::new(backend, observer, Arc::clone(&shared), letters, parts);
         let thread = Builder::new().name("overdraft-engine".to_owned()).spawn(|| driver.run())?;
         let handle = EngineHandle {
             inbox,

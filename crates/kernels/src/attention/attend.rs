@@ -205,12 +205,22 @@ impl<N: Number> Attend<'_, N> {
         while dim + VALUE_TILES <= dims {
             let sums = &mut running.sums[dim..dim + VALUE_TILES];
             let sums = sums.try_into().expect("a slice of VALUE_TILES");
-            chunk.add_values::<S, N, VALUE_TILES>(simd, &self.pages.values, (dim, dims), sums);
+            chunk.add_values::<S, N, VALUE_TILES>(
+                simd,
+                &self.pages.values,
+                Dimensions { from: dim, of: dims },
+                sums,
+            );
             dim += VALUE_TILES;
         }
         while dim < dims {
             let sums = (&mut running.sums[dim..=dim]).try_into().expect("a slice of one");
-            chunk.add_values::<S, N, 1>(simd, &self.pages.values, (dim, dims), sums);
+            chunk.add_values::<S, N, 1>(
+                simd,
+                &self.pages.values,
+                Dimensions { from: dim, of: dims },
+                sums,
+            );
             dim += 1;
         }
     }
@@ -224,6 +234,13 @@ impl<N: Number> Attend<'_, N> {
 
 /// Weights of a chunk before it is scored.
 const ZEROS: [[f32; LANES]; CHUNK_TILES] = [[0.0; LANES]; CHUNK_TILES];
+
+/// Tiles of a head's dimensions, of all that a value has.
+#[derive(Clone, Copy)]
+struct Dimensions {
+    from: usize,
+    of: usize,
+}
 
 /// A chunk under way.
 struct Chunk<'a, const Q: usize> {
@@ -267,13 +284,13 @@ impl<const Q: usize> Chunk<'_, Q> {
         running.greatest[query] = greatest;
     }
 
-    /// Adds the weighted values of `TILES` tiles of dimensions, from tile `place.0` of `place.1`.
+    /// Adds the weighted values of `TILES` tiles of dimensions.
     #[inline(always)]
     fn add_values<S: Simd, N: Number, const TILES: usize>(
         &self,
         simd: S,
         values: &[[N; LANES]],
-        place: (usize, usize),
+        dimensions: Dimensions,
         running: &mut [[[f32; LANES]; Q]; TILES],
     ) {
         let mut sums = [[simd.splat(0.0); Q]; TILES];
@@ -283,13 +300,13 @@ impl<const Q: usize> Chunk<'_, Q> {
                 sums[index][query] = simd.mul(simd.load(&running[index][query]), shrink);
             }
         }
-        let (dim, dims) = place;
+        let Dimensions { from, of } = dimensions;
         for number in 0..self.tiles.len() {
             let tile = self.tiles[number];
             // Lengths never fall from one query to the next: what the first sees, all see.
             for slot in 0..tile.seen(self.lengths[0]).min(LANES) {
-                let row = &values[tile.values + slot * dims + dim..][..TILES];
-                self.add_slot(simd, row, (number, slot), &mut sums);
+                let row = &values[tile.values + slot * of + from..][..TILES];
+                self.add_slot(simd, row, number, slot, &mut sums);
             }
         }
         for index in 0..TILES {
@@ -299,24 +316,25 @@ impl<const Q: usize> Chunk<'_, Q> {
         }
         for query in 1..Q {
             if self.lengths[query] > self.lengths[0] {
-                self.add_rest(simd, values, place, running, query);
+                self.add_rest(simd, values, dimensions, running, query);
             }
         }
     }
 
-    /// Adds the values of a slot, `at.1` of tile `at.0`, to all queries' sums.
+    /// Adds the values of a tile's slot to all queries' sums.
     #[inline(always)]
     fn add_slot<S: Simd, N: Number, const TILES: usize>(
         &self,
         simd: S,
         row: &[[N; LANES]],
-        at: (usize, usize),
+        tile: usize,
+        slot: usize,
         sums: &mut [[S::Floats; Q]; TILES],
     ) {
         for index in 0..TILES {
             let value = N::widen(simd, &row[index]);
             for query in 0..Q {
-                let weight = simd.splat(self.weights[query][at.0][at.1]);
+                let weight = simd.splat(self.weights[query][tile][slot]);
                 sums[index][query] = simd.fma(weight, value, sums[index][query]);
             }
         }
@@ -328,15 +346,15 @@ impl<const Q: usize> Chunk<'_, Q> {
         &self,
         simd: S,
         values: &[[N; LANES]],
-        place: (usize, usize),
+        dimensions: Dimensions,
         running: &mut [[[f32; LANES]; Q]; TILES],
         query: usize,
     ) {
-        let (dim, dims) = place;
+        let Dimensions { from, of } = dimensions;
         for number in 0..self.tiles.len() {
             let tile = self.tiles[number];
             for slot in tile.seen(self.lengths[0])..tile.seen(self.lengths[query]) {
-                let row = &values[tile.values + slot * dims + dim..][..TILES];
+                let row = &values[tile.values + slot * of + from..][..TILES];
                 let weight = simd.splat(self.weights[query][number][slot]);
                 for index in 0..TILES {
                     let sum = &mut running[index][query];

@@ -142,7 +142,7 @@ impl KvCache {
         assert_eq!(value.len(), columns, "a value row has {columns} values");
         let block = self.layout().block(block);
         assert!(slot < self.shape.block_size, "slot `{slot}` of {} slots", self.shape.block_size);
-        each_storage!(&mut self.storage, pages => pages.write((block, slot), key, value, pool));
+        each_storage!(&mut self.storage, pages => pages.write(block, slot, key, value, pool));
     }
 
     /// Copies a block's contents. Panics when a block does not exist.

@@ -24,8 +24,14 @@ impl<N: Number> Pages<N> {
         size_of_val(&self.keys[..]) + size_of_val(&self.values[..])
     }
 
-    pub(super) fn write(&mut self, place: (usize, usize), key: &[f32], value: &[f32], pool: &Pool) {
-        let (block, slot) = place;
+    pub(super) fn write(
+        &mut self,
+        block: usize,
+        slot: usize,
+        key: &[f32],
+        value: &[f32],
+        pool: &Pool,
+    ) {
         pool.kernel(Write { pages: self, block, slot, key, value });
     }
 

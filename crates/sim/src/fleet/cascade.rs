@@ -48,9 +48,9 @@ impl Simulation<'_> {
         let mut flight = unsent(found);
         let draft = self.flights.of(id);
         (draft.role, draft.visit) = (Role::GivenUp, None);
-        let took = (self.now.since(flight.asked), Ask::Draft);
+        let took = self.now.since(flight.asked);
         if let Some(gatekeeper) = &mut self.gatekeeper {
-            gatekeeper.drafted(&flight, took, Upshot::Failed);
+            gatekeeper.drafted(&flight, took, Ask::Draft, Upshot::Failed);
         }
         let Some(visit) = flight.visit else { return Ok(()) };
         self.spell_again(&mut flight, visit);
@@ -65,14 +65,14 @@ impl Simulation<'_> {
         mut flight: Flight,
         asked: Ask,
     ) -> Result<Option<Flight>, SimulateError> {
-        let lengths = (flight.prompt_tokens, Tokens::new(flight.said));
+        let (prompt, output) = (flight.prompt_tokens, Tokens::new(flight.said));
         let mut judgement = None;
         if let Some(gatekeeper) = &mut self.gatekeeper {
             if flight.fate == Fate::Completed {
-                judgement = Some(gatekeeper.judge(flight.dice, lengths, asked));
+                judgement = Some(gatekeeper.judge(flight.dice, prompt, output, asked));
             }
             let upshot = judgement.map_or(Upshot::Failed, |one| one.upshot());
-            gatekeeper.drafted(&flight, (self.now.since(flight.asked), asked), upshot);
+            gatekeeper.drafted(&flight, self.now.since(flight.asked), asked, upshot);
         }
         let Some(visit) = flight.visit else { return Ok(None) };
         self.spell_again(&mut flight, visit);

@@ -80,12 +80,7 @@ impl Gatekeeper {
     }
 
     /// It is known what becomes of a draft: of one that failed without taking anybody's time nothing is learnt.
-    pub(super) fn drafted(
-        &mut self,
-        flight: &Flight,
-        (took, asked): (Micros, Ask),
-        upshot: Upshot,
-    ) {
+    pub(super) fn drafted(&mut self, flight: &Flight, took: Micros, asked: Ask, upshot: Upshot) {
         let traits = traits(flight.prompt_tokens);
         let waited = if asked == Ask::Draft { Waited::Client } else { Waited::Nobody };
         let payback = self.gate.payback_mut();
@@ -115,11 +110,12 @@ impl Gatekeeper {
     pub(super) fn judge(
         &mut self,
         dice: u64,
-        (prompt, output): (Tokens, Tokens),
+        prompt: Tokens,
+        output: Tokens,
         asked: Ask,
     ) -> Judgement {
         let kind = self.kind(dice);
-        let evidence = self.evidence(dice, kind, (prompt, output));
+        let evidence = self.evidence(dice, kind, prompt, output);
         let drawn = named(&[dice, JUDGE]);
         let judgement = self.gate.judge(Moment::Whole, &evidence, asked, drawn);
         let worse = Draws::new(dice, WORSE).share() < kind.worse;
@@ -146,8 +142,7 @@ impl Gatekeeper {
     }
 
     /// What such a draft says of its own certainty.
-    fn evidence(&self, dice: u64, kind: RequestKind, lengths: (Tokens, Tokens)) -> Evidence {
-        let (prompt, output) = lengths;
+    fn evidence(&self, dice: u64, kind: RequestKind, prompt: Tokens, output: Tokens) -> Evidence {
         let mut evidence = self.gate.evidence(traits(prompt));
         let mut draws = Draws::new(dice, JUDGE);
         // Answers of a kind differ from each other, too.

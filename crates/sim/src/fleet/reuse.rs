@@ -28,13 +28,13 @@ impl Simulation<'_> {
         let id = self.flights.add(flight);
         match found {
             None => answers.join(&question, id),
-            Some(tokens) => self.give(id, tokens, (told, told)),
+            Some(tokens) => self.give(id, tokens, told, told),
         }
         None
     }
 
     /// A request gets another's answer, whose first and last tokens come at these times.
-    fn give(&mut self, id: FlightId, answer: Tokens, (first, last): (Instant, Instant)) {
+    fn give(&mut self, id: FlightId, answer: Tokens, first: Instant, last: Instant) {
         let flight = self.flights.of(id);
         (flight.said, flight.first, flight.last) = (answer.get(), Some(first), last);
         self.reused = (self.reused.0 + 1, self.reused.1 + u64::from(answer.get()));
@@ -48,8 +48,8 @@ impl Simulation<'_> {
         for id in answers.told(&(key, flight.sender.priority)) {
             let joined = self.flights.of(id).due + takes;
             if let (Fate::Completed, Some(first)) = (flight.fate, flight.first) {
-                let times = (first.max(joined), flight.last.max(joined).max(self.now));
-                self.give(id, Tokens::new(flight.said), times);
+                let last = flight.last.max(joined).max(self.now);
+                self.give(id, Tokens::new(flight.said), first.max(joined), last);
                 continue;
             }
             let mut alone = self.flights.remove(id);

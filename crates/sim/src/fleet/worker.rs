@@ -84,19 +84,20 @@ impl Worker {
     pub(super) fn target(scenario: &Scenario, profile: &Profile) -> Result<Self, SimulateError> {
         let guesser = scenario.speculation.as_ref();
         let guesser = guesser.map(|settings| Guesser::new(settings, profile));
-        let mut worker = Self::new(scenario, (profile, MODEL), scenario.kv_tokens)?;
+        let mut worker = Self::new(scenario, profile, MODEL, scenario.kv_tokens)?;
         worker.guesser = guesser.transpose()?;
         Ok(worker)
     }
 
     /// One of the draft pool.
     pub(super) fn draft(scenario: &Scenario, profile: &Profile) -> Result<Self, SimulateError> {
-        Self::new(scenario, (profile, DRAFT_MODEL), None)
+        Self::new(scenario, profile, DRAFT_MODEL, None)
     }
 
     fn new(
         scenario: &Scenario,
-        (profile, model): (&Profile, &'static str),
+        profile: &Profile,
+        model: &'static str,
         kv_tokens: Option<Tokens>,
     ) -> Result<Self, SimulateError> {
         let blocks = match kv_tokens {

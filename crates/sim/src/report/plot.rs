@@ -47,7 +47,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(scale: Scale, values: impl Iterator<Item = f64>, (from, to): (f64, f64)) -> Self {
+    fn new(scale: Scale, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {
             low = low.min(value);
@@ -114,8 +114,8 @@ impl Plot {
         let kept: Vec<(&str, Vec<(f64, f64)>)> =
             self.lines.iter().map(|(label, points)| (label.as_str(), self.shown(points))).collect();
         let all = || kept.iter().flat_map(|(_, points)| points.iter());
-        let x = Axis::new(self.x.1, all().map(|point| point.0), (left, WIDTH - right));
-        let y = Axis::new(Scale::Linear, all().map(|point| point.1), (HEIGHT - bottom, top));
+        let x = Axis::new(self.x.1, all().map(|point| point.0), left, WIDTH - right);
+        let y = Axis::new(Scale::Linear, all().map(|point| point.1), HEIGHT - bottom, top);
         let mut svg = format!(
             "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
              aria-label=\"{}\">",
@@ -124,7 +124,7 @@ impl Plot {
         );
         axes(&mut svg, x, y);
         for ((_, points), colour) in kept.iter().zip(COLOURS.iter().cycle()) {
-            line(&mut svg, points, colour, (x, y));
+            line(&mut svg, points, colour, x, y);
         }
         let middle = f64::midpoint(left, WIDTH - right);
         let _written = write!(
@@ -179,7 +179,7 @@ fn axes(svg: &mut String, x: Axis, y: Axis) {
 /// A line of at most so many points is also a row of marks.
 const MARKED_MAX: u64 = 12;
 
-fn line(svg: &mut String, points: &[(f64, f64)], colour: &str, (x, y): (Axis, Axis)) {
+fn line(svg: &mut String, points: &[(f64, f64)], colour: &str, x: Axis, y: Axis) {
     let _written = write!(svg, "<polyline stroke=\"{colour}\" points=\"");
     for point in points {
         let _written = write!(svg, "{:.1},{:.1} ", x.place(point.0), y.place(point.1));

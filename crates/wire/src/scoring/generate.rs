@@ -122,21 +122,21 @@ pub fn read_generate(
     let [choice] = told.choices.as_slice() else {
         return Err(ScoringError::Choices(told.choices.len()));
     };
-    let read = |text: Cow<'_, str>| matrix(&text, (rows, columns));
+    let read = |text: Cow<'_, str>| matrix(&text, rows, columns);
     Ok(Generated {
         matrix: told.prompt_token_id_logprobs.map(read).transpose()?,
         ends: choice.finish_reason.as_deref() == Some("stop"),
     })
 }
 
-fn matrix(text: &str, (rows, columns): (usize, usize)) -> Result<Matrix, ScoringError> {
+fn matrix(text: &str, rows: usize, columns: usize) -> Result<Matrix, ScoringError> {
     let bytes = rows.saturating_mul(columns).saturating_mul(NUMBER).saturating_add(2 * HEADER_MAX);
     let most = bytes.div_ceil(3).saturating_mul(4);
     if most < text.len() {
         return Err(ScoringError::TooLong { found: text.len(), most });
     }
     let bytes = STANDARD.decode(text).map_err(|error| ScoringError::Base64(error.to_string()))?;
-    let numbers = npy::read(&bytes, (rows, columns))?;
+    let numbers = npy::read(&bytes, rows, columns)?;
     let numbers = numbers.into_iter().map(logprob).collect::<Result<_, _>>()?;
     Ok(Matrix { columns: columns.max(1), numbers })
 }

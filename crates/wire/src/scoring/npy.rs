@@ -14,10 +14,7 @@ pub(super) const HEADER_MAX: usize = 1024;
 pub(super) const NUMBER: usize = size_of::<f32>();
 
 /// The numbers of a matrix of `rows` times `columns`, row by row.
-pub(super) fn read(
-    bytes: &[u8],
-    (rows, columns): (usize, usize),
-) -> Result<Vec<f32>, ScoringError> {
+pub(super) fn read(bytes: &[u8], rows: usize, columns: usize) -> Result<Vec<f32>, ScoringError> {
     let (header, data) = split(bytes)?;
     let kind = value(&header, "'descr':").ok_or(ScoringError::Header("it names no `descr`"))?;
     let kind = kind.split(',').next().unwrap_or_default();

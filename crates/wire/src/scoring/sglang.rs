@@ -115,7 +115,9 @@ pub fn read_sglang(answer: &[u8], asked: &[u32]) -> Result<SglangScore, ScoringE
     }
     let own = last(&meta.input_token_logprobs, asked.len())?;
     let top = last(&meta.input_top_logprobs, asked.len())?;
-    let rows = asked.iter().zip(own.iter().zip(top)).map(row).collect::<Result<_, _>>()?;
+    let entries = asked.iter().zip(own.iter().zip(top));
+    let rows = entries.map(|(&asked, (own, top))| row(asked, own, top.as_deref()));
+    let rows = rows.collect::<Result<_, _>>()?;
     let counts =
         [meta.prompt_tokens, Some(meta.cached_tokens.unwrap_or(0)), meta.completion_tokens];
     let used = match counts {
@@ -130,15 +132,13 @@ fn last<T>(all: &[T], count: usize) -> Result<&[T], ScoringError> {
     all.len().checked_sub(count).and_then(|first| all.get(first..)).ok_or(rows)
 }
 
-fn row(
-    (&asked, (own, top)): (&u32, (&Entry, &Option<Vec<Entry>>)),
-) -> Result<SglangRow, ScoringError> {
+fn row(asked: u32, own: &Entry, top: Option<&[Entry]>) -> Result<SglangRow, ScoringError> {
     let &(number, found, _) = own;
     if found != asked {
         return Err(ScoringError::Token { found, expected: asked });
     }
     let none = ScoringError::Rows { found: 0, expected: 1 };
-    let likeliest = top.as_deref().and_then(<[Entry]>::first);
+    let likeliest = top.and_then(<[Entry]>::first);
     let (Some(best_logprob), best) =
         likeliest.map(|&(number, id, _)| (number, id)).ok_or(none.clone())?
     else {

@@ -65,7 +65,7 @@ impl KvEvents {
         let salts = Arc::new(Salts::default());
         let events = Self { source, salts: Arc::clone(&salts), changes: sender };
         let publisher =
-            KvPublisher::new(settings, block_size, (subscribers, replays), (changes, salts));
+            KvPublisher::new(settings, block_size, subscribers, replays, changes, salts);
         Ok((events, publisher))
     }
 

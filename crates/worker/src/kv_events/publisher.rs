@@ -87,8 +87,10 @@ impl KvPublisher {
     pub(super) fn new(
         settings: &KvEventsSettings,
         block_size: BlockSize,
-        (subscribers, replays): (TcpListener, Option<TcpListener>),
-        (changes, salts): (mpsc::Receiver<Vec<CacheChanges>>, Arc<Salts>),
+        subscribers: TcpListener,
+        replays: Option<TcpListener>,
+        changes: mpsc::Receiver<Vec<CacheChanges>>,
+        salts: Arc<Salts>,
     ) -> Self {
         let shared = Shared {
             topic: settings.topic.clone(),

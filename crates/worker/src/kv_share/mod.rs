@@ -74,7 +74,8 @@ impl KvShare {
     pub fn new(
         settings: KvShareSettings,
         model: KvModel,
-        (block_size, layout): (BlockSize, &BlockLayout),
+        block_size: BlockSize,
+        layout: &BlockLayout,
         clock: Clock,
         metrics: KvShareMetrics,
     ) -> Self {

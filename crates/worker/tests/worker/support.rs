@@ -123,8 +123,7 @@ impl Running {
             let (metrics, shared) =
                 EngineMetrics::sharing("echo", shape, MetricNames::Both, speculation.guesses());
             let model = KvModel::read(&b"echo"[..], &layout.name).unwrap();
-            let layout = (shape.block_size, &layout);
-            kv_share = Some(KvShare::new(sharing, model, layout, clock, shared));
+            kv_share = Some(KvShare::new(sharing, model, shape.block_size, &layout, clock, shared));
             metrics
         } else if speculation.guesses() {
             EngineMetrics::speculating("echo", backend.shape(), MetricNames::Both)

@@ -304,7 +304,8 @@ impl Speculator {
         &mut self,
         sequence: SequenceId,
         drafts: &[TokenId],
-        (emitted, progress): (&[TokenId], Progress),
+        emitted: &[TokenId],
+        progress: Progress,
     ) {
         let Some(note) = self.notes.get_mut(&sequence) else { return };
         let right = |guessed: &[TokenId]| {

@@ -88,10 +88,10 @@ fn chat(choice: &Map<String, Value>, out: &mut Out) -> Option<()> {
     })]);
     let (said, end) = split(choice)?;
     if !delta.is_empty() {
-        out.say(vec![with(said, index, ("delta", delta.into()), Value::Null)]);
+        out.say(vec![with(said, index, "delta", delta.into(), Value::Null)]);
     }
     let finish = choice.get("finish_reason")?.clone();
-    out.say(vec![with(end, index, ("delta", json!({})), finish)]);
+    out.say(vec![with(end, index, "delta", json!({}), finish)]);
     Some(())
 }
 
@@ -100,9 +100,9 @@ fn text(choice: &Map<String, Value>, out: &mut Out) -> Option<()> {
     let index = choice.get("index")?;
     let (said, end) = split(choice)?;
     let text = choice.get("text")?.clone();
-    out.say(vec![with(said, index, ("text", text), Value::Null)]);
+    out.say(vec![with(said, index, "text", text, Value::Null)]);
     let finish = choice.get("finish_reason")?.clone();
-    out.say(vec![with(end, index, ("text", "".into()), finish)]);
+    out.say(vec![with(end, index, "text", "".into(), finish)]);
     Some(())
 }
 
@@ -124,7 +124,8 @@ fn split(choice: &Map<String, Value>) -> Option<(Map<String, Value>, Map<String,
 fn with(
     more: Map<String, Value>,
     index: &Value,
-    (name, words): (&str, Value),
+    name: &str,
+    words: Value,
     finish_reason: Value,
 ) -> Value {
     let mut choice = Map::new();
