@@ -16,7 +16,7 @@ use overdraft_core::fleet::{self, Ending, Failure, failure_of};
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_units::Micros;
-use overdraft_wire::ApiError;
+use overdraft_wire::{ApiError, names_out_of_memory};
 use tokio::time::{Instant, timeout_at};
 
 use crate::content::Content;
@@ -95,13 +95,15 @@ impl Failed {
         Self::new(failure, Phase::FirstToken, &fault.error())
     }
 
-    /// What a client is told after both: the last word, unless the one before says when to come back and it does not.
+    /// What a client is told after both: the last word, unless the one before is of more use to it. Who is full says
+    /// when to come back; that there is no such thing is the word of one worker alone.
     pub(crate) fn or_better(self, before: Option<Self>) -> Self {
-        let is_full = |failed: &Self| failed.failure == Failure::Saturated;
-        match before.filter(is_full) {
-            Some(before) if !is_full(&self) => before,
-            _ => self,
-        }
+        let use_of = |failed: &Self| match failed.failure {
+            Failure::Saturated => 2,
+            Failure::Disputed => 0,
+            _ => 1,
+        };
+        before.filter(|before| use_of(&self) < use_of(before)).unwrap_or(self)
     }
 
     /// For how long the worker asked to be left alone.
@@ -130,11 +132,15 @@ impl Failed {
         }
     }
 
+    /// As a client is told that may come back: another worker, or this one later, may do it.
     pub(crate) fn into_response(mut self, exchange: &Exchange) -> Response<Body> {
+        refusal::bound_retry(self.response.headers_mut());
+        self.into_verdict(exchange)
+    }
+
+    /// As a client is told whose request it is that fails.
+    pub(crate) fn into_verdict(self, exchange: &Exchange) -> Response<Body> {
         exchange.access.note(|record| record.end = self.end);
-        if self.failure == Failure::Saturated {
-            refusal::bound_retry(self.response.headers_mut());
-        }
         self.response
     }
 }
@@ -273,6 +279,9 @@ async fn answer(
         Kind::Whole => {
             let collected = whole::collect(body, terms.limits.answer_bytes).await;
             match collected.map_err(|fault| Failed::of_fault(&fault))? {
+                Whole::Collected(bytes) if is_out_of_memory(head.status, &bytes, question) => {
+                    Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers))
+                }
                 Whole::Collected(bytes) => {
                     let text = matches!(question.path.path(), CHAT | COMPLETIONS);
                     let is_result = head.status.is_success();
@@ -291,16 +300,16 @@ async fn answer(
             if failure == Failure::Misconfigured {
                 return Err(failed);
             }
+            let collected = whole::collect(body, terms.limits.answer_bytes).await;
+            let Ok(Whole::Collected(bytes)) = collected else { return Err(failed) };
+            if is_out_of_memory(head.status, &bytes, question) {
+                return Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers));
+            }
             // Two of them may be what the client is told.
             if failure != Failure::Disputed && !is_json(&head.headers) {
                 return Err(failed.asking_to_wait(&head.headers));
             }
-            match whole::collect(body, terms.limits.answer_bytes).await {
-                Ok(Whole::Collected(bytes)) => {
-                    Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
-                }
-                Ok(Whole::Long(_)) | Err(_) => Err(failed),
-            }
+            Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
         }
         Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
     }
@@ -338,6 +347,15 @@ fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
         _ if is_json(&head.headers) => Kind::Whole,
         status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
     }
+}
+
+/// Whether an error is back-pressure: the worker's memory is full. Where the client is blamed, the words may be its
+/// own that are said back to it, and prove nothing.
+fn is_out_of_memory(status: StatusCode, error: &[u8], question: &Question<'_>) -> bool {
+    let is_error = status.is_client_error() || status.is_server_error();
+    is_error
+        && names_out_of_memory(error)
+        && !(status.is_client_error() && question.content.may_name_out_of_memory())
 }
 
 /// What a client is told where the worker's own words are none for it.

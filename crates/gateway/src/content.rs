@@ -34,6 +34,12 @@ pub(crate) enum Front {
 }
 
 impl Content {
+    /// Whether an error that names a full memory may only repeat what the client wrote, perhaps in escapes.
+    pub(crate) fn may_name_out_of_memory(&self) -> bool {
+        let lower = self.body.to_ascii_lowercase();
+        [&b"memory"[..], br"\u00"].iter().any(|part| memchr::memmem::find(&lower, part).is_some())
+    }
+
     /// The body for one worker: with a rank where it ranks requests itself, with the salt of whose
     /// it is where it is told salts, and without any where it is not.
     pub(crate) fn addressed(&self, print: &Fingerprint, worker: &WorkerSettings) -> Pieces {

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, Uri};
 use overdraft_core::admit::Priority;
 use overdraft_core::fleet::Turn;
-use overdraft_core::route::{Tried, Verdict};
+use overdraft_core::route::{GiveUp, Tried, Verdict};
 use overdraft_http::{Body, Exchange, RequestBody};
 use overdraft_telemetry::Delivery;
 use overdraft_units::Micros;
@@ -290,6 +290,9 @@ pub(crate) async fn ask_until_answered(
                     failure = ?failed.failure, "attempt failed");
                 let verdict = shared.failed(&print.model, &mut tried, (worker, failed.failure));
                 let strictness = Strictness::after(failed.failure);
+                if verdict == Verdict::GiveUp(GiveUp::Agreed) {
+                    return Ok(failed.into_verdict(exchange));
+                }
                 let failed = failed.or_better(said.take());
                 if let Verdict::GiveUp(_) = verdict {
                     return Ok(failed.into_response(exchange));

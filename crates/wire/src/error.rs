@@ -240,6 +240,19 @@ impl Serialize for ApiError {
     }
 }
 
+/// Bytes of an error that are searched at most: engines put the reason first, and a trace after it.
+const REASON_BYTES_MAX: usize = 16 * 1024;
+
+/// Out-of-memory errors by the words of CUDA, HIP, `PyTorch` and allocators, in lower case.
+const OUT_OF_MEMORY: [&str; 2] = ["out of memory", "outofmemory"];
+
+/// Whether an engine's error says that a memory is full.
+pub fn names_out_of_memory(error: &[u8]) -> bool {
+    let start = &error[..error.len().min(REASON_BYTES_MAX)];
+    let lower = start.to_ascii_lowercase();
+    OUT_OF_MEMORY.iter().any(|words| memchr::memmem::find(&lower, words.as_bytes()).is_some())
+}
+
 /// Characters of a client's value that an error repeats at most.
 const QUOTED_CHARS_MAX: usize = 80;
 

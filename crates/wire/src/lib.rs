@@ -16,6 +16,6 @@ pub mod scoring;
 pub mod sse;
 pub mod zmtp;
 
-pub use self::error::{ApiError, ErrorKind};
+pub use self::error::{ApiError, ErrorKind, names_out_of_memory};
 pub use self::json::{ChunkPeek, JsonError, Object, Patch, RequestPeek};
 pub use self::request::{ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest};

@@ -16,7 +16,7 @@ mod tests;
 use overdraft_core::fleet::Failure;
 use overdraft_telemetry::Ender;
 use overdraft_units::Tokens;
-use overdraft_wire::{ApiError, ErrorKind};
+use overdraft_wire::{ApiError, ErrorKind, names_out_of_memory};
 
 pub(crate) use self::stream::{Opened, Story, Stream, note_used};
 pub(crate) use self::watch::Watch;
@@ -30,17 +30,25 @@ pub(crate) enum Fault {
     Silent(&'static str),
     /// The worker says that it failed.
     Worker(String),
+    /// The worker says that its memory is full: the next one may have room.
+    OutOfMemory,
     /// The drain's deadline passed.
     Drained,
 }
 
 impl Fault {
+    /// The worker failed, it says in these words.
+    pub(crate) fn of_worker(why: String) -> Self {
+        if names_out_of_memory(why.as_bytes()) { Self::OutOfMemory } else { Self::Worker(why) }
+    }
+
     /// As the core sees it; `None` when the worker is not to blame.
     pub(crate) const fn failure(&self) -> Option<Failure> {
         match self {
             Self::Broken(_) => Some(Failure::Broken),
             Self::Silent(_) => Some(Failure::Silent),
             Self::Worker(_) => Some(Failure::Faulty),
+            Self::OutOfMemory => Some(Failure::Saturated),
             Self::Drained => None,
         }
     }
@@ -50,6 +58,7 @@ impl Fault {
         match self {
             Self::Broken(_) | Self::Worker(_) => Ender::Server,
             Self::Silent(_) => Ender::ServerStalled,
+            Self::OutOfMemory => Ender::Capacity,
             Self::Drained => Ender::Drain,
         }
     }
@@ -62,6 +71,9 @@ impl Fault {
             }
             Self::Silent(what) => ApiError::new(ErrorKind::Timeout, (*what).to_owned()),
             Self::Worker(why) => ApiError::upstream(format!("the worker failed: {why}")),
+            Self::OutOfMemory => ApiError::overloaded(
+                "the worker has run out of memory; send the request again in a moment",
+            ),
             Self::Drained => {
                 ApiError::overloaded("the gateway is shutting down; send the request again")
             }

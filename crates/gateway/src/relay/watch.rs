@@ -132,7 +132,7 @@ impl Watch {
         // What is no JSON is the client's to judge; it neither ends nor finishes anything.
         let Ok(told) = serde_json::from_slice::<Told<'_>>(&data) else { return Heard::Relay };
         if told.error.is_some() {
-            return Heard::Fault(Fault::Worker(message(&data)));
+            return Heard::Fault(Fault::of_worker(message(&data)));
         }
         let is_bare = told.choices.as_ref().is_some_and(Vec::is_empty);
         for choice in told.choices.unwrap_or_default() {

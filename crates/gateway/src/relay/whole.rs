@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use memchr::memmem::{Finder, FinderRev};
+use overdraft_wire::names_out_of_memory;
 
 use super::watch::Usage;
 use super::{Fault, Used};
@@ -80,7 +81,7 @@ fn used(answer: &[u8]) -> Option<Used> {
 /// An answer that was to have text in it has at least one choice.
 ///
 /// # Errors
-/// [`Fault::Worker`] for one that has none: nothing was computed for it.
+/// [`Fault::Worker`] or [`Fault::OutOfMemory`] for one that has none: nothing was computed for it.
 pub(crate) fn expect_choice(answer: &[u8]) -> Result<(), Fault> {
     let choices = &NEEDLES.choices;
     // In text the key's quotes would be escaped.
@@ -89,6 +90,7 @@ pub(crate) fn expect_choice(answer: &[u8]) -> Result<(), Fault> {
     let within = value.and_then(|value| value.strip_prefix(b"["));
     match within.map(<[u8]>::trim_ascii_start) {
         Some(within) if !within.starts_with(b"]") => Ok(()),
+        _ if names_out_of_memory(answer) => Err(Fault::OutOfMemory),
         _ => Err(Fault::Worker("it gave no choice in its answer".to_owned())),
     }
 }

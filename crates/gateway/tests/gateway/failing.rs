@@ -326,3 +326,111 @@ async fn a_whole_answer_may_take_longer_than_a_first_token() {
     held.answer(200, ANSWER).await;
     assert_eq!(slow.whole().await.0.status, 200);
 }
+
+/// What an engine says whose memory is full.
+const OUT_OF_MEMORY: &str =
+    r#"{"error":{"message":"CUDA out of memory. Tried to allocate 2 GiB"}}"#;
+
+/// An answer with this status and type.
+fn typed(status: u16, media_type: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+#[tokio::test]
+async fn a_worker_that_is_out_of_memory_is_full_and_another_one_answers() {
+    let trace = "Traceback (most recent call last):\ntorch.OutOfMemoryError: HIP";
+    for (status, media_type, says) in [
+        (500, "application/json", OUT_OF_MEMORY),
+        (400, "application/json", OUT_OF_MEMORY),
+        (424, "application/json", OUT_OF_MEMORY),
+        (500, "text/plain", trace),
+        (200, "application/json", OUT_OF_MEMORY),
+    ] {
+        let ([mut first, mut second], gateway) = pair().await;
+        let client = gateway.chat("").await;
+        first.call().await.write(typed(status, media_type, says)).await;
+        rescued(client, &mut second).await;
+        let full = r#"overdraft_upstream_errors_total{kind="saturated"} 1"#;
+        crate::care::told(&gateway, full).await;
+        // It is left alone for a moment, as one that says that it is full.
+        let client = gateway.chat("").await;
+        rescued(client, &mut second).await;
+        assert!(first.is_idle(), "{status} {media_type}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_with_out_of_memory_is_begun_elsewhere() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let client = gateway.stream().await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&format!("data: {OUT_OF_MEMORY}\n\n")).await;
+    rescued(client, &mut second).await;
+    crate::care::told(&gateway, r#"overdraft_upstream_errors_total{kind="saturated"} 1"#).await;
+}
+
+#[tokio::test]
+async fn out_of_memory_everywhere_is_503_with_a_time_to_come_back() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.chat("").await;
+    mock.call().await.answer(500, OUT_OF_MEMORY).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, head.header("retry-after")), (503, Some("1")), "{body}");
+    assert!(body.contains("overloaded") && body.contains("out of memory"), "{body}");
+}
+
+#[tokio::test]
+async fn words_of_the_client_that_are_said_back_to_it_are_no_sign_of_a_full_worker() {
+    let ([mut first, mut second], gateway) = pair().await;
+    for text in ["CUDA out of memory", r"CUDA out of m\u0065mory"] {
+        let mut client = gateway.client().await;
+        let asked = chat("").replace(r#""hi""#, &format!(r#""{text}""#));
+        client.post(CHAT, &asked).await;
+        let call = tokio::select! { call = first.call() => call, call = second.call() => call };
+        call.answer(400, OUT_OF_MEMORY).await;
+        assert_eq!(client.whole().await.0.status, 400);
+        assert!(first.is_idle() && second.is_idle(), "it was asked once");
+    }
+}
+
+#[tokio::test]
+async fn where_three_of_four_refuse_and_one_is_full_a_client_is_told_when_to_come_back() {
+    for refusals in
+        [[401, 404, 500], [401, 401, 401], [404, 404, 404], [500, 500, 500], [408, 425, 503]]
+    {
+        let mut mocks = Vec::new();
+        for _ in 0..4 {
+            mocks.push(Mock::start(&[MODEL]).await);
+        }
+        let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
+        let alone: Vec<_> = mocks.into_iter().map(Mock::answer_alone).collect();
+        for (mock, status) in alone.iter().zip(refusals) {
+            mock.turn_to(status);
+        }
+        let mut client = gateway.client().await;
+        // Until the three are known a request may meet nobody else; then the fourth serves for as long as it has room.
+        let mut served = 0;
+        for _ in 0..20 {
+            client.post(CHAT, &chat("")).await;
+            let (head, _) = client.whole().await;
+            served += u32::from(head.status == 200);
+            let is_told = head.header("retry-after").is_some();
+            assert_ne!(head.status == 200, is_told, "{refusals:?}: {}", head.status);
+        }
+        assert!(18 <= served, "{refusals:?}: {served} of 20");
+        let before = alone[3].asked();
+        alone[3].turn_to(503);
+        for _ in 0..20 {
+            client.post(CHAT, &chat("")).await;
+            let (head, body) = client.whole().await;
+            assert!(400 <= head.status, "{refusals:?}: {body}");
+            assert!(head.header("retry-after").is_some(), "{refusals:?}: {}: {body}", head.status);
+        }
+        assert!(before < alone[3].asked(), "{refusals:?}: it was not asked whether it has room");
+    }
+}
