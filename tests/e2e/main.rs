@@ -19,3 +19,4 @@ mod simulated;
 mod supervising;
 mod tuning;
 mod what_if;
+mod write_ups;
