@@ -240,6 +240,8 @@ struct Tally {
     values: BTreeMap<(Field, String), (Rank, f64)>,
     capacity: BTreeMap<String, u64>,
     block_size: Option<BlockSize>,
+    /// It was started without a prefix cache, whose counters it has all the same.
+    is_uncached: bool,
 }
 
 impl Tally {
@@ -250,6 +252,7 @@ impl Tally {
             values: BTreeMap::new(),
             capacity: BTreeMap::new(),
             block_size: None,
+            is_uncached: false,
         }
     }
 
@@ -288,6 +291,7 @@ impl Tally {
         let count = |name| labels.value(name).and_then(|text| text.parse::<u64>().ok());
         let size = count("block_size").and_then(|size| u32::try_from(size).ok());
         self.block_size = size.and_then(BlockSize::new).or(self.block_size);
+        self.is_uncached |= labels.value("enable_prefix_caching").as_deref() == Some("False");
         let pages = count("num_gpu_blocks")
             .zip(size)
             .map(|(blocks, size)| blocks.saturating_mul(u64::from(size)));
@@ -315,6 +319,7 @@ impl Tally {
         // SGLang looks up every prompt and does not count that apart.
         let queries = match self.dialect {
             Dialect::Sglang => hits.and(prompt_tokens),
+            Dialect::Vllm if self.is_uncached => None,
             Dialect::Vllm | Dialect::LlamaServer => self.sum(Field::PrefixQueries),
         };
         Ok(WorkerReport {

@@ -166,6 +166,18 @@ fn the_write_ups_spelling_of_the_cache_in_use_is_read_too() {
 }
 
 #[test]
+fn who_was_started_without_a_prefix_cache_looks_nothing_up_whatever_it_counts() {
+    for (says, queries) in [("True", Some(0)), ("False", None)] {
+        let page = format!(
+            "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n\
+             vllm:cache_config_info{{block_size=\"16\",enable_prefix_caching=\"{says}\"}} 1\n\
+             vllm:prefix_cache_queries_total 0\n"
+        );
+        assert_eq!(report(page.as_bytes()).unwrap().prefix_queries, queries, "{says}");
+    }
+}
+
+#[test]
 fn ranks_add_up_and_duplicates_do_not() {
     let page = "\
 vllm:num_requests_running{engine=\"0\"} 3
