@@ -106,6 +106,22 @@ fn the_child_gets_what_a11_asks_for_and_what_the_operator_says() {
 }
 
 #[test]
+fn vllm_gets_its_number_of_sequences_and_its_flags_are_talked_about() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (program, file) = (folder.path().join("vllm"), folder.path().join("arguments"));
+    // As one that is installed looks; what it is given is all that counts here.
+    let script = format!("echo \"$@\" > {0}.new; mv {0}.new {0}; exec sleep 1000", file.display());
+    std::fs::write(&program, script).expect("it is writable");
+    let program = program.display().to_string();
+    let flags = ["serve", "M", "--max-num-batched-tokens", "16384"];
+    let supervised = Supervised::start(&[&["--", "sh", &program][..], &flags].concat());
+    until("it has written", || file.exists());
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    assert_eq!(text.trim(), "serve M --max-num-batched-tokens 16384 --max-num-seqs 256");
+    until("its flags are talked about", || supervised.log().contains("go back to 8192"));
+}
+
+#[test]
 fn a_child_that_does_not_listen_is_killed_with_what_it_started() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("pid");

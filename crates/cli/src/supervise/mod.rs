@@ -5,6 +5,7 @@
 //! what the gateway's fragmentation watch calls. A SIGTERM is passed on and waited for.
 
 mod child;
+mod engine_flags;
 mod environment;
 mod face;
 
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     /// given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = environment::parse)]
     env: Vec<Setting>,
-    /// Gives the command none of the variables listed below
+    /// Gives the command none of the variables and flags listed below
     #[arg(long)]
     no_defaults: bool,
     /// Seconds from asking the command to end until it is killed, with what it has started
@@ -78,8 +79,11 @@ Variables that the command gets unless they are set already:
   NCCL_IB_DISABLE=0                                  InfiniBand where it is there
   OMP_NUM_THREADS=8                                  ranks of one machine leave each other room
 
+A command that starts vLLM's server gets `--max-num-seqs 256` unless it says how many, or names a `--config`; what its
+other flags are likely to cost is told before it starts.
+
 Examples:
-  overdraft supervise -- vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 256
+  overdraft supervise -- vllm serve meta-llama/Llama-3.1-8B-Instruct
   overdraft supervise --listen 0.0.0.0:8070 --token \"$TOKEN\" -- vllm serve MODEL
       and in the gateway's file: restart: {supervise: {url: 'http://gpu-a:8070', token: '${TOKEN}'}}
   overdraft supervise --env NCCL_DEBUG=INFO --env NCCL_CUMEM_ENABLE= -- ./engine --port 8000
@@ -99,14 +103,15 @@ async fn supervise(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let listener = serve::bind(arguments.listen).await?;
     let environment = environment::of(&arguments.env, arguments.no_defaults);
-    greet(&listener, &arguments.command, &environment);
+    let command = engine_flags::with_defaults(&arguments.command, arguments.no_defaults);
+    greet(&listener, &command, &environment);
     let state = Arc::new(State::default());
     // One order at a time; the next is told so.
     let (orders, ordered) = mpsc::channel::<Order>(1);
     let engine = Engine {
         environment,
         patience: arguments.patience(),
-        command: arguments.command,
+        command,
         state: Arc::clone(&state),
         clock,
     };
@@ -157,5 +162,8 @@ fn greet(listener: &tokio::net::TcpListener, command: &[String], environment: &[
         eprintln!("overdraft supervise serves on http://{address}");
         eprintln!("  command  {}", command.join(" "));
         eprintln!("  environment  {}", environment::told(environment));
+        for one in engine_flags::advice(command) {
+            eprintln!("  note  {one}");
+        }
     }
 }
