@@ -1,6 +1,9 @@
 //! The write-ups' rules and metrics before real workers.
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -71,4 +74,94 @@ fn d9_a_rule_for_the_depth_gets_a_share_and_is_compared() {
         ))
     };
     assert!(bound("low") <= bound("estimate") && bound("estimate") <= bound("high"));
+}
+
+/// One key may ask once a minute, and the target itself, so that the target answers and somebody is refused.
+const CONFIGURATION: &str = "\
+routing: {policy: fit-score}
+cache: {mode: on}
+cascades: {large: {draft: small, threshold: 0%, slowdown: any}}
+keys:
+  - {key: all-of-it, tenant: one}
+  - {key: once-a-minute, tenant: two, requests_per_minute: 1, cascade: false}
+";
+
+/// A simulated worker, a hundred times as fast.
+fn simulated(name: &str) -> Server {
+    let profile = ["--simulate", "h100/llama-3-8b-fp8", "--speed", "100"];
+    Server::worker(&[&profile[..], &["--served-model-name", name]].concat())
+}
+
+/// Asks as the owner of `key`, some things more than once and all of them without chance.
+fn load(server: &Server, key: &str, model: &str, times: usize) {
+    for one in 0..times {
+        let question = format!("{} and again. [answer:20]", one % 8);
+        let body = json!({"model": model, "temperature": 0, "max_tokens": 32,
+            "messages": [{"role": "user", "content": question}]});
+        let body = body.to_string();
+        let length = body.len();
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + &body).as_bytes()).expect("the request is taken");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+    }
+}
+
+/// Whether a page has a series of that name with all of these labels.
+fn has(page: &str, name: &str, labels: &[&str]) -> bool {
+    let named =
+        |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+    page.lines().filter(named).any(|line| labels.iter().all(|label| line.contains(label)))
+}
+
+#[test]
+fn s3_every_metric_of_the_write_ups_is_there_after_a_real_run() {
+    let (large, small) = (simulated("large"), simulated("small"));
+    let workers = [("large", &large), ("small, pool: draft", &small)];
+    let (server, _folder) = serve(&workers, CONFIGURATION);
+    load(&server, "all-of-it", "large", 24);
+    load(&server, "all-of-it", "small", 24);
+    load(&server, "once-a-minute", "large", 3);
+    let guesses = guessing(CHAT, "fixed:4");
+    ask(&guesses, CHAT, 4);
+    let page = server.ask("GET", "/metrics", "").body;
+    for (name, labels) in [
+        ("speculative_acceptance_ratio", &["large"][..]),
+        ("router_request_duration_seconds_bucket", &["pool=\"target\"", "le="]),
+        ("router_request_duration_seconds_bucket", &["pool=\"draft\"", "le="]),
+        ("router_rejections_total", &["reason=\"budget_requests\""]),
+        ("router_fit_score_bucket", &["le="]),
+        ("router_evictions_prevented", &[]),
+        ("llm_cache_hit_ratio", &[]),
+        ("llm_request_duration_seconds_bucket", &["cache_hit=\"true\"", "model=\"small\""]),
+        ("llm_request_duration_seconds_bucket", &["cache_hit=\"false\"", "model=\"small\""]),
+    ] {
+        assert!(has(&page, name, labels), "{name} {labels:?}: {page}");
+    }
+    let own = guesses.ask("GET", "/metrics", "").body;
+    assert!(has(&own, "vllm_spec_acceptance_rate", &["model=\"chat\""]), "{own}");
+    let engine = large.ask("GET", "/metrics", "").body;
+    for name in [
+        "vllm:kv_cache_usage_perc",
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:num_preemptions_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:prefix_cache_queries_total",
+        "vllm:generation_tokens_total",
+        "vllm:request_queue_time_seconds_bucket",
+        "vllm:request_time_per_output_token_seconds_bucket",
+    ] {
+        assert!(has(&engine, name, &["model_name=\"large\""]), "{name}: {engine}");
+    }
+    // What `tests/alerts/write_ups.py` reads.
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("write-ups");
+    std::fs::create_dir_all(&kept).expect("it can be made");
+    for (name, text) in [("gateway", page), ("guessing", own), ("engine", engine)] {
+        std::fs::write(kept.join(format!("{name}.prom")), text).expect("it is writable");
+    }
 }

@@ -323,3 +323,41 @@ async fn s3_every_gateway_metric_of_the_write_ups_has_its_name_and_labels() {
         assert!(lines.any(|line| line.contains(label)), "{name}…{label}: {metrics}");
     }
 }
+
+#[tokio::test]
+async fn f_methods_bodies_and_misses_are_told_as_the_write_ups_do() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway =
+        Gateway::start_with(&[&mock], |settings| settings.cache.mode = CacheMode::On).await;
+    let mut client = gateway.client().await;
+    for (method, body, status) in [
+        ("GET", "", 405),
+        ("PUT", "{}", 405),
+        ("DELETE", "", 405),
+        ("POST", "", 400),
+        ("POST", "{", 400),
+        ("POST", "[]", 400),
+        ("POST", "{}", 400),
+        ("POST", r#"{"model":7}"#, 400),
+    ] {
+        let length = body.len();
+        let head = format!("{method} {CHAT} HTTP/1.1\r\nhost: g\r\ncontent-length: {length}\r\n");
+        client.send(format!("{head}\r\n{body}")).await;
+        let (head, told) = client.whole().await;
+        assert_eq!(head.status, status, "{method} {body}: {told}");
+        assert_eq!(head.header("allow"), (status == 405).then_some("POST"), "{method}");
+    }
+    for (more, marked, is_asked) in [
+        (r#","temperature":0"#, Some("MISS"), true),
+        (r#","temperature":0"#, Some("HIT"), false),
+        (r#","temperature":0,"seed":1"#, Some("MISS"), true),
+    ] {
+        let mut client = gateway.chat(more).await;
+        if is_asked {
+            mock.call().await.answer(200, ANSWER).await;
+        }
+        let head = client.head().await;
+        assert_eq!((head.status, head.header("x-cache")), (200, marked), "{more}");
+        assert!(mock.is_idle(), "{more}");
+    }
+}
