@@ -93,6 +93,8 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
         cascade.threshold = Some(threshold);
         (cascade.shadow.start, cascade.shadow.learning) = (Chance::NONE, Chance::NONE);
+        // Nor may a machine that is busy, and so a draft that comes late, switch it off.
+        cascade.slowdown = None;
         // A draft that costs nothing pays whether or not any of its answers is given.
         cascade.prices = Some([prices(0), prices(1_000_000)]);
         cascade
