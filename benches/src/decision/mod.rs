@@ -9,6 +9,7 @@
 
 mod index;
 mod scene;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -18,13 +19,20 @@ use serde::Serialize;
 
 use self::index::{Churn, Held};
 use self::scene::{Feed, Prompts, Scene, Times};
+use self::waiting::Events;
 
 /// Most that a decision may take at the median, in microseconds.
 const DECISION_US_MAX: f64 = 5.0;
+/// Most that an event may take while 1,000 wait, at the median and at the 99th percentile.
+const EVENT_US_MAX: f64 = 10.0;
+const EVENT_P99_US_MAX: f64 = 30.0;
 /// Most memory for a block held.
 const BLOCK_BYTES_MAX: f64 = 40.0;
 /// Fewest blocks taken in a second by one core.
 const BLOCKS_PER_SECOND_MIN: f64 = 1e6;
+
+/// What `--only` calls the events while requests wait.
+const WAITING: &str = "waiting";
 
 /// Measures routing decisions.
 #[derive(clap::Args)]
@@ -35,7 +43,7 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
-    /// Measures one kind of prompt only, and no index: for profiles
+    /// Measures one kind of prompt only, or `waiting`, and no index: for profiles
     #[arg(long)]
     only: Option<String>,
 }
@@ -44,6 +52,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Figures {
     decisions: Vec<Row>,
+    waiting: Events,
     reported: Held,
     churned: Churn,
     machine_load: String,
@@ -85,12 +94,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             }
         }
     }
+    if arguments.only.as_deref().is_some_and(|only| only != WAITING) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let waiting = waiting::measure(rounds);
+    waiting.print();
     if arguments.only.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
     let (reported, churned) = (index::reported(rounds), index::churned(rounds));
-    let figures =
-        Figures { decisions, reported, churned, machine_load: overdraft_claims::machine_load() };
+    let machine_load = overdraft_claims::machine_load();
+    let figures = Figures { decisions, waiting, reported, churned, machine_load };
     figures.print();
     if arguments.save {
         println!("raw results: {}", save("decision", &figures)?);
@@ -107,6 +121,16 @@ impl Row {
             "{:<44}{decide_p50:>8.2}{decide_p99:>8.2}{place_p50:>8.2}{place_p99:>8.2}\
              {remember_p50:>10.2}{remember_p99:>8.2}{remember_ns_per_block:>8.1}{end_p50:>8.2}",
             self.what
+        );
+    }
+}
+
+impl Events {
+    fn print(&self) {
+        let Self { waiting, arrival_p50, arrival_p99, end_p50, end_p99, called } = self;
+        println!(
+            "\n{waiting} wait, µs: an arrival {arrival_p50:.2}, p99 {arrival_p99:.2}; an end {end_p50:.2}, \
+             p99 {end_p99:.2}, {called:.1} called for each"
         );
     }
 }
@@ -142,12 +166,17 @@ impl Figures {
         let decide = worst(|times| times.decide_p50, &Prompts::ALL);
         let place = |kind| worst(|times| times.place_p50, &[kind]);
         let most = Aim::AtMost(DECISION_US_MAX);
+        let event_p99 = Aim::AtMost(EVENT_P99_US_MAX);
         let least = Aim::AtLeast(BLOCKS_PER_SECOND_MIN / 1e6);
         vec![
             claim("decide_us", decide, most),
             claim("place_held_us", place(Prompts::Held), most),
             claim("place_turn_us", place(Prompts::Turn), most),
             claim("place_new_us", place(Prompts::New), most),
+            claim("waiting_arrival_us", self.waiting.arrival_p50, Aim::AtMost(EVENT_US_MAX)),
+            claim("waiting_arrival_p99_us", self.waiting.arrival_p99, event_p99),
+            claim("waiting_end_us", self.waiting.end_p50, Aim::AtMost(EVENT_US_MAX)),
+            claim("waiting_end_p99_us", self.waiting.end_p99, event_p99),
             claim("bytes_reported", self.reported.bytes_per_block, Aim::AtMost(BLOCK_BYTES_MAX)),
             claim("bytes_estimated", self.churned.bytes_per_block, Aim::AtMost(BLOCK_BYTES_MAX)),
             claim("mblocks_reported", self.reported.per_second / 1e6, least),

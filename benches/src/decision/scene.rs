@@ -123,13 +123,13 @@ struct Taken {
 
 /// A router before a fleet, and what it is asked.
 pub(crate) struct Scene {
-    router: Router,
+    pub(crate) router: Router,
     clock: Clock,
-    held: Vec<Vec<PrefixKey>>,
+    pub(crate) held: Vec<Vec<PrefixKey>>,
     /// Ever new ends of prompts.
     fresh: usize,
     /// What keeps the workers loaded.
-    running: Vec<Placed>,
+    pub(crate) running: Vec<Placed>,
 }
 
 /// The keys of a prompt whose blocks differ from those of prompt `number` from `differs` on.
@@ -153,7 +153,7 @@ pub(crate) fn prompts() -> Vec<Vec<PrefixKey>> {
     (0..PROMPTS).map(|number| prompt(number, (BLOCKS, 0))).collect()
 }
 
-fn request(keys: &[PrefixKey], dice: usize) -> Request<'_> {
+pub(crate) fn request(keys: &[PrefixKey], dice: usize) -> Request<'_> {
     let block = BlockSize::new(16).expect("sixteen is not zero");
     let tokens = u32::try_from(keys.len()).unwrap_or(u32::MAX).saturating_mul(16);
     Request {
@@ -200,7 +200,7 @@ impl Scene {
     }
 
     /// By now the workers have been up for longer than any slow start.
-    fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.clock.now() + UP_FOR
     }
 
@@ -333,7 +333,7 @@ impl Scene {
 }
 
 /// How long `work` takes.
-fn microseconds(work: impl FnOnce()) -> f64 {
+pub(crate) fn microseconds(work: impl FnOnce()) -> f64 {
     let begun = nanoseconds();
     work();
     (nanoseconds() - begun) / 1e3

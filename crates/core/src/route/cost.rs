@@ -122,18 +122,18 @@ fn fetched(worker: &Worker, candidate: &Candidate, pace: Pace, uncached: u64) ->
     (uncached - fetchable, fetch)
 }
 
-/// Every running answer stands still while this prompt is computed, and each step takes longer for every token in
-/// the cache: for this answer by what is there, for all others by what this request brings.
+/// Every running answer stands still while this prompt is computed, and each of its steps takes longer for every token
+/// that this request brings. How much the tokens in the cache slow this request's own answer does not count: they are
+/// there now, most of them leave before the answer ends, and the term moved conversations away from their prefixes.
 fn slowed(scene: &Scene<'_>, glance: &Glance, prefill: Micros, tokens: u64) -> Micros {
     let beside = u64::from(glance.requests);
     let step = glance.step_bare_within(scene.fleet.step_bare()).get();
     let completion = u64::from(scene.ask.completion.get());
     let decode = completion.saturating_mul(step);
-    let own = decode.saturating_mul(glance.tokens) / STEP_DOUBLES_AT;
     // On average the others have half of an answer left.
     let others = (decode / 2).saturating_mul(tokens.saturating_mul(beside)) / STEP_DOUBLES_AT;
     let stalled = prefill.get().saturating_mul(beside);
-    Micros::new(own.saturating_add(others).saturating_add(stalled))
+    Micros::new(others.saturating_add(stalled))
 }
 
 /// A cache that is full of prefixes loses as many as come in. What is lost is computed again if it is asked
