@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use overdraft_benches::{as_float, percentile};
+use overdraft_claims::{as_float, percentile};
 use overdraft_core::admit::{AdmitSettings, Priority, Tenant, Ticket};
 use overdraft_core::fleet::{Ending, Turn};
 use overdraft_core::prefix::PrefixKey;
@@ -13,7 +13,7 @@ use overdraft_core::route::{Choice, Outcome, Request, RouteSettings, Tried};
 use overdraft_units::Micros;
 use serde::Serialize;
 
-use crate::scene::{Feed, PROMPTS, Scene, microseconds, request};
+use super::scene::{Feed, PROMPTS, Scene, microseconds, request};
 
 /// Requests that wait.
 const WAITING: usize = 1_000;

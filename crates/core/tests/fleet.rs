@@ -3,8 +3,7 @@
 use overdraft_core::admit::{AdmitSettings, Portion, Priority, Prospect};
 use overdraft_core::breaker::{BreakerSettings, Grants, Standing};
 use overdraft_core::fleet::{
-    Acceptance, Attempt, Booked, Demand, Ending, Failure, Fleet, Health, Probe, Turn, Worker,
-    WorkerId,
+    Acceptance, Attempt, Booked, Demand, Ending, Failure, Fleet, Probe, Turn, Worker, WorkerId,
 };
 use overdraft_core::route::{
     Ask, Choice, Count, Decision, Ejections, Policy, RouteSettings, Tried, decide,

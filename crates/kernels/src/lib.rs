@@ -21,8 +21,8 @@ mod simd;
 pub use activations::Activations;
 pub use attention::{AttentionShape, KvCache, KvFormat, RowContext};
 pub use elementwise::{
-    Rope, RopeStyle, add, add_bias, argmax, greatest_probability, read_through,
-    rms_norm, silu_multiply,
+    Rope, RopeStyle, add, add_bias, argmax, greatest_probability, read_through, rms_norm,
+    silu_multiply,
 };
 pub use matrix::{Matrix, PackError, Product, WeightFormat};
 pub use pool::{POOL_THREADS_MAX, Pool};

@@ -8,8 +8,8 @@
 mod support;
 
 use overdraft_kernels::{
-    Pool, Rope, RopeStyle, add, add_bias, argmax, greatest_probability, read_through,
-    rms_norm, silu_multiply,
+    Pool, Rope, RopeStyle, add, add_bias, argmax, greatest_probability, read_through, rms_norm,
+    silu_multiply,
 };
 use proptest::prelude::*;
 use support::{Numbers, bits, pools};

@@ -83,7 +83,6 @@ impl Change {
         let (low, high) = (difference.saturating_sub(half), difference.saturating_add(half));
         Some(Self { baseline: before, difference, low, high })
     }
-
 }
 
 /// One side of a comparison.

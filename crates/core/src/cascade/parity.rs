@@ -107,7 +107,6 @@ impl Parity {
         }
         Self::Same
     }
-
 }
 
 impl fmt::Display for Difference {

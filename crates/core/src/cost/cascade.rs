@@ -161,7 +161,6 @@ impl Bill {
     pub fn saved(&self) -> Money {
         self.target_only.beyond(self.paid())
     }
-
 }
 
 impl core::ops::AddAssign for Bill {
