@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use super::acceptance::{Acceptance, DEPTH_MAX};
-use super::confidence::{Bar, Reliance};
+use super::confidence::Bar;
 use super::costs::{Nanos, StepCosts, float, nanos};
 use super::share::Share;
 
@@ -74,12 +74,8 @@ impl Grant {
 /// A sequence with the chances of its guesses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// By [`Drafter::place`]: the chance that a guess and all before it are right, and are not left out.
+    /// By [`Drafter::place`]: the chance that a guess and all before it are right.
     pub(super) survival: [[Share; DEPTH_MAX]; 2],
-    /// The same of the draft model's with none left out.
-    pub(super) unsifted: [Share; DEPTH_MAX],
-    /// The part of the draft model's guesses, by place, that is verified.
-    pub(super) kept: [f64; DEPTH_MAX],
     /// Tokens each may guess at most.
     pub(super) most: [usize; 2],
     /// Tokens that the draft model would have to read first.
@@ -144,45 +140,8 @@ const UNREAD_ALWAYS: u32 = 2;
 /// What has to be read before a sequence can be guessed for is spread over so many steps: about as many
 /// as an answer has left.
 const UNREAD_STEPS: f64 = 64.0;
-/// What a row of guesses takes is told from so many, or one for each sequence.
-const BAR_ROWS: u32 = 4;
 
 impl Outlook {
-    /// These chances, as far as guesses that bring less than `least` tokens are left out.
-    pub(super) fn sifted(
-        survival: [[Share; DEPTH_MAX]; 2],
-        heeded: Option<(&Reliance, f64)>,
-        (most, unread): ([usize; 2], u32),
-    ) -> Self {
-        let place = Drafter::Model.place();
-        let unsifted = survival[place];
-        let mut outlook = Self { survival, unsifted, kept: [1.0; DEPTH_MAX], most, unread };
-        let Some((reliance, least)) = heeded.filter(|(reliance, _)| !reliance.is_even()) else {
-            return outlook;
-        };
-        let (mut all, mut kept, mut before) = (1.0, 1.0, 1.0);
-        for (depth, chance) in unsifted.iter().enumerate().take(most[place]) {
-            let chance_here = if 0.0 < before { chance.part() / before } else { 0.0 };
-            before = chance.part();
-            let sifted = reliance.sift(all * chance_here, least);
-            all *= chance_here * sifted.right;
-            kept *= sifted.kept;
-            outlook.survival[place][depth] = Share::of_part(all);
-            outlook.kept[depth] = kept;
-        }
-        outlook
-    }
-
-    /// The part of the guesses at a place that is verified.
-    fn rows(&self, drafter: Drafter, depth: usize) -> f64 {
-        if drafter == Drafter::Model { self.kept[depth] } else { 1.0 }
-    }
-
-    /// The part of the draft model's passes that are made for a place: none behind a guess that is left out.
-    fn passes(&self, depth: usize) -> f64 {
-        depth.checked_sub(1).map_or(1.0, |before| self.kept[before])
-    }
-
     /// How many more tokens the draft model's first pass must read, on average, if it guesses at one more place: where
     /// the whole draft was right, nobody has read its last token.
     fn more_unread(&self, depth: usize) -> f64 {
@@ -240,16 +199,10 @@ impl Field<'_> {
     pub(super) fn bar(&self, pace: Rate, asked: usize) -> Bar {
         let asked = u32::try_from(asked).unwrap_or(u32::MAX).max(1);
         let priced = |nanos: f64| nanos * pace.tokens / pace.nanos.max(1.0);
-        // Over some rows: the table has stairs.
-        let rows = self.decodes.max(BAR_ROWS);
+        let rows = self.decodes.max(1);
         let row = float(self.costs.guesses(self.base(), rows)) / f64::from(rows);
         let pass = float(self.costs.draft.at(asked)) / f64::from(asked);
         Bar { row: priced(row), pass: priced(pass) }
-    }
-
-    /// The least that a guess must bring, whatever else is guessed.
-    pub(super) fn least(&self) -> f64 {
-        self.bar(self.plain(), 1).row
     }
 
     /// Without any guess.
@@ -303,11 +256,8 @@ impl Field<'_> {
         let read = priced(self.reading).min(1.0);
         let worth = |outlook: &Outlook, place: usize, price: f64| -> f64 {
             let depth = outlook.most[place].min(most[place]).min(DEPTH_MAX);
-            let chances = outlook.survival[place][..depth].iter().enumerate();
-            let brings = |(depth, chance): (usize, &Share)| {
-                (chance.part() - price * outlook.passes(depth)).max(0.0)
-            };
-            chances.map(brings).sum()
+            let chances = outlook.survival[place][..depth].iter();
+            chances.map(|chance| (chance.part() - price).max(0.0)).sum()
         };
         // Of what the draft model brings, and of the token that comes anyway, a part pays for reading.
         let modelled = |outlook: &Outlook| -> f64 {
@@ -343,17 +293,8 @@ impl<'a> Market<'a> {
     /// The most tokens a second, with the draft model guessing at most `model_most` tokens.
     pub(super) fn best(&self, model_most: usize) -> Allotment {
         let most = [DEPTH_MAX, model_most];
-        let drafters = |pace| self.field.drafters(pace, self.outlooks, most);
-        let chosen = drafters(self.field.plain());
-        let first = self.best_of(&chosen, most);
-        // What a pass of the draft model is worth depends on how fast tokens come without it.
-        let again = drafters(first.rate);
-        let is_worth = |(drafter, worth): &(Drafter, f64)| (*drafter, 0.0 < *worth);
-        if again.iter().map(is_worth).eq(chosen.iter().map(is_worth)) {
-            return first;
-        }
-        let second = self.best_of(&again, most);
-        if second.rate.exceeds(first.rate) { second } else { first }
+        let chosen = self.field.drafters(self.field.plain(), self.outlooks, most);
+        self.best_of(&chosen, most)
     }
 
     fn best_of(&self, chosen: &[(Drafter, f64)], most: [usize; 2]) -> Allotment {
@@ -386,23 +327,24 @@ impl<'a> Market<'a> {
         let field = self.field;
         let mut best = (field.plain(), 0);
         let mut tokens = f64::from(field.decodes);
-        let (mut drafting, mut passes) = (0.0, [0.0; DEPTH_MAX]);
+        let (mut drafting, mut fixed) = (0.0, 0.0);
+        let mut passes = [0; DEPTH_MAX];
         let mut first = float(field.costs.first);
-        let (mut verified, mut fixed) = (0.0, 0.0);
         let read = field.reading;
         for (count, row) in (1..).zip(rows) {
             let chance = row.chance();
             tokens += chance;
             let (sequence, depth) = (row.sequence as usize, row.depth as usize);
             let (outlook, drafter) = (&self.outlooks[sequence], chosen[sequence].0);
-            verified += outlook.rows(drafter, depth);
             if drafter == Drafter::Model {
                 fixed += first;
                 drafting += core::mem::take(&mut first);
                 let before = passes[depth];
-                passes[depth] += outlook.passes(depth);
-                fixed += self.passes[1] * (passes[depth].min(1.0) - before.min(1.0));
-                drafting += along(&self.passes, passes[depth]) - along(&self.passes, before);
+                passes[depth] = before + 1;
+                if before == 0 {
+                    fixed += self.passes[1];
+                }
+                drafting += self.passes[before + 1] - self.passes[before];
                 drafting += read * chance;
                 if depth == 0 {
                     // With the first guess all that the sequence emits has to be read.
@@ -410,7 +352,7 @@ impl<'a> Market<'a> {
                 }
                 drafting += self.second * outlook.more_unread(depth);
             }
-            let nanos = along(&self.steps, verified) + drafting + field.ending(tokens, fixed);
+            let nanos = self.steps[count] + drafting + field.ending(tokens, fixed);
             let rate = Rate { tokens, nanos };
             if rate.exceeds(best.0) {
                 best = (rate, count);
@@ -418,18 +360,4 @@ impl<'a> Market<'a> {
         }
         best
     }
-}
-
-/// A value between those of whole numbers; the last one beyond them.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a number of rows, never below zero"
-)]
-fn along(values: &[f64], at: f64) -> f64 {
-    let whole = at as u32;
-    let (before, part) = (whole as usize, at - f64::from(whole));
-    let value = |place: usize| values[place.min(values.len() - 1)];
-    let here = value(before);
-    if part > 0.0 { here + part * (value(before + 1) - here) } else { here }
 }

@@ -22,8 +22,6 @@ const SEEN_WELL: f64 = 256.0;
 const ALIKE: f64 = 0.98;
 /// So many guesses the mean counts for in each step.
 const PRIOR: f64 = 4.0;
-/// A guess is left out only where it is right less often than the mean, by more than this part.
-const DOUBTED: f64 = 0.9;
 /// A bar lies so much below what it must let pass, as a factor.
 const SLIGHTLY_LESS: f64 = 0.9999;
 
@@ -47,15 +45,6 @@ pub(super) struct Reliance {
     part: [f64; STEPS],
     /// How often those are right beside all guesses.
     worth: [f64; STEPS],
-}
-
-/// What comes of guesses at one place where doubtful ones are left out.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sifted {
-    /// The part of them that is verified.
-    pub(super) kept: f64,
-    /// The chance that one is verified and right, beside the chance that one is right.
-    pub(super) right: f64,
 }
 
 /// How far a draft is pursued, which its guesses decide one by one. Whether a guess is verified depends on what its
@@ -165,27 +154,9 @@ impl Default for Reliance {
 }
 
 impl Reliance {
-    /// Whether nothing follows from it.
-    pub(super) fn is_even(&self) -> bool {
-        self.worth.iter().all(|worth| DOUBTED <= *worth)
-    }
-
     /// Whether it was seen often enough that all guesses have the same: then nothing does.
     pub(super) fn says_nothing(&self) -> bool {
         SEEN_WELL <= self.seen && self.part.iter().any(|part| ALIKE <= *part)
-    }
-
-    /// What is verified of guesses that are right with this chance, all before them included, where one that is right
-    /// with less than `least` is left out.
-    pub(super) fn sift(&self, chance: f64, least: f64) -> Sifted {
-        let mut sifted = Sifted { kept: 0.0, right: 0.0 };
-        for (part, worth) in self.part.iter().zip(self.worth) {
-            if !is_dropped(worth, chance * worth, least) {
-                sifted.kept += part;
-                sifted.right += part * worth;
-            }
-        }
-        Sifted { kept: sifted.kept.min(1.0), right: sifted.right.min(1.0) }
     }
 }
 
@@ -261,17 +232,12 @@ impl Pursuit {
         let worth = confidence.map_or(1.0, |confidence| course.worth[confidence.step()]);
         let so_far = course.so_far * (chance(place) * worth).min(1.0);
         let next = so_far * chance(place + 1);
-        if !was_drawn && is_dropped(worth, so_far, course.keep) {
+        if !was_drawn && so_far < course.keep {
             return Fate::Drop;
         }
         course.so_far = so_far;
         if is_last || next < course.go_on { Fate::Stop } else { Fate::GoOn }
     }
-}
-
-/// Whether a guess is left out that is right so often beside others, and with this chance.
-fn is_dropped(worth: f64, chance: f64, least: f64) -> bool {
-    worth < DOUBTED && chance < least
 }
 
 #[cfg(test)]
@@ -292,11 +258,11 @@ mod tests {
         calibration.reliance(None)
     }
 
-    fn survival(chance: f64) -> [Share; DEPTH_MAX] {
-        let mut all = 1.0;
+    fn survival(hundredths: u32) -> [Share; DEPTH_MAX] {
+        let mut all = Share::WHOLE;
         core::array::from_fn(|_| {
-            all *= chance;
-            Share::of_part(all)
+            all = all.times(Share::percent(hundredths));
+            all
         })
     }
 
@@ -319,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_doubtful_guess_is_left_out_and_ends_the_draft() {
-        let pursuit = Pursuit::by_confidence((2, 8), &survival(0.6), &calibrated(), BAR);
+        let pursuit = Pursuit::by_confidence((2, 8), &survival(60), &calibrated(), BAR);
         check(pursuit, &[0.4, 0.999], (1, Fate::Drop));
         check(pursuit, &[0.999, 0.999, 0.4], (3, Fate::Drop));
         // Sure ones go on behind the depth that was granted, to the end.
@@ -330,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_guess_that_was_drawn_is_never_left_out() {
-        let pursuit = Pursuit::by_confidence((2, 8), &survival(0.6), &calibrated(), BAR);
+        let pursuit = Pursuit::by_confidence((2, 8), &survival(60), &calibrated(), BAR);
         let doubtful = Some(Confidence::of(0.4));
         assert_eq!(pursuit.clone().follow(0, doubtful, false), Fate::Drop);
         assert_eq!(pursuit.clone().follow(0, doubtful, true), Fate::Stop);
@@ -343,25 +309,15 @@ mod tests {
             let (confidence, right) = if n % 2 == 0 { (0.999, true) } else { (0.1, false) };
             calibration.observe(Confidence::of(confidence), right);
         }
-        assert!(calibration.reliance(None).is_even());
+        assert_eq!(calibration.reliance(None), Reliance::default());
         // With those of all text behind them they do.
         let mut all = calibration;
         for _ in 0..200 {
             all.observe(Confidence::of(0.999), true);
             all.observe(Confidence::of(0.1), false);
         }
-        assert!(!calibration.reliance(Some(&all)).is_even());
-        assert!(!Calibration::default().reliance(Some(&all)).is_even());
-    }
-
-    #[test]
-    fn what_is_sifted_is_fewer_rows_and_nearly_as_many_right_ones() {
-        let Sifted { kept, right } = calibrated().sift(0.6, 0.5);
-        assert!((0.45..0.55).contains(&kept), "{kept}");
-        assert!((0.8..0.9).contains(&right), "{right}");
-        let all = calibrated().sift(0.6, 0.0);
-        assert!(0.999 < all.kept && 0.999 < all.right, "{all:?}");
-        assert_eq!(Reliance::default().sift(0.1, 0.5), Sifted { kept: 1.0, right: 1.0 });
+        assert_ne!(calibration.reliance(Some(&all)), Reliance::default());
+        assert_ne!(Calibration::default().reliance(Some(&all)), Reliance::default());
     }
 
     proptest! {

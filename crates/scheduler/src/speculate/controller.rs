@@ -30,11 +30,10 @@ pub const PROBE_EVERY_STEPS: u64 = 50;
 /// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
 /// without guesses take is learnt from them alone.
 pub const PLAIN_EVERY_STEPS: u64 = 96;
-/// After so many where the price of guesses is doubtful.
+/// After fewer, but so many at least, where the draft model brings little: the less it brings, the less is lost by a step
+/// without, and the more the price may decide.
 const PLAIN_SOON_STEPS: u64 = 12;
-/// After fewer where the draft model brings little: the less it brings, the less is lost by a step without, and the
-/// more the price may decide. A step without is made where what it loses comes to so many hundredths of a step for each
-/// step since the last.
+/// A step without is made where what it loses comes to so many hundredths of a step for each step since the last.
 const PLAIN_LOSES_HUNDREDTHS: f64 = 0.5;
 /// Where the draft model is always as confident, one step in so many asks whether that is still so: to add
 /// up what it held likely takes a tenth of a pass.
@@ -203,7 +202,6 @@ impl Controller {
     /// Takes note of what the target took for a step.
     pub fn measure(&mut self, ran: &Ran, took: Nanos) {
         self.beginnings.observe(ran);
-        self.reading.observe_prompts(ran);
         self.prices.observe(&self.costs, ran, took);
         self.costs.guess = GuessPrice::of_rows(self.prices.guess());
         if 0 < ran.guesses {
@@ -246,14 +244,9 @@ impl Controller {
         let DraftRoom { decodes, prefill, room } = load.room;
         let (prefill, room) = (prefill.get(), room.get());
         let begins = self.beginnings.each(decodes);
-        let is_off = self.model_depth == 0;
-        let reading = self.reading.each(decodes, is_off.then_some(&costs));
+        let reading = self.reading.each(decodes);
         let field = Field { costs: &costs, reading, decodes, prefill, room, begins };
-        let terms = Terms {
-            depth_max: self.depth_max,
-            asks_model: self.considers_model(decodes),
-            least: (self.policy == Policy::Goodput).then(|| field.least()),
-        };
+        let terms = Terms { depth_max: self.depth_max, asks_model: self.considers_model(decodes) };
         let outlooks = self.kinds.outlooks(prospects, terms);
         self.pace = None;
         let grants = match self.policy.clone() {
@@ -303,7 +296,12 @@ impl Controller {
             if reliance.says_nothing() && !self.steps.is_multiple_of(CONFIDENCE_EVERY_STEPS) {
                 return Pursuit::fixed(grant.depth);
             }
-            Pursuit::by_confidence((grant.depth, most), &outlook.unsifted, &reliance, bar)
+            Pursuit::by_confidence(
+                (grant.depth, most),
+                &outlook.survival[Drafter::Model.place()],
+                &reliance,
+                bar,
+            )
         };
         grants.iter().zip(outlooks).zip(prospects).map(pursuit).collect()
     }
@@ -418,10 +416,8 @@ impl Controller {
     fn is_time_for_plain(&self, market: &Market<'_>, free: &Allotment) -> bool {
         // To say whether it is close takes about as long as to decide.
         let asks = 0 < self.model_depth && self.unpinned.is_multiple_of(PLAIN_SOON_STEPS);
-        let is_close = || {
-            asks && !free.exceeds(&market.best(0), float(self.unpinned) * PLAIN_LOSES_HUNDREDTHS)
-        };
-        let soon = || self.prices.is_doubtful() || is_close();
+        let lost = float(self.unpinned) * PLAIN_LOSES_HUNDREDTHS;
+        let soon = || asks && !free.exceeds(&market.best(0), lost);
         PLAIN_EVERY_STEPS <= self.unpinned || PLAIN_SOON_STEPS <= self.unpinned && soon()
     }
 

@@ -30,13 +30,6 @@ struct Kind {
     sure: Calibration,
 }
 
-/// The same, ready to be asked.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    chances: [Chances; 2],
-    reliance: Reliance,
-}
-
 /// What a step allows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -44,8 +37,6 @@ pub(super) struct Terms {
     pub(super) depth_max: usize,
     /// Whether the draft model may guess.
     pub(super) asks_model: bool,
-    /// The least that a guess must bring to be verified, in tokens; nothing where confidence is not heeded.
-    pub(super) least: Option<f64>,
 }
 
 impl Kinds {
@@ -85,7 +76,7 @@ impl Kinds {
     /// What may come of guesses for each of these.
     pub(super) fn outlooks(&self, prospects: &[Prospect<'_>], terms: Terms) -> Vec<Outlook> {
         let pooled = self.all.pooled();
-        let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+        let mut known: BTreeMap<u64, [Chances; 2]> = BTreeMap::new();
         let outlook = |prospect: &Prospect<'_>| {
             let model = if terms.asks_model { prospect.model } else { 0 };
             let most = [prospect.lookup, model].map(|tokens| tokens.min(terms.depth_max));
@@ -94,13 +85,12 @@ impl Kinds {
             }
             let of_kind = || {
                 let kind = self.each.get(&prospect.class);
-                kind.map_or(pooled, |kind| kind.known(&pooled, &self.all))
+                kind.map_or(pooled, |kind| within(&pooled, &kind.seen))
             };
             let known = known.entry(prospect.class).or_insert_with(of_kind);
-            let chances = within(&known.chances, prospect.seen);
+            let chances = within(known, prospect.seen);
             let survival = chances.map(|chances| chances.survival());
-            let reliance = terms.least.map(|least| (&known.reliance, least));
-            Outlook::sifted(survival, reliance, (most, prospect.backlog))
+            Outlook { survival, most, unread: prospect.backlog }
         };
         prospects.iter().map(outlook).collect()
     }
@@ -113,12 +103,8 @@ impl Kinds {
 }
 
 impl Kind {
-    fn pooled(&self) -> Known {
-        Known { chances: self.seen.map(|seen| seen.pooled()), reliance: self.sure.reliance(None) }
-    }
-
-    fn known(&self, pooled: &Known, all: &Self) -> Known {
-        Known { chances: within(&pooled.chances, &self.seen), reliance: self.reliance(all) }
+    fn pooled(&self) -> [Chances; 2] {
+        self.seen.map(|seen| seen.pooled())
     }
 
     fn reliance(&self, all: &Self) -> Reliance {
@@ -134,7 +120,6 @@ fn within(group: &[Chances; 2], seen: &[Acceptance; 2]) -> [Chances; 2] {
 impl Outlook {
     /// Nobody guesses.
     fn none(unread: u32) -> Self {
-        let none = [Share::NONE; DEPTH_MAX];
-        Self { survival: [none; 2], unsifted: none, kept: [1.0; DEPTH_MAX], most: [0, 0], unread }
+        Self { survival: [[Share::NONE; DEPTH_MAX]; 2], most: [0, 0], unread }
     }
 }

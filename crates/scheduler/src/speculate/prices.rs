@@ -38,8 +38,6 @@ const DISTURBED: f64 = 2.5;
 const DISTURBED_ONCE: f64 = 1.75;
 /// Steps of Newton's method.
 const ROOT_STEPS: u32 = 8;
-/// The price of guesses is doubtful where it may put a step off by a greater part, as a standard deviation.
-const DOUBTFUL: f64 = 0.12;
 /// So far off, as a standard deviation, are prices that are known well.
 const KNOWN_WELL: f64 = 0.12;
 /// No price is below or above.
@@ -76,8 +74,6 @@ pub(super) struct Prices {
     drift: f64,
     /// By how many standard deviations the last step was off.
     off: f64,
-    /// What the last guesses were as sequences, as a part of what their step took.
-    guessed: f64,
     /// Sequences of the last step.
     sequences: u32,
 }
@@ -111,7 +107,6 @@ impl Default for Prices {
             noise: NOISE * NOISE,
             drift: PACE_DRIFT,
             off: 0.0,
-            guessed: 0.0,
             sequences: 0,
         }
     }
@@ -132,12 +127,6 @@ impl Prices {
     pub(super) fn hoped(&self) -> f64 {
         let deviation = root(self.variance()) / self.pace();
         (self.guess() - (deviation - KNOWN_WELL).max(0.0)).max(PRICE_LEAST)
-    }
-
-    /// Whether that is known too little, for what guesses take of a step.
-    pub(super) fn is_doubtful(&self) -> bool {
-        let least = DOUBTFUL * self.pace() / self.guessed.max(f64::EPSILON);
-        least * least < self.variance()
     }
 
     /// How far the price of a guess may be off, at this pace, as the square of a standard deviation.
@@ -164,9 +153,6 @@ impl Prices {
         let prompted = float(beside - verify.at(sequences)) / plain;
         let guessed = float(verify.at(sequences + prompts + guesses) - beside) / plain;
         self.age(sequences);
-        if 0 < guesses {
-            self.guessed = guessed * self.pace() / dot([1.0, guessed, prompted], self.state);
-        }
         self.update([1.0, guessed, prompted], float(took) / plain);
         self.bound();
     }

@@ -29,16 +29,6 @@ impl Share {
         Self(parts as u32)
     }
 
-    /// This part, between nothing and a whole.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at most a whole, and sixteen bits of it"
-    )]
-    pub(super) fn of_part(part: f64) -> Self {
-        Self((part.clamp(0.0, 1.0) * f64::from(WHOLE)) as u32)
-    }
-
     /// So many hundredths, at most a hundred.
     pub const fn percent(hundredths: u32) -> Self {
         let hundredths = if hundredths > 100 { 100 } else { hundredths };
