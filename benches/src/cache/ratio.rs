@@ -163,7 +163,7 @@ fn on_shelf(asked: &[Asked], bytes: u64) -> (usize, u64) {
         if let Found::Hit(()) = shelf.get(&key, now) {
             hits += 1;
         } else {
-            let gone = shelf.insert(key, (), (*length, until), now);
+            let gone = shelf.insert(key, (), *length, until, now);
             evicted += u64::from(gone.for_room);
         }
     }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use overdraft_engine::gguf::Gguf;
 use overdraft_engine::{ControlTokens, Framing, Tokenizer, TokenizerSource, tokenizer};
-use overdraft_tokenizer::{Prompter, Surface, TokenizerDocument};
+use overdraft_tokenizer::{Prompter, TokenizerDocument};
 use overdraft_units::{CacheSalt, TokenId};
+use overdraft_wire::Generation;
 use serde_json::{Value, json};
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
@@ -104,7 +105,7 @@ fn a_folder_and_a_document_give_the_files_tokens() {
             json!([{ "role": "user", "content": text }, { "role": "user", "content": all }]);
         let body = json!({ "messages": messages }).to_string();
         let prompt = |prompter: &Prompter| {
-            prompter.prompt_of(body.as_bytes(), Surface::Chat, 0).expect("a chat")
+            prompter.prompt_of(body.as_bytes(), Generation::Chat, 0).expect("a chat")
         };
         for twin in &twins {
             let tokens = twin.text(text, Framing::Bare, CacheSalt(0));

@@ -4,95 +4,58 @@
 //! relayed as it comes. There is no policy here: which worker, whether again, who is up, are
 //! decisions of `overdraft_core`; this crate reports to it and does as it says.
 //!
-//! Start reading at [`run`], then `forward` (the path of a request), `fingerprint` (what routing
-//! knows of it), `attempt` (one worker asked), `relay` (the answer on its way back), `roster` (who
-//! the workers are) and `upstream` (how one is spoken to).
+//! | layer                | what it is                                                       |
+//! |----------------------|------------------------------------------------------------------|
+//! | `server`             | routes, the path of a request, admin endpoints, metrics           |
+//! | `cascade`, `cache`   | drivers over the pipeline: a draft first, a kept answer first     |
+//! | `pipeline`           | context, keys, inspection, queue, attempts, relay                 |
+//! | `fleet`              | membership, probes, scrapes, KV events, maintenance               |
+//! | `sync`               | breakers, loads and budgets shared with other gateways            |
+//! | `dispatch`           | the one place where events enter the core and decisions leave it  |
+//! | `discovery`, `upstream` | where workers are, and how one is spoken to                    |
+//! | `settings`           | what can be set, with defaults and checks                         |
+//!
+//! A layer names those below it and none above; `cargo xtask tidy` refuses anything else. Start
+//! reading at [`run`], then `server/forward.rs`.
 //!
 //! **Invariants.** A broken stream never ends cleanly. Nothing that a client wrote in a head reaches
 //! a worker as the client wrote it. All that a request holds is given back when it is dropped.
 
-mod admin;
-mod admission;
-mod attempt;
-mod beginnings;
-mod board;
-mod bounds;
+mod background;
 mod cache;
-mod care;
 mod cascade;
-mod catalogue;
-mod content;
-mod deadline;
 mod discovery;
-mod explain;
-mod fetch;
-mod fingerprint;
-mod forward;
-mod gauges;
-mod headers;
-mod intake;
-mod isolation;
-mod keeper;
-mod keys;
-pub mod kv_events;
-mod lease;
-mod notice;
-mod probe;
-mod refusal;
-mod relay;
-mod reports;
-mod roster;
-mod routes;
-mod scaling;
-mod scrape;
-mod service;
+mod dispatch;
+mod fleet;
+mod pipeline;
+mod server;
 mod settings;
-mod shared;
-mod tally;
-mod tokenizing;
-mod trial;
+mod sync;
 mod upstream;
-mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
 
+pub use overdraft_http::Drained;
 use overdraft_http::Server;
+pub use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use self::admission::AdmissionSettings;
-pub use self::bounds::RequestBounds;
-pub use self::cache::{CacheMode, CacheSettings};
-pub use self::care::{
-    Care, MemorySource, PlaceError, RestartHook, Token, WarmUp, WarmUpSettings, WebPlace,
-    WebhookSettings,
-};
-pub use self::cascade::{CascadeSettings, Labels};
-pub use self::discovery::{
-    DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source,
-    SourceError, Template,
-};
-pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
-pub use self::keys::{
-    Budget, Budgets, KEYS_MAX, KeyDigest, KeySettings, Level, RetryAfter, Standing,
-};
-pub use self::notice::{Cloud, NoticeSettings};
-pub use self::routes::{
-    ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
-};
-pub use self::scrape::{ScrapeFailure, ScrapeSettings};
+pub use self::fleet::kv_events;
+pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
+use self::server::{Gateway, GatewayService};
 pub use self::settings::{
-    AdminSettings, Credentials, GatewayError, GatewaySettings, KvEvents, Limits, Pool,
-    ProbeSettings, TerminationSettings, Timeouts, WorkerSettings,
+    AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
+    CascadeSettings, Cloud, Credentials, DnsPatience, DnsSettings, Each, FileSettings,
+    GatewayError, GatewaySettings, IsolationSettings, KEYS_MAX, KeyDigest, KeySettings,
+    KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings, NoticeSettings,
+    PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook, RoutingSettings, STRIPPED,
+    SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError,
+    TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace, Tokenizing, WarmUp,
+    WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
 };
-pub use self::trial::CanarySettings;
-pub use overdraft_http::Drained;
-pub use overdraft_scaler::ScaleSettings;
-
-use self::service::Gateway;
-use self::shared::Shared;
 
 /// The sockets that a gateway is given.
 #[derive(Debug)]
@@ -138,11 +101,11 @@ pub async fn run_reloading(
     let clock = Clock::start();
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
-    let shared = Arc::new(Shared::new(first, clock)?);
+    let gateway = Arc::new(Gateway::new(first, clock)?);
     let Listeners { clients, scaler } = listeners.into();
-    let keeper = keeper::start(&shared, settings, scaler);
-    let gateway = Arc::new(Gateway { shared });
-    let drained = Server::new(limits, clock).serve(clients, gateway, shutdown).await;
-    keeper.end().await;
+    let background = background::start(&gateway, settings, scaler);
+    let service = Arc::new(GatewayService(gateway));
+    let drained = Server::new(limits, clock).serve(clients, service, shutdown).await;
+    background.end().await;
     Ok(drained)
 }

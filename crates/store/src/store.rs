@@ -148,7 +148,8 @@ impl Store {
     pub async fn exchange_journals(
         &mut self,
         number: u64,
-        (gateway, ours): (u64, &str),
+        gateway: u64,
+        ours: &str,
     ) -> Result<Vec<String>, Fault> {
         let Some(link) = &mut self.link else { return Ok(Vec::new()) };
         let keys = [format!("{}journals:{number:016x}", self.prefix)];

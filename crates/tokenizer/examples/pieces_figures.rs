@@ -9,9 +9,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use overdraft_tokenizer::{PieceCache, Prompter, Surface, TokenizerSource};
+use overdraft_tokenizer::{PieceCache, Prompter, TokenizerSource};
 use overdraft_units::CacheSalt;
 use overdraft_wire::ChatRequest;
+use overdraft_wire::Generation;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -77,7 +78,7 @@ fn main() -> Result<()> {
 /// Microseconds of this thread, and the prompt's tokens.
 fn timed(prompter: &Prompter, body: &str) -> Result<(f64, usize)> {
     let begun = micros();
-    let tokens = prompter.prompt_of(body.as_bytes(), Surface::Chat, 0)?;
+    let tokens = prompter.prompt_of(body.as_bytes(), Generation::Chat, 0)?;
     Ok((micros() - begun, tokens.len()))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use overdraft_units::{CacheSalt, TokenId};
 use overdraft_wire::request::{Message, Prompt, Rendering};
-use overdraft_wire::{ApiError, ChatRequest, CompletionRequest};
+use overdraft_wire::{ApiError, ChatRequest, CompletionRequest, Generation};
 use serde_json::Value;
 
 use crate::document::{self, SourceError};
@@ -27,15 +27,6 @@ pub struct Prompter {
     pieces: Arc<PieceCache>,
     /// The process's own, so that nobody can look for two salts with one number.
     salts: RandomState,
-}
-
-/// Which kind of request a body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// `/v1/chat/completions`.
-    Chat,
-    /// `/v1/completions`.
-    Completion,
 }
 
 /// A request has no prompt that could be made. Both are sentences for the client.
@@ -121,11 +112,11 @@ impl Prompter {
     pub fn prompt_of(
         &self,
         body: &[u8],
-        surface: Surface,
+        generation: Generation,
         unix_seconds: u64,
     ) -> Result<Vec<TokenId>, PrompterError> {
-        match surface {
-            Surface::Chat => {
+        match generation {
+            Generation::Chat => {
                 let request = ChatRequest::parse(body)?;
                 let chat = Chat {
                     messages: &request.messages,
@@ -135,7 +126,7 @@ impl Prompter {
                 let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
                 Ok(self.chat(&chat, salt, unix_seconds)?)
             }
-            Surface::Completion => {
+            Generation::Completion => {
                 let request = CompletionRequest::parse(body)?;
                 let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
                 let framing = Framing::from_flag(request.add_special_tokens);

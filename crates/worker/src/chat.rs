@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use overdraft_telemetry::unix_seconds;
 use overdraft_tokenizer::Chat;
+use overdraft_wire::Generation;
 use overdraft_wire::{ApiError, ChatRequest};
 use serde_json::Value;
 
-use crate::plan::{self, Dialect, Form, Plan, PromptPlan, Told};
+use crate::plan::{self, Form, Plan, PromptPlan, Told};
 use crate::worker::Worker;
 
 /// The field that holds the prompt.
@@ -28,7 +29,7 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     sampling.logprobs = request.logprobs;
     let output = &options.output;
     Ok(Plan {
-        dialect: Dialect::Chat,
+        generation: Generation::Chat,
         prompts: vec![Arc::new(PromptPlan { tokens, echo: echo(&request) })],
         n: output.n,
         sampling,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use overdraft_engine::{Framing, SpecialTokens};
 use overdraft_units::CacheSalt;
+use overdraft_wire::Generation;
 use overdraft_wire::request::Prompt;
 use overdraft_wire::{ApiError, CompletionRequest};
 
-use crate::plan::{self, Dialect, Form, Plan, PromptPlan, Told};
+use crate::plan::{self, Form, Plan, PromptPlan, Told};
 use crate::worker::Worker;
 
 /// The field that holds the prompt.
@@ -37,7 +38,7 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     let echoed = request.logprobs.filter(|_| request.echo);
     let hidden = request.echo && options.ending.max_tokens == Some(0);
     Ok(Plan {
-        dialect: Dialect::Completion,
+        generation: Generation::Completion,
         prompts,
         n: output.n,
         sampling,

@@ -17,6 +17,7 @@ use overdraft_engine::{EngineHandle, Event, Request, RequestStream, SubmitError}
 use overdraft_http::{Body, BoxError, Exchange, reply};
 use overdraft_telemetry::{Delivery as Told, EndCode, Ender, Phase, unix_seconds};
 use overdraft_units::Instant;
+use overdraft_wire::Generation;
 use overdraft_wire::request::Delivery;
 use overdraft_wire::{ApiError, ErrorKind};
 
@@ -24,7 +25,7 @@ use crate::kv_share::Peer;
 use crate::meter::Meter;
 use crate::mishap::{self, Mishap, Mishaps};
 use crate::piece::{Choice, Piece, Step};
-use crate::plan::{Dialect, Plan};
+use crate::plan::Plan;
 use crate::refusal;
 use crate::render::Heading;
 use crate::stream::{Progress, StreamState};
@@ -43,14 +44,14 @@ pub(crate) async fn answer(
     exchange: &Exchange,
     source: Option<Peer>,
     body: Bytes,
-    dialect: Dialect,
+    generation: Generation,
 ) -> Result<Response<Body>, ApiError> {
     let planner = Arc::clone(worker);
     let plan = worker
         .desk
-        .prepare(body, move |body| match dialect {
-            Dialect::Chat => chat::plan(&planner, body),
-            Dialect::Completion => completions::plan(&planner, body),
+        .prepare(body, move |body| match generation {
+            Generation::Chat => chat::plan(&planner, body),
+            Generation::Completion => completions::plan(&planner, body),
         })
         .await?;
     let mishap = worker.mishaps.as_ref().map_or(Mishap::None, Mishaps::next);
@@ -88,15 +89,15 @@ fn note_plan(worker: &Worker, exchange: &Exchange, plan: &Plan) {
 fn heading(worker: &Worker, exchange: &Exchange, plan: &Plan) -> Heading {
     let name = exchange.id.as_str();
     let bare = name.strip_prefix("req_").unwrap_or(name);
-    let kind = match plan.dialect {
-        Dialect::Chat => "chatcmpl",
-        Dialect::Completion => "cmpl",
+    let kind = match plan.generation {
+        Generation::Chat => "chatcmpl",
+        Generation::Completion => "cmpl",
     };
     Heading {
         id: format!("{kind}-{bare}"),
         created: unix_seconds(),
         model: worker.name().to_owned(),
-        dialect: plan.dialect,
+        generation: plan.generation,
         form: plan.form,
     }
 }
@@ -120,9 +121,9 @@ async fn submit(worker: &Worker, plan: &Plan, arrived: Instant) -> Result<Stream
         if matches!(error, SubmitError::Overloaded { .. }) {
             worker.metrics.catalogue().rejected();
         }
-        let field = match plan.dialect {
-            Dialect::Chat => "messages",
-            Dialect::Completion => "prompt",
+        let field = match plan.generation {
+            Generation::Chat => "messages",
+            Generation::Completion => "prompt",
         };
         refusal::explain(&error, field)
     })?;

@@ -2,7 +2,7 @@
 //!
 //! A request becomes a `plan`: prompts as tokens, sampling in the engine's terms, the form of the
 //! answer. The engine's events become `piece`s, and pieces become an answer, whole or streamed, in
-//! either dialect. **Invariant:** a request is cancelled by dropping what reads its events; no task
+//! either generation. **Invariant:** a request is cancelled by dropping what reads its events; no task
 //! of its own outlives its connection.
 
 mod chat;

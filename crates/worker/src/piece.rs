@@ -1,4 +1,4 @@
-//! What is new about one choice, in neither dialect.
+//! What is new about one choice, in neither generation.
 //!
 //! An event of the engine becomes a piece. A stream tells each piece as it comes, a whole answer
 //! tells their sum: both are made of the same pieces, so they cannot say different things.
@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use overdraft_engine::{Event, FinishReason, PositionLogprobs, Tokenizer};
 use overdraft_units::TokenId;
+use overdraft_wire::Generation;
 
 use crate::logprobs;
-use crate::plan::{Dialect, Form, Plan, PromptPlan, Told};
+use crate::plan::{Form, Plan, PromptPlan, Told};
 
 /// Something new about a choice.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +68,7 @@ impl Piece {
 #[derive(Debug)]
 pub(crate) struct Choice {
     index: u32,
-    dialect: Dialect,
+    generation: Generation,
     form: Form,
     prompt: Arc<PromptPlan>,
     /// Characters of the tokens told with log probabilities so far.
@@ -89,7 +90,7 @@ impl Choice {
     pub(crate) fn new(plan: &Plan, index: usize) -> Self {
         Self {
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            dialect: plan.dialect,
+            generation: plan.generation,
             form: plan.form,
             prompt: Arc::clone(plan.prompt_of(index)),
             offset: 0,
@@ -122,7 +123,7 @@ impl Choice {
             }
             Event::Failed(sentence) => return Step::Lost(sentence),
         }
-        if self.dialect == Dialect::Completion {
+        if self.generation == Generation::Completion {
             self.offset += logprobs::characters(&piece.positions, tokenizer);
         }
         Step::Piece(piece)
@@ -130,7 +131,7 @@ impl Choice {
 
     fn open(&self, piece: &mut Piece, told: Option<Vec<Option<PositionLogprobs>>>) {
         piece.text.push_str(self.prompt.echo.as_deref().unwrap_or_default());
-        let echoes = self.dialect == Dialect::Completion && self.prompt.echo.is_some();
+        let echoes = self.generation == Generation::Completion && self.prompt.echo.is_some();
         if let Some(told) = told.as_ref().filter(|_| echoes && self.form.logprobs.is_some()) {
             let tokens = self.prompt.tokens.iter();
             piece.positions.extend(

@@ -1,4 +1,4 @@
-//! What is asked, in the engine's terms and in neither dialect's.
+//! What is asked, in the engine's terms and in those of no endpoint.
 //!
 //! Both kinds of request come down to the same thing: some prompts as tokens, each to be completed
 //! `n` times in the same way, and a form in which the answer is told. **Invariant:** choice
@@ -8,24 +8,15 @@ use std::sync::Arc;
 
 use overdraft_engine::{Drafter, Guessing, Request, Sampling};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
-use overdraft_wire::ApiError;
 use overdraft_wire::request::{Delivery, Options, Speculation, TokenIdsOutput};
+use overdraft_wire::{ApiError, Generation};
 
 use crate::worker::Worker;
-
-/// Whose form the answer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// `/v1/chat/completions`.
-    Chat,
-    /// `/v1/completions`.
-    Completion,
-}
 
 /// A request, ready to be computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) dialect: Dialect,
+    pub(crate) generation: Generation,
     pub(crate) prompts: Vec<Arc<PromptPlan>>,
     /// Completions per prompt.
     pub(crate) n: u32,

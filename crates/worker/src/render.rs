@@ -1,7 +1,8 @@
-//! From pieces to what a client reads, in its dialect.
+//! From pieces to what a client reads, in its generation.
 
 use overdraft_engine::{FinishReason as Ended, StopCause, Tokenizer};
 use overdraft_units::TokenId;
+use overdraft_wire::Generation;
 use overdraft_wire::response::{
     AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, CompletionChoice,
     CompletionResponse, Delta, FinishReason, Head, StopReason, Usage, to_json,
@@ -10,7 +11,7 @@ use overdraft_wire::sse;
 
 use crate::logprobs::Speller;
 use crate::piece::Piece;
-use crate::plan::{Dialect, Form};
+use crate::plan::Form;
 
 /// What every part of one answer shares.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub(crate) struct Heading {
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
-    pub(crate) dialect: Dialect,
+    pub(crate) generation: Generation,
     pub(crate) form: Form,
 }
 
@@ -34,8 +35,8 @@ impl Heading {
     /// A whole answer.
     pub(crate) fn whole(&self, choices: Vec<Piece>, usage: Usage, with: &Tokenizer) -> Vec<u8> {
         let speller = self.speller(with);
-        match self.dialect {
-            Dialect::Chat => {
+        match self.generation {
+            Generation::Chat => {
                 let opening = choices.first().and_then(|first| first.opening.as_ref());
                 let prompt_logprobs = opening
                     .and_then(|opening| opening.logprobs.as_deref())
@@ -49,7 +50,7 @@ impl Heading {
                 answer.prompt_token_ids = prompt_token_ids;
                 to_json(&answer)
             }
-            Dialect::Completion => {
+            Generation::Completion => {
                 let told = choices.into_iter().map(|piece| self.completion_choice(piece, speller));
                 to_json(&CompletionResponse::new(self.head(), told.collect(), Some(usage)))
             }
@@ -65,9 +66,9 @@ impl Heading {
         out: &mut Vec<u8>,
     ) {
         let speller = self.speller(with);
-        match self.dialect {
-            Dialect::Chat => self.chat_events(piece, usage, speller, out),
-            Dialect::Completion => {
+        match self.generation {
+            Generation::Chat => self.chat_events(piece, usage, speller, out),
+            Generation::Completion => {
                 let choice = self.completion_choice(piece, speller);
                 let answer = CompletionResponse::new(self.head(), vec![choice], usage);
                 sse::write_data(out, &answer);
@@ -77,9 +78,9 @@ impl Heading {
 
     /// The event that tells what it took.
     pub(crate) fn usage_event(&self, usage: Usage, out: &mut Vec<u8>) {
-        match self.dialect {
-            Dialect::Chat => sse::write_data(out, &ChatChunk::usage(self.head(), usage)),
-            Dialect::Completion => {
+        match self.generation {
+            Generation::Chat => sse::write_data(out, &ChatChunk::usage(self.head(), usage)),
+            Generation::Completion => {
                 let answer = CompletionResponse::new(self.head(), Vec::new(), Some(usage));
                 sse::write_data(out, &answer);
             }

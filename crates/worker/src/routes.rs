@@ -7,10 +7,10 @@ use http::{Method, Request, Response, StatusCode};
 use overdraft_http::{Body, Exchange, RequestBody, Service, read_body, reply};
 use overdraft_telemetry::Audience;
 use overdraft_wire::ApiError;
+use overdraft_wire::Generation;
 use overdraft_wire::kv_blocks::BLOCKS_PATH;
 
 use crate::kv_share::offer;
-use crate::plan::Dialect;
 use crate::worker::Worker;
 use crate::{generate, health, models, speculation, tokenize};
 
@@ -99,9 +99,9 @@ impl Service for Routes {
             exchange.access.note(|record| record.audience = Audience::Debugger);
         }
         let answer = match endpoint {
-            Endpoint::Chat => self.generate(&exchange, &head, body, Dialect::Chat).await,
+            Endpoint::Chat => self.generate(&exchange, &head, body, Generation::Chat).await,
             Endpoint::Completions => {
-                self.generate(&exchange, &head, body, Dialect::Completion).await
+                self.generate(&exchange, &head, body, Generation::Completion).await
             }
             Endpoint::Tokenize => self.prepared(body, tokenize::tokenize).await,
             Endpoint::Detokenize => self.prepared(body, tokenize::detokenize).await,
@@ -135,11 +135,11 @@ impl Routes {
         exchange: &Exchange,
         head: &Parts,
         body: RequestBody,
-        dialect: Dialect,
+        generation: Generation,
     ) -> Result<Response<Body>, ApiError> {
         let body = read_body(body).await?;
         let source = self.0.kv_share.as_ref().and_then(|share| share.source(&head.headers));
-        generate::answer(&self.0, exchange, source, body, dialect).await
+        generate::answer(&self.0, exchange, source, body, generation).await
     }
 
     /// An answer that is a function of the body.

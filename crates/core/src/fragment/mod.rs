@@ -166,7 +166,8 @@ impl Watch {
     /// is up.
     pub fn read(
         &mut self,
-        (id, worker): (WorkerId, &Worker),
+        id: WorkerId,
+        worker: &Worker,
         reading: Reading,
         settings: &FragmentSettings,
     ) {

@@ -67,7 +67,7 @@ impl Story {
     fn read_with_kv(&mut self, worker: usize, second: u64, (memory, kv): (u16, u16)) {
         let id = self.ids[worker];
         let reading = Reading { at: at(second), memory_permille: memory, kv_permille: kv };
-        self.watch.read((id, self.fleet.worker(id)), reading, &self.settings);
+        self.watch.read(id, self.fleet.worker(id), reading, &self.settings);
     }
 
     /// Looks until there is nothing to do, and does what is said; workers are told by number.

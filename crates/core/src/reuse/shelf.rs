@@ -136,7 +136,8 @@ impl<V> Shelf<V> {
         &mut self,
         key: Key,
         value: V,
-        (bytes, until): (u64, Instant),
+        bytes: u64,
+        until: Instant,
         now: Instant,
     ) -> Evicted {
         let was_main = self.remove(&key) == Some(Queue::Main);

@@ -83,7 +83,7 @@ fn shelf() -> Shelf<u16> {
 }
 
 fn put(shelf: &mut Shelf<u16>, number: u16) -> Evicted {
-    shelf.insert(key(number), number, (TENTH, at(NEVER)), at(0))
+    shelf.insert(key(number), number, TENTH, at(NEVER), at(0))
 }
 
 fn holds(shelf: &mut Shelf<u16>, number: u16) -> bool {
@@ -120,15 +120,15 @@ fn who_comes_back_soon_is_not_thrown_out_again() {
 #[test]
 fn what_is_too_old_is_not_found_and_gives_its_room_back() {
     let mut shelf = shelf();
-    shelf.insert(key(1), 1, (TENTH, at(5)), at(0));
+    shelf.insert(key(1), 1, TENTH, at(5), at(0));
     assert_eq!(shelf.get(&key(1), at(4)), Found::Hit(&1));
     assert_eq!(shelf.get(&key(1), at(5)), Found::Expired);
     assert_eq!(shelf.get(&key(1), at(5)), Found::Missing);
     assert_eq!(shelf.bytes(), 0);
     for number in 0..10 {
-        shelf.insert(key(number), number, (TENTH, at(5)), at(0));
+        shelf.insert(key(number), number, TENTH, at(5), at(0));
     }
-    let evicted = shelf.insert(key(20), 20, (TENTH, at(99)), at(6));
+    let evicted = shelf.insert(key(20), 20, TENTH, at(99), at(6));
     assert_eq!(evicted, Evicted { for_room: 0, expired: 1 });
 }
 
@@ -136,10 +136,10 @@ fn what_is_too_old_is_not_found_and_gives_its_room_back() {
 fn what_cannot_fit_stays_off_and_replaces_what_it_was_to_replace() {
     let mut shelf = shelf();
     put(&mut shelf, 1);
-    shelf.insert(key(1), 7, (10_000, at(NEVER)), at(0));
+    shelf.insert(key(1), 7, 10_000, at(NEVER), at(0));
     assert!(shelf.is_empty());
     put(&mut shelf, 2);
-    shelf.insert(key(2), 7, (TENTH, at(NEVER)), at(0));
+    shelf.insert(key(2), 7, TENTH, at(NEVER), at(0));
     assert_eq!(shelf.get(&key(2), at(0)), Found::Hit(&7));
     assert_eq!((shelf.len(), shelf.bytes()), (1, 1_000));
 }
@@ -173,7 +173,7 @@ proptest! {
                     }
                 }
                 _ => {
-                    shelf.insert(key(number), number, (bytes, at(now + 30)), at(now));
+                    shelf.insert(key(number), number, bytes, at(now + 30), at(now));
                 }
             }
             prop_assert!(shelf.bytes() <= 12_000);

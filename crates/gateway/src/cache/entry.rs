@@ -22,6 +22,17 @@ pub(crate) enum Kept {
     Events,
 }
 
+/// How an answer was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) kept: Kept,
+    pub(crate) usage: Usage,
+    /// Milliseconds since 1970 when it was whole.
+    pub(crate) born_ms: u64,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
 /// An answer that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -41,12 +52,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Packs an answer to `name`.
-    pub(crate) fn new(
-        (kept, answer): (Kept, &[u8]),
-        name: &Name,
-        usage: Usage,
-        (born_ms, took): (u64, Duration),
-    ) -> Option<Self> {
+    pub(crate) fn new(name: &Name, made: Made, answer: &[u8]) -> Option<Self> {
+        let Made { kept, usage, born_ms, took } = made;
         Some(Self {
             kept,
             tenant: name.tenant,
@@ -148,7 +155,9 @@ mod tests {
         let usage =
             Usage { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7, ..Usage::default() };
         let times = (1_000, Duration::from_millis(20));
-        Entry::new((Kept::Events, text.as_bytes()), &NAME, usage, times).unwrap()
+        let (born_ms, took) = times;
+        let made = Made { kept: Kept::Events, usage, born_ms, took };
+        Entry::new(&NAME, made, text.as_bytes()).unwrap()
     }
 
     #[test]

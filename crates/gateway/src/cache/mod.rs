@@ -1,22 +1,22 @@
-//! Answers that were given once and are given again.
+//! Response cache: answers that were given once and are given again.
 //!
 //! `core::reuse` says which requests are looked up and which answers are kept; this folder makes the
 //! key (`request`), keeps the bytes here (`Cache`) and where other gateways find them (`Depot`), tells
-//! a kept answer in the form that is wanted (`again`), and lets equal requests at the same time share
-//! one question (`flight`, `lead`). A request's way through it is `serve`.
+//! a kept answer in the form that is wanted (`replay`), and lets equal requests at the same time share
+//! one question (`single_flight`, `leader`). A request's way through it is `serve`.
 //!
 //! **Invariants.** What is kept is found only by the tenant for whom it was made. Only answers that came to
 //! their clean end are kept. A store that is away costs a tenth of a second now and then, and never an
 //! answer. See `docs/design/cache.md`.
 
-mod again;
-pub(crate) mod desk;
+pub(crate) mod admin;
 mod entry;
-mod flight;
-mod lead;
+mod leader;
+mod replay;
 mod request;
 pub(crate) mod serve;
-mod settings;
+mod single_flight;
+
 #[cfg(test)]
 mod tests;
 
@@ -29,19 +29,26 @@ use overdraft_core::reuse::{Evicted, Found, Openings, Shelf};
 use overdraft_store::{Depot, Name, OpenError, Scope, StoreSettings};
 use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
 use overdraft_units::Instant;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use self::entry::Entry;
-use self::flight::Flights;
-pub use self::settings::{CacheMode, CacheSettings};
-use crate::settings::GatewaySettings;
-use crate::shared::Shared;
+use self::single_flight::Flights;
+use crate::pipeline::Pipeline;
+use crate::settings::{CacheMode, CacheSettings, GatewaySettings};
 
 /// How often it is looked whether another gateway has purged anything.
 const PURGES_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long questions under way may take to end once no client is left.
+const LEADERS_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The answers that are kept, and the questions under way.
 #[derive(Debug)]
 pub(crate) struct Cache {
+    pub(crate) pipeline: Arc<Pipeline>,
+    /// Questions under way, which answer all that wait for them.
+    leaders: TaskTracker,
     shelf: Mutex<Shelf<Arc<Entry>>>,
     /// Bytes for all that is kept and all that flights hold.
     memory: AtomicU64,
@@ -51,18 +58,25 @@ pub(crate) struct Cache {
     /// Purges so far: what was asked for before one is not kept after it. Changed while the shelf is locked.
     purges: AtomicU64,
     depot: ArcSwapOption<Depot>,
-    pub(crate) metrics: CacheMetrics,
+    pub(crate) metrics: Arc<CacheMetrics>,
     /// Entries that were purged here.
     purged: AtomicU64,
 }
 
 impl Cache {
+    /// A cache before `pipeline`.
+    ///
+    /// # Errors
+    /// [`OpenError`] where the store's certificates cannot be used.
     pub(crate) fn new(
-        settings: &GatewaySettings,
-        metrics: CacheMetrics,
+        pipeline: Arc<Pipeline>,
+        metrics: Arc<CacheMetrics>,
     ) -> Result<Self, OpenError> {
+        let settings = Arc::clone(&pipeline.settings());
         let depot = open(&settings.cache, &settings.store)?;
         Ok(Self {
+            pipeline,
+            leaders: TaskTracker::new(),
             shelf: Mutex::new(Shelf::new(room(&settings.cache))),
             memory: AtomicU64::new(room(&settings.cache)),
             flights: Arc::new(Flights::new(room(&settings.cache))),
@@ -75,7 +89,8 @@ impl Cache {
     }
 
     /// Puts other settings in force.
-    pub(crate) fn adopt(&self, before: &GatewaySettings, next: &GatewaySettings, now: Instant) {
+    pub(crate) fn adopt(&self, before: &GatewaySettings, next: &GatewaySettings) {
+        let now = self.pipeline.dispatcher.clock.now();
         self.memory.store(room(&next.cache), Ordering::Relaxed);
         self.flights.resize(room(&next.cache));
         self.make_room(now);
@@ -100,6 +115,15 @@ impl Cache {
         }
     }
 
+    /// Waits until every question under way has ended: whoever waited for one has left by then.
+    pub(crate) async fn end(&self) {
+        self.flights.close_all();
+        self.leaders.close();
+        if timeout(LEADERS_PATIENCE, self.leaders.wait()).await.is_err() {
+            tracing::warn!(questions = self.leaders.len(), "questions under way are given up");
+        }
+    }
+
     pub(crate) fn depot(&self) -> Option<Arc<Depot>> {
         self.depot.load_full()
     }
@@ -121,7 +145,7 @@ impl Cache {
 
     /// Keeps an entry as `term` says.
     pub(crate) fn put(&self, name: &Name, entry: Arc<Entry>, term: Term, now: Instant) {
-        let until = now + lead::micros(term.life);
+        let until = now + leader::micros(term.life);
         self.make_room(now);
         let mut shelf = self.shelf();
         if self.purges() != term.purges {
@@ -129,7 +153,7 @@ impl Cache {
             self.metrics.unkept("purged");
             return;
         }
-        let evicted = shelf.insert(name.key, entry, (term.bytes, until), now);
+        let evicted = shelf.insert(name.key, entry, term.bytes, until, now);
         drop(shelf);
         self.note(evicted);
     }
@@ -231,17 +255,17 @@ fn open(cache: &CacheSettings, store: &StoreSettings) -> Result<Option<Depot>, O
 }
 
 /// Lets go of what another gateway has purged, and of all else with it, for purges are rare and what
-/// was not meant is found at the store. The keeper owns this.
-pub(crate) async fn heed_purges(shared: Arc<Shared>) {
+/// was not meant is found at the store. The background owns this.
+pub(crate) async fn heed_purges(cache: Arc<Cache>) {
     let mut known = None;
     loop {
         // The first word that is heard is news too: something may have been purged before it.
-        if let Some(depot) = shared.cache.depot()
+        if let Some(depot) = cache.depot()
             && let Ok(purged) = depot.purged().await
             && known.as_ref() != Some(&purged)
         {
             known = Some(purged);
-            let entries = shared.cache.forget(Scope::All);
+            let entries = cache.forget(Scope::All);
             tracing::debug!(entries, "answers were purged; those in memory are let go of");
         }
         tokio::time::sleep(PURGES_INTERVAL).await;

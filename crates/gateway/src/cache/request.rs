@@ -1,4 +1,4 @@
-//! Is this request looked up, and under which key?
+//! Cache key: whether a request is looked up, and under which key.
 //!
 //! The key is the SHA-256 over all that decides on the answer, each part with its length before it:
 //! the tenant, the endpoint, the model behind the alias, its revision and the pool that serves it,
@@ -14,12 +14,12 @@ use overdraft_wire::json::canonical::{self, CanonicalMember, Uncanonical};
 use overdraft_wire::{ApiError, RequestPeek};
 use ring::digest;
 
-use super::settings::{CacheMode, CacheSettings};
-use crate::content::Content;
-use crate::fingerprint::Fingerprint;
-use crate::settings::Pool;
-use crate::shared::Shared;
-use crate::usage::Counts;
+use super::Cache;
+use crate::pipeline::context::RequestContext;
+use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::upstream_body::Content;
+use crate::pipeline::usage::Counts;
+use crate::settings::{CacheMode, CacheSettings, Pool};
 
 /// What a request says of the cache, and what it is told.
 const WISH: HeaderName = HeaderName::from_static("x-overdraft-cache");
@@ -60,25 +60,25 @@ pub(crate) enum Seeking {
 
 /// Looks at a request with the eyes of the cache.
 pub(crate) fn seek(
-    shared: &Shared,
-    (head, content): (&HeaderMap, &Content),
-    path: &'static str,
-    print: &Fingerprint,
+    cache: &Cache,
+    context: &RequestContext<'_>,
+    content: &Content,
+    info: &RequestInfo,
 ) -> Result<Seeking, ApiError> {
-    let settings = shared.settings();
-    let cache = &settings.cache;
-    if cache.mode == CacheMode::Off || print.is_chore {
+    let settings = cache.pipeline.settings();
+    let set = &settings.cache;
+    if set.mode == CacheMode::Off || !context.endpoint.is_cacheable() {
         return Ok(Seeking::Off);
     }
-    let wish = wish(head)?;
-    let own = shared.routes().settings.models.get(&print.model).and_then(|own| own.cache);
-    let reuse = reuse(cache.reuse, own, print.caller.reuse());
+    let wish = wish(&context.head.headers)?;
+    let own = cache.pipeline.routes().settings.models.get(&info.model).and_then(|own| own.cache);
+    let reuse = reuse(set.reuse, own, info.caller.reuse());
     // What is kept away anyway is not hashed.
     if let Plan::Bypass(why) = plan(reuse, wish, Asked { is_greedy: true, ..Asked::default() }) {
         return Ok(Seeking::Past(why));
     }
     let peek = RequestPeek::parse(&content.body)?;
-    let read = fields(cache, &peek.object);
+    let read = fields(set, &peek.object);
     let asked = match &read {
         Ok(fields) => Asked {
             is_greedy: fields.has("temperature", |value| value == b"0"),
@@ -93,13 +93,13 @@ pub(crate) fn seek(
         Plan::Refresh => false,
     };
     let Ok(fields) = read else { return Ok(Seeking::Past(Bypass::Ambiguous)) };
-    let form = match (print.delivery, print.counts) {
+    let form = match (info.delivery, info.counts) {
         (Delivery::Whole, _) => Form::Whole,
         (Delivery::Streamed, Counts::KeptBack) => Form::Events,
         (Delivery::Streamed, Counts::Relayed) => Form::EventsWithUsage,
     };
     Ok(Seeking::Sought(Box::new(Sought {
-        name: name(shared, path, print, &fields),
+        name: name(cache, context.endpoint.path(), info, &fields),
         form,
         choices: peek.n.max(1),
         looks_up,
@@ -196,16 +196,16 @@ fn delivery(options: &[u8]) -> Result<(), Bypass> {
     Ok(())
 }
 
-fn name(shared: &Shared, path: &str, print: &Fingerprint, fields: &Fields) -> Name {
-    let (tenant, revision) = (print.caller.realm(), revision(shared, &print.model));
+fn name(cache: &Cache, path: &str, info: &RequestInfo, fields: &Fields) -> Name {
+    let (tenant, revision) = (info.caller.realm(), revision(cache, &info.model));
     let served = Served {
         tenant,
         path,
-        model: &print.model,
+        model: &info.model,
         revision: &revision,
-        tier: tier(shared, &print.model),
+        tier: tier(cache, &info.model),
     };
-    Name { key: served.key(fields), tenant, model: model_name(&print.model) }
+    Name { key: served.key(fields), tenant, model: model_name(&info.model) }
 }
 
 /// What decides on an answer beside the request's own fields.
@@ -246,22 +246,22 @@ fn hashed(digest: &digest::Digest) -> Key {
 }
 
 /// Which weights answer to that name: as configured, else what a worker tells of them.
-fn revision(shared: &Shared, model: &str) -> String {
-    let routes = shared.routes();
+fn revision(cache: &Cache, model: &str) -> String {
+    let routes = cache.pipeline.routes();
     let own = routes.settings.models.get(model).and_then(|own| own.revision.clone());
-    own.or_else(|| shared.catalogue.revision(model)).unwrap_or_default()
+    own.or_else(|| cache.pipeline.fleet.models.revision(model)).unwrap_or_default()
 }
 
 /// Which pool serves the model: what a cheap model said is no answer of the one that clients want.
-fn tier(shared: &Shared, model: &str) -> &'static str {
-    let router = shared.router();
+fn tier(cache: &Cache, model: &str) -> &'static str {
+    let router = cache.pipeline.dispatcher.view();
     let serving = router
         .fleet()
         .workers()
         .filter(|(_, worker)| worker.models().iter().any(|served| served == model));
     let (mut target, mut draft) = (false, false);
     for (id, _) in serving {
-        match shared.pool(id) {
+        match cache.pipeline.dispatcher.pool(id) {
             Pool::Target => target = true,
             Pool::Draft => draft = true,
         }

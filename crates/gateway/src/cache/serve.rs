@@ -1,32 +1,31 @@
-//! A request's way through the cache: found, joined to a question under way, or asked.
+//! Lookup: a request's way through the cache: found, joined to a question under way, or asked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::request::Parts;
 use http::{Response, StatusCode};
 use overdraft_http::{Access, Body, BoxError, Exchange};
 use overdraft_telemetry::{AccessRecord, EndCode, Phase};
 use overdraft_units::Tokens;
 use tokio::time::Instant;
 
-use super::again;
 use super::entry::Entry;
-use super::flight::{Begun, Bounds, Ended, FlightKey, Next, Opening, Role, Seat};
-use super::lead::{Errand, now_ms, set_out, wanted};
+use super::leader::{Leading, now_ms, start, wanted};
 use super::request::{Form, Seeking, Sought, mark, seek};
-use super::settings::CacheMode;
-use crate::content::Content;
-use crate::explain;
-use crate::fingerprint::Fingerprint;
-use crate::forward::{charge, charge_request};
-use crate::keys::Charge;
-use crate::refusal::Refused;
-use crate::shared::Shared;
-use crate::tally::Tally;
-use crate::usage::Counts;
+use super::single_flight::{Begun, Bounds, Ended, FlightKey, Next, Opening, Role, Seat};
+use super::{Cache, replay};
+use crate::pipeline::charges::{charge, charge_request};
+use crate::pipeline::context::RequestContext;
+use crate::pipeline::keys::Charge;
+use crate::pipeline::refusal::Refused;
+use crate::pipeline::request_guard::RequestGuard;
+use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::upstream_body::Content;
+use crate::pipeline::usage::Counts;
+use crate::pipeline::{Pipeline, explanation};
+use crate::settings::CacheMode;
 
 /// What became of a request at the cache.
 pub(crate) enum Served {
@@ -58,100 +57,101 @@ impl Mark {
 
 /// Answers a request from what is kept, or together with others, where it may be.
 pub(crate) async fn serve(
-    shared: &Arc<Shared>,
-    exchange: &Exchange,
-    tally: &mut Option<Tally>,
-    (head, content, path): (&Parts, &Content, &'static str),
-    print: &Fingerprint,
+    cache: &Arc<Cache>,
+    context: &mut RequestContext<'_>,
+    content: &Content,
+    info: &RequestInfo,
 ) -> Result<Served, Refused> {
-    let seeking = match seek(shared, (&head.headers, content), path, print)? {
-        Seeking::Sought(_)
-            if explain::is_wanted(&shared.settings().admin, exchange, &head.headers) =>
-        {
-            Seeking::Past(overdraft_core::reuse::Bypass::Explained)
-        }
+    let settings = Arc::clone(&cache.pipeline.settings());
+    let explains = explanation::is_wanted(&settings.admin, context.exchange, &context.head.headers);
+    let seeking = match seek(cache, context, content, info)? {
+        Seeking::Sought(_) if explains => Seeking::Past(overdraft_core::reuse::Bypass::Explained),
         seeking => seeking,
     };
     let sought = match seeking {
         Seeking::Off => return Ok(Served::Ask(Mark::Nothing)),
         Seeking::Past(why) => {
-            shared.cache.metrics.bypassed(why.name());
-            return Ok(Served::Ask(told(shared, exchange, Mark::Bypass)));
+            cache.metrics.bypassed(why.name());
+            return Ok(Served::Ask(told(cache, context, Mark::Bypass)));
         }
         Seeking::Sought(sought) => sought,
     };
-    let now = shared.clock.now();
-    let observes = shared.settings().cache.mode == CacheMode::Observe;
-    let kept = if sought.looks_up { shared.cache.recall(&sought.name, now) } else { None };
+    let now = cache.pipeline.dispatcher.clock.now();
+    let observes = settings.cache.mode == CacheMode::Observe;
+    let kept = if sought.looks_up { cache.recall(&sought.name, now) } else { None };
     if let Some(entry) = kept {
         if observes {
-            shared.cache.metrics.requested("would_hit");
+            cache.metrics.requested("would_hit");
             return Ok(Served::Ask(Mark::Nothing));
         }
-        if let Some(told) = again::told(&entry, sought.form) {
-            pay(shared, print)?;
-            note_hit(shared, exchange, &entry);
-            let response = again::response(told, sought.form, &entry, now_ms());
+        if let Some(told) = replay::told(&entry, sought.form) {
+            pay(&cache.pipeline, info)?;
+            note_hit(cache, context, &entry);
+            let response = replay::response(told, sought.form, &entry, now_ms());
             return Ok(Served::Answered(response));
         }
     }
-    let coalesces = shared.settings().cache.coalesce && sought.looks_up && !observes;
-    let patience = shared.cache.openings().patience(wanted(&sought, print));
+    let coalesces = settings.cache.coalesce && sought.looks_up && !observes;
+    let patience = cache.openings().patience(wanted(&sought, info));
     let bounds = Bounds {
-        bytes_max: shared.settings().cache.entry_bytes,
+        bytes_max: settings.cache.entry_bytes,
         due: Instant::now() + Duration::from_micros(patience.get()),
     };
-    let flights = &shared.cache.flights;
+    let flights = &cache.flights;
     let (seat, role) = if coalesces {
-        let (key, form, priority) = (sought.name.key, sought.form, print.priority);
-        flights.board(FlightKey { key, form, priority }, bounds)
+        let (key, form, priority) = (sought.name.key, sought.form, info.priority);
+        flights.join(FlightKey { key, form, priority }, bounds)
     } else {
-        (flights.charter(bounds), Role::Leader)
+        (flights.start(bounds), Role::Leader)
     };
     let form = sought.form;
     match role {
-        Role::Follower => pay(shared, print)?,
+        Role::Follower => pay(&cache.pipeline, info)?,
         Role::Leader => {
-            let charged = charge(shared, print);
+            let charged = charge(&cache.pipeline, info);
             if charged.is_err() {
                 seat.flight().end(Ended::Broken, None);
             }
-            let errand = errand(exchange, sought, print, (head, path), charged?);
-            set_out(shared, seat.flight(), errand);
+            let leading = leading(context, sought, info, charged?);
+            start(cache, seat.flight(), leading);
         }
     }
     // In a box, for those who come where no cache is would carry room for it along.
-    Ok(Box::pin(sit(shared, exchange, tally, (seat, role), (form, observes))).await)
+    let waiting = Waiting { seat, role, form, observes };
+    Ok(Box::pin(wait(cache, context, waiting)).await)
 }
 
-fn errand(
-    exchange: &Exchange,
+fn leading(
+    context: &RequestContext<'_>,
     sought: Box<Sought>,
-    print: &Fingerprint,
-    (head, path): (&Parts, &'static str),
+    info: &RequestInfo,
     charge: Option<Charge>,
-) -> Errand {
-    let exchange = Exchange { access: Access::default(), ..exchange.clone() };
+) -> Leading {
+    let exchange = Exchange { access: Access::default(), ..context.exchange.clone() };
     // What is kept tells its counts; who did not ask for them is shown it without.
-    let (mut print, head) = (print.clone(), head.clone());
-    print.counts = Counts::Relayed;
-    Errand { sought, print, head, path, exchange, charge }
+    let (mut info, head) = (info.clone(), context.head.clone());
+    info.counts = Counts::Relayed;
+    Leading { sought, info, head, endpoint: context.endpoint, exchange, charge }
 }
 
 /// Pays for having come. There is nothing to settle later: whoever asked the worker pays the tokens.
-fn pay(shared: &Shared, print: &Fingerprint) -> Result<(), Refused> {
-    charge_request(shared, print).map(drop)
+fn pay(pipeline: &Pipeline, info: &RequestInfo) -> Result<(), Refused> {
+    charge_request(pipeline, info).map(drop)
+}
+
+/// A request that waits for the answer of a flight.
+struct Waiting {
+    seat: Seat,
+    role: Role,
+    form: Form,
+    /// Whether it is only counted what the cache would do.
+    observes: bool,
 }
 
 /// Waits for the answer of a flight.
-async fn sit(
-    shared: &Arc<Shared>,
-    exchange: &Exchange,
-    tally: &mut Option<Tally>,
-    (seat, role): (Seat, Role),
-    (form, observes): (Form, bool),
-) -> Served {
-    exchange.access.note(|record| record.end.phase = Phase::FirstToken);
+async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting) -> Served {
+    let Waiting { seat, role, form, observes } = waiting;
+    context.note(|record| record.end.phase = Phase::FirstToken);
     let opening = match role {
         Role::Leader => seat.opening().await,
         // Whoever asked is late: who joined asks by itself, and waits no longer than it would have alone.
@@ -159,13 +159,13 @@ async fn sit(
     };
     let begun = match opening {
         Opening::Found(entry, told) => {
-            note_hit(shared, exchange, &entry);
-            return Served::Answered(again::response(told, form, &entry, now_ms()));
+            note_hit(cache, context, &entry);
+            return Served::Answered(replay::response(told, form, &entry, now_ms()));
         }
         Opening::Begun(begun) if role == Role::Leader || is_for_all(begun.head.status) => begun,
         // The first one has been told why; whoever joined may fare better by itself.
         Opening::Begun(_) | Opening::Failed => {
-            return Served::Ask(told(shared, exchange, Mark::Miss));
+            return Served::Ask(told(cache, context, Mark::Miss));
         }
     };
     let word = match (observes, role) {
@@ -173,15 +173,15 @@ async fn sit(
         (false, Role::Leader) => "miss",
         (false, Role::Follower) => "coalesced",
     };
-    note(shared, exchange, word);
+    note(cache, context, word);
     if let Some(pool) = begun.pool
-        && let Some(tally) = tally
+        && let Some(guard) = context.guard()
     {
-        tally.by(pool);
+        guard.by(pool);
     }
-    let response = relay(shared, exchange, tally, seat, &begun).await;
+    let response = relay(cache, context, seat, &begun).await;
     let Some(mut response) = response else {
-        return Served::Ask(told(shared, exchange, Mark::Miss));
+        return Served::Ask(told(cache, context, Mark::Miss));
     };
     match word {
         "miss" => mark(response.headers_mut(), "MISS"),
@@ -201,9 +201,8 @@ fn is_for_all(status: StatusCode) -> bool {
 
 /// The flight's answer as one client gets it; `None` where it broke off before anything was shown.
 async fn relay(
-    shared: &Arc<Shared>,
-    exchange: &Exchange,
-    tally: &mut Option<Tally>,
+    cache: &Cache,
+    context: &mut RequestContext<'_>,
     mut seat: Seat,
     begun: &Arc<Begun>,
 ) -> Option<Response<Body>> {
@@ -211,8 +210,8 @@ async fn relay(
     *response.status_mut() = begun.head.status;
     *response.headers_mut() = begun.head.headers.clone();
     response.headers_mut().remove(CONTENT_LENGTH);
-    exchange.access.note(|record| record.worker.clone_from(&begun.worker));
-    let bytes_max = shared.settings().cache.entry_bytes;
+    context.note(|record| record.worker.clone_from(&begun.worker));
+    let bytes_max = cache.pipeline.settings().cache.entry_bytes;
     let fits = |length: u64| usize::try_from(length).is_ok_and(|length| length <= bytes_max);
     if begun.length.is_some_and(fits) {
         let mut whole = BytesMut::new();
@@ -223,7 +222,7 @@ async fn relay(
                 Next::End(Ended::Broken) => return None,
             }
         }
-        learn(exchange, &seat);
+        learn(context.exchange, &seat);
         *response.body_mut() = Body::full(whole.freeze());
         return Some(response);
     }
@@ -232,15 +231,15 @@ async fn relay(
         .headers
         .get(CONTENT_TYPE)
         .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
-    let first_token = shared.clock.now() - exchange.begun;
-    exchange.access.note(|record| {
+    let first_token = cache.pipeline.dispatcher.clock.now() - context.exchange.begun;
+    context.note(|record| {
         record.end.phase = Phase::Data;
         record.first_token = is_stream.then_some(first_token);
     });
-    if let Some(tally) = tally {
-        tally.answered(begun.head.status);
+    if let Some(guard) = context.guard() {
+        guard.answered(begun.head.status);
     }
-    let reader = Reader { seat, exchange: exchange.clone(), _tally: tally.take() };
+    let reader = Reader { seat, exchange: context.exchange.clone(), _guard: context.take_guard() };
     *response.body_mut() = Body::unfold(reader, Reader::step);
     Some(response)
 }
@@ -250,7 +249,7 @@ struct Reader {
     seat: Seat,
     exchange: Exchange,
     /// Ends when the answer does.
-    _tally: Option<Tally>,
+    _guard: Option<RequestGuard>,
 }
 
 /// The answer was broken off; the client has been told why in the event before, where it could be.
@@ -289,22 +288,22 @@ fn learn(exchange: &Exchange, seat: &Seat) {
 }
 
 /// An answer is given again: tokens that nobody made, and so are told apart from those that somebody did.
-fn note_hit(shared: &Shared, exchange: &Exchange, entry: &Entry) {
-    note(shared, exchange, "hit");
+fn note_hit(cache: &Cache, context: &RequestContext<'_>, entry: &Entry) {
+    note(cache, context, "hit");
     let usage = &entry.usage;
-    shared.cache.metrics.saved(entry.took, usage.total_tokens);
+    cache.metrics.saved(entry.took, usage.total_tokens);
     let reused = (Tokens::new(usage.prompt_tokens), Tokens::new(usage.completion_tokens));
-    exchange.access.note(|record| record.reused = Some(reused));
+    context.note(|record| record.reused = Some(reused));
 }
 
-fn note(shared: &Shared, exchange: &Exchange, word: &'static str) {
-    shared.cache.metrics.requested(word);
-    exchange.access.note(|record| record.cache = Some(word));
+fn note(cache: &Cache, context: &RequestContext<'_>, word: &'static str) {
+    cache.metrics.requested(word);
+    context.note(|record| record.cache = Some(word));
 }
 
 /// The mark of a request that goes on, which nobody shows while it is only observed.
-fn told(shared: &Shared, exchange: &Exchange, mark: Mark) -> Mark {
+fn told(cache: &Cache, context: &RequestContext<'_>, mark: Mark) -> Mark {
     let word = if mark == Mark::Bypass { "bypass" } else { "miss" };
-    note(shared, exchange, word);
-    if shared.settings().cache.mode == CacheMode::On { mark } else { Mark::Nothing }
+    note(cache, context, word);
+    if cache.pipeline.settings().cache.mode == CacheMode::On { mark } else { Mark::Nothing }
 }

@@ -7,7 +7,7 @@ use overdraft_core::reuse::{Bypass, Effect, FIELDS, effect};
 use overdraft_wire::json::Object;
 
 use super::request::{Served, fields};
-use super::settings::CacheSettings;
+use crate::settings::CacheSettings;
 
 /// `CompletionCreateParams` of `openai` 2.x for chats: names only, as the package lists them.
 const OPENAI_CHAT: &str = "messages model audio frequency_penalty function_call functions \
@@ -137,7 +137,7 @@ fn the_same_question_with_other_documents_is_another() {
     };
     assert_ne!(documents("a"), documents("b"));
     let tools = |order: &str| key(&with(&format!(r#","tools":[{{{order}}}]"#))).unwrap();
-    assert_ne!(tools(r#""a":1,"b":2"#), tools(r#""b":2,"a":1"#), "templates print them in order");
+    assert_ne!(tools(r#""a":1,"b":2"#), tools(r#""b":2,"a":1"#), "templates info them in order");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! How is a worker asked for something that no client asked for in these words?
+//! Calls to workers for what no client asked for in these words.
 //!
-//! A draft, a score, the rest of an answer: each is placed by the router, stands in its ledger and
+//! A draft, a score, the rest of an answer: each is placed by the router, stands in its account and
 //! counts for breakers like any request, and is watched like any answer. What is dropped is given up.
 
 use std::collections::VecDeque;
@@ -13,21 +13,24 @@ use http::request::Parts;
 use http::{HeaderValue, Uri};
 use http_body_util::BodyExt;
 use overdraft_core::fleet::{Ending, Failure, Turn};
+use overdraft_core::route::Strictness;
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Drain;
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant as Moment, Tokens};
+use overdraft_wire::Endpoint;
 use overdraft_wire::sse::{Event, Splitter};
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempt::{Answer, Failed, Question, converse};
-use crate::content::{Content, Front};
-use crate::fingerprint::Fingerprint;
-use crate::lease::Lease;
-use crate::relay::{Fault, Opened, Used, Watch};
+use super::CascadeLayer;
+use crate::dispatch::Lease;
+use crate::dispatch::{Explanation, Used};
+use crate::pipeline::attempt::{Answer, Failed, Question, converse};
+use crate::pipeline::relay::{Fault, Opened, Watch};
+use crate::pipeline::request_guard::PoolTimes;
+use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::upstream_body::{Content, Front};
 use crate::settings::Pool;
-use crate::shared::{Shared, Strictness};
-use crate::tally::PoolTimes;
 use crate::upstream::AnswerBody;
 
 /// Events after which the core is told how far a stream has come.
@@ -35,8 +38,8 @@ const PROGRESS_EVENTS: u32 = 32;
 
 /// What every request upstream on behalf of one client's has in common.
 #[derive(Clone, Debug)]
-pub(super) struct Outset {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct CallContext {
+    pub(super) layer: Arc<CascadeLayer>,
     pub(super) head: Arc<Parts>,
     pub(super) request_id: HeaderValue,
     /// None where no client waits for it.
@@ -66,7 +69,7 @@ impl Drop for Spending {
 
 /// Why nothing came of it.
 #[derive(Debug)]
-pub(super) enum Unheard {
+pub(super) enum CallError {
     /// Nobody could be asked.
     NoPlace(Choice),
     /// It went wrong at a worker.
@@ -77,7 +80,7 @@ pub(super) enum Unheard {
     Strange,
 }
 
-impl Unheard {
+impl CallError {
     /// As metrics call it.
     pub(super) const fn name(&self) -> &'static str {
         match self {
@@ -92,132 +95,138 @@ impl Unheard {
 
 /// Something to ask.
 #[derive(Clone, Debug)]
-pub(super) struct Matter {
-    pub(super) print: Fingerprint,
+pub(super) struct Call {
+    pub(super) info: RequestInfo,
     pub(super) path: &'static str,
     pub(super) body: Bytes,
 }
 
-impl Outset {
+impl CallContext {
     /// Asks for a worker; nobody waits for one here.
     pub(super) fn place(
         &self,
-        matter: &Matter,
+        call: &Call,
         tried: &Tried,
         strictness: Strictness,
-    ) -> Result<Lease, Unheard> {
+    ) -> Result<Lease, CallError> {
         let turn = if tried.attempts() == 0 { Turn::First } else { Turn::Again };
-        let placed = self.shared.choose(&matter.print, (tried, turn), strictness, &mut None);
-        placed.map_err(Unheard::NoPlace)
+        let placing = call.info.placing(tried, turn, strictness);
+        let dispatcher = &self.layer.pipeline.dispatcher;
+        dispatcher.place(placing, &mut Explanation::default()).map_err(CallError::NoPlace)
     }
 
     fn spend(&self, lease: &Lease) -> Spending {
-        let clock = self.shared.clock;
-        let pool = self.shared.pool(lease.worker());
+        let clock = self.layer.pipeline.dispatcher.clock;
+        let pool = self.layer.pipeline.dispatcher.pool(lease.worker());
         Spending { times: self.times.clone(), pool, clock, began: clock.now() }
     }
 
     /// Asks for a worker to draft: one that is out for failing its requests is asked by its trials alone, also where all
     /// are out, for the target can be asked instead.
-    pub(super) fn place_draft(&self, matter: &Matter) -> Result<Lease, Unheard> {
-        let lease = self.place(matter, &Tried::default(), Strictness::Judged)?;
-        if lease.is_out() { Err(Unheard::NoPlace(Choice::NoneUp)) } else { Ok(lease) }
+    pub(super) fn place_draft(&self, call: &Call) -> Result<Lease, CallError> {
+        let lease = self.place(call, &Tried::default(), Strictness::Judged)?;
+        if lease.is_out() { Err(CallError::NoPlace(Choice::NoneUp)) } else { Ok(lease) }
     }
 
     /// Asks for an answer in pieces.
-    pub(super) async fn talk(&self, mut lease: Lease, matter: &Matter) -> Result<Talk, Unheard> {
+    pub(super) async fn stream(
+        &self,
+        mut lease: Lease,
+        call: &Call,
+    ) -> Result<AnswerStream, CallError> {
         let spending = self.spend(&lease);
-        match self.ask(&mut lease, matter).await? {
+        match self.ask(&mut lease, call).await? {
             Answer::Stream { opened, .. } => {
                 lease.first_token();
-                Ok(Talk::new(self, (lease, spending), *opened))
+                Ok(AnswerStream::new(self, lease, spending, *opened))
             }
             // A refusal comes whole, and so does the answer of who cannot stream.
             Answer::Whole { head, used, .. } => {
                 let is_result = head.status.is_success();
                 lease.end(if is_result { Ending::Answered } else { Ending::Declined }, used);
-                Err(if is_result { Unheard::Strange } else { Unheard::Refused })
+                Err(if is_result { CallError::Strange } else { CallError::Refused })
             }
         }
     }
 
     /// Asks for an answer in one piece.
-    pub(super) async fn whole(&self, mut lease: Lease, matter: &Matter) -> Result<Bytes, Unheard> {
+    pub(super) async fn whole(&self, mut lease: Lease, call: &Call) -> Result<Bytes, CallError> {
         let _spending = self.spend(&lease);
-        match self.ask(&mut lease, matter).await? {
+        match self.ask(&mut lease, call).await? {
             Answer::Whole { head, body, used } => {
                 if !head.status.is_success() {
                     lease.end(Ending::Declined, used);
-                    return Err(Unheard::Refused);
+                    return Err(CallError::Refused);
                 }
                 lease.end(Ending::Answered, used);
-                let collected = body.collect().await.map_err(|_| Unheard::Strange)?;
+                let collected = body.collect().await.map_err(|_| CallError::Strange)?;
                 Ok(collected.to_bytes())
             }
-            Answer::Stream { .. } => Err(Unheard::Strange),
+            Answer::Stream { .. } => Err(CallError::Strange),
         }
     }
 
-    async fn ask(&self, lease: &mut Lease, matter: &Matter) -> Result<Answer, Unheard> {
+    async fn ask(&self, lease: &mut Lease, call: &Call) -> Result<Answer, CallError> {
         let question = Question {
-            content: Content { body: matter.body.clone(), front: Front::Unknown },
-            path: Uri::from_static(matter.path),
+            content: Content { body: call.body.clone(), front: Front::Unknown },
+            path: Uri::from_static(call.path),
+            endpoint: Endpoint::of_path(call.path),
             request_id: self.request_id.clone(),
             head: &self.head,
             begun: self.begun,
         };
-        let asked = converse(&self.shared, &matter.print, &question, lease);
+        let asked = converse(&self.layer.pipeline, &call.info, &question, lease);
         let answered = tokio::time::timeout_at(self.last, asked).await;
         match answered {
             Ok(Ok(answer)) => Ok(answer),
             // Not every engine has every path that a cascade knows: that is for it to remember.
             Ok(Err(failed)) if failed.failure == Failure::Disputed => {
                 lease.decline();
-                Err(Unheard::Refused)
+                Err(CallError::Refused)
             }
             Ok(Err(failed)) => {
-                self.shared.metrics.upstream_failed(failed.kind());
+                self.layer.pipeline.requests.upstream_failed(failed.kind());
                 lease.fail(failed.failure);
-                Err(Unheard::Failed(Box::new(failed)))
+                Err(CallError::Failed(Box::new(failed)))
             }
-            Err(_elapsed) => Err(Unheard::Strange),
+            Err(_elapsed) => Err(CallError::Strange),
         }
     }
 }
 
 /// An answer that comes in pieces.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct AnswerStream {
     /// Until it has ended.
     lease: Option<(Lease, Spending)>,
     answer: AnswerBody,
     watch: Watch,
     splitter: Splitter,
     events: VecDeque<Event>,
-    heard: u32,
+    listened: u32,
     idle: Duration,
     last: Instant,
     drain: Option<Drain>,
 }
 
-impl Talk {
-    fn new(outset: &Outset, lease: (Lease, Spending), opened: Opened) -> Self {
-        let settings = outset.shared.settings();
+impl AnswerStream {
+    fn new(calls: &CallContext, lease: Lease, spending: Spending, opened: Opened) -> Self {
+        let settings = calls.layer.pipeline.settings();
         let Opened { answer, watch, first } = opened;
-        let mut talk = Self {
-            lease: Some(lease),
+        let mut stream = Self {
+            lease: Some((lease, spending)),
             answer,
             watch,
             splitter: Splitter::new(settings.limits.event_bytes),
             events: VecDeque::new(),
-            heard: 0,
+            listened: 0,
             idle: settings.timeouts.idle,
-            last: outset.last,
-            drain: outset.drain.clone(),
+            last: calls.last,
+            drain: calls.drain.clone(),
         };
         // The watch has let it through, so it is a sequence of whole events.
-        let _whole = talk.cut(&first);
-        talk
+        let _whole = stream.cut(&first);
+        stream
     }
 
     /// From now on its next words are waited for no longer than this.
@@ -295,11 +304,11 @@ impl Talk {
     }
 
     fn progress(&mut self) {
-        self.heard = self.heard.saturating_add(1);
-        if self.heard.is_multiple_of(PROGRESS_EVENTS)
+        self.listened = self.listened.saturating_add(1);
+        if self.listened.is_multiple_of(PROGRESS_EVENTS)
             && let Some((lease, _)) = &mut self.lease
         {
-            lease.progress(Tokens::new(self.heard));
+            lease.progress(Tokens::new(self.listened));
         }
     }
 

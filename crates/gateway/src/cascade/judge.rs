@@ -7,17 +7,17 @@
 //! no other after it.
 
 use overdraft_core::cascade::Label;
+use overdraft_core::route::Strictness;
 use overdraft_core::route::Tried;
 use overdraft_units::Tokens;
+use overdraft_wire::Endpoint;
 use overdraft_wire::Object;
 use serde_json::{Value, json};
 
-use super::call::Matter;
+use super::call::Call;
+use super::capture;
 use super::driver::Driver;
-use super::tap;
-use crate::forward::CHAT;
-use crate::relay::whole;
-use crate::shared::Strictness;
+use crate::pipeline::relay::whole;
 
 /// Bytes of request and answers that are shown to a judge at most; longer ones are left out.
 const JUDGED_BYTES_MAX: usize = 64 * 1024;
@@ -74,7 +74,7 @@ impl Driver {
     pub(super) async fn judged(&mut self, target: &str) -> Result<Label, &'static str> {
         let drawn = self.plan.dice.draw("sides");
         let draft_is_first = drawn.is_multiple_of(2);
-        let own = self.speech.text();
+        let own = self.transcript.text();
         let answers = if draft_is_first { [own, target] } else { [target, own] };
         let object = Object::parse(&self.body).map_err(|_| "no_judge")?;
         let request = request(&object).ok_or("no_judge")?;
@@ -83,25 +83,25 @@ impl Driver {
         }
         // Whoever wrote the request could not know the mark.
         let mark = format!("{:016x}", self.plan.dice.draw("mark"));
-        let body = question(&self.course().settings.target, &mark, (&request, answers));
-        let routes = self.outset.shared.routes();
-        let model = self.course().settings.target.clone();
-        let print = self.print.of_draft(&routes, &model, body.as_bytes(), CHAT);
-        let matter = Matter { print, path: CHAT, body: body.into() };
-        let place = self.outset.place(&matter, &Tried::default(), Strictness::Judged);
+        let body = question(&self.state().settings.target, &mark, &request, answers);
+        let routes = self.calls.layer.pipeline.routes();
+        let model = self.state().settings.target.clone();
+        let info = self.info.of_draft(&routes, &model, body.as_bytes(), Endpoint::ChatCompletions);
+        let call = Call { info, path: Endpoint::ChatCompletions.path(), body: body.into() };
+        let place = self.calls.place(&call, &Tried::default(), Strictness::Judged);
         let lease = place.map_err(|_| "no_judge")?;
-        let answer = self.outset.whole(lease, &matter).await.map_err(|_| "no_judge")?;
+        let answer = self.calls.whole(lease, &call).await.map_err(|_| "no_judge")?;
         let used = whole::judge(&answer).map_err(|_| "no_judge")?;
-        self.ledger.continued(0);
-        self.ledger.completed(used, Tokens::ZERO);
-        let said = tap::of_document(&answer).unwrap_or_default();
+        self.account.continued(0);
+        self.account.completed(used, Tokens::ZERO);
+        let said = capture::of_document(&answer).unwrap_or_default();
         let verdict = Verdict::read(&said).ok_or("no_verdict")?;
         Ok(verdict.label(draft_is_first))
     }
 }
 
 /// What the judge is asked.
-fn question(model: &str, mark: &str, (request, [first, second]): (&str, [&str; 2])) -> String {
+fn question(model: &str, mark: &str, request: &str, [first, second]: [&str; 2]) -> String {
     let text = format!(
         "{TASK}\n\n--- {mark} request\n{request}\n--- {mark} answer A\n{first}\n--- {mark} answer B\n{second}\n\
          --- {mark} end\n\n{FORM}"
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn both_answers_stand_between_marks_that_nobody_could_know() {
-        let asked = question("m", "cafe", ("user: hi", ["one", "two"]));
+        let asked = question("m", "cafe", "user: hi", ["one", "two"]);
         let shown = r"--- cafe request\nuser: hi\n--- cafe answer A\none\n--- cafe answer B\ntwo\n--- cafe end";
         assert!(asked.contains(shown), "{asked}");
     }

@@ -1,4 +1,4 @@
-//! Does a request meet a draft, and if so how?
+//! Plan: whether a request meets a draft, and how.
 //!
 //! What the client asks is looked into once more, for what only a cascade must know: what would be wrong
 //! with another model's answer, and what kind of request it is.
@@ -13,19 +13,17 @@ use overdraft_core::cascade::{
 };
 use overdraft_units::Tokens;
 use overdraft_wire::request::StreamUsage;
-use overdraft_wire::{ApiError, RequestPeek};
+use overdraft_wire::{ApiError, Generation, RequestPeek};
 use serde::Deserialize;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::course::Course;
 use super::schema::Schema;
-use super::{ask, teller::Surface};
-use crate::fingerprint::Fingerprint;
-use crate::forward::{CHAT, COMPLETIONS};
-use crate::keys::Caller;
-use crate::shared::Shared;
-use crate::trial::Side;
+use super::state::CascadeState;
+use super::{CascadeLayer, rewrite};
+use crate::pipeline::canary::Side;
+use crate::pipeline::context::RequestContext;
+use crate::pipeline::request_info::RequestInfo;
 
 /// Opts a request out.
 const OPT_OUT: HeaderName = HeaderName::from_static("x-overdraft-cascade");
@@ -39,9 +37,9 @@ const QUOTED_CHARACTERS_MAX: usize = 40;
 /// What becomes of a request to a cascade.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(super) course: Arc<Course>,
+    pub(super) state: Arc<CascadeState>,
     pub(super) way: Way,
-    pub(super) surface: Surface,
+    pub(super) generation: Generation,
     pub(super) usage: StreamUsage,
     pub(super) traits: Traits,
     pub(super) schema: Option<Schema>,
@@ -76,42 +74,42 @@ impl Dice {
 /// # Errors
 /// 400 where it opts out in words that mean nothing.
 pub(crate) fn consider(
-    shared: &Shared,
-    (caller, head): (&Caller, &HeaderMap),
-    (body, path): (&Bytes, &'static str),
-    print: &Fingerprint,
+    layer: &CascadeLayer,
+    context: &RequestContext<'_>,
+    body: &Bytes,
+    info: &RequestInfo,
 ) -> Result<Option<Plan>, ApiError> {
-    let surface = match path {
-        CHAT => Surface::Chat,
-        COMPLETIONS => Surface::Completion,
-        _ => return Ok(None),
+    let endpoint = context.endpoint;
+    let Some(generation) = endpoint.generation().filter(|_| endpoint.is_cascadable()) else {
+        return Ok(None);
     };
-    if shared.cascades.is_empty() {
+    if layer.cascades.is_empty() {
         return Ok(None);
     }
+    let caller = &info.caller;
     let peek = RequestPeek::parse(body)?;
-    let settings = shared.settings();
+    let settings = layer.pipeline.settings();
     let named = peek.model.as_deref().or(settings.model_default.as_deref()).unwrap_or_default();
-    let named = print.side.as_ref().map_or(named, Side::asks_for);
-    let Some(course) = shared.cascades.of(named, &print.model) else { return Ok(None) };
-    if course.settings.mode == Mode::Off {
+    let named = info.side.as_ref().map_or(named, Side::asks_for);
+    let Some(state) = layer.cascades.of(named, &info.model) else { return Ok(None) };
+    if state.settings.mode == Mode::Off {
         return Ok(None);
     }
-    let out = opts_out(head)?;
+    let out = opts_out(&context.head.headers)?;
     let text = Text::of(&peek);
     let bound = bound(&peek, &text);
-    let longest = match (print.limit, surface) {
-        (None, Surface::Completion) => Some(COMPLETION_TOKENS),
+    let longest = match (info.limit, generation) {
+        (None, Generation::Completion) => Some(COMPLETION_TOKENS),
         (limit, _) => limit,
     };
-    let (prompt, _) = shared.router().expected(print.request());
+    let (prompt, _) = layer.pipeline.dispatcher.view().expected(info.request());
     let traits = Traits {
         tenant: caller.tenant.0,
-        route: xxh3_64(course.name.as_bytes()),
+        route: xxh3_64(state.name.as_bytes()),
         prompt,
         script: Script::of(text.last()),
         bound,
-        delivery: match print.delivery {
+        delivery: match info.delivery {
             overdraft_telemetry::Delivery::Streamed => Delivery::Streamed,
             overdraft_telemetry::Delivery::Whole => Delivery::Whole,
         },
@@ -120,23 +118,23 @@ pub(crate) fn consider(
     if out {
         against = against.with(Exclusion::RequestOptedOut);
     }
-    if !caller.may_cascade() || course.settings.tenants_out.contains(caller.label()) {
+    if !caller.may_cascade() || state.settings.tenants_out.contains(caller.label()) {
         against = against.with(Exclusion::TenantOptedOut);
     }
-    let continuable = ask::is_continuable(&peek.object) && !text.is_several();
-    let dice = Dice(print.dice);
+    let continuable = rewrite::is_continuable(&peek.object) && !text.is_several();
+    let dice = Dice(info.dice);
     let greedy = peek.object.raw("temperature").and_then(|raw| raw.parse().ok()) == Some(0.0_f64);
     let verifiable = continuable && greedy;
-    let way = match (against.first(), course.settings.mode) {
+    let way = match (against.first(), state.settings.mode) {
         (Some(reason), _) => Way::Target(reason.name()),
         (None, Mode::Verify) if !verifiable => Way::Target("not_greedy"),
-        (None, Mode::Verify) if course.parity() != Parity::Same => Way::Target("tokenizers"),
-        (None, _) if course.is_refused() => Way::Target("tokenizers"),
-        (None, _) => Way::Ask(course.ask(&traits, dice.draw("ask"))),
+        (None, Mode::Verify) if state.parity() != Parity::Same => Way::Target("tokenizers"),
+        (None, _) if state.is_refused() => Way::Target("tokenizers"),
+        (None, _) => Way::Ask(state.ask(&traits, dice.draw("ask"))),
     };
     let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));
     let usage = peek.usage;
-    Ok(Some(Plan { course, way, surface, usage, traits, schema, continuable, dice }))
+    Ok(Some(Plan { state, way, generation, usage, traits, schema, continuable, dice }))
 }
 
 fn opts_out(head: &HeaderMap) -> Result<bool, ApiError> {

@@ -1,11 +1,11 @@
-//! May the target read the prompt while the draft still speaks?
+//! Prefill: the target reads the prompt while the draft still speaks.
 //!
 //! Where the settings say so, a worker of the target is asked for one token of the client's own request beside the
 //! draft, at the lowest priority. What that leaves in its cache is found by the target's answer, if there is one: the
 //! index of prefixes knows who was asked. It is given up when the draft has been judged, whatever the verdict; what
 //! was computed by then stays where it is.
 //!
-//! Invariant: nobody waits for it, and no more run for a cascade than [`PREFILLS_MAX`].
+//! Invariant: nobody waits for it, and no more run for a cascade than [`PREFILLS_MAX`](super::state::PREFILLS_MAX).
 
 use std::sync::Arc;
 
@@ -14,21 +14,19 @@ use overdraft_core::cascade::Mode;
 use overdraft_core::cost::Usage;
 use overdraft_core::estimate::Pace;
 use overdraft_core::fleet::WorkerId;
+use overdraft_core::route::Strictness;
 use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
 use overdraft_units::{Instant, Micros, Tokens};
 use overdraft_wire::Object;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-use super::ask;
-use super::call::Matter;
+use super::call::Call;
 use super::driver::Driver;
-use crate::relay::{Used, whole};
-use crate::shared::Strictness;
-
-/// Prefills of a cascade that run at once, at most; what is drawn beyond that is left out and counted.
-pub(super) const PREFILLS_MAX: usize = 16;
+use super::rewrite;
+use crate::dispatch::Used;
+use crate::pipeline::relay::whole;
 
 /// How one that was begun came out, as its worker tells it.
 type Told = Result<Option<Used>, ()>;
@@ -36,7 +34,8 @@ type Told = Result<Option<Used>, ()>;
 /// The target reading a prompt; dropped, it is given up.
 #[derive(Debug)]
 pub(super) struct Prefill {
-    task: JoinHandle<()>,
+    /// The question; ends when this is dropped.
+    _task: JoinSet<()>,
     told: oneshot::Receiver<Told>,
     /// Tokens of the prompt as they were estimated.
     estimated: Tokens,
@@ -75,61 +74,52 @@ fn stopped(all: Usage, pace: Option<Pace>, after: Micros) -> Usage {
     Usage { prompt: all.prompt.min(reach), completion: Tokens::ZERO, ..all }
 }
 
-impl Drop for Prefill {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl Driver {
     /// Has the target read the prompt, where that is wanted and there is room.
     pub(super) fn begin_prefill(&mut self) {
-        let settings = &self.course().settings;
+        let settings = &self.state().settings;
         let long = settings.prefill_from.is_some_and(|least| least <= self.plan.traits.prompt);
         if !long || settings.mode != Mode::Gate {
             return;
         }
         self.prefill = self.ask_prefill();
         if self.prefill.is_none() {
-            self.outset.shared.cascade.prefilled(&self.plan.course.name, "no_place");
+            self.calls.layer.metrics.prefilled(&self.plan.state.name, "no_place");
         }
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the owner keeps an abort handle, not a JoinSet yet"
-    )]
     fn ask_prefill(&self) -> Option<Prefill> {
-        let room = Arc::clone(&self.course().prefills).try_acquire_owned().ok()?;
+        let room = Arc::clone(&self.state().prefills).try_acquire_owned().ok()?;
         let object = Object::parse(&self.body).expect("it was parsed when it was looked into");
-        let body = ask::prefill(&object);
-        let mut print = self.print.clone();
-        (print.limit, print.delivery) = (Some(1), Delivery::Whole);
-        print.priority = Priority::Flex;
-        let matter = Matter { print, path: self.path(), body };
-        let lease = self.outset.place(&matter, &Tried::default(), Strictness::Judged).ok()?;
-        let (worker, begun) = (lease.worker(), self.outset.shared.clock.now());
+        let body = rewrite::prefill(&object);
+        let mut info = self.info.clone();
+        (info.limit, info.delivery) = (Some(1), Delivery::Whole);
+        info.priority = Priority::Flex;
+        let call = Call { info, path: self.path(), body };
+        let lease = self.calls.place(&call, &Tried::default(), Strictness::Judged).ok()?;
+        let (worker, begun) = (lease.worker(), self.calls.layer.pipeline.dispatcher.clock.now());
         let (sender, told) = oneshot::channel();
-        let outset = self.outset.clone();
-        let task = tokio::spawn(async move {
-            let answer = outset.whole(lease, &matter).await;
+        let calls = self.calls.clone();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let answer = calls.whole(lease, &call).await;
             let used = answer.map_err(drop).and_then(|answer| whole::judge(&answer).map_err(drop));
             // Whoever asked may have given it up.
             let _gone = sender.send(used);
         });
         let estimated = self.plan.traits.prompt;
-        Some(Prefill { task, told, estimated, worker, begun, _room: room })
+        Some(Prefill { _task: task, told, estimated, worker, begun, _room: room })
     }
 
     /// Ends it, whether or not it has come to its end, and puts it on the bill.
     pub(super) fn end_prefill(&mut self) {
         let Some(prefill) = self.prefill.take() else { return };
-        let shared = &self.outset.shared;
-        let rate = *shared.router().fleet().worker(prefill.worker).prefill_rate();
+        let layer = &self.calls.layer;
+        let rate = *layer.pipeline.dispatcher.view().fleet().worker(prefill.worker).prefill_rate();
         let pace = rate.tokens_per_second().map(|_| rate.pace());
-        let (outcome, usage) = prefill.end(pace, shared.clock.now());
-        self.outset.shared.cascade.prefilled(&self.plan.course.name, outcome);
-        self.ledger.prefilled(usage);
+        let (outcome, usage) = prefill.end(pace, layer.pipeline.dispatcher.clock.now());
+        self.calls.layer.metrics.prefilled(&self.plan.state.name, outcome);
+        self.account.prefilled(usage);
     }
 }
 

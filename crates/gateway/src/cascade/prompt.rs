@@ -1,46 +1,50 @@
-//! Which tokens is a prompt to the target?
+//! Prompt tokens of the target.
 //!
 //! The gateway's own tokenizer for the model says, where it has one; else a worker of the target is asked.
 //! Nothing else than the target's own tokens will do: it scores and continues by them.
 
 use bytes::Bytes;
+use overdraft_core::route::Strictness;
 use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
-use overdraft_wire::Object;
+use overdraft_wire::{Endpoint, Object};
 
-use super::ask;
-use super::call::{Matter, Outset};
-use crate::fingerprint::Fingerprint;
-use crate::shared::Strictness;
-use crate::tokenizing;
-
-const TOKENIZE: &str = "/tokenize";
+use super::call::{Call, CallContext};
+use super::rewrite;
+use crate::pipeline::prompt_tokens;
+use crate::pipeline::request_info::RequestInfo;
 
 /// The tokens of the prompt of `body`, which names the target.
 pub(super) async fn of_target(
-    outset: &Outset,
-    print: &Fingerprint,
+    calls: &CallContext,
+    info: &RequestInfo,
     body: &Bytes,
-    path: &'static str,
+    endpoint: Endpoint,
 ) -> Option<Vec<u32>> {
     let object = Object::parse(body).ok()?;
     if let Some(ids) = object.raw("prompt").and_then(|raw| serde_json::from_str(raw).ok()) {
         // It came in tokens.
         return Some(ids);
     }
-    if let Some(tokens) = tokenizing::tokens(&outset.shared, &print.model, body, path).await {
+    if let Some(tokens) =
+        prompt_tokens::tokens(&calls.layer.pipeline, &info.model, body, endpoint).await
+    {
         return Some(tokens.into_iter().map(|token| token.0).collect());
     }
-    let body = ask::tokens(&object, &print.model);
-    tokens(outset, print, body).await
+    let body = rewrite::tokens(&object, &info.model);
+    tokens(calls, info, body).await
 }
 
-/// What a worker of `print`'s model makes of the text in `body`.
-pub(super) async fn tokens(outset: &Outset, print: &Fingerprint, body: Bytes) -> Option<Vec<u32>> {
-    let mut print = print.clone();
-    (print.limit, print.is_chore, print.delivery) = (Some(0), true, Delivery::Whole);
-    let matter = Matter { print, path: TOKENIZE, body };
-    let lease = outset.place(&matter, &Tried::default(), Strictness::Waived).ok()?;
-    let answer = outset.whole(lease, &matter).await.ok()?;
-    ask::read_tokens(&answer)
+/// What a worker of `info`'s model makes of the text in `body`.
+pub(super) async fn tokens(
+    calls: &CallContext,
+    info: &RequestInfo,
+    body: Bytes,
+) -> Option<Vec<u32>> {
+    let mut info = info.clone();
+    (info.limit, info.is_chore, info.delivery) = (Some(0), true, Delivery::Whole);
+    let call = Call { info, path: Endpoint::Tokenize.path(), body };
+    let lease = calls.place(&call, &Tried::default(), Strictness::Waived).ok()?;
+    let answer = calls.whole(lease, &call).await.ok()?;
+    rewrite::read_tokens(&answer)
 }

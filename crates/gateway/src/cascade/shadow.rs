@@ -1,4 +1,4 @@
-//! Is a draft's answer as good as the target's?
+//! Shadow comparisons: whether a draft's answer is as good as the target's.
 //!
 //! Found out in the background, after the client has its answer: the side that is missing is asked for at
 //! the lowest priority, both are compared, and the core learns from it. What finds no place, no room or
@@ -6,50 +6,33 @@
 //!
 //! Invariant: no client ever waits for a comparison, and no more run than the cascade's settings say.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::admit::Priority;
 use overdraft_core::cascade::{Ask, Judgement, Label, Mode, Moment, Payback, Upshot, Waited};
+use overdraft_core::route::Strictness;
 use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
 use overdraft_units::{Micros, Tokens};
 use overdraft_wire::Object;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::ask;
-use super::call::Matter;
-use super::driver::{Driver, Heard, Turned};
+use super::CascadeLayer;
+use super::call::Call;
+use super::capture;
+use super::driver::{Driver, Listened, Rejected};
+use super::rewrite;
 use super::schema::Schema;
-use super::settings::Labels;
-use super::tap;
 use super::wait::micros;
-use crate::relay::whole;
-use crate::shared::{Shared, Strictness};
-
-/// Comparisons that may wait to be begun; further ones are left out.
-const WAITING_MAX: usize = 64;
+use crate::pipeline::relay::whole;
+use crate::settings::Labels;
 
 /// How long a comparison may take in all.
 const PATIENCE: Duration = Duration::from_mins(10);
-
-/// Comparisons on their way to whoever makes them.
-#[derive(Debug)]
-pub(crate) struct Shadows {
-    jobs: mpsc::Sender<Job>,
-    /// Until whoever makes them has taken it.
-    taken: Mutex<Option<mpsc::Receiver<Job>>>,
-}
-
-impl Default for Shadows {
-    fn default() -> Self {
-        let (jobs, taken) = mpsc::channel(WAITING_MAX);
-        Self { jobs, taken: Mutex::new(Some(taken)) }
-    }
-}
 
 /// One comparison.
 #[derive(Debug)]
@@ -77,30 +60,29 @@ pub(super) fn begin(
     judgement: Option<Judgement>,
     target: Target,
 ) {
-    let course = Arc::clone(driver.course());
-    let shared = Arc::clone(&driver.outset.shared);
-    let Ok(place) = Arc::clone(&course.places).try_acquire_owned() else {
-        shared.cascade.compared(&course.name, "no_place");
+    let state = Arc::clone(driver.state());
+    let layer = Arc::clone(&driver.calls.layer);
+    let Ok(place) = Arc::clone(&state.places).try_acquire_owned() else {
+        layer.metrics.compared(&state.name, "no_place");
         return;
     };
-    driver.print.priority = Priority::Flex;
-    driver.outset.last = Instant::now() + PATIENCE;
-    driver.tally = None;
+    driver.info.priority = Priority::Flex;
+    driver.calls.last = Instant::now() + PATIENCE;
+    driver.guard = None;
     let job = Job { driver, asked, judgement, target, _place: place };
-    if shared.shadows.jobs.try_send(job).is_err() {
-        shared.cascade.compared(&course.name, "no_place");
+    if !layer.shadows.add(Box::pin(compare(job))) {
+        layer.metrics.compared(&state.name, "no_place");
     }
 }
 
-/// Makes the comparisons; the keeper owns this.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    let taken = shared.shadows.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut jobs) = taken else { return };
+/// Makes the comparisons; the background owns this.
+pub(crate) async fn keep(layer: Arc<CascadeLayer>) {
+    let Some(mut comparisons) = layer.shadows.take() else { return };
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
-            Some(job) = jobs.recv() => {
-                running.spawn(timeout(PATIENCE, compare(job)));
+            Some(comparison) = comparisons.recv() => {
+                running.spawn(timeout(PATIENCE, comparison));
             }
             Some(_ended) = running.join_next() => {}
         }
@@ -108,27 +90,27 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 async fn compare(mut job: Job) {
-    let course = Arc::clone(job.driver.course());
-    let shared = Arc::clone(&job.driver.outset.shared);
+    let state = Arc::clone(job.driver.state());
+    let layer = Arc::clone(&job.driver.calls.layer);
     let result = match job.label().await {
         Ok(Label::Better) => "better",
         Ok(Label::AsGood) => "as_good",
         Ok(Label::Worse) => "worse",
         Err(why) => why,
     };
-    shared.cascade.compared(&course.name, result);
+    layer.metrics.compared(&state.name, result);
 }
 
 impl Job {
     async fn label(&mut self) -> Result<Label, &'static str> {
         let driver = &mut self.driver;
         let times = if driver.worker.is_none() { Some(driver.draft_beside().await?) } else { None };
-        while driver.listen().await.map_err(|turned| turned.why)? == Heard::More {}
-        driver.talk = None;
-        let course = Arc::clone(driver.course());
-        let verifies = course.settings.mode == Mode::Verify;
+        while driver.listen().await.map_err(|rejected| rejected.why)? == Listened::More {}
+        driver.stream = None;
+        let state = Arc::clone(driver.state());
+        let verifies = state.settings.mode == Mode::Verify;
         let drawn = driver.plan.dice.draw("beside");
-        let judge = || course.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
+        let judge = || state.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
         let judgement = (!verifies).then(|| self.judgement.unwrap_or_else(judge));
         if let (Some(times), Some(judgement)) = (times, judgement) {
             driver.drafted_beside(times, judgement.upshot());
@@ -137,7 +119,7 @@ impl Job {
             Target::Coming(text) => text.await.map_err(|_| "no_target")?,
             Target::Ask => driver.ask_target().await.ok_or("no_target")?,
         };
-        let judges = course.settings.labels == Labels::Judge && !verifies;
+        let judges = state.settings.labels == Labels::Judge && !verifies;
         let label = match driver.compared_with(&target) {
             Some(label) => label,
             None if judges => driver.judged(&target).await?,
@@ -149,16 +131,16 @@ impl Job {
                 driver
                     .drafted_beside(times, if is_worse { Upshot::Refused } else { Upshot::Given });
             }
-            let drafted = driver.speech.ids().map_or(1, <[u32]>::len).max(1);
-            course.verified(if is_worse { 0 } else { drafted }, drafted);
+            let drafted = driver.transcript.ids().map_or(1, <[u32]>::len).max(1);
+            state.verified(if is_worse { 0 } else { drafted }, drafted);
             return Ok(label);
         };
         // What else was compared, the target answered.
-        if let (Target::Ask, Some(side)) = (&self.target, &driver.print.side) {
+        if let (Target::Ask, Some(side)) = (&self.target, &driver.info.side) {
             side.judged(Some((label, judgement.propensity)));
         }
         if judgement.checked {
-            course.learn(&judgement, &driver.evidence, label);
+            state.learn(&judgement, &driver.evidence, label);
         }
         Ok(label)
     }
@@ -174,33 +156,33 @@ struct Times {
 impl Driver {
     /// Has the whole draft told while nobody waits, within the limit that it would have where somebody did.
     async fn draft_beside(&mut self) -> Result<Times, &'static str> {
-        let (course, traits) = (Arc::clone(self.course()), self.plan.traits);
+        let (state, traits) = (Arc::clone(self.state()), self.plan.traits);
         let begun = Instant::now();
-        let told = timeout(course.limit_beside(&traits), self.hear_all(begun)).await;
-        let turned = match told {
+        let told = timeout(state.limit_beside(&traits), self.hear_all(begun)).await;
+        let rejected = match told {
             Ok(Ok(times)) => return Ok(times),
-            Ok(Err(turned)) => turned,
-            Err(_elapsed) => Turned::broken("late"),
+            Ok(Err(rejected)) => rejected,
+            Err(_elapsed) => Rejected::broken("late"),
         };
-        self.talk = None;
+        self.stream = None;
         // Where there was nobody to ask, or the answer is none to be judged, nothing is known of its time.
-        if turned.broken && !turned.unasked {
+        if rejected.broken && !rejected.unasked {
             let took = micros(begun.elapsed());
             let tell = |payback: &mut Payback| {
                 payback.handle_verdict(&traits, took, Upshot::Failed, Waited::Nobody);
             };
-            course.timed(tell);
+            state.timed(tell);
         }
-        Err(turned.why)
+        Err(rejected.why)
     }
 
-    async fn hear_all(&mut self, begun: Instant) -> Result<Times, Turned> {
+    async fn hear_all(&mut self, begun: Instant) -> Result<Times, Rejected> {
         self.begin().await?;
         // Where a stream is judged by its first window, that is when the client would have seen something.
-        let is_windowed = self.print.delivery == Delivery::Streamed && self.may_continue();
-        let window = Tokens::new(self.course().settings.first_window);
+        let is_windowed = self.info.delivery == Delivery::Streamed && self.may_continue();
+        let window = Tokens::new(self.state().settings.first_window);
         let mut verdict = None;
-        while self.listen().await? == Heard::More {
+        while self.listen().await? == Listened::More {
             if is_windowed && verdict.is_none() && window <= self.evidence.tokens() {
                 verdict = Some(micros(begun.elapsed()));
             }
@@ -212,7 +194,7 @@ impl Driver {
     /// Tells the core how long such a draft took.
     fn drafted_beside(&self, times: Times, upshot: Upshot) {
         let traits = self.plan.traits;
-        self.course().timed(|payback| {
+        self.state().timed(|payback| {
             payback.handle_verdict(&traits, times.verdict, upshot, Waited::Nobody);
             payback.handle_draft_end(&traits, times.end, Waited::Nobody);
         });
@@ -221,22 +203,22 @@ impl Driver {
     /// The target's answer to the same request.
     async fn ask_target(&mut self) -> Option<String> {
         let object = Object::parse(&self.body).ok()?;
-        let body = ask::compared(&object, &self.course().settings.target);
-        let mut print = self.print.clone();
-        print.delivery = Delivery::Whole;
-        let matter = Matter { print, path: self.path(), body };
-        let lease = self.outset.place(&matter, &Tried::default(), Strictness::Judged).ok()?;
-        let answer = self.outset.whole(lease, &matter).await.ok()?;
+        let body = rewrite::compared(&object, &self.state().settings.target);
+        let mut info = self.info.clone();
+        info.delivery = Delivery::Whole;
+        let call = Call { info, path: self.path(), body };
+        let lease = self.calls.place(&call, &Tried::default(), Strictness::Judged).ok()?;
+        let answer = self.calls.whole(lease, &call).await.ok()?;
         let used = whole::judge(&answer).ok()?;
-        self.ledger.continued(0);
-        self.ledger.completed(used, Tokens::ZERO);
-        tap::of_document(&answer)
+        self.account.continued(0);
+        self.account.completed(used, Tokens::ZERO);
+        capture::of_document(&answer)
     }
 
     /// What the draft's answer is worth beside the target's; nothing where they say different things, which does not
     /// say which is better.
     fn compared_with(&self, target: &str) -> Option<Label> {
-        let own = self.speech.text();
+        let own = self.transcript.text();
         label(self.plan.schema.as_ref(), own, target)
     }
 }

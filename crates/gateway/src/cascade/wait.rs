@@ -11,12 +11,12 @@ use overdraft_core::cascade::{Traits, Upshot, Waited};
 use overdraft_units::Micros;
 use tokio::time::Instant;
 
-use super::course::Course;
+use super::state::CascadeState;
 
 /// A draft that a client waits for, until the verdict.
 #[derive(Debug)]
 pub(super) struct Wait {
-    course: Arc<Course>,
+    state: Arc<CascadeState>,
     traits: Traits,
     begun: Instant,
     is_over: bool,
@@ -24,21 +24,21 @@ pub(super) struct Wait {
 
 impl Wait {
     /// It is asked now.
-    pub(super) fn begin(course: &Arc<Course>, traits: Traits) -> Self {
-        course.timed(overdraft_core::cascade::Payback::handle_start);
-        Self { course: Arc::clone(course), traits, begun: Instant::now(), is_over: false }
+    pub(super) fn begin(state: &Arc<CascadeState>, traits: Traits) -> Self {
+        state.timed(overdraft_core::cascade::Payback::handle_start);
+        Self { state: Arc::clone(state), traits, begun: Instant::now(), is_over: false }
     }
 
     /// How long it may take until it is given up.
     pub(super) fn limit(&self) -> Duration {
-        self.course.limit(&self.traits)
+        self.state.limit(&self.traits)
     }
 
     /// This came of it; nothing where it could not even be asked, which cost nobody any time.
     pub(super) fn end(mut self, upshot: Option<Upshot>) {
         self.is_over = true;
         let (traits, took) = (self.traits, micros(self.begun.elapsed()));
-        self.course.timed(|payback| match upshot {
+        self.state.timed(|payback| match upshot {
             Some(upshot) => payback.handle_verdict(&traits, took, upshot, Waited::Client),
             None => payback.handle_left(&traits, Micros::ZERO),
         });
@@ -49,7 +49,7 @@ impl Drop for Wait {
     fn drop(&mut self) {
         if !self.is_over {
             let (traits, took) = (self.traits, micros(self.begun.elapsed()));
-            self.course.timed(|payback| payback.handle_left(&traits, took));
+            self.state.timed(|payback| payback.handle_left(&traits, took));
         }
     }
 }
@@ -57,7 +57,7 @@ impl Drop for Wait {
 /// The target's answer to a client, until it is whole.
 #[derive(Debug)]
 pub(super) struct Telling {
-    course: Arc<Course>,
+    state: Arc<CascadeState>,
     traits: Traits,
     begun: Instant,
     first: Option<Micros>,
@@ -65,8 +65,8 @@ pub(super) struct Telling {
 
 impl Telling {
     /// It is asked now.
-    pub(super) fn begin(course: &Arc<Course>, traits: Traits) -> Self {
-        Self { course: Arc::clone(course), traits, begun: Instant::now(), first: None }
+    pub(super) fn begin(state: &Arc<CascadeState>, traits: Traits) -> Self {
+        Self { state: Arc::clone(state), traits, begun: Instant::now(), first: None }
     }
 
     /// Its first token is there.
@@ -77,7 +77,7 @@ impl Telling {
     /// All of it is.
     pub(super) fn end(self) {
         let end = micros(self.begun.elapsed());
-        self.course.timed(|payback| payback.handle_target(&self.traits, self.first, end));
+        self.state.timed(|payback| payback.handle_target(&self.traits, self.first, end));
     }
 }
 

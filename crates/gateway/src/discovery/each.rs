@@ -4,12 +4,11 @@
 //! only what they have in common can be said beforehand; where something is each worker's own, a
 //! [`Template`] says how it follows from where the worker was found.
 
-use std::fmt;
-
-use super::found::Found;
-use crate::care::{Care, PlaceError, WebPlace};
-use crate::isolation::SaltPolicy;
+use super::found::FoundWorker;
+use crate::settings::Each;
+use crate::settings::Template;
 use crate::settings::{GatewayError, KvEvents, WorkerSettings};
+use crate::settings::{PlaceError, WebPlace};
 
 /// Why a worker that was found cannot be one.
 #[derive(Debug, thiserror::Error)]
@@ -20,27 +19,12 @@ pub(super) enum EachError {
     Place { name: String, error: PlaceError },
 }
 
-/// What all workers of one source have in common.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Each {
-    /// Where they report what their caches hold; addresses are templates.
-    pub kv_events: KvEvents,
-    /// Whether they schedule by the `priority` of requests, and are told it.
-    pub priority_scheduling: bool,
-    /// Whether they are told the salts of tenants.
-    pub cache_salt: SaltPolicy,
-    /// Whether they share the blocks of their caches.
-    pub kv_share: bool,
-    /// What is done for them beyond sending them requests.
-    pub care: Care<Template>,
-}
-
 impl Each {
     /// The settings of a worker that was found.
     ///
     /// # Errors
     /// When the worker, or an address that follows from it, cannot be spoken to.
-    pub(super) fn settle(&self, found: Found) -> Result<WorkerSettings, EachError> {
+    pub(super) fn settle(&self, found: FoundWorker) -> Result<WorkerSettings, EachError> {
         let mut settings = WorkerSettings::from(found);
         let address = settings.check()?;
         let names = Names {
@@ -69,25 +53,6 @@ impl Each {
             },
             same => same.clone(),
         }
-    }
-}
-
-/// An address in which `{host}`, `{port}` and `{name}` stand for the worker's own.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Template(String);
-
-impl Template {
-    /// The address `text`, which is looked at when there is a worker.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
-
-/// Without a query, which may be a secret, and without what stands before the host.
-impl fmt::Debug for Template {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.split('?').next().unwrap_or_default();
-        f.write_str(shown.rsplit('@').next().unwrap_or_default())
     }
 }
 

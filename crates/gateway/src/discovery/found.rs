@@ -7,7 +7,7 @@ use crate::settings::{GatewayError, Pool, WorkerSettings};
 
 /// A worker that a source names; ordered by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Found {
+pub(super) struct FoundWorker {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) pool: Pool,
@@ -15,7 +15,7 @@ pub(super) struct Found {
     pub(super) model: Option<String>,
 }
 
-impl Found {
+impl FoundWorker {
     /// At `host`, a name or an address, and `port`; named after both.
     pub(super) fn at(host: &str, port: u16) -> Self {
         // An IPv6 address needs brackets before a port.
@@ -36,8 +36,8 @@ impl Found {
     }
 }
 
-impl From<Found> for WorkerSettings {
-    fn from(found: Found) -> Self {
+impl From<FoundWorker> for WorkerSettings {
+    fn from(found: FoundWorker) -> Self {
         let mut settings = Self::new(found.url);
         settings.name = found.name;
         settings.pool = found.pool;

@@ -1,20 +1,20 @@
 //! What does a source have to say, and since when has it had nothing to say?
 //!
-//! [`Membership`] goes through a queue, each the whole set; [`Standing`] is the latest of its kind.
+//! [`Found`] goes through a queue, each the whole set; [`Standing`] is the latest of its kind.
 //! A log line is written when a source's trouble begins, changes or ends, and not in between.
 
 use overdraft_core::fleet::WORKERS_MAX;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::Source;
-use super::each::Each;
-use super::found::Found;
+use super::found::FoundWorker;
+use crate::settings::Each;
+use crate::settings::Source;
 use crate::settings::WorkerSettings;
 
 /// The workers that a source knows now.
 #[derive(Clone, Debug)]
-pub(crate) struct Membership {
+pub(crate) struct Found {
     /// Which source, by the number that its reporter was given.
     pub(crate) source: usize,
     /// All of them, by name; a worker that is not among them any more is to be drained.
@@ -38,9 +38,9 @@ pub(crate) struct Reporter {
     /// As log lines call it.
     title: String,
     each: Each,
-    sink: mpsc::Sender<Membership>,
+    sink: mpsc::Sender<Found>,
     standing: watch::Sender<Standing>,
-    known: Option<Vec<Found>>,
+    known: Option<Vec<FoundWorker>>,
 }
 
 impl Reporter {
@@ -48,7 +48,7 @@ impl Reporter {
     pub(crate) fn new(
         index: usize,
         source: &Source,
-        sink: mpsc::Sender<Membership>,
+        sink: mpsc::Sender<Found>,
     ) -> (Self, watch::Receiver<Standing>) {
         let (standing, latest) = watch::channel(Standing { since: Instant::now(), error: None });
         let title = source.to_string();
@@ -57,12 +57,12 @@ impl Reporter {
     }
 
     /// To wait on for the end of everybody's interest.
-    pub(super) fn listener(&self) -> mpsc::Sender<Membership> {
+    pub(super) fn listener(&self) -> mpsc::Sender<Found> {
         self.sink.clone()
     }
 
     /// The source answered with `workers`, each name once. Equal sets are told once.
-    pub(super) async fn found(&mut self, workers: Vec<Found>) {
+    pub(super) async fn found(&mut self, workers: Vec<FoundWorker>) {
         self.heard(workers, None).await;
     }
 
@@ -73,7 +73,7 @@ impl Reporter {
 
     /// The source stands for `workers`, though there may be trouble with it. A set that the gateway
     /// would refuse is trouble of its own and changes nothing.
-    pub(super) async fn heard(&mut self, mut workers: Vec<Found>, trouble: Option<String>) {
+    pub(super) async fn heard(&mut self, mut workers: Vec<FoundWorker>, trouble: Option<String>) {
         workers.sort_unstable();
         if self.known.as_ref() == Some(&workers) {
             self.stand(trouble);
@@ -90,7 +90,7 @@ impl Reporter {
     }
 
     pub(super) async fn hand_on(&mut self, workers: Vec<WorkerSettings>) {
-        let membership = Membership { source: self.source, workers };
+        let membership = Found { source: self.source, workers };
         // That nobody listens is noticed where the source is watched, which then ends.
         let _told = self.sink.send(membership).await;
     }
@@ -115,7 +115,7 @@ impl Reporter {
 }
 
 /// The settings of all of them, or why the gateway would refuse such a set.
-fn settle(workers: &[Found], each: &Each) -> Result<Vec<WorkerSettings>, String> {
+fn settle(workers: &[FoundWorker], each: &Each) -> Result<Vec<WorkerSettings>, String> {
     if WORKERS_MAX < workers.len() {
         let count = workers.len();
         return Err(format!("`{count}` workers; at most {WORKERS_MAX} fit one gateway"));

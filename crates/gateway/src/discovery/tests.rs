@@ -8,14 +8,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{
-    Each, KubernetesSettings, Membership, Reporter, ServicePort, Source, SourceError, Standing,
-    Template,
-};
-use crate::care::{Care, MemorySource, RestartHook, WarmUp};
-use crate::discovery::DnsSettings;
-use crate::discovery::found::Found;
+use super::{Found, Reporter, Standing};
+use crate::discovery::found::FoundWorker;
 use crate::discovery::patience::Patience;
+use crate::settings::DnsSettings;
+use crate::settings::{Care, MemorySource, RestartHook, WarmUp};
+use crate::settings::{Each, KubernetesSettings, ServicePort, Source, SourceError, Template};
 use crate::settings::{KvEvents, Pool, WorkerSettings};
 
 /// Longer than anything here takes; a test that hangs ends with a name.
@@ -23,7 +21,7 @@ pub(super) const LONG: Duration = Duration::from_secs(30);
 
 /// A source that is being watched.
 pub(super) struct Watching {
-    memberships: mpsc::Receiver<Membership>,
+    memberships: mpsc::Receiver<Found>,
     standing: watch::Receiver<Standing>,
     task: JoinHandle<()>,
 }
@@ -96,7 +94,7 @@ async fn a_set_in_another_order_is_no_news() {
     let source = Source::Static(Vec::new());
     let (sink, mut memberships) = mpsc::channel(8);
     let (mut reporter, _standing) = Reporter::new(0, &source, sink);
-    let (one, two) = (Found::at("10.0.0.1", 80), Found::at("10.0.0.2", 80));
+    let (one, two) = (FoundWorker::at("10.0.0.1", 80), FoundWorker::at("10.0.0.2", 80));
     reporter.found(vec![one.clone(), two.clone()]).await;
     reporter.found(vec![two.clone(), one]).await;
     reporter.found(vec![two]).await;
@@ -111,12 +109,12 @@ async fn a_set_that_a_gateway_would_refuse_changes_nothing() {
     let source = Source::Static(Vec::new());
     let (sink, mut memberships) = mpsc::channel(8);
     let (mut reporter, standing) = Reporter::new(0, &source, sink);
-    reporter.found(vec![Found::at("10.0.0.1", 80)]).await;
-    let many = (0..=1_024).map(|port| Found::at("10.0.0.1", 1_000 + port));
+    reporter.found(vec![FoundWorker::at("10.0.0.1", 80)]).await;
+    let many = (0..=1_024).map(|port| FoundWorker::at("10.0.0.1", 1_000 + port));
     reporter.found(many.collect()).await;
     let error = standing.borrow().error.clone().unwrap();
     assert!(error.contains("at most 1024"), "{error}");
-    reporter.found(vec![Found::at("not a host", 80)]).await;
+    reporter.found(vec![FoundWorker::at("not a host", 80)]).await;
     let error = standing.borrow().error.clone().unwrap();
     assert!(error.contains("http://not a host:80"), "{error}");
     drop(reporter);
@@ -157,7 +155,7 @@ fn each(memory: &str) -> Source {
 async fn what_all_have_in_common_is_each_worker_s_own() {
     let (sink, mut memberships) = mpsc::channel(8);
     let (mut reporter, _standing) = Reporter::new(0, &each("http://{host}:9400/{name}"), sink);
-    let named = Found { name: "pod-7".to_owned(), ..Found::at("::1", 80) };
+    let named = FoundWorker { name: "pod-7".to_owned(), ..FoundWorker::at("::1", 80) };
     reporter.found(vec![named]).await;
     let workers = memberships.recv().await.expect("the source was heard").workers;
     let worker = &workers[0];
@@ -180,7 +178,12 @@ async fn what_all_have_in_common_is_each_worker_s_own() {
 async fn a_worker_whose_addresses_cannot_be_is_refused_with_its_set() {
     let (sink, mut memberships) = mpsc::channel(8);
     let (mut reporter, standing) = Reporter::new(0, &each("http://{name}/metrics"), sink);
-    reporter.found(vec![Found { name: "two words".to_owned(), ..Found::at("10.0.0.1", 80) }]).await;
+    reporter
+        .found(vec![FoundWorker {
+            name: "two words".to_owned(),
+            ..FoundWorker::at("10.0.0.1", 80)
+        }])
+        .await;
     let error = standing.borrow().error.clone().expect("it was refused");
     assert!(error.contains("`each` does not fit worker `two words`"), "{error}");
     drop(reporter);
@@ -219,7 +222,7 @@ fn pauses_double_up_to_a_bound_and_start_over() {
 fn a_place_becomes_a_worker() {
     #[track_caller]
     fn check(host: &str, name: &str) {
-        let mut found = Found::at(host, 8000);
+        let mut found = FoundWorker::at(host, 8000);
         found.pool = Pool::Draft;
         found.check().unwrap();
         let worker = WorkerSettings::from(found);

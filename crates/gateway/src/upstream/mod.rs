@@ -1,4 +1,4 @@
-//! How is a worker spoken to?
+//! Upstream client: how a worker is spoken to.
 //!
 //! One [`Upstream`] per worker: its address, its idle connections, and the exchange of one request
 //! for the head of its answer. A connection is not a task of its own: whoever waits for the answer
@@ -10,6 +10,8 @@
 
 mod answer;
 mod connection;
+pub(crate) mod fetch;
+pub(crate) mod headers;
 mod pieces;
 mod pool;
 mod socket;

@@ -19,6 +19,7 @@ mod caching;
 mod care;
 mod cascade;
 mod draining;
+mod endpoints;
 mod failing;
 mod health;
 mod keys;

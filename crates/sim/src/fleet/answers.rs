@@ -93,7 +93,7 @@ impl Answers {
         let finish = Finish::Complete;
         let answered = Answered { finish, is_whole: true, is_success: true, bytes };
         if unkept(answered, ANSWER_BYTES_MAX).is_none() {
-            let _evicted = self.shelf.insert(key, answer, (bytes, now + self.settings.kept), now);
+            let _evicted = self.shelf.insert(key, answer, bytes, now + self.settings.kept, now);
         }
     }
 }

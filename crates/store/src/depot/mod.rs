@@ -170,7 +170,8 @@ impl Depot {
         &self,
         name: &Name,
         Ticket(stamp): Ticket,
-        (entry, life): (&[u8], Duration),
+        entry: &[u8],
+        life: Duration,
     ) -> Result<(), Fault> {
         if self.entry_max < entry.len() {
             return Ok(());

@@ -39,7 +39,7 @@ async fn found(depot: &Depot, name: &Name) -> Option<String> {
 
 async fn put(depot: &Depot, name: &Name, entry: &str) {
     let (_, ticket) = look(depot, name).await;
-    in_time(depot.put(name, ticket, (entry.as_bytes(), LIFE))).await.unwrap();
+    in_time(depot.put(name, ticket, entry.as_bytes(), LIFE)).await.unwrap();
 }
 
 fn unusable(depot: &Depot, why: Unusable) -> u64 {
@@ -100,7 +100,7 @@ async fn a_purge_takes_what_it_names_for_everybody() {
     // Whoever began before the purge does not put it back.
     let (_, ticket) = look(&one, &NAME).await;
     in_time(other.purge(Scope::All)).await.unwrap();
-    in_time(one.put(&NAME, ticket, (b"old", LIFE))).await.unwrap();
+    in_time(one.put(&NAME, ticket, b"old", LIFE)).await.unwrap();
     assert_eq!(found(&one, &NAME).await, None);
     // Stamps that were lost take all entries with them.
     put(&one, &NAME, "an answer").await;

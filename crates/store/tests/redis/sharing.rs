@@ -40,15 +40,15 @@ async fn each_gateway_hears_what_the_others_have_in_flight_until_they_are_gone()
 async fn each_gateway_hears_what_the_others_learnt_last_and_nothing_of_its_own() {
     let redis = Redis::start(&[]);
     let (mut one, mut two) = (open(&redis.url()), open(&redis.url()));
-    assert_eq!(one.exchange_journals(5, (1, "1 2 3")).await.unwrap(), [""; 0]);
-    assert_eq!(two.exchange_journals(5, (2, "4 5")).await.unwrap(), ["1 2 3"]);
-    assert_eq!(one.exchange_journals(5, (1, "2 3 4")).await.unwrap(), ["4 5"]);
-    assert_eq!(two.exchange_journals(5, (2, "4 5")).await.unwrap(), ["2 3 4"]);
+    assert_eq!(one.exchange_journals(5, 1, "1 2 3").await.unwrap(), [""; 0]);
+    assert_eq!(two.exchange_journals(5, 2, "4 5").await.unwrap(), ["1 2 3"]);
+    assert_eq!(one.exchange_journals(5, 1, "2 3 4").await.unwrap(), ["4 5"]);
+    assert_eq!(two.exchange_journals(5, 2, "4 5").await.unwrap(), ["2 3 4"]);
     // Of another number nothing was told, and what is no journal is thrown away.
-    assert_eq!(two.exchange_journals(6, (2, "")).await.unwrap(), [""; 0]);
+    assert_eq!(two.exchange_journals(6, 2, "").await.unwrap(), [""; 0]);
     crate::say(&redis, &["HSET", "overdraft:{tests}:1:journals:0000000000000005", "x", "odd"])
         .await;
-    assert_eq!(one.exchange_journals(5, (1, "")).await.unwrap(), ["4 5"]);
+    assert_eq!(one.exchange_journals(5, 1, "").await.unwrap(), ["4 5"]);
     let Value::Int(left) =
         crate::say(&redis, &["PTTL", "overdraft:{tests}:1:journals:0000000000000005"]).await
     else {

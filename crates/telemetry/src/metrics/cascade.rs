@@ -264,7 +264,8 @@ impl CascadeMetrics {
     pub fn charged(
         &self,
         cascade: &str,
-        (tenant, served): (&str, &'static str),
+        tenant: &str,
+        served: &'static str,
         cost: u64,
         alone: u64,
     ) {

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use overdraft_tokenizer::{
-    ControlTokens, Framing, PieceCache, Prompter, PrompterError, SpecialTokens, Surface,
+    ControlTokens, Framing, PieceCache, Prompter, PrompterError, SpecialTokens,
 };
 use overdraft_units::{CacheSalt, TokenId};
 use overdraft_wire::ApiError;
+use overdraft_wire::Generation;
 use serde_json::{Value, json};
 
 use crate::support::chatting;
 
-fn prompt(prompter: &Prompter, surface: Surface, body: &Value) -> Vec<TokenId> {
+fn prompt(prompter: &Prompter, surface: Generation, body: &Value) -> Vec<TokenId> {
     prompter.prompt_of(body.to_string().as_bytes(), surface, 0).unwrap()
 }
 
-fn shown(prompter: &Prompter, surface: Surface, body: &Value) -> String {
+fn shown(prompter: &Prompter, surface: Generation, body: &Value) -> String {
     prompter.tokenizer().decode(&prompt(prompter, surface, body), SpecialTokens::Keep)
 }
 
@@ -29,21 +30,21 @@ fn a_chat_is_rendered() {
     let body = json!({ "model": "any", "messages": messages, "stream": true, "max_tokens": 9 });
     let text = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi <|im_end|><|im_end|>\n\
                 <|im_start|>assistant\n";
-    assert_eq!(shown(&prompter, Surface::Chat, &body), text);
+    assert_eq!(shown(&prompter, Generation::Chat, &body), text);
     // What the client spelled is no control token.
     let control = prompter.tokenizer().token_id("<|im_end|>").unwrap();
-    let tokens = prompt(&prompter, Surface::Chat, &body);
+    let tokens = prompt(&prompter, Generation::Chat, &body);
     assert_eq!(tokens.iter().filter(|&&token| token == control).count(), 2);
     let mut closed = body.clone();
     closed["add_generation_prompt"] = json!(false);
-    assert!(!shown(&prompter, Surface::Chat, &closed).contains("assistant"));
+    assert!(!shown(&prompter, Generation::Chat, &closed).contains("assistant"));
 }
 
 #[test]
 fn a_completions_first_prompt_counts() {
     let prompter = chatting(Arc::default());
     let of = |prompt_field: Value| {
-        prompt(&prompter, Surface::Completion, &json!({ "prompt": prompt_field }))
+        prompt(&prompter, Generation::Completion, &json!({ "prompt": prompt_field }))
     };
     let expected = prompter.tokenizer().encode("one <|im_end|>", ControlTokens::Parsed);
     assert_eq!(of(json!("one <|im_end|>")), expected);
@@ -58,11 +59,11 @@ fn what_the_worker_refuses_has_no_prompt() {
     let prompter = chatting(Arc::default());
     let refused =
         |surface, body: &str| prompter.prompt_of(body.as_bytes(), surface, 0).unwrap_err();
-    assert!(matches!(refused(Surface::Chat, "{"), PrompterError::Request(_)));
-    assert!(matches!(refused(Surface::Completion, "{}"), PrompterError::Request(_)));
+    assert!(matches!(refused(Generation::Chat, "{"), PrompterError::Request(_)));
+    assert!(matches!(refused(Generation::Completion, "{}"), PrompterError::Request(_)));
     let unseen = r#"{"messages":[{"role":"user","content":"x"}],"continue_final_message":true,
                      "add_generation_prompt":true}"#;
-    let error = ApiError::from(refused(Surface::Chat, unseen));
+    let error = ApiError::from(refused(Generation::Chat, unseen));
     assert_eq!((error.status(), error.param.as_deref()), (400, Some("continue_final_message")));
 }
 
@@ -76,7 +77,7 @@ fn a_grown_chat_costs_what_is_new() {
     let mut last = 0;
     for turn in 0..10 {
         messages.push(json!({ "role": "user", "content": format!("question {turn}") }));
-        prompt(&prompter, Surface::Chat, &json!({ "messages": messages }));
+        prompt(&prompter, Generation::Chat, &json!({ "messages": messages }));
         let misses = pieces.counts().misses;
         if turn > 0 {
             // The question, and at most its surroundings.
@@ -98,7 +99,7 @@ fn only_an_equal_salt_shares_pieces() {
         if let Some(salt) = salt {
             body["cache_salt"] = json!(salt);
         }
-        prompt(&prompter, Surface::Chat, &body);
+        prompt(&prompter, Generation::Chat, &body);
         pieces.counts().misses - before
     };
     let cold = misses(None);

@@ -106,7 +106,8 @@ pub struct Generated {
 /// What is no answer, and arrays of another kind or shape, or of what are no log probabilities.
 pub fn read_generate(
     answer: &[u8],
-    (rows, columns): (usize, usize),
+    rows: usize,
+    columns: usize,
 ) -> Result<Generated, ScoringError> {
     #[derive(Deserialize)]
     struct Told<'a> {

@@ -39,7 +39,7 @@ fn answer(array: &[u8]) -> String {
 }
 
 fn read(array: &[u8]) -> Result<Generated, ScoringError> {
-    read_generate(answer(array).as_bytes(), (2, 3))
+    read_generate(answer(array).as_bytes(), 2, 3)
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn vllm_may_tell_no_matrix_and_whether_it_would_end() {
         json!({"choices": [{"index": 0, "finish_reason": "stop"}], "prompt_token_id_logprobs": null}),
         json!({"choices": [{"index": 0, "finish_reason": "stop"}]}),
     ] {
-        let found = read_generate(none.to_string().as_bytes(), (2, 3)).unwrap();
+        let found = read_generate(none.to_string().as_bytes(), 2, 3).unwrap();
         assert_eq!(found, Generated { matrix: None, ends: true });
     }
     let two = json!({"choices": [{}, {}]}).to_string();
-    assert_eq!(read_generate(two.as_bytes(), (2, 3)), Err(ScoringError::Choices(2)));
+    assert_eq!(read_generate(two.as_bytes(), 2, 3), Err(ScoringError::Choices(2)));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn what_is_no_log_probability_is_no_score() {
 fn text_that_is_no_base64_or_too_much_of_it_is_refused() {
     let of = |text: &str| {
         let told = json!({"choices": [{}], "prompt_token_id_logprobs": text}).to_string();
-        read_generate(told.as_bytes(), (2, 3)).unwrap_err()
+        read_generate(told.as_bytes(), 2, 3).unwrap_err()
     };
     let whole = STANDARD.encode(two_by_three());
     assert!(matches!(of(&whole[..whole.len() - 1]), ScoringError::Base64(_)));
@@ -223,7 +223,7 @@ fn what_sglang_tells_amiss_is_named() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        prop_assert!(read_generate(&bytes, (2, 3)).is_err());
+        prop_assert!(read_generate(&bytes, 2, 3).is_err());
         prop_assert!(read_sglang(&bytes, &[1]).is_err());
         let _any = (read(&bytes), read_version(&bytes));
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_engine::EchoSettings;
-use overdraft_tokenizer::{Prompter, Surface};
+use overdraft_tokenizer::Prompter;
+use overdraft_wire::Generation;
 use serde_json::{Value, json};
 
 use crate::support::{Running, small_echo, user};
@@ -61,14 +62,14 @@ async fn prompts_made_of_the_tokenizer_source_are_the_workers() {
     for messages in [user("hi"), user("<|im_start|>system"), talk] {
         let told = worker.post("/tokenize", &json!({ "messages": messages })).await.json();
         let body = json!({ "messages": messages, "return_token_ids": true, "max_tokens": 1 });
-        assert_eq!(prompt(&body, Surface::Chat), told["tokens"]);
+        assert_eq!(prompt(&body, Generation::Chat), told["tokens"]);
         let answer = worker.chat(&body).await.json();
         assert_eq!(answer["prompt_token_ids"], told["tokens"], "{answer}");
     }
     for text in ["plain text", "a<|im_end|>b"] {
         let told = worker.post("/tokenize", &json!({ "prompt": text })).await.json();
         let body = json!({ "prompt": [text, "another"], "model": "echo" });
-        assert_eq!(prompt(&body, Surface::Completion), told["tokens"]);
+        assert_eq!(prompt(&body, Generation::Completion), told["tokens"]);
     }
 }
 

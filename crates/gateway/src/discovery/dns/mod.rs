@@ -17,102 +17,20 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::{Instant, sleep};
 
 use self::records::{Answer, Records};
-use super::SourceError;
-use super::each::Each;
-use super::found::Found;
+use super::found::FoundWorker;
 use super::patience::Patience;
 use super::report::Reporter;
-use crate::settings::Pool;
+use crate::settings::DnsPatience;
+use crate::settings::DnsSettings;
 
 type Builder = ResolverBuilder<TokioRuntimeProvider>;
 
 /// How often one server is asked before an answer is given up.
 const ATTEMPTS: usize = 2;
-
-/// A name in the DNS that stands for workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsSettings {
-    /// The name; SRV records are meant if it begins with `_`, addresses otherwise. With a dot at the
-    /// end no search domain is tried.
-    pub name: String,
-    /// The port of workers that are found by address; SRV records tell their own.
-    pub port: u16,
-    /// The server to ask; the system's where none is given.
-    pub server: Option<SocketAddr>,
-    /// What the workers are for.
-    pub pool: Pool,
-    /// The model that they serve; without one they are asked.
-    pub model: Option<String>,
-    /// What else they have in common.
-    pub each: Each,
-    /// When to ask again.
-    pub patience: DnsPatience,
-}
-
-/// When to ask again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DnsPatience {
-    /// An answer is used for at least this long, even if it says less.
-    pub ttl_min: Duration,
-    /// And for at most this long, even if it says more.
-    pub ttl_max: Duration,
-    /// How long workers stay after the name has ceased to exist: a service that is created anew, or
-    /// a server that lost its zone for a moment, must not cost the fleet.
-    pub absent: Duration,
-    /// The pause after the first failure; each further one doubles it.
-    pub retry_min: Duration,
-    /// The longest pause after a failure.
-    pub retry_max: Duration,
-    /// How long one question may take.
-    pub answer: Duration,
-}
-
-impl Default for DnsPatience {
-    fn default() -> Self {
-        Self {
-            ttl_min: Duration::from_secs(1),
-            ttl_max: Duration::from_mins(1),
-            absent: Duration::from_secs(30),
-            retry_min: Duration::from_secs(1),
-            retry_max: Duration::from_secs(15),
-            answer: Duration::from_secs(2),
-        }
-    }
-}
-
-impl DnsSettings {
-    /// Target workers at `port` of the addresses of `name`, asked of the system's server.
-    pub fn new(name: impl Into<String>, port: u16) -> Self {
-        Self {
-            name: name.into(),
-            port,
-            server: None,
-            pool: Pool::default(),
-            model: None,
-            each: Each::default(),
-            patience: DnsPatience::default(),
-        }
-    }
-
-    pub(super) fn check(&self) -> Result<(), SourceError> {
-        let fault = || SourceError::DnsName { name: self.name.clone() };
-        let name = Name::from_utf8(&self.name).map_err(|_| fault())?;
-        if name.num_labels() == 0 { Err(fault()) } else { Ok(()) }
-    }
-
-    fn kinds(&self) -> &'static [RecordType] {
-        if self.name.starts_with('_') {
-            &[RecordType::SRV]
-        } else {
-            &[RecordType::A, RecordType::AAAA]
-        }
-    }
-}
 
 /// Asks for ever.
 pub(super) async fn follow(settings: DnsSettings, mut reporter: Reporter) {
@@ -162,9 +80,10 @@ async fn look(
     records::ttl(kinds).map(|ttl| ttl.min(ttl_max).max(ttl_min))
 }
 
-fn worker(settings: &DnsSettings, (host, port): &records::Place) -> Found {
-    let found = Found::at(host, *port);
-    Found { pool: settings.pool, model: settings.model.clone(), ..found }
+fn worker(settings: &DnsSettings, place: &records::Place) -> FoundWorker {
+    let (host, port) = place;
+    let found = FoundWorker::at(host, *port);
+    FoundWorker { pool: settings.pool, model: settings.model.clone(), ..found }
 }
 
 /// How long until workers of a name that is gone are to leave.
@@ -194,7 +113,7 @@ fn answer(lookup: &Lookup, port: u16) -> Answer {
         return Answer::Absent;
     }
     let seconds = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
-    Answer::Found {
+    Answer::FoundWorker {
         name: lookup.query().name().clone(),
         places,
         ttl: Duration::from_secs(u64::from(seconds)),

@@ -15,7 +15,7 @@ pub(super) type Place = (String, u16);
 /// What a server said.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Found {
+    FoundWorker {
         /// The name in full, after whatever search.
         name: Name,
         places: BTreeSet<Place>,
@@ -31,7 +31,7 @@ pub(super) enum Answer {
 #[derive(Debug)]
 enum Last {
     Never,
-    Found(Duration),
+    FoundWorker(Duration),
     /// Since when without an answer to the contrary.
     Absent(Instant),
     /// And since when it had been absent before, if it had.
@@ -65,10 +65,10 @@ impl Records {
     /// Learns an answer; records are kept for `grace` after they ceased to exist.
     pub(super) fn take(&mut self, answer: Answer, now: Instant, grace: Duration) {
         match answer {
-            Answer::Found { name, places, ttl } => {
+            Answer::FoundWorker { name, places, ttl } => {
                 self.places = Some(places);
                 self.resolved = Some(name);
-                self.last = Last::Found(ttl);
+                self.last = Last::FoundWorker(ttl);
             }
             Answer::Absent => {
                 let since = self.absent_since().unwrap_or(now);
@@ -91,7 +91,7 @@ impl Records {
     const fn absent_since(&self) -> Option<Instant> {
         match self.last {
             Last::Absent(since) | Last::Failed(_, Some(since)) => Some(since),
-            Last::Never | Last::Found(_) | Last::Failed(_, None) => None,
+            Last::Never | Last::FoundWorker(_) | Last::Failed(_, None) => None,
         }
     }
 
@@ -118,7 +118,7 @@ pub(super) fn places(kinds: &[Records]) -> Option<BTreeSet<Place>> {
 pub(super) fn trouble(kinds: &[Records]) -> Option<String> {
     let failed = kinds.iter().find_map(|records| match &records.last {
         Last::Failed(error, _) => Some(format!("{} records: {error}", records.kind)),
-        Last::Never | Last::Found(_) | Last::Absent(_) => None,
+        Last::Never | Last::FoundWorker(_) | Last::Absent(_) => None,
     });
     failed.or_else(|| {
         let lost = kinds.iter().find(|records| records.lost());
@@ -130,12 +130,13 @@ pub(super) fn trouble(kinds: &[Records]) -> Option<String> {
 
 /// For how long what is known holds; `None` if that is past.
 pub(super) fn ttl(kinds: &[Records]) -> Option<Duration> {
-    let overdue = |records: &Records| records.held() && !matches!(records.last, Last::Found(_));
+    let overdue =
+        |records: &Records| records.held() && !matches!(records.last, Last::FoundWorker(_));
     if kinds.iter().any(overdue) {
         return None;
     }
     let ttls = kinds.iter().filter_map(|records| match records.last {
-        Last::Found(ttl) => Some(ttl),
+        Last::FoundWorker(ttl) => Some(ttl),
         Last::Never | Last::Absent(_) | Last::Failed(..) => None,
     });
     ttls.min()

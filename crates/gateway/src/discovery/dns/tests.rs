@@ -15,11 +15,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::server::{Reply, Server};
-use super::records::{self, Answer, Records};
-use super::{DnsPatience, DnsSettings, config, look, tuned};
-use crate::discovery::Source;
-use crate::discovery::report::{Membership, Reporter};
+use super::records;
+use super::records::{Answer, Records};
+use super::{config, look, tuned};
+use crate::discovery::report::{Found, Reporter};
 use crate::discovery::tests::Watching;
+use crate::settings::Source;
+use crate::settings::{DnsPatience, DnsSettings};
 
 const NAME: &str = "workers.test.";
 const GRACE: Duration = Duration::from_secs(30);
@@ -54,7 +56,7 @@ struct Looker {
     search: Vec<Name>,
     kinds: Vec<Records>,
     reporter: Reporter,
-    memberships: mpsc::Receiver<Membership>,
+    memberships: mpsc::Receiver<Found>,
 }
 
 impl Looker {
@@ -73,7 +75,7 @@ impl Looker {
         let resolver = tuned(builder, self.settings.patience).build().unwrap();
         let pause = look(&self.settings, &resolver, &mut self.kinds, &mut self.reporter).await;
         let told = self.memberships.try_recv().ok();
-        let names = |told: Membership| told.workers.into_iter().map(|worker| worker.name).collect();
+        let names = |told: Found| told.workers.into_iter().map(|worker| worker.name).collect();
         (pause, told.map(names))
     }
 }
@@ -253,7 +255,7 @@ impl Kind {
 
 fn found(host: &str) -> Answer {
     let places = BTreeSet::from([(host.to_owned(), 8000)]);
-    Answer::Found { name: name(NAME), places, ttl: GRACE }
+    Answer::FoundWorker { name: name(NAME), places, ttl: GRACE }
 }
 
 fn failed() -> Answer {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::located;
-use crate::discovery::found::Found;
+use crate::discovery::found::FoundWorker;
 use crate::settings::{GatewayError, Pool};
 
 /// What is wrong with a list, and in which line of it, counted from 1.
@@ -55,7 +55,7 @@ impl Fault {
 }
 
 /// The workers that a list names, all of them or none.
-pub(super) fn parse(content: &[u8]) -> Result<Vec<Found>, Fault> {
+pub(super) fn parse(content: &[u8]) -> Result<Vec<FoundWorker>, Fault> {
     let text = match std::str::from_utf8(content) {
         Ok(text) => text,
         Err(error) => {
@@ -75,12 +75,12 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<Found>, Fault> {
 /// The workers so far.
 #[derive(Debug, Default)]
 struct List {
-    workers: Vec<Found>,
+    workers: Vec<FoundWorker>,
     names: BTreeSet<String>,
 }
 
 impl List {
-    fn push(&mut self, worker: Found) -> Result<(), What> {
+    fn push(&mut self, worker: FoundWorker) -> Result<(), What> {
         worker.check().map_err(What::Worker)?;
         if self.workers.len() == WORKERS_MAX {
             return Err(What::TooMany);
@@ -157,8 +157,8 @@ impl Entry {
         Ok(())
     }
 
-    fn found(self) -> Result<Found, What> {
-        let mut found = Found::new(&self.url);
+    fn found(self) -> Result<FoundWorker, What> {
+        let mut found = FoundWorker::new(&self.url);
         found.pool = match self.pool.as_deref() {
             None | Some("target") => Pool::Target,
             Some("draft") => Pool::Draft,

@@ -13,34 +13,15 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::each::Each;
 use super::report::Reporter;
+use crate::settings::FileSettings;
 
 /// Bytes of a file at most.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// A file that names workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSettings {
-    /// Where it is.
-    pub path: PathBuf,
-    /// From one look at it to the next.
-    pub interval: Duration,
-    /// What its workers have in common.
-    pub each: Each,
-}
-
-impl FileSettings {
-    /// The file at `path`, looked at every second.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), interval: Duration::from_secs(1), each: Each::default() }
-    }
-}
 
 /// Why a file says nothing.
 #[derive(Debug, thiserror::Error)]

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{FILE_BYTES_MAX, FileError, FileSettings, Look, Watched};
-use crate::discovery::Source;
+use super::{FILE_BYTES_MAX, FileError, Look, Watched};
 use crate::discovery::tests::Watching;
+use crate::settings::FileSettings;
+use crate::settings::Source;
 
 const ONE: &str = "http://10.0.0.1:8000\n";
 const TWO: &str = "http://10.0.0.1:8000\nhttp://10.0.0.2:8000 name=beta\n";

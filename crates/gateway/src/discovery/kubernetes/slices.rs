@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 
-use super::{KubernetesSettings, ServicePort};
-use crate::discovery::found::Found;
+use crate::discovery::found::FoundWorker;
+use crate::settings::{KubernetesSettings, ServicePort};
 
 /// Slices of a service at most; each holds up to 1,000 pods, most hold up to 100.
 pub(super) const SLICES_MAX: usize = 1_024;
@@ -49,7 +49,10 @@ impl Slices {
     }
 
     /// The pods that can take requests, in all zones.
-    pub(super) fn workers(&self, settings: &KubernetesSettings) -> Result<Vec<Found>, SlicesError> {
+    pub(super) fn workers(
+        &self,
+        settings: &KubernetesSettings,
+    ) -> Result<Vec<FoundWorker>, SlicesError> {
         let mut pods = BTreeMap::new();
         let mut portless = None;
         for slice in self.slices.values() {
@@ -71,7 +74,7 @@ impl Slices {
             return Err(no_such_port(slice, settings));
         }
         let ready = pods.into_iter().filter(|(_, pod)| pod.ready && !pod.terminating);
-        let found = ready.map(|(name, pod)| Found {
+        let found = ready.map(|(name, pod)| FoundWorker {
             name,
             pool: settings.pool,
             model: settings.model.clone(),
@@ -84,7 +87,7 @@ impl Slices {
 /// What all slices together say of a pod.
 #[derive(Debug)]
 struct Pod {
-    found: Found,
+    found: FoundWorker,
     kind: AddressKind,
     ready: bool,
     terminating: bool,
@@ -111,7 +114,7 @@ impl Pod {
         let Some(address) = endpoint.addresses.first() else { return };
         let conditions = endpoint.conditions.clone().unwrap_or_default();
         let seen = Self {
-            found: Found::at(address, port),
+            found: FoundWorker::at(address, port),
             kind: match slice.address_type.as_str() {
                 "IPv4" => AddressKind::Four,
                 "IPv6" => AddressKind::Six,

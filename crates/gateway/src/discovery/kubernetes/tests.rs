@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use self::server::ApiServer;
 use super::slices::{SLICES_MAX, Slices, SlicesError};
-use super::{KubernetesSettings, ServicePort};
-use crate::discovery::Source;
 use crate::discovery::tests::Watching;
+use crate::settings::Source;
+use crate::settings::{KubernetesSettings, ServicePort};
 
 fn settings(port: ServicePort) -> KubernetesSettings {
     let mut settings = KubernetesSettings::new("vllm", port);

@@ -12,10 +12,10 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Config};
 use tokio::time::{Instant, sleep};
 
-use super::KubernetesSettings;
 use super::slices::{Slices, SlicesError};
 use crate::discovery::patience::Patience;
 use crate::discovery::report::Reporter;
+use crate::settings::KubernetesSettings;
 
 /// Slices in one answer; more come in further ones.
 const PAGE_SLICES: u32 = 100;

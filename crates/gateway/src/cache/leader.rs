@@ -1,0 +1,353 @@
+//! Leader of a flight: its question is looked up where others keep answers, asked, watched, and kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderValue, Response, Uri};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use overdraft_core::reuse::{Answered, Finish, Unkept, Wanted, unkept};
+use overdraft_http::{Body, Exchange};
+use overdraft_store::{Looked, Ticket};
+use overdraft_telemetry::{AccessRecord, unix_time};
+use overdraft_units::Micros;
+use overdraft_wire::Endpoint;
+use overdraft_wire::response::Usage;
+use overdraft_wire::response::replay::{self as forms, Finished};
+use tokio::time::Instant;
+
+use super::entry::{Entry, Kept, Made};
+use super::request::{Form, Sought};
+use super::single_flight::{Begun, Ended, Flight, Opening};
+use super::{Cache, Term, replay};
+use crate::pipeline::attempt::Question;
+use crate::pipeline::attempts::ask_until_answered;
+use crate::pipeline::context::RequestContext;
+use crate::pipeline::keys::{Bill, Charge};
+use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::{prompt_tokens, refusal};
+use crate::settings::CacheMode;
+
+/// What one question needs, of whoever asked first.
+pub(crate) struct Leading {
+    pub(crate) sought: Box<Sought>,
+    pub(crate) info: RequestInfo,
+    pub(crate) head: Parts,
+    pub(crate) endpoint: Endpoint,
+    /// Its access record is its own: the first to ask may be gone before the answer is.
+    pub(crate) exchange: Exchange,
+    pub(crate) charge: Option<Charge>,
+}
+
+/// Sees to it that a flight ends, however its task does.
+struct Guard {
+    cache: Arc<Cache>,
+    flight: Arc<Flight>,
+    charge: Option<Charge>,
+    frames: u64,
+}
+
+impl Guard {
+    fn settle(&mut self, bill: Bill) {
+        if let Some(charge) = self.charge.take() {
+            charge.settle(bill, self.cache.pipeline.dispatcher.clock.now());
+        }
+    }
+
+    fn end(mut self, end: Ended, bill: Bill, facts: Option<AccessRecord>) {
+        self.settle(bill);
+        self.flight.end(end, facts);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let bill = if self.frames == 0 { Bill::Nothing } else { Bill::Streamed(self.frames) };
+        self.settle(bill);
+        self.flight.end(Ended::Broken, None);
+    }
+}
+
+/// Starts; the flight ends it when nobody waits any more.
+pub(crate) fn start(cache: &Arc<Cache>, flight: &Arc<Flight>, mut leading: Leading) {
+    let charge = leading.charge.take();
+    let (cache, flight) = (Arc::clone(cache), Arc::clone(flight));
+    let guard = Guard { cache: Arc::clone(&cache), flight: Arc::clone(&flight), charge, frames: 0 };
+    let leaders = cache.leaders.clone();
+    let task = leaders.spawn(lead(cache, guard, leading));
+    flight.led_by(task.abort_handle());
+}
+
+async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
+    let begun = Instant::now();
+    let flight = Arc::clone(&guard.flight);
+    let purges = cache.purges();
+    let ticket = match look_up(&cache, &leading.sought, purges).await {
+        Ok((entry, told)) => {
+            flight.open(Opening::Found(entry, told));
+            guard.end(Ended::Whole, Bill::Nothing, None);
+            return;
+        }
+        Err(ticket) => ticket,
+    };
+    let Leading { sought, mut info, head, endpoint, exchange, .. } = leading;
+    prompt_tokens::count(&cache.pipeline, &mut info, &sought.content.body, endpoint).await;
+    let mut context = RequestContext::new(&exchange, &head, endpoint);
+    let response = ask(&cache, &mut context, &info, &sought).await;
+    let is_success = response.status().is_success();
+    if is_success {
+        cache.openings().note(wanted(&sought, &info), micros(begun.elapsed()));
+    }
+    let served_by = context.served_by();
+    let worker = served_by.map(|member| member.upstream.name().to_owned());
+    let pool = served_by.map(|member| member.settings.pool);
+    let (head, body) = response.into_parts();
+    let length = body.size_hint().exact();
+    flight.open(Opening::Begun(Arc::new(Begun { head, length, worker, pool })));
+    let entry_bytes = cache.pipeline.settings().cache.entry_bytes;
+    let mut pump = Pump { form: sought.form, held: Vec::new(), bytes: 0, bytes_max: entry_bytes };
+    let is_whole = pump.run(&cache, &flight, body, &mut guard.frames).await;
+    let mut facts = AccessRecord::default();
+    exchange.access.note(|record| facts = record.clone());
+    let bytes = u64::try_from(pump.bytes).unwrap_or(u64::MAX);
+    let came = Came { is_success, is_whole, bytes, took: begun.elapsed(), purges };
+    let kept = keep(&cache, &sought, pump, came);
+    let bill = match (facts.prompt, facts.completion) {
+        (None, None) if !is_success => Bill::Nothing,
+        (None, None) => Bill::AsExpected,
+        (prompt, completion) => {
+            let count = |count: Option<overdraft_units::Tokens>| {
+                count.map_or(0, |count| u64::from(count.get()))
+            };
+            Bill::Counted(count(prompt).saturating_add(count(completion)))
+        }
+    };
+    guard.end(if is_whole { Ended::Whole } else { Ended::Broken }, bill, Some(facts));
+    // The clients have their answer; that others may have it too keeps nobody waiting.
+    if let (Some(entry), Some(ticket)) = (kept, ticket) {
+        share(&cache, &sought, &entry, ticket).await;
+    }
+}
+
+/// Looks again in memory, for the answer may have come meanwhile, and then where others keep theirs.
+async fn look_up(
+    cache: &Arc<Cache>,
+    sought: &Sought,
+    purges: u64,
+) -> Result<(Arc<Entry>, Bytes), Option<Ticket>> {
+    let settings = Arc::clone(&cache.pipeline.settings());
+    if sought.looks_up
+        && settings.cache.mode == CacheMode::On
+        && let Some(entry) = cache.recall(&sought.name, cache.pipeline.dispatcher.clock.now())
+        && let Some(told) = replay::told(&entry, sought.form)
+    {
+        return Ok((entry, told));
+    }
+    let Some(depot) = cache.depot() else { return Err(None) };
+    let looked = depot.get(&sought.name).await;
+    match looked {
+        Err(_) => {
+            cache.metrics.looked_up("shared", "error");
+            Err(None)
+        }
+        Ok(Looked::Missing(ticket)) => {
+            cache.metrics.looked_up("shared", "miss");
+            Err(Some(ticket))
+        }
+        Ok(Looked::Found(bytes, ticket)) => {
+            let answer_max = settings.cache.entry_bytes;
+            let entry = Entry::decode(bytes, &sought.name, answer_max);
+            let alive = entry.filter(|entry| entry.age(now_ms()) < settings.cache.life);
+            let told = alive.as_ref().and_then(|entry| replay::told(entry, sought.form));
+            let (Some(entry), Some(told)) = (alive, told) else {
+                cache.metrics.looked_up("shared", "unusable");
+                return Err(Some(ticket));
+            };
+            cache.metrics.looked_up("shared", if sought.looks_up { "hit" } else { "passed" });
+            if !sought.looks_up {
+                return Err(Some(ticket));
+            }
+            let entry = Arc::new(entry);
+            let left = settings.cache.life.saturating_sub(entry.age(now_ms()));
+            let term = Term { bytes: entry.bytes(), life: left, purges };
+            cache.put(
+                &sought.name,
+                Arc::clone(&entry),
+                term,
+                cache.pipeline.dispatcher.clock.now(),
+            );
+            Ok((entry, told))
+        }
+    }
+}
+
+/// Asks workers, as any other request would be.
+async fn ask(
+    cache: &Cache,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+    sought: &Sought,
+) -> Response<Body> {
+    let question = Question {
+        content: sought.content.clone(),
+        path: Uri::from_static(context.endpoint.path()),
+        endpoint: Some(context.endpoint),
+        request_id: HeaderValue::from_str(context.exchange.id.as_str())
+            .expect("a request's name is printable"),
+        head: context.head,
+        begun: Instant::now(),
+    };
+    let asked = ask_until_answered(&cache.pipeline, context, info, &question).await;
+    asked.unwrap_or_else(|refused| {
+        if let Some(reason) = refused.reason {
+            cache.pipeline.admission.rejected(reason, info.priority.name());
+        }
+        let mut response = refused.into_response();
+        refusal::tell_priority(response.headers_mut(), info.priority);
+        response
+    })
+}
+
+/// What a question wants, as far as it says how long its answer takes to begin.
+pub(crate) fn wanted(sought: &Sought, info: &RequestInfo) -> Wanted {
+    let bytes = u64::try_from(sought.content.body.len()).unwrap_or(u64::MAX);
+    Wanted { whole: sought.form == Form::Whole, bytes, limit: info.limit }
+}
+
+/// Bytes of an answer after which kept ones make room for it.
+const ROOM_BYTES: usize = 64 * 1024;
+
+/// How an answer came.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    is_success: bool,
+    is_whole: bool,
+    bytes: u64,
+    took: Duration,
+    /// Purges before it was asked for.
+    purges: u64,
+}
+
+/// Gives an answer to the flight and holds it back for keeping.
+struct Pump {
+    form: Form,
+    held: Vec<Bytes>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Pump {
+    /// Whether the answer came to its clean end.
+    async fn run(
+        &mut self,
+        cache: &Cache,
+        flight: &Flight,
+        mut body: Body,
+        frames: &mut u64,
+    ) -> bool {
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return false };
+            let Ok(data) = frame.into_data() else { continue };
+            let before = self.bytes;
+            self.bytes += data.len();
+            if before / ROOM_BYTES < self.bytes / ROOM_BYTES {
+                cache.make_room(cache.pipeline.dispatcher.clock.now());
+            }
+            // Readers are given the same bytes: as long as the flight holds all of them, this holds none of its own.
+            if flight.is_cut() {
+                self.bytes_max = 0;
+            }
+            if self.bytes <= self.bytes_max {
+                self.held.push(data.clone());
+            } else {
+                self.held = Vec::new();
+            }
+            // Who did not ask for the usage does not see that it was asked for.
+            let shown = if self.form == Form::Events && tells_usage(&data) {
+                forms::without_usage(&data).into()
+            } else {
+                data
+            };
+            if !shown.is_empty() {
+                *frames += 1;
+                flight.push(shown).await;
+            }
+        }
+        true
+    }
+
+    fn answer(self) -> BytesMut {
+        let mut answer = BytesMut::with_capacity(self.bytes);
+        self.held.iter().for_each(|data| answer.extend_from_slice(data));
+        answer
+    }
+}
+
+fn tells_usage(data: &[u8]) -> bool {
+    memchr::memmem::find(data, b"\"usage\"").is_some()
+}
+
+/// Keeps an answer in memory, where it may be kept; what others may have of it.
+fn keep(cache: &Cache, sought: &Sought, pump: Pump, came: Came) -> Option<Arc<Entry>> {
+    let Came { is_success, is_whole, bytes, took, purges } = came;
+    let settings = cache.pipeline.settings();
+    let bytes_max = u64::try_from(pump.bytes_max).unwrap_or(u64::MAX);
+    let mut answered = Answered { finish: Finish::Complete, is_whole, is_success, bytes };
+    let mut summary = None;
+    if unkept(answered, bytes_max).is_none() {
+        let is_whole_form = pump.form == Form::Whole;
+        let answer = pump.answer();
+        let told = if is_whole_form {
+            forms::summary_of_whole(&answer, sought.choices)
+        } else {
+            forms::summary_of_events(&answer, sought.choices)
+        };
+        answered.finish = match told.map(|told| told.finished) {
+            Some(Finished::Complete) => Finish::Complete,
+            Some(Finished::Calls) => Finish::Calls,
+            Some(Finished::Otherwise) | None => Finish::Otherwise,
+        };
+        let kept = if is_whole_form { Kept::Whole } else { Kept::Events };
+        summary = told.map(|told| (kept, answer, told.usage.unwrap_or_default()));
+    }
+    if let Some(why) = unkept(answered, bytes_max) {
+        cache.metrics.unkept(why.name());
+        return None;
+    }
+    let (kept, answer, usage): (Kept, BytesMut, Usage) = summary?;
+    let Some(entry) =
+        Entry::new(&sought.name, Made { kept, usage, born_ms: now_ms(), took }, &answer)
+    else {
+        cache.metrics.unkept(Unkept::TooLarge.name());
+        return None;
+    };
+    let observes = settings.cache.mode == CacheMode::Observe;
+    let size = entry.bytes();
+    let entry = Arc::new(if observes { entry.hollow() } else { entry });
+    let now = cache.pipeline.dispatcher.clock.now();
+    let term = Term { bytes: size, life: settings.cache.life, purges };
+    cache.put(&sought.name, Arc::clone(&entry), term, now);
+    // At the store the ticket says that it is of before a purge.
+    (!observes).then_some(entry)
+}
+
+/// Puts an answer where other gateways find it.
+async fn share(cache: &Cache, sought: &Sought, entry: &Entry, ticket: Ticket) {
+    let Some(depot) = cache.depot() else { return };
+    let life = cache.pipeline.settings().cache.life;
+    let put = depot.put(&sought.name, ticket, &entry.encode(), life).await;
+    cache.metrics.put(if put.is_ok() { "stored" } else { "error" });
+}
+
+/// Milliseconds since 1970, for the age of what others wrote.
+pub(crate) fn now_ms() -> u64 {
+    let time = Duration::try_from_secs_f64(unix_time()).unwrap_or_default();
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The same time in the core's units.
+pub(crate) fn micros(span: Duration) -> Micros {
+    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}

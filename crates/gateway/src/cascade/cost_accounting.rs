@@ -1,0 +1,227 @@
+//! Cost accounting: what one request cost, and what the target alone would have cost.
+//!
+//! Kept along from call to call and closed once, when the answer has ended: the access line and the
+//! metrics tell both.
+
+use std::sync::Arc;
+
+use overdraft_core::cascade::Path;
+use overdraft_core::cost::{Bill, Money, Usage};
+use overdraft_http::Access;
+use overdraft_telemetry::metrics::CascadeMetrics;
+use overdraft_units::Tokens;
+
+use super::CascadeLayer;
+use super::response_writer::Counts;
+use super::state::CascadeState;
+use crate::dispatch::Used;
+use crate::pipeline::canary::Side;
+
+/// Picodollars in a millionth of a dollar.
+const PICO_IN_MICRO: u64 = 1_000_000;
+
+/// The books of one request.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct CostAccount {
+    layer: Arc<CascadeLayer>,
+    state: Arc<CascadeState>,
+    tenant: String,
+    access: Access,
+    /// Tokens of its prompt as they were estimated.
+    estimated: Tokens,
+    drafted: Option<Usage>,
+    told: Option<Used>,
+    /// The target read the prompt while the draft spoke.
+    prefilled: Option<Usage>,
+    scored: Vec<Usage>,
+    /// How the target was asked for the last score.
+    scored_by: Option<Path>,
+    /// What the target was asked beyond scores.
+    target: Vec<Usage>,
+    continued: Option<Tokens>,
+    pub(super) served: &'static str,
+    handed_over: bool,
+    closed: bool,
+    /// Whether nobody waits for what is done.
+    background: bool,
+    /// The side of a comparison that the request is on.
+    side: Option<Side>,
+    /// Whether what the answer is worth will be found out.
+    pub(super) is_compared: bool,
+}
+
+impl CostAccount {
+    pub(super) fn new(
+        layer: &Arc<CascadeLayer>,
+        state: &Arc<CascadeState>,
+        tenant: &str,
+        access: &Access,
+        estimated: Tokens,
+    ) -> Self {
+        Self {
+            layer: Arc::clone(layer),
+            state: Arc::clone(state),
+            tenant: tenant.to_owned(),
+            access: access.clone(),
+            estimated,
+            drafted: None,
+            told: None,
+            prefilled: None,
+            scored: Vec::new(),
+            scored_by: None,
+            target: Vec::new(),
+            continued: None,
+            served: "target",
+            handed_over: false,
+            closed: false,
+            background: false,
+            side: None,
+            is_compared: false,
+        }
+    }
+
+    /// Books of a request that is on this side of a comparison.
+    #[must_use]
+    pub(super) fn on(mut self, side: Option<Side>) -> Self {
+        self.side = side;
+        self
+    }
+
+    /// Books for what is done for the same request in the background.
+    pub(super) fn of_shadow(&self) -> Self {
+        let mut books =
+            Self::new(&self.layer, &self.state, &self.tenant, &self.access, self.estimated);
+        (books.served, books.background) = ("shadow", true);
+        books
+    }
+
+    /// The draft has said so much so far.
+    pub(super) fn drafted(&mut self, used: Option<Used>, count: Tokens) {
+        self.told = used.or(self.told);
+        self.drafted = Some(usage(used, self.estimated, count));
+    }
+
+    /// The target has read the prompt beside the draft.
+    pub(super) const fn prefilled(&mut self, usage: Usage) {
+        self.prefilled = Some(usage);
+    }
+
+    /// The target is asked to score the last of so many tokens: all of them read anew until it tells otherwise.
+    pub(super) fn scoring(&mut self, tokens: usize) {
+        let prompt = Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX));
+        self.scored.push(Usage { prompt, cached: Tokens::ZERO, completion: Tokens::new(1) });
+    }
+
+    /// It refused, and read nothing.
+    pub(super) fn unscored(&mut self) {
+        self.scored.pop();
+    }
+
+    /// It told a score when it was asked that way, and perhaps what it read, what of that was cached and what it said.
+    pub(super) fn scored(&mut self, path: Path, told: Option<[Tokens; 3]>) {
+        self.scored_by = Some(path);
+        if let (Some(last), Some([prompt, cached, completion])) = (self.scored.last_mut(), told) {
+            *last = Usage { prompt, cached: cached.min(prompt), completion };
+        }
+    }
+
+    /// The target goes on behind what the draft said.
+    pub(super) const fn handed_over(&mut self) {
+        self.handed_over = true;
+    }
+
+    /// The target is asked to go on behind so many tokens.
+    pub(super) fn continued(&mut self, tokens: usize) {
+        self.continued = Some(Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX)));
+    }
+
+    /// It said so much then.
+    pub(super) fn completed(&mut self, used: Option<Used>, count: Tokens) {
+        let prompt = self.continued.take().unwrap_or_default();
+        self.target.push(usage(used, prompt, count));
+    }
+
+    /// Tokens of the prompt, as the draft counted them.
+    pub(super) fn prompt(&self) -> Option<Tokens> {
+        self.told.map(|used| used.prompt)
+    }
+
+    /// What the draft's whole answer came to.
+    pub(super) fn counts_of_draft(&self) -> Option<Counts> {
+        self.told.map(|used| Counts { prompt: used.prompt, completion: used.completion })
+    }
+
+    /// Whether both models speak in the answer, the one whose words it began with not vouched for.
+    pub(super) const fn is_mixed(&self) -> bool {
+        self.handed_over
+    }
+
+    /// Closes the books over an answer of which the access line knows the tokens.
+    pub(super) fn close(&mut self) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        let served = self.served;
+        let (mut counts, mut cached) = (None, None);
+        if !self.background {
+            self.access.note(|record| {
+                record.served_by = Some(served);
+                record.scored_by = self.scored_by.map(Path::name);
+                counts = record.prompt.zip(record.completion);
+                cached = record.cached;
+            });
+        }
+        let side = self.side.take();
+        if let Some(side) = side.as_ref().filter(|_| !self.is_compared) {
+            side.judged(None);
+        }
+        let Some([draft, target]) = self.state.settings.prices else { return };
+        let sum = |usages: &[Usage]| {
+            usages.iter().fold(Money::ZERO, |sum, usage| sum + target.of(*usage))
+        };
+        // What its own prefill left in the cache the target would have had to read.
+        let before = self.prefilled.map_or(Tokens::ZERO, |usage| usage.cached);
+        let now = self.prefilled.and(cached).unwrap_or_default();
+        let [alone, answered] = [before, now].map(|cached| {
+            counts.map_or(Money::ZERO, |(prompt, completion)| {
+                target.of(Usage { prompt, cached, completion })
+            })
+        });
+        let beside = self.prefilled.map_or(Money::ZERO, |usage| target.of(usage));
+        let bill = Bill {
+            draft: self.drafted.map_or(Money::ZERO, |usage| draft.of(usage)),
+            verify: sum(&self.scored),
+            target: beside + if served == "target" { answered } else { sum(&self.target) },
+            target_only: alone,
+        };
+        let micro = |money: Money| money.get() / PICO_IN_MICRO;
+        let (paid, alone) = (micro(bill.paid()), micro(bill.target_only));
+        if !self.background {
+            self.access.note(|record| {
+                record.cost = Some(paid);
+                record.cost_alone = Some(alone);
+            });
+        }
+        if let Some(side) = side {
+            side.cost(bill.paid());
+        }
+        let metrics: &CascadeMetrics = &self.layer.metrics;
+        metrics.charged(&self.state.name, &self.tenant, served, paid, alone);
+    }
+}
+
+impl Drop for CostAccount {
+    fn drop(&mut self) {
+        // Whoever leaves early has still been worked for.
+        self.close();
+    }
+}
+
+fn usage(used: Option<Used>, prompt: Tokens, completion: Tokens) -> Usage {
+    used.map_or(Usage { prompt, cached: Tokens::ZERO, completion }, |used| Usage {
+        prompt: used.prompt,
+        cached: used.cached.unwrap_or_default(),
+        completion: used.completion,
+    })
+}

@@ -1,0 +1,140 @@
+//! An attempt in flight on a worker, on the core's books until it ends.
+//!
+//! Invariant: an attempt that is dropped ends as abandoned, so no exit path leaves it on the books.
+
+use std::sync::Arc;
+
+use overdraft_core::fleet::{Ending, Failure, WorkerId};
+use overdraft_core::route::{Outcome, Placed, Prompt};
+use overdraft_units::{Micros, Tokens};
+
+use super::dispatcher::Dispatcher;
+use super::members::Member;
+
+/// The tokens an answer used, as its worker counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub(crate) prompt: Tokens,
+    /// Those that the worker had in its cache, if it says.
+    pub(crate) cached: Option<Tokens>,
+    pub(crate) completion: Tokens,
+}
+
+/// An attempt in flight. Dropped without a word, it ends as abandoned.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    dispatcher: Arc<Dispatcher>,
+    member: Arc<Member>,
+    placed: Option<Placed>,
+}
+
+impl Lease {
+    /// Of a request that was given a worker.
+    pub(crate) const fn new(
+        dispatcher: Arc<Dispatcher>,
+        member: Arc<Member>,
+        placed: Placed,
+    ) -> Self {
+        Self { dispatcher, member, placed: Some(placed) }
+    }
+
+    fn placed(&self) -> &Placed {
+        self.placed.as_ref().expect("only `end` and `drop` take it")
+    }
+
+    /// Where the attempt runs.
+    pub(crate) fn worker(&self) -> WorkerId {
+        self.placed().worker()
+    }
+
+    /// Whether it was given a worker that is out for failing its requests, and not as the trial of it.
+    pub(crate) fn is_out(&self) -> bool {
+        let placed = self.placed();
+        let router = self.dispatcher.router();
+        !placed.is_trial() && !router.fleet().worker(placed.worker()).breaker().is_closed()
+    }
+
+    /// The same with all that belongs to it.
+    pub(crate) const fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// Who has more of its prompt, where the worker can fetch it from there.
+    pub(crate) fn source(&self) -> Option<WorkerId> {
+        self.placed().source()
+    }
+
+    /// The request is on its way: the worker will hold its prompt.
+    pub(crate) fn remember(&mut self, prompt: Prompt<'_>) {
+        let now = self.dispatcher.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        self.dispatcher.router().remember(placed, prompt, now);
+    }
+
+    /// The answer has begun.
+    pub(crate) fn first_token(&mut self) {
+        let now = self.dispatcher.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        let waited = placed.age(now);
+        let change = self.dispatcher.router().first_token(placed, now);
+        self.dispatcher.call_waiting();
+        self.dispatcher.metrics.routing.first_token(placed.policy, placed.arm, waited);
+        self.dispatcher.report(change);
+    }
+
+    /// So many tokens of the answer have come so far.
+    pub(crate) fn progress(&mut self, streamed: Tokens) {
+        let now = self.dispatcher.clock.now();
+        let placed = self.placed.as_mut().expect("only `end` and `drop` take it");
+        self.dispatcher.router().progress(placed, streamed, now);
+        self.dispatcher.call_waiting();
+    }
+
+    /// Reports how the attempt ended.
+    pub(crate) fn end(mut self, ending: Ending, used: Option<Used>) {
+        self.settle(ending, used);
+    }
+
+    /// The same for a worker that turned it away and perhaps asked to be left alone for so long.
+    pub(crate) fn refused(mut self, failure: Failure, wait: Option<Micros>) {
+        let (dispatcher, worker) = (Arc::clone(&self.dispatcher), self.worker());
+        self.fail(failure);
+        if let Some(wait) = wait {
+            dispatcher.router().asked_to_wait(worker, wait);
+        }
+    }
+
+    /// Reports that nothing came of it.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.settle(Ending::Failed(failure), None);
+    }
+
+    /// Reports that the worker will not have the request.
+    pub(crate) fn decline(&mut self) {
+        self.settle(Ending::Declined, None);
+    }
+
+    fn settle(&mut self, ending: Ending, used: Option<Used>) {
+        let Some(placed) = self.placed.take() else { return };
+        if ending == Ending::Answered {
+            let cached = used.and_then(|used| used.cached);
+            self.dispatcher.metrics.routing.answered(used.map(|used| used.prompt), cached);
+        }
+        let outcome = Outcome {
+            ending,
+            prompt: used.map(|used| used.prompt),
+            cached: used.and_then(|used| used.cached),
+            completion: used.map(|used| used.completion),
+        };
+        let now = self.dispatcher.clock.now();
+        let change = self.dispatcher.router().end(placed, outcome, now);
+        self.dispatcher.call_waiting();
+        self.dispatcher.report(change);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.settle(Ending::Abandoned, None);
+    }
+}

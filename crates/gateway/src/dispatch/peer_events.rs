@@ -1,0 +1,116 @@
+//! Peer events: what other gateways tell the core of breakers and loads, and what it tells them.
+
+use std::collections::BTreeMap;
+
+use overdraft_core::breaker::{Grants, News, Seen};
+use overdraft_core::fleet::{Share, Worker, WorkerId};
+use overdraft_core::route::Router;
+use overdraft_units::Instant;
+
+use super::dispatcher::Dispatcher;
+
+/// A worker as gateways know it: its place here, and its number everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeerWorker {
+    pub(crate) id: WorkerId,
+    pub(crate) tag: u64,
+}
+
+impl Dispatcher {
+    /// Who grants trials of workers that are out.
+    pub(crate) fn set_grants(&self, grants: Grants) {
+        self.router().set_grants(grants);
+    }
+
+    /// Every worker.
+    pub(crate) fn peer_workers(&self) -> Vec<PeerWorker> {
+        let router = self.router();
+        router.fleet().workers().map(|(id, worker)| PeerWorker { id, tag: worker.tag() }).collect()
+    }
+
+    /// What breakers decided here and the others have not heard.
+    pub(crate) fn breaker_news(&self) -> Vec<(PeerWorker, News)> {
+        let router = self.router();
+        let tagged = |(id, news)| (peer(&router, id), news);
+        router.breaker_news(self.clock.now()).map(tagged).collect()
+    }
+
+    /// The others have heard news up to `sequence`, and this is what stands with them now.
+    pub(crate) fn breaker_told(
+        &self,
+        worker: PeerWorker,
+        sequence: u32,
+        seen: impl FnOnce(Instant) -> Seen,
+    ) {
+        let now = self.clock.now();
+        let change = {
+            let mut router = self.router();
+            let same = is_still(&router, worker);
+            same.then(|| router.breaker_told(worker.id, sequence, seen(now), now)).flatten()
+        };
+        self.report(change);
+    }
+
+    /// What the others say of a worker's breaker.
+    pub(crate) fn breaker_seen(&self, worker: PeerWorker, seen: impl FnOnce(Instant) -> Seen) {
+        let now = self.clock.now();
+        let change = {
+            let mut router = self.router();
+            let same = is_still(&router, worker);
+            same.then(|| router.breaker_seen(worker.id, seen(now), now)).flatten()
+        };
+        self.report(change);
+    }
+
+    /// Workers that this gateway may try and has not tried yet.
+    pub(crate) fn probing(&self) -> Vec<PeerWorker> {
+        let router = self.router();
+        router.probing(self.clock.now()).map(|id| peer(&router, id)).collect()
+    }
+
+    /// Workers that are out and whose trial is due.
+    pub(crate) fn probes_due(&self) -> Vec<PeerWorker> {
+        let router = self.router();
+        router.probes_due(self.clock.now()).map(|id| peer(&router, id)).collect()
+    }
+
+    /// This gateway may try a worker that is out.
+    pub(crate) fn grant_probe(&self, worker: PeerWorker) {
+        let change = {
+            let mut router = self.router();
+            let same = is_still(&router, worker);
+            same.then(|| router.grant_probe(worker.id, self.clock.now())).flatten()
+        };
+        self.report(change);
+    }
+
+    /// What this gateway has in flight, by the workers' numbers.
+    pub(crate) fn shares(&self) -> Vec<(u64, Share)> {
+        let router = self.router();
+        router.fleet().workers().map(|(_, worker)| (worker.tag(), share(worker))).collect()
+    }
+
+    /// What the others have in flight; workers that they do not name have nothing.
+    pub(crate) fn note_others(&self, by_worker: &BTreeMap<u64, Share>) {
+        let mut router = self.router();
+        let workers: Vec<(WorkerId, u64)> =
+            router.fleet().workers().map(|(id, worker)| (id, worker.tag())).collect();
+        for (id, tag) in workers {
+            router.others(id, by_worker.get(&tag).copied().unwrap_or_default());
+        }
+    }
+}
+
+fn peer(router: &Router, id: WorkerId) -> PeerWorker {
+    PeerWorker { id, tag: router.fleet().worker(id).tag() }
+}
+
+/// Whether that place is still that worker's.
+fn is_still(router: &Router, worker: PeerWorker) -> bool {
+    router.fleet().is_member(worker.id) && router.fleet().worker(worker.id).tag() == worker.tag
+}
+
+fn share(worker: &Worker) -> Share {
+    let booked = worker.booked();
+    Share { requests: booked.requests, prompt_tokens: booked.prompt_tokens, tokens: booked.tokens }
+}

@@ -1,0 +1,119 @@
+//! Wait queue: requests that wait for room at a worker, and how each is woken when its turn comes.
+//!
+//! The core's queue, which stands beside its router, says whose turn it is; a bell per ticket wakes who is
+//! called. Whoever is called has itself placed, and then the next is called.
+//!
+//! Invariant: a place is given back when it is dropped, so a client that goes away while it waits
+//! is out of the queue at once, and if it was just being called, the next is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use overdraft_core::admit::{Priority, Queue, Refusal, Ticket};
+use overdraft_core::fleet::WorkerId;
+use overdraft_core::route::{Request, Router};
+use overdraft_telemetry::Clock;
+use overdraft_units::{Instant, Micros};
+use tokio::sync::Notify;
+
+use super::dispatcher::Dispatcher;
+
+/// The bells of all who wait.
+#[derive(Debug, Default)]
+pub(crate) struct WaitQueue {
+    bells: Mutex<BTreeMap<Ticket, Arc<Notify>>>,
+    /// How many there are, for those who would otherwise take a lock to wake nobody.
+    waiting: AtomicUsize,
+}
+
+impl WaitQueue {
+    /// Something is known better: calls whose turn it is, one of each model at most.
+    pub(crate) fn ring(&self, dispatcher: &Dispatcher) {
+        if 0 < self.waiting.load(Ordering::SeqCst) {
+            self.call(&mut dispatcher.router(), dispatcher.clock.now());
+        }
+    }
+
+    fn call(&self, router: &mut Router, now: Instant) {
+        let bells = self.bells();
+        while let Some(ticket) = router.call(now) {
+            match bells.get(&ticket) {
+                Some(bell) => bell.notify_one(),
+                // Nobody would answer; the next is called.
+                None => drop(router.leave_queue(ticket)),
+            }
+        }
+    }
+
+    /// Those who wait, of each priority, the least first, and their tokens.
+    pub(crate) fn lengths(queue: &Queue) -> ([usize; 3], u64) {
+        (Priority::ALL.map(|priority| queue.waiting(priority)), queue.tokens())
+    }
+
+    /// Those who wait for any of these models, given as numbers.
+    pub(crate) fn waiting_for(queue: &Queue, models: &BTreeSet<u64>) -> usize {
+        models.iter().map(|&model| queue.waiting_for(model)).sum()
+    }
+
+    /// Lets a request wait for a worker, and calls it at once if it is its turn.
+    pub(crate) fn enter<'a>(
+        &self,
+        dispatcher: &'a Dispatcher,
+        request: Request<'_>,
+        at: WorkerId,
+        patience: Micros,
+    ) -> Result<QueuePlace<'a>, Refusal> {
+        let entered = dispatcher.clock.now();
+        let mut router = dispatcher.router();
+        let ticket = router.wait(request, at, entered + patience, entered)?;
+        let bell = Arc::new(Notify::new());
+        self.bells().insert(ticket, Arc::clone(&bell));
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.call(&mut router, entered);
+        drop(router);
+        Ok(QueuePlace { dispatcher, ticket, bell, entered })
+    }
+
+    fn bells(&self) -> MutexGuard<'_, BTreeMap<Ticket, Arc<Notify>>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the queue, which its owner gives back by dropping it.
+#[derive(Debug)]
+pub(crate) struct QueuePlace<'a> {
+    dispatcher: &'a Dispatcher,
+    ticket: Ticket,
+    bell: Arc<Notify>,
+    entered: Instant,
+}
+
+impl QueuePlace<'_> {
+    /// Its number in the queue.
+    pub(crate) const fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Resolves when it is called.
+    pub(crate) async fn called(&self) {
+        self.bell.notified().await;
+    }
+
+    /// How long it has waited.
+    pub(crate) fn waited(&self) -> Micros {
+        let clock: Clock = self.dispatcher.clock;
+        clock.now().since(self.entered)
+    }
+}
+
+impl Drop for QueuePlace<'_> {
+    fn drop(&mut self) {
+        let queue = &self.dispatcher.wait_queue;
+        let mut router = self.dispatcher.router();
+        router.leave_queue(self.ticket);
+        queue.bells().remove(&self.ticket);
+        queue.waiting.fetch_sub(1, Ordering::SeqCst);
+        queue.call(&mut router, self.dispatcher.clock.now());
+    }
+}

@@ -1,0 +1,84 @@
+//! Memory readings: how much memory each worker uses, by its exporter.
+//!
+//! One task per worker that has a memory source reads the exporter's page and hands the share to
+//! the core. A page that cannot be used is told once and teaches nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use overdraft_core::fleet::WorkerId;
+use overdraft_core::fragment::Reading;
+use overdraft_wire::prometheus::memory::{MemoryError, memory_permille};
+use tokio::time::sleep;
+
+use super::http_call::{HttpCall, HttpCallError};
+use crate::fleet::Fleet;
+use crate::settings::MemorySource;
+
+/// Why a look taught nothing.
+#[derive(Debug, thiserror::Error)]
+enum MemoryFault {
+    #[error(transparent)]
+    HttpCall(#[from] HttpCallError),
+    #[error("the exporter's answer is {0}; expected 200")]
+    Status(StatusCode),
+    #[error(transparent)]
+    Page(#[from] MemoryError),
+}
+
+/// Reads one worker's memory until it is dropped; at once done where there is nowhere to read it.
+pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
+    let member = fleet.dispatcher.member(worker);
+    let Some(source) = member.settings.care.memory.clone() else { return };
+    drop(member);
+    let mut known = true;
+    loop {
+        let looked = look(&fleet, &source).await;
+        let name = fleet.dispatcher.upstream(worker);
+        match looked {
+            Ok(memory_permille) => {
+                note(&fleet, worker, memory_permille);
+                if !known {
+                    tracing::info!(worker = name.name(), "its memory is known again");
+                }
+                known = true;
+            }
+            Err(fault) => {
+                if known {
+                    tracing::warn!(worker = name.name(), page = %source.place, %fault,
+                        "its memory is not known");
+                }
+                known = false;
+            }
+        }
+        sleep(source.interval).await;
+    }
+}
+
+async fn look(fleet: &Fleet, source: &MemorySource) -> Result<u16, MemoryFault> {
+    let scrape = fleet.settings().scrape;
+    let call = HttpCall {
+        place: &source.place,
+        method: Method::GET,
+        token: None,
+        body: Bytes::new(),
+        timeout: scrape.timeout,
+        answer_bytes: scrape.page_bytes,
+    };
+    let (status, page) = call.run().await?;
+    if status != StatusCode::OK {
+        return Err(MemoryFault::Status(status));
+    }
+    Ok(memory_permille(&page, &source.names, &source.labels)?)
+}
+
+fn note(fleet: &Fleet, id: WorkerId, memory_permille: u16) {
+    let settings = fleet.settings().repair;
+    let at = fleet.dispatcher.clock.now();
+    let router = fleet.dispatcher.view();
+    let worker = router.fleet().worker(id);
+    let kv_permille = worker.scraped().and_then(|scraped| scraped.kv_use_permille).unwrap_or(0);
+    let reading = Reading { at, memory_permille, kv_permille };
+    fleet.repairs.watch().read(id, worker, reading, &settings);
+}

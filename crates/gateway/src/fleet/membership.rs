@@ -1,0 +1,135 @@
+//! Fleet membership: which workers are in the fleet now, and who watches each of them.
+//!
+//! The settings and every discovery name workers; the fleet is their union, by address. A worker
+//! that is new joins the fleet and gets its watchers; one that nobody names any more leaves, its
+//! watchers end, and what is in flight on it may finish. The core gives out the places.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use http::HeaderValue;
+use indexmap::IndexMap;
+use overdraft_core::fleet::{WORKERS_MAX, WorkerId};
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Fleet, kv_event_subscriber, scrape};
+use crate::dispatch::Member;
+use crate::settings::{GatewayError, WorkerSettings};
+use crate::upstream::Upstream;
+
+/// What is named now, by whom, and who of them is in the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    /// By source: the settings are source zero, discoveries follow.
+    named: BTreeMap<usize, Vec<WorkerSettings>>,
+    /// By address.
+    members: BTreeMap<String, (WorkerId, WorkerSettings)>,
+    /// Addresses of workers that were draining when they left.
+    drained: BTreeSet<String>,
+}
+
+/// Starts what watches a worker.
+pub(crate) type Watch = fn(&Arc<Fleet>, WorkerId) -> JoinSet<()>;
+
+impl Membership {
+    /// Discoveries have other numbers now; what those that are gone have named is forgotten with
+    /// the next word of any source.
+    pub(crate) fn renumber(&mut self, number: impl Fn(usize) -> Option<usize>) {
+        let named = std::mem::take(&mut self.named).into_iter();
+        let renumbered = named.filter_map(|(source, workers)| Some((number(source)?, workers)));
+        self.named = renumbered.collect();
+    }
+
+    /// Takes in what `source` names now.
+    pub(crate) fn named(
+        &mut self,
+        fleet: &Arc<Fleet>,
+        source: usize,
+        workers: Vec<WorkerSettings>,
+        watch: Watch,
+    ) {
+        self.named.insert(source, workers);
+        // In the order they are named, for that is the order in which an idle fleet is asked; who
+        // is named first describes it.
+        let mut wanted: IndexMap<String, WorkerSettings> = IndexMap::new();
+        for worker in self.named.values().flatten() {
+            let url = worker.url.trim_end_matches('/').to_owned();
+            wanted.entry(url).or_insert_with(|| worker.clone());
+        }
+        self.dismiss_all_but(&wanted, fleet);
+        for (url, mut worker) in wanted {
+            if self.members.contains_key(&url) {
+                continue;
+            }
+            let asked = worker.clone();
+            self.distinguish(&mut worker);
+            match join(fleet, &worker, watch) {
+                Ok(id) => {
+                    if self.drained.remove(&url) {
+                        fleet.dispatcher.drain(id);
+                    }
+                    self.members.insert(url, (id, asked));
+                }
+                Err(error) => tracing::error!(url, %error, "worker cannot join the fleet"),
+            }
+        }
+    }
+
+    fn dismiss_all_but(&mut self, wanted: &IndexMap<String, WorkerSettings>, fleet: &Fleet) {
+        let unwanted = |url: &str, known| wanted.get(url).is_none_or(|wanted| wanted != known);
+        let gone: Vec<String> = self
+            .members
+            .iter()
+            .filter(|(url, (_, known))| unwanted(url, known))
+            .map(|(url, _)| url.clone())
+            .collect();
+        for url in gone {
+            if let Some((id, worker)) = self.members.remove(&url) {
+                tracing::info!(worker = worker.name, url, "worker left the fleet");
+                let dispatcher = &fleet.dispatcher;
+                let member = dispatcher.member(id);
+                member.dismiss();
+                fleet.models.note(id, None);
+                dispatcher.metrics.routing.forget(
+                    member.upstream.name(),
+                    scrape::RESULTS,
+                    kv_event_subscriber::RESULTS,
+                );
+                let told_to = !fleet.repairs.include(id);
+                if dispatcher.leave(id) && told_to && self.drained.len() < WORKERS_MAX {
+                    // Should it come back, it still is on its way out.
+                    self.drained.insert(url);
+                }
+            }
+        }
+    }
+
+    /// Gives a worker another name when its own is taken: names are told in metrics and headers.
+    fn distinguish(&self, worker: &mut WorkerSettings) {
+        let taken = |name: &str| self.members.values().any(|(_, known)| known.name == name);
+        if taken(&worker.name) {
+            let address = WorkerSettings::new(worker.url.clone()).name;
+            tracing::warn!(name = worker.name, called = address, "two workers have one name");
+            worker.name = address;
+        }
+    }
+}
+
+fn join(
+    fleet: &Arc<Fleet>,
+    worker: &WorkerSettings,
+    watch: Watch,
+) -> Result<WorkerId, GatewayError> {
+    let dispatcher = &fleet.dispatcher;
+    let address = worker.check()?;
+    let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
+    let upstream = Arc::new(Upstream::new(name, address, &dispatcher.settings()));
+    let tag = xxh3_64(worker.name.as_bytes());
+    let joined = dispatcher.join(tag, worker.kv_share, |id| {
+        dispatcher.members.seat(Arc::new(Member::new(id, worker.clone(), upstream)));
+    });
+    let id = joined.ok_or(GatewayError::TooManyWorkers { count: WORKERS_MAX + 1 })?;
+    *dispatcher.member(id).watchers() = watch(fleet, id);
+    Ok(id)
+}

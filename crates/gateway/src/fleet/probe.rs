@@ -1,0 +1,148 @@
+//! Health probes: whether each worker is there, and which models it serves.
+//!
+//! One task per worker asks `/health` and `/v1/models` in turn and reports to the core what it saw;
+//! what follows from that is the core's business. The prober also sweeps the idle connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use overdraft_core::fleet::{Health, Probe, WorkerId};
+use overdraft_units::Micros;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Fleet;
+use super::maintenance::Warmth;
+use super::model_list::Listing;
+use crate::upstream::fetch::{FetchError, fetch};
+use crate::upstream::{Upstream, UpstreamError};
+
+/// While a worker has never been ready, it is asked this often: it may just be starting, and
+/// somebody waits for it.
+const INTERVAL_UNPROVEN: Duration = Duration::from_millis(50);
+
+const HEALTH: &str = "/health";
+const MODELS: &str = "/v1/models";
+
+/// What one look at a worker showed.
+enum Seen {
+    Ready(Bytes),
+    Unready,
+    Silent,
+    Unreachable,
+}
+
+/// Watches one worker until it is dropped.
+pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
+    let mut memory = Memory::default();
+    loop {
+        look(&fleet, worker, &mut memory).await;
+        fleet.dispatcher.upstream(worker).sweep();
+        let unproven = fleet.dispatcher.view().fleet().worker(worker).health() == Health::Unproven;
+        let interval = fleet.settings().probe.interval;
+        sleep(if unproven { interval.min(INTERVAL_UNPROVEN) } else { interval }).await;
+    }
+}
+
+/// What is remembered between two looks.
+#[derive(Default)]
+struct Memory {
+    /// The list of models that was taken in last; an equal one is not read again.
+    listed: Bytes,
+    warmth: Warmth,
+}
+
+/// Probes once.
+async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
+    let Memory { listed, warmth } = memory;
+    let member = fleet.dispatcher.member(worker);
+    let settings = fleet.settings().probe;
+    let begun = Instant::now();
+    let probing = probe(&member.upstream, settings.answer_bytes);
+    let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
+    if matches!(seen, Seen::Ready(_)) {
+        // Two questions were answered one after the other.
+        let took = begun.elapsed() / 2;
+        let took = Micros::new(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        fleet.dispatcher.round_trip(worker, took);
+    }
+    let health = || fleet.dispatcher.view().fleet().worker(worker).health();
+    let is_up = || health().is_up();
+    let before = health();
+    let was_up = before.is_up();
+    warmth.observe(before);
+    match seen {
+        Seen::Ready(list) => match Listing::parse(&list) {
+            Some(listing) => {
+                let names = listing.names();
+                let wanted = member.settings.model.as_ref();
+                if let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) {
+                    tell_wrong_model(fleet, worker, wanted, &names);
+                    fleet.dispatcher.probed(worker, Probe::WrongModel);
+                } else if !warmth.is_ready(fleet, worker, &names).await {
+                    fleet.dispatcher.probed(worker, Probe::Unready);
+                } else {
+                    fleet.tokenizers.look_for(worker, &names, || Arc::clone(&member.upstream));
+                    if *listed != list {
+                        fleet.models.note(worker, Some(listing));
+                        *listed = list;
+                    }
+                    // Last, so that a model whose worker is up is in the list. Who was restarted
+                    // meanwhile may be another process than the one that answered, and cold: the next
+                    // look tells.
+                    if is_up() || !was_up {
+                        fleet.dispatcher.probed(worker, Probe::Ready(&names));
+                    }
+                }
+            }
+            None => fleet.dispatcher.probed(worker, Probe::Unready),
+        },
+        Seen::Unready => fleet.dispatcher.probed(worker, Probe::Unready),
+        Seen::Silent => fleet.dispatcher.probed(worker, Probe::Silent),
+        Seen::Unreachable => fleet.dispatcher.probed(worker, Probe::Unreachable),
+    }
+    if !is_up() && !listed.is_empty() {
+        fleet.models.note(worker, None);
+        *listed = Bytes::new();
+    }
+}
+
+/// Models that a complaint names at most.
+const MODELS_NAMED_MAX: usize = 8;
+
+/// Says once what is wrong with a worker that serves something else than it is configured for.
+fn tell_wrong_model(fleet: &Fleet, worker: WorkerId, wanted: &str, names: &[String]) {
+    let wrong = Health::is_wrong_model;
+    if !wrong(fleet.dispatcher.view().fleet().worker(worker).health()) {
+        let served = names.iter().take(MODELS_NAMED_MAX).cloned().collect::<Vec<_>>().join("`, `");
+        tracing::error!(
+            worker = fleet.dispatcher.upstream(worker).name(),
+            "it serves `{served}` and is configured for `{wanted}`; it is sent nothing until it \
+             serves that, or its `model` is changed"
+        );
+    }
+}
+
+async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
+    match fetch(upstream, HEALTH, answer_bytes).await {
+        // A server without `/health` is judged by its models alone.
+        Ok((StatusCode::OK | StatusCode::NOT_FOUND, _)) | Err(FetchError::TooLong(_)) => {}
+        Ok(_) => return Seen::Unready,
+        Err(error) => return unseen(&error),
+    }
+    match fetch(upstream, MODELS, answer_bytes).await {
+        Ok((StatusCode::OK, list)) => Seen::Ready(list),
+        Ok(_) | Err(FetchError::TooLong(_) | FetchError::BrokenOff) => Seen::Unready,
+        Err(error) => unseen(&error),
+    }
+}
+
+fn unseen(error: &FetchError) -> Seen {
+    match error {
+        FetchError::Upstream(UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_)) => {
+            Seen::Unreachable
+        }
+        _ => Seen::Silent,
+    }
+}

@@ -1,0 +1,213 @@
+//! Metric scrapes: how loaded each worker is, by its own `/metrics`.
+//!
+//! One task per worker reads its `/metrics`, often while it has requests of ours and rarely while it
+//! has none. A page that cannot be used changes nothing: the last good one stands and ages, and its
+//! age is data (C1). Where `scrape.failure` says so, a worker that gives none at all is passed over. A page that stays the same to the byte while we keep sending requests is as
+//! good as none, for whoever wrote it has stopped counting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use overdraft_core::fleet::{Scraped, WorkerId};
+use overdraft_units::{Instant, Micros};
+use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report};
+use tokio::time::{sleep, timeout};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Fleet, scoring_abilities};
+use crate::settings::ScrapeFailure;
+use crate::upstream::fetch::{FetchError, fetch};
+
+const METRICS: &str = "/metrics";
+
+/// A page that has not changed for so long, while requests were begun, is frozen.
+const FROZEN_AFTER: Micros = Micros::new(10_000_000);
+
+/// Why a scrape taught nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScrapeFault {
+    /// It was not had.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The worker has no metrics, or they are elsewhere.
+    #[error("the answer to /metrics is {0}; expected 200")]
+    Status(StatusCode),
+    /// It is no page of a known engine's.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// It says the same for ever.
+    #[error("the page has not changed to the byte for 10 s, while requests were sent")]
+    Frozen,
+}
+
+impl ScrapeFault {
+    /// Whether nothing was told, and not only nothing that can be read.
+    const fn is_silence(&self) -> bool {
+        match self {
+            Self::Fetch(FetchError::TooLong(_)) | Self::Report(_) | Self::Frozen => false,
+            Self::Fetch(_) | Self::Status(_) => true,
+        }
+    }
+
+    /// As metrics call it.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Fetch(FetchError::TooLong(_)) => "too_long",
+            Self::Fetch(FetchError::TimedOut(_)) => "timeout",
+            Self::Fetch(_) => "unreachable",
+            Self::Status(_) => "status",
+            Self::Report(_) => "unreadable",
+            Self::Frozen => "frozen",
+        }
+    }
+}
+
+/// Every word that tells what came of a scrape.
+pub(crate) const RESULTS: &[&str] =
+    &["ok", "too_long", "timeout", "unreachable", "status", "unreadable", "frozen"];
+
+/// What is remembered between scrapes of one worker.
+struct Memory {
+    /// The page's hash, since when it is so, and how many requests the worker had been sent then.
+    page: Option<(u64, Instant, u64)>,
+    /// The fault told last.
+    told: Option<&'static str>,
+    /// When it was last asked what it runs.
+    asked: Option<Instant>,
+}
+
+/// Scrapes one worker until it is dropped.
+pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
+    let mut memory = Memory { page: None, told: None, asked: None };
+    loop {
+        scrape(&fleet, worker, &mut memory).await;
+        rest(&fleet, worker).await;
+    }
+}
+
+/// Waits for the next scrape. A worker that was idle is looked at anew as soon as it has work: a load
+/// that comes at once must not stay unseen for as long as an idle worker may.
+async fn rest(fleet: &Fleet, worker: WorkerId) {
+    let settings = fleet.settings().scrape;
+    let begun = fleet.dispatcher.clock.now();
+    loop {
+        sleep(settings.interval.min(settings.idle_interval)).await;
+        let rested = Duration::from_micros(fleet.dispatcher.clock.now().since(begun).get());
+        let is_busy = fleet.dispatcher.view().fleet().worker(worker).requests_all() > 0;
+        if is_busy || settings.idle_interval <= rested {
+            return;
+        }
+    }
+}
+
+async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
+    let name = fleet.dispatcher.upstream(worker);
+    let seen = look(fleet, worker, memory).await;
+    let told = match &seen {
+        Ok(_) => None,
+        Err(fault) => Some(fault.kind()),
+    };
+    fleet.dispatcher.metrics.routing.scraped(name.name(), told.unwrap_or("ok"));
+    judge(fleet, worker, seen.as_ref().err());
+    match &seen {
+        Ok(report) => {
+            let scraped = scraped(report, fleet.dispatcher.clock.now());
+            fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
+            scoring_abilities::identify(fleet, worker, report.dialect, &mut memory.asked).await;
+        }
+        Err(fault)
+            if memory.told != told
+                && fleet.dispatcher.view().fleet().worker(worker).health().is_up() =>
+        {
+            tracing::warn!(worker = name.name(), %fault,
+                "its load is not known any more; the last word on it stands");
+        }
+        Err(_) => {}
+    }
+    // Time has passed in any case, and with it some of what was queued.
+    fleet.dispatcher.call_waiting();
+    if memory.told.is_some() && told.is_none() {
+        tracing::info!(worker = name.name(), "its load is known again");
+    }
+    memory.told = told;
+}
+
+/// Passes a worker over that tells nothing, where that is asked for.
+fn judge(fleet: &Fleet, worker: WorkerId, fault: Option<&ScrapeFault>) {
+    let is_asked = fleet.settings().scrape.failure == ScrapeFailure::Unhealthy;
+    let told = match fault {
+        Some(fault) if fault.is_silence() => !is_asked,
+        Some(_) => return,
+        None => true,
+    };
+    fleet.dispatcher.measured(worker, told);
+}
+
+async fn look(
+    fleet: &Fleet,
+    worker: WorkerId,
+    memory: &mut Memory,
+) -> Result<WorkerReport, ScrapeFault> {
+    let settings = fleet.settings().scrape;
+    let upstream = fleet.dispatcher.upstream(worker);
+    let fetching = fetch(&upstream, METRICS, settings.page_bytes);
+    let fetched = timeout(settings.timeout, fetching).await;
+    let (status, page) = fetched.map_err(|_elapsed| FetchError::TimedOut(settings.timeout))??;
+    if status != StatusCode::OK {
+        return Err(ScrapeFault::Status(status));
+    }
+    let report = report(&page)?;
+    let sent = fleet.dispatcher.view().fleet().worker(worker).started_last();
+    if memory.is_frozen(&page, sent, fleet.dispatcher.clock.now()) {
+        return Err(ScrapeFault::Frozen);
+    }
+    Ok(report)
+}
+
+impl Memory {
+    fn is_frozen(&mut self, page: &Bytes, sent: u64, now: Instant) -> bool {
+        let hash = xxh3_64(page);
+        match self.page {
+            // Requests came since it was first seen so: from then on time counts.
+            Some((known, since, sent_then)) if known == hash && sent_then != sent => {
+                FROZEN_AFTER < now.since(since)
+            }
+            _ => {
+                self.page = Some((hash, now, sent));
+                false
+            }
+        }
+    }
+}
+
+fn scraped(report: &WorkerReport, at: Instant) -> Scraped {
+    Scraped {
+        at,
+        running: report.running,
+        waiting: report.waiting,
+        kv_use_permille: report.kv_use_permille,
+        kv_capacity: report.kv_capacity,
+        block_size: report.block_size,
+        preemptions: report.preemptions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
+        let mut memory = Memory { page: None, told: None, asked: None };
+        let page = Bytes::from_static(b"same");
+        let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
+        assert!(!memory.is_frozen(&page, 1, second(0)));
+        assert!(!memory.is_frozen(&page, 1, second(60)), "nobody sent anything");
+        assert!(!memory.is_frozen(&page, 2, second(61)), "it was sent something just now");
+        assert!(memory.is_frozen(&page, 3, second(71)));
+        assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 2, second(62)));
+        assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 3, second(70)), "not for long");
+    }
+}

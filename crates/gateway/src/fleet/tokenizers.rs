@@ -1,0 +1,126 @@
+//! Tokenizers of the workers' models: found in the configured folder, or asked of a worker.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use overdraft_core::fleet::WorkerId;
+use overdraft_tokenizer::{PieceCache, Prompter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::upstream::Upstream;
+
+/// Prompts that are tokenised at once; the next one is routed by its text.
+const TOKENISING_MAX: usize = 8;
+
+/// Models whose tokenizers are kept.
+const MODELS_MAX: usize = 64;
+
+/// Workers that are asked for one model's tokenizer at most.
+const ASKED_MAX: usize = 8;
+
+/// The tokenizers that are known.
+#[derive(Debug)]
+pub(crate) struct Tokenizers {
+    pieces: Arc<PieceCache>,
+    places: Arc<Semaphore>,
+    known: Mutex<BTreeMap<String, Known>>,
+    ask: mpsc::Sender<Wanted>,
+    /// Until the task that looks for them has taken it.
+    asked: Mutex<Option<mpsc::Receiver<Wanted>>>,
+}
+
+/// What is known of one model's tokenizer.
+#[derive(Clone, Debug)]
+enum Known {
+    /// This is it.
+    Here(Arc<Prompter>),
+    /// None of these workers had it.
+    Nowhere(Vec<WorkerId>),
+}
+
+impl Default for Tokenizers {
+    fn default() -> Self {
+        let (ask, asked) = mpsc::channel(MODELS_MAX);
+        Self {
+            pieces: Arc::new(PieceCache::default()),
+            places: Arc::new(Semaphore::new(TOKENISING_MAX)),
+            known: Mutex::default(),
+            ask,
+            asked: Mutex::new(Some(asked)),
+        }
+    }
+}
+
+impl Tokenizers {
+    /// Forgets what was known; other places may be configured now.
+    pub(crate) fn forget(&self) {
+        self.known().clear();
+    }
+
+    /// `worker` serves these models: where nobody has looked for a tokenizer yet, somebody will.
+    pub(crate) fn look_for(
+        &self,
+        worker: WorkerId,
+        models: &[String],
+        upstream: impl Fn() -> Arc<Upstream>,
+    ) {
+        let mut known = self.known();
+        for model in models.iter().take(MODELS_MAX) {
+            if MODELS_MAX <= known.len() && !known.contains_key(model) {
+                continue;
+            }
+            let entry = known.entry(model.clone());
+            let Known::Nowhere(asked) = entry.or_insert_with(|| Known::Nowhere(Vec::new())) else {
+                continue;
+            };
+            if asked.contains(&worker) || ASKED_MAX <= asked.len() {
+                continue;
+            }
+            let (model, upstream) = (model.clone(), upstream());
+            if self.ask.try_send(Wanted { upstream, model }).is_ok() {
+                asked.push(worker);
+            }
+        }
+    }
+
+    pub(super) fn take_wanted(&self) -> Option<mpsc::Receiver<Wanted>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What the cache of pieces holds and has done.
+    pub(crate) fn pieces(&self) -> &Arc<PieceCache> {
+        &self.pieces
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place among the prompts that are tokenised now, if there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// What tokenises prompts to `model`, if that is known.
+    pub(crate) fn of(&self, model: &str) -> Option<Arc<Prompter>> {
+        match self.known().get(model) {
+            Some(Known::Here(prompter)) => Some(Arc::clone(prompter)),
+            Some(Known::Nowhere(_)) | None => None,
+        }
+    }
+
+    /// This is the tokenizer of `model`.
+    pub(super) fn found(&self, model: &str, prompter: Arc<Prompter>) {
+        let mut known = self.known();
+        if known.len() < MODELS_MAX || known.contains_key(model) {
+            known.insert(model.to_owned(), Known::Here(prompter));
+        }
+    }
+}
+
+/// A model whose tokenizer is wanted, and a worker that serves it.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) model: String,
+}

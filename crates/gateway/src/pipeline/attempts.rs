@@ -1,0 +1,67 @@
+//! Attempts at a request: one worker after the other, as the core says, until one answers.
+//!
+//! Invariant: a retry happens only while nothing of an answer has reached the client.
+
+use std::sync::Arc;
+
+use http::Response;
+use overdraft_core::fleet::Turn;
+use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict};
+use overdraft_http::Body;
+
+use super::Pipeline;
+use super::attempt::{Attempted, Failed, Question, attempt};
+use super::context::RequestContext;
+use super::queue;
+use super::refusal::Refused;
+use super::request_info::RequestInfo;
+
+/// Asks one worker after the other, as the core says.
+///
+/// # Errors
+/// [`Refused`] where no worker may be asked at all.
+pub(crate) async fn ask_until_answered(
+    pipeline: &Arc<Pipeline>,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+    question: &Question<'_>,
+) -> Result<Response<Body>, Refused> {
+    let dispatcher = &pipeline.dispatcher;
+    let mut tried = Tried::default();
+    let mut said: Option<Failed> = None;
+    let mut lease = queue::place(pipeline, context, info).await?;
+    loop {
+        let worker = lease.worker();
+        match attempt(pipeline, context, info, question, lease).await {
+            Attempted::Answered(response) => {
+                if response.status().is_success() {
+                    dispatcher.refuted(&tried);
+                }
+                return Ok(response);
+            }
+            Attempted::Failed(failed) => {
+                pipeline.requests.upstream_failed(failed.kind());
+                tracing::debug!(request = %context.exchange.id,
+                    worker = dispatcher.upstream(worker).name(), failure = ?failed.failure,
+                    "attempt failed");
+                let verdict =
+                    dispatcher.attempt_failed(&info.model, &mut tried, worker, failed.failure);
+                let strictness = Strictness::after(failed.failure);
+                if verdict == Verdict::GiveUp(GiveUp::Agreed) {
+                    return Ok(failed.into_verdict(context.exchange));
+                }
+                let failed = failed.or_better(said.take());
+                if let Verdict::GiveUp(_) = verdict {
+                    return Ok(failed.into_response(context.exchange));
+                }
+                let placing = info.placing(&tried, Turn::Again, strictness);
+                match dispatcher.place(placing, &mut context.explanation) {
+                    Ok(other) => lease = other,
+                    Err(_) => return Ok(failed.into_response(context.exchange)),
+                }
+                said = Some(failed);
+                pipeline.requests.retried();
+            }
+        }
+    }
+}

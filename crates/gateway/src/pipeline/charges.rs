@@ -1,0 +1,46 @@
+//! Charges: what a request takes from its key's budget before it goes anywhere.
+
+use super::Pipeline;
+use super::keys::{Charge, Need};
+use super::refusal::Refused;
+use super::request_info::RequestInfo;
+
+/// Takes what a request is expected to need from its key's budget, if that is limited.
+///
+/// # Errors
+/// 429 where the key has spent what it may.
+pub(crate) fn charge(pipeline: &Pipeline, info: &RequestInfo) -> Result<Option<Charge>, Refused> {
+    if info.caller.budget().is_none() {
+        return Ok(None);
+    }
+    let (prompt, completion) = pipeline.dispatcher.view().expected(info.request());
+    let tokens = prompt.get().saturating_add(completion.get());
+    charge_for(pipeline, info, Need { prompt: prompt.get(), tokens })
+}
+
+/// The same for a request that needs no tokens of a worker.
+///
+/// # Errors
+/// 429 where the key has spent what it may.
+pub(crate) fn charge_request(
+    pipeline: &Pipeline,
+    info: &RequestInfo,
+) -> Result<Option<Charge>, Refused> {
+    charge_for(pipeline, info, Need { prompt: 0, tokens: 0 })
+}
+
+fn charge_for(
+    pipeline: &Pipeline,
+    info: &RequestInfo,
+    need: Need,
+) -> Result<Option<Charge>, Refused> {
+    let Some((key, budget)) = info.caller.budget() else { return Ok(None) };
+    let now = pipeline.dispatcher.clock.now();
+    let charged = Charge::new(&pipeline.budgets, key, budget, need, now);
+    charged.map(Some).map_err(|why| {
+        let refused = Refused::for_budget(budget, need.tokens, why);
+        let reason = refused.reason.unwrap_or_default();
+        pipeline.admission.budget_spent(info.caller.label(), reason);
+        refused
+    })
+}

@@ -1,0 +1,221 @@
+//! Who is known by which header, how urgent a request gets, and what a budget lets through.
+
+use std::fmt::Write as _;
+use std::num::NonZeroU32;
+
+use http::HeaderValue;
+use overdraft_units::{Instant, Micros};
+use overdraft_wire::RequestPeek;
+use proptest::prelude::*;
+
+use super::*;
+
+const SECRET: &str = "sk-acme-0123456789";
+
+fn keyring() -> Keyring {
+    let mut flex = KeySettings::new(KeyDigest::of("sk-flex"), "batch");
+    (flex.priority, flex.priority_max) = (Priority::Flex, Priority::Default);
+    Keyring::new(&[KeySettings::new(KeyDigest::of(SECRET), "acme"), flex])
+}
+
+fn head(lines: &[(&'static str, &str)]) -> HeaderMap {
+    let mut head = HeaderMap::new();
+    for (name, value) in lines {
+        head.append(*name, HeaderValue::from_str(value).unwrap());
+    }
+    head
+}
+
+/// The tenant's name, or `-` for a request that is not let in.
+#[track_caller]
+fn check(lines: &[(&'static str, &str)], tenant: &str) {
+    let identified = keyring().identify(&head(lines));
+    let label = identified.as_ref().map_or("-", Caller::label);
+    assert_eq!(label, tenant, "{lines:?}");
+    if let Err(error) = identified {
+        assert_eq!((error.status(), error.kind.code()), (401, Some("invalid_api_key")));
+        assert!(!error.message.contains("sk-"), "{error}");
+    }
+}
+
+#[test]
+fn a_key_is_known_by_every_header_that_may_present_it() {
+    check(&[("authorization", "Bearer sk-acme-0123456789")], "acme");
+    check(&[("authorization", "bearer  sk-acme-0123456789 ")], "acme");
+    check(&[("x-api-key", SECRET)], "acme");
+    check(&[("api-key", SECRET)], "acme");
+    check(&[("authorization", "Bearer dummy"), ("api-key", SECRET)], "acme");
+    check(&[("authorization", "Basic abc"), ("x-api-key", "sk-flex")], "batch");
+}
+
+#[test]
+fn what_is_no_key_is_let_in_nowhere() {
+    check(&[], "-");
+    check(&[("authorization", "Bearer ")], "-");
+    check(&[("authorization", SECRET)], "-");
+    check(&[("authorization", "Bearer sk-acme-012345678")], "-");
+    check(&[("authorization", "Bearer sk-acme-01234567890")], "-");
+    check(&[("authorization", "Bearer SK-ACME-0123456789")], "-");
+    // The hash of a key is no key.
+    let mut hash = String::new();
+    for byte in Sha256::digest(SECRET) {
+        write!(hash, "{byte:02x}").unwrap();
+    }
+    check(&[("authorization", &format!("Bearer {hash}"))], "-");
+    // Two of one header: nobody can say which counts.
+    check(&[("x-api-key", SECRET), ("x-api-key", "sk-flex")], "-");
+}
+
+#[test]
+fn without_keys_equal_tokens_are_one_tenant() {
+    let open = Keyring::new(&[]);
+    let tenant = |lines: &[(&'static str, &str)]| open.identify(&head(lines)).unwrap().tenant;
+    let one = tenant(&[("authorization", "Bearer a")]);
+    assert_eq!(one, tenant(&[("authorization", "Bearer a")]));
+    assert_ne!(one, tenant(&[("authorization", "Bearer b")]));
+    assert_eq!(tenant(&[]), Tenant::default());
+}
+
+#[test]
+fn a_digest_reads_as_it_is_printed_and_shows_nothing() {
+    let digest = KeyDigest::of("abc");
+    let hex = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(KeyDigest::from_hex(hex), Some(digest));
+    assert_eq!(KeyDigest::from_hex(&hex.to_uppercase()), Some(digest));
+    for wrong in ["", "ba78", &hex[1..], &format!("{hex}0"), &hex.replace("ba", "xx"), "é"] {
+        assert_eq!(KeyDigest::from_hex(wrong), None, "{wrong}");
+    }
+    let shown = format!("{:?}", KeySettings::new(digest, "acme"));
+    assert!(!shown.contains("ba78") && shown.contains("acme"), "{shown}");
+}
+
+/// What a request gets that asks by header and by tier.
+#[track_caller]
+fn urgent(key: &str, header: Option<&str>, tier: Option<&str>) -> Result<Priority, String> {
+    let mut lines = head(&[("x-api-key", key)]);
+    if let Some(value) = header {
+        lines.insert(URGENCY, HeaderValue::from_str(value).unwrap());
+    }
+    let tier = tier.map_or("null".to_owned(), |tier| format!("\"{tier}\""));
+    let body = format!(r#"{{"model":"m","service_tier":{tier}}}"#);
+    let caller = keyring().identify(&lines).unwrap();
+    let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+    urgency(&caller, &lines, &peek).map_err(|error| {
+        assert_eq!(error.status(), 400);
+        error.message
+    })
+}
+
+#[test]
+fn the_header_comes_first_then_the_tier_then_the_key() {
+    let (flex, default, priority) = (Priority::Flex, Priority::Default, Priority::Priority);
+    assert_eq!(urgent(SECRET, None, None), Ok(default));
+    assert_eq!(urgent(SECRET, None, Some("auto")), Ok(default));
+    assert_eq!(urgent(SECRET, None, Some("flex")), Ok(flex));
+    assert_eq!(urgent(SECRET, Some("priority"), Some("flex")), Ok(priority));
+    assert_eq!(urgent("sk-flex", None, None), Ok(flex));
+    assert_eq!(urgent("sk-flex", None, Some("auto")), Ok(flex));
+    // Clamped, not refused.
+    assert_eq!(urgent("sk-flex", None, Some("priority")), Ok(default));
+    assert_eq!(urgent("sk-flex", Some("priority"), None), Ok(default));
+}
+
+#[test]
+fn a_priority_that_does_not_exist_is_refused_by_name() {
+    let tier = urgent(SECRET, None, Some("turbo")).unwrap_err();
+    let expected = "`turbo` is not a `service_tier`; expected `auto`, `default`, `flex` or \
+                    `priority`";
+    assert_eq!(tier, expected);
+    let header = urgent(SECRET, Some("High"), None).unwrap_err();
+    let expected = "`High` is not a `x-overdraft-priority`; expected `flex`, `default` or \
+                    `priority`";
+    assert_eq!(header, expected);
+    assert!(urgent(SECRET, Some(&"x".repeat(200)), None).unwrap_err().len() < 200);
+}
+
+fn budget(requests: u32, tokens: u32) -> Budget {
+    Budget {
+        requests_per_minute: NonZeroU32::new(requests),
+        tokens_per_minute: NonZeroU32::new(tokens),
+    }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::default() + Micros::new(seconds * 1_000_000)
+}
+
+#[test]
+fn requests_beyond_a_minute_s_worth_wait_for_the_next() {
+    let (budgets, budget) = (Budgets::default(), budget(3, 0));
+    for _ in 0..3 {
+        assert_eq!(budgets.try_spend(1, budget, 9, at(100)), Ok(()));
+    }
+    let wait = RetryAfter::Requests(Micros::new(20_000_000));
+    assert_eq!(budgets.try_spend(1, budget, 9, at(100)), Err(wait));
+    // Another key has its own.
+    assert_eq!(budgets.try_spend(2, budget, 9, at(100)), Ok(()));
+    assert_eq!(budgets.try_spend(1, budget, 9, at(120)), Ok(()));
+    let standing = budgets.standing(1, budget, at(130)).requests.unwrap();
+    let reset = Micros::new(50_000_000);
+    assert_eq!(standing, Level { limit: 3, remaining: 0, reset });
+}
+
+#[test]
+fn tokens_are_settled_by_what_was_needed() {
+    let (budgets, budget) = (Budgets::default(), budget(0, 600));
+    assert_eq!(budgets.try_spend(1, budget, 600, at(100)), Ok(()));
+    let wait = RetryAfter::Tokens(Micros::new(1_000_000));
+    assert_eq!(budgets.try_spend(1, budget, 10, at(100)), Err(wait));
+    budgets.settle(1, budget, -500, at(100));
+    assert_eq!(budgets.standing(1, budget, at(100)).tokens.unwrap().remaining, 500);
+    // It took more: the debt is paid off before anything else, and is bounded.
+    budgets.settle(1, budget, i64::MAX, at(100));
+    let wait = RetryAfter::Tokens(Micros::new(61_000_000));
+    assert_eq!(budgets.try_spend(1, budget, 10, at(100)), Err(wait));
+    assert_eq!(budgets.try_spend(1, budget, 601, at(1_000)), Err(RetryAfter::Never));
+}
+
+#[test]
+fn a_charge_takes_back_what_was_not_used() {
+    let local: Arc<Budgets> = Arc::default();
+    let key = (7, budget(9, 1_000));
+    let left = |bill: Bill| {
+        let need = Need { prompt: 100, tokens: 400 };
+        let charge = Charge::new(&local, key.0, key.1, need, at(0)).unwrap();
+        charge.settle(bill, at(0));
+        let standing = local.standing(key.0, key.1, at(0));
+        (standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining)
+    };
+    assert_eq!(left(Bill::Nothing), (8, 1_000));
+    assert_eq!(left(Bill::Counted(150)), (7, 850));
+    assert_eq!(left(Bill::Streamed(20)), (6, 730));
+    assert_eq!(left(Bill::AsExpected), (5, 330));
+}
+
+proptest! {
+    /// Whatever is asked and settled when, nobody spends more than two minutes' worth in one.
+    #[test]
+    fn a_budget_is_never_overspent(
+        limit in 1_u32..1_000,
+        asks in proptest::collection::vec((0_u32..500, 0_u64..3_000_000), 1..200),
+    ) {
+        let (budgets, budget) = (Budgets::default(), budget(0, limit));
+        let (mut spent, mut now) = (0_u64, Instant::default());
+        let begun = now;
+        for (tokens, pause) in asks {
+            now = now + Micros::new(pause);
+            match budgets.try_spend(1, budget, tokens, now) {
+                Ok(()) => spent += u64::from(tokens),
+                Err(RetryAfter::Tokens(wait)) => {
+                    let patient = now + wait;
+                    // What it says is true, to the microsecond.
+                    let standing = budgets.standing(1, budget, patient).tokens.unwrap();
+                    prop_assert!(tokens <= standing.remaining);
+                }
+                Err(other) => prop_assert!(limit < tokens, "{other:?}"),
+            }
+            let brought = u64::from(limit) * now.since(begun).get() / 60_000_000;
+            prop_assert!(spent <= u64::from(limit) + brought + 1);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Pipeline: what every request passes through, whatever comes before its worker is asked.
+//!
+//! | step                                              | file                  |
+//! |---------------------------------------------------|-----------------------|
+//! | What is known of a request on its way?             | `context.rs`          |
+//! | Who asks, with which priority and budget?          | `keys/`, `charges.rs` |
+//! | What does it ask for?                              | `inspect.rs`, `request_info.rs`, `bounds.rs` |
+//! | Which tokens is its prompt?                        | `prompt_tokens.rs`    |
+//! | What is a worker sent?                             | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
+//! | When does it start, and where?                     | `queue.rs`            |
+//! | One worker after the other, until one answers      | `attempts.rs`, `attempt.rs` |
+//! | How does the answer reach the client?              | `relay/`              |
+//! | What is a client told that is refused?             | `refusal.rs`          |
+//! | What is counted of it, however it ends?            | `request_guard.rs`, `canary.rs` |
+//!
+//! The response cache and cascades stand above: they are asked first and use these steps.
+
+pub(crate) mod attempt;
+pub(crate) mod attempts;
+pub(crate) mod body_buffers;
+pub(crate) mod bounds;
+pub(crate) mod canary;
+pub(crate) mod charges;
+pub(crate) mod context;
+mod deadline;
+pub(crate) mod explanation;
+pub(crate) mod inspect;
+pub(crate) mod keys;
+mod prefix_digest;
+pub(crate) mod prompt_tokens;
+pub(crate) mod queue;
+pub(crate) mod refusal;
+pub(crate) mod relay;
+pub(crate) mod request_guard;
+pub(crate) mod request_info;
+pub(crate) mod tenant_salt;
+pub(crate) mod upstream_body;
+pub(crate) mod usage;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use overdraft_store::{Budgets, Place};
+use overdraft_telemetry::metrics::{AdmissionMetrics, CacheMetrics, CanaryMetrics, GatewayMetrics};
+
+use self::body_buffers::BodyBuffers;
+use self::canary::Canaries;
+use self::keys::Keyring;
+use self::tenant_salt::Salts;
+use crate::dispatch::Dispatcher;
+use crate::fleet::Fleet;
+use crate::settings::{GatewaySettings, Routes};
+
+/// What the pipeline counts.
+#[derive(Debug)]
+pub(crate) struct PipelineMetrics {
+    /// Requests, however they end.
+    pub(crate) requests: GatewayMetrics,
+    /// Waiting, refusals and budgets.
+    pub(crate) admission: AdmissionMetrics,
+    /// What became of requests at the response cache.
+    pub(crate) cache: Arc<CacheMetrics>,
+    /// Both sides of each canary.
+    pub(crate) canary: CanaryMetrics,
+}
+
+/// What all requests share on their way to a worker.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) requests: GatewayMetrics,
+    pub(crate) admission: AdmissionMetrics,
+    pub(crate) cache: Arc<CacheMetrics>,
+    /// Models and cascades that are tried on a share of the requests.
+    pub(crate) canaries: Canaries,
+    /// What keys have spent, over all gateways that share.
+    pub(crate) budgets: Arc<Budgets>,
+    pub(crate) buffers: BodyBuffers,
+    keyring: ArcSwap<Keyring>,
+    salts: ArcSwap<Salts>,
+    in_flight: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+impl Pipeline {
+    /// A pipeline before `fleet`.
+    pub(crate) fn new(fleet: Arc<Fleet>, metrics: PipelineMetrics) -> Self {
+        let dispatcher = Arc::clone(&fleet.dispatcher);
+        let settings = Arc::clone(&dispatcher.settings());
+        let salts = Salts::new(&settings.isolation, None);
+        warn_of_drawn(&salts, &settings);
+        Self {
+            dispatcher,
+            fleet,
+            requests: metrics.requests,
+            admission: metrics.admission,
+            cache: metrics.cache,
+            canaries: Canaries::new(&settings.canaries, metrics.canary),
+            budgets: Arc::default(),
+            buffers: BodyBuffers::default(),
+            keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
+            salts: ArcSwap::from_pointee(salts),
+            in_flight: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+        }
+    }
+
+    /// The settings now; for a moment's look.
+    pub(crate) fn settings(&self) -> Guard<Arc<GatewaySettings>> {
+        self.dispatcher.settings()
+    }
+
+    /// How requests are routed now; for a moment's look.
+    pub(crate) fn routes(&self) -> Guard<Arc<Routes>> {
+        self.dispatcher.routes()
+    }
+
+    /// Whose keys are known now.
+    pub(crate) fn keyring(&self) -> Guard<Arc<Keyring>> {
+        self.keyring.load()
+    }
+
+    /// What salts are made with now.
+    pub(crate) fn salts(&self) -> Guard<Arc<Salts>> {
+        self.salts.load()
+    }
+
+    /// Goes by other settings from now on; requests that are under way keep theirs.
+    pub(crate) fn adopt(&self, settings: &GatewaySettings) {
+        self.canaries.adopt(&settings.canaries);
+        let keyring = Keyring::new(&settings.keys);
+        self.budgets.retain(&keyring.numbers());
+        self.keyring.store(Arc::new(keyring));
+        let salts = Salts::new(&settings.isolation, Some(&self.salts()));
+        self.salts.store(Arc::new(salts));
+    }
+
+    /// Takes a place among the requests in flight.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Visit> {
+        take(&self.in_flight, self.settings().limits.requests)
+            .then(|| Visit { pipeline: Arc::clone(self), streaming: false })
+    }
+}
+
+/// Says where gateways that share everything else make salts of their own.
+fn warn_of_drawn(salts: &Salts, settings: &GatewaySettings) {
+    if !salts.is_drawn() || settings.keys.is_empty() {
+        return;
+    }
+    if matches!(settings.store.place, Place::Redis(_)) {
+        tracing::warn!(
+            "the secret of cache salts was drawn: other gateways make other salts, so a prefix that \
+             one of them left is not found through the others; set `isolation.salt_secret`"
+        );
+    } else {
+        tracing::info!(
+            "the secret of cache salts was drawn: what workers have cached is not found again after a \
+             restart of the gateway; set `isolation.salt_secret` to keep it"
+        );
+    }
+}
+
+/// Counts one more unless that would be too many.
+fn take(count: &AtomicUsize, max: usize) -> bool {
+    let one_more = |taken| (taken < max).then_some(taken + 1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+}
+
+/// A request's place among those in flight.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pipeline: Arc<Pipeline>,
+    streaming: bool,
+}
+
+impl Visit {
+    /// Takes a place among the streams as well; false when there is none.
+    pub(crate) fn stream(&mut self) -> bool {
+        let most = self.pipeline.settings().limits.streams;
+        self.streaming = take(&self.pipeline.streams, most);
+        self.streaming
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.pipeline.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if self.streaming {
+            self.pipeline.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Admission queue: whether a request is sent now, waits, or is told to come back.
+//!
+//! The core says so; here the waiting is done. A request waits for a worker that has no room for it yet. It is
+//! called when there may be room, and goes when there is. It is refused where it would wait for too long,
+//! when its time is over, and when the gateway shuts down.
+
+use std::sync::Arc;
+
+use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal};
+use overdraft_core::fleet::{Turn, WorkerId};
+use overdraft_core::route::{Choice, Strictness, Tried};
+use overdraft_telemetry::Phase;
+use overdraft_units::Micros;
+use overdraft_wire::{ApiError, ErrorKind};
+use tokio::time::{Instant, sleep_until};
+
+use super::Pipeline;
+use super::context::RequestContext;
+use super::inspect::unknown_model;
+use super::refusal::{Refused, Retry};
+use super::request_info::RequestInfo;
+use crate::dispatch::Lease;
+
+/// What a request needs and what there was for it, as the core saw it last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    asked: u64,
+    free: u64,
+    retry_after: Micros,
+}
+
+/// Why a request gets no worker.
+#[derive(Clone, Copy, Debug)]
+enum Denial {
+    /// The core says so, and waiting would not help.
+    Choice(Choice),
+    /// It may not even wait.
+    Queue(Refusal),
+    /// It has waited for as long as it may.
+    Late(Micros),
+    /// The gateway shuts down.
+    Draining,
+}
+
+/// A denial, and what was seen before it.
+#[derive(Clone, Copy, Debug)]
+struct Denied {
+    why: Denial,
+    figures: Option<Figures>,
+}
+
+impl Denial {
+    /// Before anything was seen of the fleet.
+    const fn unseen(self) -> Denied {
+        Denied { why: self, figures: None }
+    }
+}
+
+/// Finds a worker for the first attempt, when it is the request's turn.
+pub(crate) async fn place(
+    pipeline: &Arc<Pipeline>,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+) -> Result<Lease, Refused> {
+    let placed = seek(pipeline, context, info).await;
+    placed.map_err(|denied| refused(pipeline, info, denied.why, denied.figures))
+}
+
+async fn seek(
+    pipeline: &Arc<Pipeline>,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+) -> Result<Lease, Denied> {
+    let tried = Tried::default();
+    let placing = info.placing(&tried, Turn::First, Strictness::Judged);
+    let choice = match pipeline.dispatcher.place(placing, &mut context.explanation) {
+        Ok(lease) => return Ok(lease),
+        Err(choice) if !waits(pipeline, info) => return Err(Denial::Choice(choice).unseen()),
+        Err(choice) => choice,
+    };
+    let (at, figures) = saturation(choice).ok_or_else(|| Denial::Choice(choice).unseen())?;
+    if let Choice::Saturated { awaits, .. } = choice {
+        pipeline.dispatcher.metrics.routing.waits(awaits.name());
+    }
+    // In a box: most requests do not wait and should not carry room for it along.
+    Box::pin(wait(pipeline, context, info, at, figures)).await
+}
+
+/// Whether the model's requests wait where there is no room.
+fn waits(pipeline: &Pipeline, info: &RequestInfo) -> bool {
+    pipeline.routes().route(&info.model).admission.mode.waits()
+}
+
+/// Waits in the queue for a worker.
+async fn wait(
+    pipeline: &Arc<Pipeline>,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+    at: WorkerId,
+    mut figures: Figures,
+) -> Result<Lease, Denied> {
+    let dispatcher = &pipeline.dispatcher;
+    let denied = |why, figures| Denied { why, figures: Some(figures) };
+    context.note(|record| record.end.phase = Phase::Queue);
+    let patience = pipeline.settings().admission.first_token.of(info.priority);
+    let until = Instant::now() + patience;
+    let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
+    let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);
+    let place = entered.map_err(|refusal| denied(Denial::Queue(refusal), figures))?;
+    loop {
+        tokio::select! {
+            biased;
+            () = place.called() => {}
+            () = sleep_until(until) => return Err(denied(Denial::Late(place.waited()), figures)),
+            () = context.exchange.drain.closing() => return Err(denied(Denial::Draining, figures)),
+        }
+        let explanation = &mut context.explanation;
+        let placed = dispatcher.place_called(info.request(), place.ticket(), explanation);
+        dispatcher.call_waiting();
+        match placed {
+            Ok(lease) => {
+                let waited = place.waited();
+                context.note(|record| record.queued = Some(waited));
+                pipeline.admission.waited(info.priority.name(), waited);
+                return Ok(lease);
+            }
+            Err(choice) => {
+                let seen = saturation(choice);
+                (_, figures) = seen.ok_or_else(|| denied(Denial::Choice(choice), figures))?;
+            }
+        }
+    }
+}
+
+/// The worker to wait for, and what there was, where waiting helps.
+const fn saturation(choice: Choice) -> Option<(WorkerId, Figures)> {
+    match choice {
+        Choice::Saturated { asked, free, at, retry_after, .. } => {
+            Some((at, Figures { asked, free, retry_after }))
+        }
+        _ => None,
+    }
+}
+
+/// Turns a denial into what the client is told.
+fn refused(
+    pipeline: &Pipeline,
+    info: &RequestInfo,
+    denial: Denial,
+    figures: Option<Figures>,
+) -> Refused {
+    let saturated = |what: String, reason, retry| {
+        let Figures { asked, free, .. } = figures.unwrap_or_else(|| look(pipeline, info));
+        let message = format!(
+            "every worker that serves `{}` is saturated: the request needs about {asked} tokens \
+             and the most that is free on one of them is {free}; {what}",
+            info.model
+        );
+        Refused::for_room(ApiError::rate_limited(message), reason, retry)
+    };
+    let seconds = |time: Micros| time.get().div_ceil(1_000_000);
+    match denial {
+        Denial::Choice(choice) => of_choice(pipeline, info, choice),
+        Denial::Queue(refusal) => {
+            let wait = refusal.retry_after();
+            let (why, retry) = match refusal {
+                Refusal::QueueFull { .. } => {
+                    ("as many requests wait as may".to_owned(), Retry::After(wait))
+                }
+                // It is this tenant's own load that is in its way.
+                Refusal::TenantFull { .. } => (
+                    "as many requests of yours wait as may; send fewer at once".to_owned(),
+                    Retry::Unwise(wait),
+                ),
+                Refusal::TooLate { wait: expected, .. } => {
+                    let expected = seconds(expected);
+                    (format!("it would wait for about {expected} s"), Retry::After(wait))
+                }
+            };
+            let what = format!("{why}; try again in {} s", seconds(wait));
+            saturated(what, refusal.name(), retry)
+        }
+        Denial::Late(waited) => {
+            let wait = figures.map_or(RETRY_AFTER_MIN, |figures| figures.retry_after);
+            let what = format!(
+                "it has waited for {} s, which is as long as `{}` may; try again in {} s",
+                seconds(waited),
+                info.priority,
+                seconds(wait)
+            );
+            saturated(what, "late", Retry::After(wait))
+        }
+        Denial::Draining => {
+            let error =
+                ApiError::overloaded("the gateway is shutting down; send the request again");
+            Refused::for_room(error, "draining", Retry::After(Micros::ZERO))
+        }
+    }
+}
+
+/// What the core would say now, where it was not asked because others wait.
+fn look(pipeline: &Pipeline, info: &RequestInfo) -> Figures {
+    let (choice, _) = pipeline.dispatcher.explain(info.request());
+    let (prompt, completion) = pipeline.dispatcher.view().expected(info.request());
+    let asked = u64::from(prompt.get()).saturating_add(u64::from(completion.get()));
+    saturation(choice).map_or(Figures { asked, ..Figures::default() }, |(_, figures)| figures)
+}
+
+/// What the client is told where waiting would not help.
+fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused {
+    let model = &info.model;
+    let now = Retry::After(Micros::ZERO);
+    match choice {
+        Choice::UnknownModel => unknown_model(pipeline, &info.caller, model).into(),
+        Choice::NoRoom { asked, most, .. } if most < asked => ApiError::new(
+            ErrorKind::ContextLengthExceeded,
+            format!(
+                "the prompt has {}{asked} tokens and the largest cache of a worker that serves \
+                 `{model}` has room for {most}; send a shorter prompt",
+                if info.is_counted() { "" } else { "about " }
+            ),
+        )
+        .into(),
+        Choice::NoRoom { asked, free, .. } => {
+            let error = ApiError::overloaded(format!(
+                "no worker that serves `{model}` has room: the prompt has about {asked} tokens \
+                 and the most that is free on one of them is {free}; send a shorter prompt, or \
+                 try again when others have finished"
+            ));
+            Refused::for_room(error, "no_room", now)
+        }
+        Choice::Saturated { asked, free, retry_after, .. } => {
+            let error = ApiError::overloaded(format!(
+                "every worker that serves `{model}` is saturated: the request needs about {asked} \
+                 tokens and the most that is free on one of them is {free}; try again in {} s",
+                retry_after.get().div_ceil(1_000_000)
+            ));
+            Refused::for_room(error, "threshold", Retry::After(retry_after))
+        }
+        _ => {
+            let error = ApiError::overloaded(format!(
+                "no worker that serves `{model}` is up; try again in a moment"
+            ));
+            Refused::for_room(error, "none_up", now)
+        }
+    }
+}

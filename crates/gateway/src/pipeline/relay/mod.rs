@@ -1,0 +1,81 @@
+//! Relay: how a worker's answer reaches the client.
+//!
+//! A stream is relayed event by event while it is watched for its end ([`Stream`], [`Watch`]); a
+//! whole answer is held back until it is whole, so that a worker that dies in the middle of it can
+//! still be replaced ([`whole`]).
+//!
+//! Invariant: what broke off upstream never ends cleanly downstream.
+
+mod stream;
+mod watch;
+pub(crate) mod whole;
+
+#[cfg(test)]
+mod tests;
+
+use overdraft_core::fleet::Failure;
+use overdraft_telemetry::Ender;
+use overdraft_wire::{ApiError, ErrorKind, names_out_of_memory};
+
+pub(crate) use self::stream::{Opened, Story, Stream, note_used};
+pub(crate) use self::watch::Watch;
+
+/// Why a worker's answer is of no use, or of no further use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It broke off.
+    Broken(String),
+    /// Nothing came for too long.
+    Silent(&'static str),
+    /// The worker says that it failed.
+    Worker(String),
+    /// The worker says that its memory is full: the next one may have room.
+    OutOfMemory,
+    /// The drain's deadline passed.
+    Drained,
+}
+
+impl Fault {
+    /// The worker failed, it says in these words.
+    pub(crate) fn of_worker(why: String) -> Self {
+        if names_out_of_memory(why.as_bytes()) { Self::OutOfMemory } else { Self::Worker(why) }
+    }
+
+    /// As the core sees it; `None` when the worker is not to blame.
+    pub(crate) const fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Broken(_) => Some(Failure::Broken),
+            Self::Silent(_) => Some(Failure::Silent),
+            Self::Worker(_) => Some(Failure::Faulty),
+            Self::OutOfMemory => Some(Failure::Saturated),
+            Self::Drained => None,
+        }
+    }
+
+    /// As the access line tells it.
+    pub(crate) const fn ender(&self) -> Ender {
+        match self {
+            Self::Broken(_) | Self::Worker(_) => Ender::Server,
+            Self::Silent(_) => Ender::ServerStalled,
+            Self::OutOfMemory => Ender::Capacity,
+            Self::Drained => Ender::Drain,
+        }
+    }
+
+    /// As the client is told.
+    pub(crate) fn error(&self) -> ApiError {
+        match self {
+            Self::Broken(why) => {
+                ApiError::upstream(format!("the worker's answer broke off before its end: {why}"))
+            }
+            Self::Silent(what) => ApiError::new(ErrorKind::Timeout, (*what).to_owned()),
+            Self::Worker(why) => ApiError::upstream(format!("the worker failed: {why}")),
+            Self::OutOfMemory => ApiError::overloaded(
+                "the worker has run out of memory; send the request again in a moment",
+            ),
+            Self::Drained => {
+                ApiError::overloaded("the gateway is shutting down; send the request again")
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A stream on its way from a worker to a client.
+//!
+//! It is polled when the client can take more and produces what the worker has sent meanwhile; it
+//! holds no more than one unfinished event. All that is to be given back (the attempt, the place
+//! among the streams, the connection) it owns, so a client that leaves drops it and that is all.
+//!
+//! Invariant: it ends cleanly only after `[DONE]`. Every other end is an error event, then an
+//! aborted connection.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use memchr::memmem::Finder;
+use overdraft_core::fleet::Ending;
+use overdraft_http::{Access, Awaited, Drain};
+use overdraft_telemetry::{EndCode, Phase};
+use overdraft_units::Tokens;
+use overdraft_wire::sse;
+use tokio::time::Instant;
+
+use super::{Fault, Watch};
+use crate::dispatch::{Lease, Used};
+use crate::pipeline::deadline::Deadline;
+use crate::pipeline::request_guard::RequestGuard;
+use crate::upstream::AnswerBody;
+
+/// What the data of an event begins with; prepared once, which takes longer than to look for it.
+static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
+
+/// How long the worker's connection may take to end after `[DONE]` before we give up on using it
+/// again. The client has its answer by then.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Events after which the core is told how far a stream has come.
+const PROGRESS_EVENTS: u32 = 32;
+
+/// A stream whose first events have come.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) answer: AnswerBody,
+    pub(crate) watch: Watch,
+    pub(crate) first: Bytes,
+}
+
+/// What a stream owns besides its bytes.
+#[derive(Debug)]
+pub(crate) struct Story {
+    pub(crate) lease: Lease,
+    pub(crate) guard: Option<RequestGuard>,
+    pub(crate) access: Access,
+    pub(crate) drain: Drain,
+    /// Between two events at most.
+    pub(crate) idle: Duration,
+    /// When the answer must have ended.
+    pub(crate) last: Instant,
+}
+
+/// A stream was broken off; the client has been told why in the event before.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the stream was broken off")]
+pub(crate) struct BrokenOff;
+
+enum State {
+    /// The first events are to be given out.
+    First(Bytes),
+    /// Events come and go.
+    Relaying,
+    /// `[DONE]` is out; the worker's connection is to end where its framing says.
+    Lingering,
+    /// This event is the last.
+    Error(Bytes),
+    /// The error event has been handed over and must leave before the connection does.
+    Flushing,
+    /// The connection is to be aborted.
+    Aborting,
+    /// Nothing follows.
+    Over,
+}
+
+/// The body of a streamed answer.
+pub(crate) struct Stream {
+    state: State,
+    answer: AnswerBody,
+    watch: Watch,
+    deadline: Deadline,
+    idle: Duration,
+    last: Instant,
+    access: Access,
+    lease: Option<Lease>,
+    cut: Awaited,
+    guard: Option<RequestGuard>,
+    /// Events given out, each of which brings a token in most engines.
+    events: u32,
+    /// Of those, how many the core knows of.
+    reported: u32,
+}
+
+impl Stream {
+    pub(crate) fn new(opened: Opened, story: Story) -> Self {
+        let mut deadline = Deadline::new(story.last);
+        deadline.move_to(story.idle, story.last);
+        let events = count_events(&opened.first);
+        Self {
+            state: State::First(opened.first),
+            answer: opened.answer,
+            watch: opened.watch,
+            deadline,
+            idle: story.idle,
+            last: story.last,
+            access: story.access,
+            lease: Some(story.lease),
+            cut: story.drain.until_cut(),
+            guard: story.guard,
+            events,
+            reported: 0,
+        }
+    }
+
+    /// Counts what goes out, and reports it now and then.
+    fn count(&mut self, events: &[u8]) {
+        self.events = self.events.saturating_add(count_events(events));
+        if PROGRESS_EVENTS <= self.events - self.reported
+            && let Some(lease) = &mut self.lease
+        {
+            self.reported = self.events;
+            lease.progress(Tokens::new(self.events));
+        }
+    }
+
+    /// The next thing to give out while events flow; `None` when the state has changed.
+    fn poll_relay(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            match self.answer.poll_data(cx) {
+                Poll::Ready(Some(Ok(chunk))) => {
+                    let seen = self.watch.take(chunk);
+                    if let Some(fault) = seen.fault {
+                        self.fail(&fault);
+                    } else if self.watch.is_done() {
+                        self.finish();
+                    }
+                    if !seen.relay.is_empty() {
+                        // A byte that completes no event is no progress: a worker that drips is
+                        // as stuck as one that is silent.
+                        self.deadline.move_to(self.idle, self.last);
+                        self.count(&seen.relay);
+                        return Poll::Ready(Some(seen.relay));
+                    }
+                    if !matches!(self.state, State::Relaying) {
+                        return Poll::Ready(None);
+                    }
+                }
+                Poll::Ready(None) => {
+                    return Poll::Ready(self.end("it ended without a finish reason".to_owned()));
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(self.end(error.to_string())),
+                Poll::Pending => break,
+            }
+        }
+        if self.deadline.poll_passed(cx).is_ready() {
+            self.fail(&Fault::Silent("the worker stopped sending in the middle of its answer"));
+            return Poll::Ready(None);
+        }
+        if self.cut.poll(cx).is_ready() {
+            self.fail(&Fault::Drained);
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+
+    /// The worker sends nothing more. What remains to be given out, if anything.
+    fn end(&mut self, why: String) -> Option<Bytes> {
+        if self.watch.is_whole() {
+            // All choices are finished and only the formality is missing.
+            self.finish();
+            return Some(Bytes::from_static(sse::DONE));
+        }
+        self.fail(&Fault::Broken(why));
+        None
+    }
+
+    /// Relaying => Lingering
+    fn finish(&mut self) {
+        self.state = State::Lingering;
+        self.deadline.move_to(LINGER, self.last);
+        let used = self.watch.used();
+        if let Some(lease) = self.lease.take() {
+            lease.end(Ending::Answered, used);
+        }
+        self.access.note(|record| {
+            note_used(record, used);
+            record.end = EndCode::WHOLE;
+        });
+    }
+
+    /// Relaying => Error
+    fn fail(&mut self, fault: &Fault) {
+        self.state = State::Error(sse::error_event(&fault.error()).into());
+        let used = self.watch.used();
+        if let Some(lease) = self.lease.take() {
+            lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
+        }
+        self.access.note(|record| {
+            note_used(record, used);
+            record.end = EndCode { ender: fault.ender(), phase: Phase::Data };
+        });
+    }
+
+    /// Ready when the worker's connection has ended or has taken too long; what still comes over
+    /// it is thrown away.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(data) = self.answer.poll_data(cx) {
+            if !matches!(data, Some(Ok(_))) {
+                return Poll::Ready(());
+            }
+        }
+        self.deadline.poll_passed(cx)
+    }
+}
+
+fn count_events(events: &[u8]) -> u32 {
+    u32::try_from(EVENT.find_iter(events).count()).unwrap_or(u32::MAX)
+}
+
+pub(crate) fn note_used(record: &mut overdraft_telemetry::AccessRecord, used: Option<Used>) {
+    record.prompt = used.map(|used| used.prompt);
+    record.completion = used.map(|used| used.completion);
+    record.cached = used.and_then(|used| used.cached);
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            guard.streamed(self.events);
+        }
+    }
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let this = self.get_mut();
+        loop {
+            match std::mem::replace(&mut this.state, State::Over) {
+                // First => Relaying | Lingering
+                State::First(events) => {
+                    this.state = State::Relaying;
+                    if this.watch.is_done() {
+                        this.finish();
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(events))));
+                }
+                // Relaying => Relaying | Lingering | Error
+                State::Relaying => {
+                    this.state = State::Relaying;
+                    if let Some(events) = std::task::ready!(this.poll_relay(cx)) {
+                        return Poll::Ready(Some(Ok(Frame::data(events))));
+                    }
+                }
+                // Lingering => Over
+                State::Lingering => {
+                    this.state = State::Lingering;
+                    std::task::ready!(this.poll_linger(cx));
+                    this.state = State::Over;
+                }
+                // Error => Flushing
+                State::Error(event) => {
+                    this.state = State::Flushing;
+                    return Poll::Ready(Some(Ok(Frame::data(event))));
+                }
+                // Flushing => Aborting: a body that has nothing to give makes hyper flush.
+                State::Flushing => {
+                    this.state = State::Aborting;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                // Aborting => Over
+                State::Aborting => return Poll::Ready(Some(Err(BrokenOff))),
+                State::Over => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("watch", &self.watch).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! What a watch lets through, whatever the chunks, and what it makes of them.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::watch::{Seen, Watch};
+use super::{Fault, whole};
+use crate::dispatch::Used;
+use crate::pipeline::usage::Counts;
+
+const EVENT_BYTES: usize = 4 * 1024;
+
+fn token(text: &str) -> String {
+    format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+    )
+}
+
+fn finish(reason: &str) -> String {
+    format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\": \"{reason}\"}}]}}\n\n")
+}
+
+const DONE: &str = "data: [DONE]\n\n";
+
+/// Feeds chunks; what came out, and the fault that ended it.
+fn feed(watch: &mut Watch, chunks: &[&[u8]]) -> (String, Option<Fault>) {
+    let mut out = Vec::new();
+    for chunk in chunks {
+        let Seen { relay, fault } = watch.take(Bytes::copy_from_slice(chunk));
+        out.extend_from_slice(&relay);
+        if fault.is_some() {
+            return (String::from_utf8(out).unwrap(), fault);
+        }
+    }
+    (String::from_utf8(out).unwrap(), None)
+}
+
+/// Feeds one text in one chunk; tells what came out and how the stream then stands.
+#[track_caller]
+fn check(text: &str, relayed: &str, standing: &str) {
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::Relayed);
+    let (out, fault) = feed(&mut watch, &[text.as_bytes()]);
+    let seen = match fault {
+        Some(Fault::Worker(why)) => format!("worker: {why}"),
+        Some(Fault::Broken(_)) => "broken".to_owned(),
+        Some(other) => format!("{other:?}"),
+        None if watch.is_done() => "done".to_owned(),
+        None if watch.is_whole() => "whole".to_owned(),
+        None => "open".to_owned(),
+    };
+    assert_eq!((out.as_str(), seen.as_str()), (relayed, standing));
+}
+
+#[test]
+fn it_tells_open_from_whole_from_done() {
+    let (one, end) = (token("a"), finish("stop"));
+    check(&one, &one, "open");
+    check(&format!("{one}{end}"), &format!("{one}{end}"), "whole");
+    check(&format!("{one}{end}{DONE}"), &format!("{one}{end}{DONE}"), "done");
+    check(": keep-alive\n\n", ": keep-alive\n\n", "open");
+    check("data: not json\n\n", "data: not json\n\n", "open");
+}
+
+#[test]
+fn nothing_leaves_after_done_and_no_part_of_an_event() {
+    check(&format!("{DONE}{}{DONE}", token("a")), DONE, "done");
+    check(&format!("{}data: {{\"cho", token("a")), &token("a"), "open");
+}
+
+#[test]
+fn a_failure_is_kept_back_and_what_came_before_it_is_not() {
+    let one = token("a");
+    check(&format!("{one}{}{DONE}", finish("abort")), &one, "worker: it aborted the request");
+    let error = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
+    check(&format!("{one}{error}{DONE}"), &one, "worker: out of memory");
+    check("data: {\"error\": \"no\"}\n\n", "", "worker: no");
+    check(&format!("{one}data: {}", "x".repeat(EVENT_BYTES)), &one, "broken");
+}
+
+#[test]
+fn text_that_speaks_of_ends_is_no_end() {
+    for text in
+        ["[DONE]", "\\\"finish_reason\\\":\\\"abort\\\"", "\\\"error\\\":{}", "\\\"usage\\\":{}"]
+    {
+        let one = token(text);
+        check(&one, &one, "open");
+    }
+    let null = "data: {\"choices\":[],\"error\" : null,\"usage\":null}\n\n";
+    check(null, null, "open");
+}
+
+#[test]
+fn a_stream_of_several_choices_is_whole_when_all_have_finished() {
+    let mut watch = Watch::new(3, EVENT_BYTES, Counts::Relayed);
+    for finished in 1..=3 {
+        assert!(!watch.is_whole());
+        feed(&mut watch, &[finish("length").as_bytes()]);
+        assert_eq!(watch.is_whole(), finished == 3);
+    }
+}
+
+#[test]
+fn the_last_token_counts_are_remembered() {
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::Relayed);
+    let usage =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\n";
+    feed(&mut watch, &[token("a").as_bytes(), usage.as_bytes(), DONE.as_bytes()]);
+    let used = watch.used().unwrap();
+    assert_eq!((used.prompt.get(), used.completion.get()), (7, 5));
+}
+
+#[test]
+fn token_counts_that_only_we_asked_for_are_kept_back() {
+    let usage =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\n";
+    let whole = format!("{}{}{usage}{DONE}", token("a"), finish("stop"));
+    let told = format!("{}{}{DONE}", token("a"), finish("stop"));
+    for cut in [whole.len(), 1, 7, 50] {
+        let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+        let pieces: Vec<&[u8]> = whole.as_bytes().chunks(cut).collect();
+        assert_eq!(feed(&mut watch, &pieces), (told.clone(), None));
+        assert_eq!(watch.used().unwrap().prompt.get(), 7);
+    }
+}
+
+#[test]
+fn a_whole_answer_tells_its_tokens_unless_it_was_aborted() {
+    let answer = br#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"x":[1],"completion_tokens":3},"z":0}"#;
+    let Used { prompt, completion, .. } = whole::judge(answer).unwrap().unwrap();
+    assert_eq!((prompt.get(), completion.get()), (2, 3));
+    assert_eq!(whole::judge(br#"{"object":"list"}"#), Ok(None));
+    assert_eq!(whole::judge(br#"{"usage":null}"#), Ok(None));
+    assert!(whole::judge(br#"{"choices":[{"finish_reason" : "abort"}]}"#).is_err());
+    for answer in
+        [r#"{"choices":[{}]}"#, r#"{"id": "x", "choices" : [ {"text": "\"choices\": []"}]}"#]
+    {
+        assert_eq!(whole::expect_choice(answer.as_bytes()), Ok(()), "{answer}");
+    }
+    for answer in
+        ["", "{}", r#"{"choices": [ ]}"#, r#"{"error": {"message": "\"choices\": [{}]"}}"#]
+    {
+        assert!(whole::expect_choice(answer.as_bytes()).is_err(), "{answer}");
+    }
+}
+
+/// Pieces of streams, sound and not.
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[a-z \u{e4}]{0,12}".prop_map(|text| token(&text)),
+        1 => Just(finish("stop")),
+        1 => Just(DONE.to_owned()),
+        1 => Just(": comment\r\n\r\n".to_owned()),
+        1 => Just("data: one\ndata: two\n\n".to_owned()),
+        1 => Just("data: cr\r\r".to_owned()),
+        1 => Just("\n".to_owned()),
+        1 => Just(finish("abort")),
+        1 => Just("data: {\"error\":{\"message\":\"m\"}}\n\n".to_owned()),
+        1 => Just("data: {\"half\":".to_owned()),
+    ]
+}
+
+proptest! {
+    /// What comes out does not depend on how the bytes were cut, and is the beginning of them.
+    #[test]
+    fn however_a_stream_is_cut_the_same_comes_out(
+        pieces in prop::collection::vec(piece(), 1..20),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+    ) {
+        let text = pieces.concat();
+        let bytes = text.as_bytes();
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        at.extend([0, bytes.len()]);
+        at.sort_unstable();
+        let cut: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+
+        let mut in_pieces = Watch::new(1, EVENT_BYTES, Counts::Relayed);
+        let (out, fault) = feed(&mut in_pieces, &cut);
+        prop_assert!(text.starts_with(&out));
+        prop_assert!(out.is_empty() || out.ends_with('\n') || out.ends_with('\r'));
+
+        let mut in_bytes = Watch::new(1, EVENT_BYTES, Counts::Relayed);
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        prop_assert_eq!(feed(&mut in_bytes, &single), (out, fault));
+        prop_assert_eq!(in_pieces.is_done(), in_bytes.is_done());
+        prop_assert_eq!(in_pieces.is_whole(), in_bytes.is_whole());
+    }
+}

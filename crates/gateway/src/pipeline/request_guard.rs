@@ -1,0 +1,220 @@
+//! Request guard: what is counted of a request, however it ends.
+//!
+//! The guard lives as long as the request: in the handler until there is an answer, then in the answer
+//! if that goes on. When it is dropped the request is over, and what the access line knows by then
+//! goes into the metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::StatusCode;
+use overdraft_http::Access;
+use overdraft_telemetry::metrics::RequestOutcome;
+use overdraft_telemetry::{AccessRecord, EndCode, Ender, Phase};
+use overdraft_units::{Instant, Micros, Tokens};
+
+use super::{Pipeline, Visit};
+use crate::pipeline::canary::Side;
+use crate::pipeline::keys::{Bill, Charge, NAMELESS};
+use crate::settings::Pool;
+
+/// Both pools, in the order of their numbers.
+const POOLS: [Pool; 2] = [Pool::Target, Pool::Draft];
+
+/// Time that workers of each pool spend on one request, as it adds up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolTimes(Arc<[AtomicU64; 2]>);
+
+impl PoolTimes {
+    /// So much more.
+    pub(crate) fn add(&self, pool: Pool, took: Micros) {
+        self.0[pool as usize].fetch_add(took.get(), Ordering::Relaxed);
+    }
+
+    /// In microseconds.
+    fn of(&self, pool: Pool) -> u64 {
+        self.0[pool as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// One request's entry in the metrics, in the making.
+#[derive(Debug)]
+pub(crate) struct RequestGuard {
+    pipeline: Arc<Pipeline>,
+    access: Access,
+    route: &'static str,
+    begun: Instant,
+    pool: Option<Pool>,
+    /// What each pool took where both may have worked for it.
+    times: PoolTimes,
+    /// The answer's status; none while there is no answer.
+    status: Option<StatusCode>,
+    /// Its place among the requests in flight, once it has one.
+    visit: Option<Visit>,
+    /// What its key was charged.
+    charge: Option<Charge>,
+    /// The side of a comparison that it is on, and whether a cascade keeps books of what it costs.
+    side: Option<(Side, bool)>,
+    /// Tokens of the answer that have been seen.
+    streamed: u32,
+}
+
+impl RequestGuard {
+    pub(crate) fn new(
+        pipeline: &Arc<Pipeline>,
+        access: &Access,
+        route: &'static str,
+        begun: Instant,
+    ) -> Self {
+        pipeline.requests.request_begun();
+        let (pipeline, access) = (Arc::clone(pipeline), access.clone());
+        Self {
+            pipeline,
+            access,
+            route,
+            begun,
+            pool: None,
+            times: PoolTimes::default(),
+            status: None,
+            visit: None,
+            charge: None,
+            side: None,
+            streamed: 0,
+        }
+    }
+
+    /// Takes a place among the requests in flight; false when there is none.
+    pub(crate) fn enter(&mut self) -> bool {
+        self.visit = self.pipeline.enter();
+        self.visit.is_some()
+    }
+
+    /// Takes a place among the streams as well; false when there is none.
+    pub(crate) fn stream(&mut self) -> bool {
+        self.visit.as_mut().is_some_and(Visit::stream)
+    }
+
+    /// This was its key charged, to be settled when it is over.
+    pub(crate) fn charge(&mut self, charge: Option<Charge>) {
+        self.charge = charge;
+    }
+
+    /// It is on this side of a comparison; whether a cascade keeps books of what it costs.
+    pub(crate) fn stands_on(&mut self, side: &Side, has_books: bool) {
+        self.side = Some((side.clone(), has_books));
+    }
+
+    /// So many tokens of the answer have been relayed.
+    pub(crate) const fn streamed(&mut self, tokens: u32) {
+        self.streamed = tokens;
+    }
+
+    /// Workers of both pools may work for it, and these are their times.
+    pub(crate) fn counts(&mut self, times: &PoolTimes) {
+        self.times = times.clone();
+    }
+
+    /// What each pool took, of `total`: all of it where one pool did everything. Where one of them did something on
+    /// the side, what is left is the answering one's.
+    fn by_pool(&self, total: Micros) -> [Option<(&'static str, Micros)>; 2] {
+        let aside = POOLS.map(|pool| self.times.of(pool)).into_iter().sum::<u64>();
+        POOLS.map(|pool| {
+            let took = match self.times.of(pool) {
+                0 if self.pool == Some(pool) => total.get().saturating_sub(aside),
+                0 => return None,
+                took => took,
+            };
+            Some((pool.name(), Micros::new(took)))
+        })
+    }
+
+    /// A worker of this pool has answered.
+    pub(crate) const fn by(&mut self, pool: Pool) {
+        self.pool = Some(pool);
+    }
+
+    /// This is the answer's status.
+    pub(crate) const fn answered(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    /// How the request ended: as was noted, else as follows from how far it came.
+    fn end(&self, noted: EndCode) -> EndCode {
+        if noted.ender != Ender::Nobody || noted == EndCode::WHOLE {
+            return noted;
+        }
+        match self.status {
+            // A stream that has begun and was neither finished nor broken off by us.
+            Some(_) if noted.phase == Phase::Data => {
+                EndCode { ender: Ender::Client, phase: Phase::Data }
+            }
+            Some(status) => by_status(status),
+            None => EndCode { ender: Ender::Client, phase: noted.phase },
+        }
+    }
+}
+
+/// As the access line has it for an answer that nobody cut short.
+fn by_status(status: StatusCode) -> EndCode {
+    match status.as_u16() {
+        429 | 503 => EndCode { ender: Ender::Capacity, phase: Phase::Queue },
+        400..=499 => EndCode { ender: Ender::Policy, phase: Phase::Request },
+        500.. => EndCode { ender: Ender::Server, phase: Phase::FirstToken },
+        _ => EndCode::WHOLE,
+    }
+}
+
+impl RequestGuard {
+    /// What the request has needed.
+    fn bill(&self, record: &AccessRecord) -> Bill {
+        let tokens = |count: Option<Tokens>| count.map_or(0, |count| u64::from(count.get()));
+        let served = self.pool.is_some() && self.status.is_none_or(|status| status.is_success());
+        match (record.prompt, record.completion) {
+            (None, None) if !served => Bill::Nothing,
+            (None, None) if self.streamed > 0 => Bill::Streamed(self.streamed.into()),
+            (None, None) => Bill::AsExpected,
+            (prompt, completion) => {
+                Bill::Counted(tokens(prompt).saturating_add(tokens(completion)))
+            }
+        }
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        let now = self.pipeline.dispatcher.clock.now();
+        let total = now - self.begun;
+        let charge = self.charge.take();
+        self.access.note(|record| {
+            if let Some(charge) = charge {
+                charge.settle(self.bill(record), now);
+            }
+            let tenant = record.tenant.as_deref().unwrap_or(NAMELESS);
+            for (kind, count) in [("prompt", record.prompt), ("completion", record.completion)] {
+                if let Some(count) = count {
+                    self.pipeline.admission.tenant_used(tenant, kind, count.get());
+                }
+            }
+            if let Some(result) = record.cache {
+                let model = record.model.as_deref().unwrap_or_default();
+                let model = self.pipeline.requests.model_label(model);
+                self.pipeline.cache.ended(result, model, total);
+            }
+            if let Some((side, has_books)) = &self.side {
+                let whole = self.end(record.end) == EndCode::WHOLE;
+                self.pipeline.canaries.ended(side, *has_books, record, whole.then_some(total));
+            }
+            self.pipeline.requests.request_ended(&RequestOutcome {
+                route: self.route,
+                model: record.model.as_deref().unwrap_or_default(),
+                pools: self.by_pool(total),
+                status: self.status.map_or(0, |status| status.as_u16()),
+                end: self.end(record.end),
+                total,
+                first_token: record.first_token,
+                prompt: record.prompt,
+                completion: record.completion,
+            });
+        });
+    }
+}

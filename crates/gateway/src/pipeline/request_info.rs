@@ -1,0 +1,265 @@
+//! Request info: what routing and admission know of a request.
+//!
+//! Its model, its session, how long its answer may be, and its prompt: by its tokens where they are
+//! known, else by its text in chunks. The chain of chunks is made outside of every lock. Hashing
+//! text runs at memory's speed; what costs, tokenising, is done for the new part only.
+
+use std::num::NonZeroU32;
+
+use overdraft_core::admit::Priority;
+use overdraft_core::estimate::Kind;
+use overdraft_core::fleet::{FirstToken, Turn};
+use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
+use overdraft_core::route::{Prompt, Request, Strictness, Tried};
+use overdraft_telemetry::Delivery;
+use overdraft_units::{BlockSize, CacheSalt, Tokens};
+use overdraft_wire::{Endpoint, RequestPeek};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::prefix_digest;
+use crate::dispatch::Placing;
+use crate::pipeline::canary::Side;
+use crate::pipeline::keys::Caller;
+use crate::pipeline::usage::Counts;
+use crate::settings::{Routes, TEXT_CHUNK};
+
+/// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
+pub(crate) const CHUNKS_MAX: usize = 16_384;
+
+/// A request, as far as routing is concerned.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestInfo {
+    pub(crate) model: String,
+    pub(crate) delivery: Delivery,
+    /// For whom the token counts of a stream are.
+    pub(crate) counts: Counts,
+    pub(crate) choices: u32,
+    /// Tokens that each answer may have.
+    pub(crate) limit: Option<u32>,
+    pub(crate) session: Option<u64>,
+    pub(crate) dice: u64,
+    /// Who asks.
+    pub(crate) caller: Caller,
+    /// How urgently.
+    pub(crate) priority: Priority,
+    /// What sort of answer it wants: chats and completions differ in length.
+    pub(crate) kind: Kind,
+    /// Whether it generates nothing, and so never waits for room.
+    pub(crate) is_chore: bool,
+    /// The salt that workers are told; none where they are told what the client sent.
+    pub(crate) salt: Option<String>,
+    /// The side of a comparison that it is on, where it is part of one.
+    pub(crate) side: Option<Side>,
+    prompt: Known,
+}
+
+/// What a request asks for, by whose word the core draws and sticks.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    /// The model, no alias.
+    pub(crate) model: String,
+    /// Its session as a number, where sessions stick.
+    pub(crate) session: Option<u64>,
+    /// A number of its own, for draws.
+    pub(crate) dice: u64,
+}
+
+/// What is known of a prompt.
+#[derive(Clone, Debug)]
+enum Known {
+    Text { bytes: u64, words: u64, chain: PrefixChain, chunk: NonZeroU32 },
+    Counted { tokens: Tokens, chain: PrefixChain, block: BlockSize },
+}
+
+/// Keeps the salts of text apart from those of tokens.
+const TEXT: u64 = 0x7465_7874;
+
+impl RequestInfo {
+    /// Looks at a request for `model` with the session and the dice it was given.
+    pub(crate) fn of_text(
+        routes: &Routes,
+        asking: Asking,
+        peek: &RequestPeek<'_>,
+        tenant_salt: Option<String>,
+    ) -> Self {
+        let Asking { model, session, dice } = asking;
+        let chunk = routes.settings.text_chunk;
+        let prompt = peek.messages.or(peek.prompt).unwrap_or_default();
+        // Templates put the tools before the conversation.
+        let tools = peek.object.raw("tools").unwrap_or_default();
+        let sent = peek.cache_salt.as_deref();
+        let salt = tenant_salt.as_deref().or(sent).unwrap_or_default();
+        let salt = xxh3_64_with_seed(salt.as_bytes(), xxh3_64_with_seed(model.as_bytes(), TEXT));
+        let mut chain = PrefixChain::new(CacheSalt(salt), Chunking::Text(chunk));
+        if routes.asks_for_prefixes(&model) || routes.settings.names_prefixes {
+            let most = CHUNKS_MAX.saturating_mul(usize::try_from(chunk.get()).unwrap_or(1));
+            chain.push_bytes(tools.as_bytes().get(..most).unwrap_or(tools.as_bytes()));
+            chain.push_bytes(prompt.as_bytes().get(..most).unwrap_or(prompt.as_bytes()));
+        }
+        let bytes = u64::try_from(tools.len() + prompt.len()).unwrap_or(u64::MAX);
+        Self {
+            model,
+            delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            counts: Counts::of(peek),
+            choices: peek.n.max(1),
+            limit: peek.max_tokens,
+            session,
+            dice,
+            caller: Caller::operator(),
+            priority: Priority::default(),
+            kind: Kind::default(),
+            is_chore: false,
+            salt: tenant_salt,
+            side: None,
+            prompt: Known::Text { bytes, words: words(bytes, prompt), chain, chunk },
+        }
+    }
+
+    /// A request that generates nothing and leaves nothing in a cache, such as `/tokenize`.
+    pub(crate) fn of_chore(asking: Asking, peek: &RequestPeek<'_>) -> Self {
+        let Asking { model, session, dice } = asking;
+        let chunk = TEXT_CHUNK;
+        let chain = PrefixChain::new(CacheSalt::default(), Chunking::Text(chunk));
+        Self {
+            model,
+            delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
+            counts: Counts::Relayed,
+            choices: 1,
+            limit: Some(0),
+            session,
+            dice,
+            caller: Caller::operator(),
+            priority: Priority::default(),
+            kind: Kind::default(),
+            is_chore: true,
+            salt: None,
+            side: None,
+            prompt: Known::Text { bytes: 0, words: 0, chain, chunk },
+        }
+    }
+
+    /// The same request as it is put to another model in `body`.
+    pub(crate) fn of_draft(
+        &self,
+        routes: &Routes,
+        model: &str,
+        body: &[u8],
+        endpoint: Endpoint,
+    ) -> Self {
+        let Ok(peek) = RequestPeek::parse(body) else { return self.clone() };
+        let asking = Asking { model: model.to_owned(), session: self.session, dice: self.dice };
+        let info = Self::of_text(routes, asking, &peek, self.salt.clone());
+        info.of(self.caller.clone(), self.priority, endpoint)
+    }
+
+    /// Says who asks with which priority, at which endpoint.
+    #[must_use]
+    pub(crate) fn of(self, caller: Caller, priority: Priority, endpoint: Endpoint) -> Self {
+        Self { caller, priority, kind: Kind(xxh3_64(endpoint.path().as_bytes())), ..self }
+    }
+
+    /// The request for a worker after the attempts in `tried`. What generates nothing is bounded by no admission.
+    pub(crate) fn placing<'a>(
+        &'a self,
+        tried: &'a Tried,
+        turn: Turn,
+        strictness: Strictness,
+    ) -> Placing<'a> {
+        let strictness = if self.is_chore { Strictness::Waived } else { strictness };
+        Placing { request: self.request(), tried, turn, strictness }
+    }
+
+    /// Replaces the text by the tokens it comes to.
+    pub(crate) fn counted(&mut self, tokens: Tokens, chain: PrefixChain, block: BlockSize) {
+        self.prompt = Known::Counted { tokens, chain, block };
+    }
+
+    /// Whether the prompt's tokens are known.
+    pub(crate) const fn is_counted(&self) -> bool {
+        matches!(self.prompt, Known::Counted { .. })
+    }
+
+    /// Whether they are, or can be told from its words.
+    pub(crate) const fn is_measured(&self) -> bool {
+        match self.prompt {
+            Known::Counted { .. } => true,
+            Known::Text { words, .. } => 0 < words,
+        }
+    }
+
+    /// Bytes of the prompt and names of its beginnings, for the access line; none once it was counted.
+    pub(crate) fn beginnings(&self) -> Option<(u64, String)> {
+        let Known::Text { bytes, chain, chunk, .. } = &self.prompt else { return None };
+        Some((*bytes, prefix_digest::told(bounded(chain), *chunk)))
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        let prompt = match &self.prompt {
+            Known::Text { bytes, words, chain, chunk } => {
+                Prompt::Text { bytes: *bytes, words: *words, chain: bounded(chain), chunk: *chunk }
+            }
+            Known::Counted { tokens, chain, block } => {
+                Prompt::Counted { tokens: *tokens, chain: bounded(chain), block: *block }
+            }
+        };
+        Request {
+            model: &self.model,
+            prompt,
+            limit: self.limit,
+            choices: self.choices,
+            first_token: match self.delivery {
+                Delivery::Streamed => FirstToken::Seen,
+                Delivery::Whole => FirstToken::Unseen,
+            },
+            session: self.session,
+            dice: self.dice,
+            priority: self.priority,
+            tenant: self.caller.tenant,
+            kind: self.kind,
+        }
+    }
+}
+
+/// What precedes a picture or a sound in the middle of a message, and what a part of one is called.
+const NO_WORDS: [&[u8]; 2] = [b";base64,", b"\"input_audio\""];
+
+/// Bytes of a prompt that are sure to be words: all of them, or none where there is a picture or a sound among
+/// them, whose bytes say nothing of its tokens.
+fn words(bytes: u64, prompt: &str) -> u64 {
+    let has = |mark: &[u8]| memchr::memmem::find(prompt.as_bytes(), mark).is_some();
+    if NO_WORDS.into_iter().any(has) { 0 } else { bytes }
+}
+
+fn bounded(chain: &PrefixChain) -> &[PrefixKey] {
+    let keys = chain.keys();
+    &keys[..keys.len().min(CHUNKS_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::RoutingSettings;
+
+    #[test]
+    fn a_prompt_is_looked_up_under_the_salt_that_its_worker_is_told() {
+        let routes = Routes::new(RoutingSettings::default(), &std::collections::BTreeMap::new());
+        let info = |member: &str, tenant: Option<&str>| {
+            let text = "word ".repeat(400);
+            let body = format!(r#"{{"messages":"{text}"{member}}}"#);
+            let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+            let salt = tenant.map(str::to_owned);
+            let asking = Asking { model: "m".into(), session: None, dice: 0 };
+            let info = RequestInfo::of_text(&routes, asking, &peek, salt);
+            match info.request().prompt {
+                Prompt::Text { chain, .. } => chain.to_vec(),
+                Prompt::Counted { .. } => panic!("nobody has counted"),
+            }
+        };
+        let told = info(r#","cache_salt":"told""#, None);
+        assert!(!told.is_empty());
+        assert_eq!(info("", Some("told")), told);
+        assert_eq!(info(r#","cache_salt":"sent""#, Some("told")), told);
+        assert_ne!(info("", Some("another")), told);
+        assert_ne!(info("", None), told);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a worker is sent of a request, and how much of it has to be copied for that: nothing, mostly.
+
+use bytes::Bytes;
+use overdraft_core::admit::Priority;
+use overdraft_wire::json::{Object, Patch, Prelude};
+
+use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::tenant_salt::SALT;
+use crate::pipeline::usage;
+use crate::settings::SaltPolicy;
+use crate::settings::WorkerSettings;
+use crate::upstream::Pieces;
+
+/// The member by which vLLM ranks requests. What clients write there is never passed on.
+pub(crate) const RANK: &str = "priority";
+
+/// A request's body, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Content {
+    pub(crate) body: Bytes,
+    pub(crate) front: Front,
+}
+
+/// What may be put before all of a body's own members without another look at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// A rank and a salt: it has neither.
+    Open {
+        /// Whether its stream is still to be asked for its counts; it has no options of a stream
+        /// then.
+        counts: bool,
+    },
+    /// Nobody looked.
+    Unknown,
+}
+
+impl Content {
+    /// Whether an error that names a full memory may only repeat what the client wrote, perhaps in escapes.
+    pub(crate) fn may_name_out_of_memory(&self) -> bool {
+        let lower = self.body.to_ascii_lowercase();
+        [&b"memory"[..], br"\u00"].iter().any(|part| memchr::memmem::find(&lower, part).is_some())
+    }
+
+    /// The body for one worker: with a rank where it ranks requests itself, with the salt of whose
+    /// it is where it is told salts, and without any where it is not.
+    pub(crate) fn addressed(&self, info: &RequestInfo, worker: &WorkerSettings) -> Pieces {
+        if info.is_chore {
+            return self.body.clone().into();
+        }
+        let rank = worker.priority_scheduling.then(|| rank(info.priority));
+        let salt = info.salt.as_ref().filter(|_| worker.cache_salt == SaltPolicy::Told);
+        let Front::Open { counts } = self.front else {
+            let is_untold = worker.cache_salt == SaltPolicy::Untold;
+            return self.patched(rank, salt.map(String::as_str), is_untold).into();
+        };
+        let mut prelude = Prelude::new();
+        if let Some(rank) = rank {
+            prelude = prelude.with(RANK, &rank);
+        }
+        if let Some(salt) = salt {
+            prelude = prelude.with(SALT, salt);
+        }
+        if counts {
+            prelude = usage::told(prelude);
+        }
+        if prelude.is_empty() {
+            return self.body.clone().into();
+        }
+        prelude.before(&self.body).map_or_else(|| self.body.clone().into(), Pieces::from)
+    }
+
+    fn patched(&self, rank: Option<i8>, salt: Option<&str>, is_untold: bool) -> Bytes {
+        let mut patch = Patch::new();
+        if let Some(rank) = rank {
+            patch = patch.set(RANK, &rank);
+        }
+        match salt {
+            Some(salt) => patch = patch.set(SALT, &salt),
+            None if is_untold => patch = patch.remove(SALT),
+            None => {}
+        }
+        if patch.is_empty() {
+            return self.body.clone();
+        }
+        let patched = Object::parse(&self.body).map(|object| patch.apply(&object).into());
+        patched.unwrap_or_else(|_| self.body.clone())
+    }
+}
+
+/// The priority as vLLM has it: the lower goes first, and zero is who says nothing.
+const fn rank(priority: Priority) -> i8 {
+    match priority {
+        Priority::Flex => 10,
+        Priority::Default => 0,
+        Priority::Priority => -10,
+    }
+}

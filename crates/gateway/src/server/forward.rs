@@ -1,0 +1,143 @@
+//! Path of a request: who asks, what for, the response cache, a cascade, and the workers.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Response, Uri};
+use overdraft_http::{Body, RequestBody};
+use overdraft_telemetry::Delivery;
+use overdraft_units::Micros;
+use overdraft_wire::ApiError;
+use tokio::time::Instant;
+
+use super::Gateway;
+use crate::cache::serve::{self as cache, Mark, Served};
+use crate::cascade;
+use crate::dispatch::Explanation;
+use crate::pipeline::attempt::Question;
+use crate::pipeline::attempts::ask_until_answered;
+use crate::pipeline::charges::charge;
+use crate::pipeline::context::RequestContext;
+use crate::pipeline::inspect::inspect;
+use crate::pipeline::refusal::{Refused, Retry};
+use crate::pipeline::request_guard::RequestGuard;
+use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::{bounds, explanation, prompt_tokens};
+
+/// Forwards one request to its endpoint of a worker.
+pub(super) async fn forward(
+    gateway: &Arc<Gateway>,
+    mut context: RequestContext<'_>,
+    body: RequestBody,
+) -> Response<Body> {
+    let asked = ask(gateway, &mut context, body).await;
+    let mut response = asked.unwrap_or_else(|refused| {
+        if let Some(reason) = refused.reason {
+            let priority = context.priority.unwrap_or_default();
+            gateway.pipeline.admission.rejected(reason, priority.name());
+        }
+        refused.into_response()
+    });
+    context.sign(&gateway.pipeline, response.headers_mut());
+    // An answer that goes on has taken the guard along.
+    if let Some(guard) = context.guard() {
+        guard.answered(response.status());
+    }
+    response
+}
+
+/// Reads and judges the request, then has it answered.
+async fn ask(
+    gateway: &Arc<Gateway>,
+    context: &mut RequestContext<'_>,
+    body: RequestBody,
+) -> Result<Response<Body>, Refused> {
+    let pipeline = &gateway.pipeline;
+    let caller = pipeline.keyring().identify(&context.head.headers)?;
+    context.caller = Some(caller.clone());
+    context.note(|record| record.tenant = caller.name());
+    if !context.guard().is_some_and(RequestGuard::enter) {
+        return Err(full("requests"));
+    }
+    let body = pipeline.buffers.read(body).await?;
+    let (mut info, content) = inspect(pipeline, context, &caller, &body)?;
+    context.priority = Some(info.priority);
+    // By the name that the client gave: the body's own may be the target's by now.
+    let plan = cascade::consider(&gateway.cascade, context, &body, &info)?;
+    note_side(context, &info, plan.is_some());
+    drop(body);
+    note_request(gateway, context, &info);
+    if info.delivery == Delivery::Streamed && !context.guard().is_some_and(RequestGuard::stream) {
+        return Err(full("streams"));
+    }
+    let mark = if plan.is_some() {
+        // Whose answer it gets is decided anew each time, and none is kept under the target's name.
+        Mark::Nothing
+    } else {
+        match cache::serve(&gateway.cache, context, &content, &info).await? {
+            Served::Answered(response) => return Ok(response),
+            Served::Ask(mark) => mark,
+        }
+    };
+    prompt_tokens::count(pipeline, &mut info, &content.body, context.endpoint).await;
+    bounds::check_prompt(pipeline, &info)?;
+    let charged = charge(pipeline, &info)?;
+    if let Some(guard) = context.guard() {
+        guard.charge(charged);
+    }
+    let question = Question {
+        content,
+        path: Uri::from_static(context.endpoint.path()),
+        endpoint: Some(context.endpoint),
+        request_id: HeaderValue::from_str(context.exchange.id.as_str())
+            .expect("a request's name is printable"),
+        head: context.head,
+        begun: Instant::now(),
+    };
+    if explanation::is_wanted(&pipeline.settings().admin, context.exchange, &context.head.headers) {
+        context.explanation = Explanation::wanted();
+    }
+    let answered = match plan {
+        None => ask_until_answered(pipeline, context, &info, &question).await,
+        Some(plan) => {
+            Box::pin(cascade::answer(&gateway.cascade, context, plan, &info, &question)).await
+        }
+    };
+    pipeline.buffers.give_back(question.content.body);
+    let words = context.explanation.words().cloned();
+    let mut response = answered.map_err(|refused| refused.explained(words.clone()))?;
+    mark.tell(&mut response);
+    if let Some(words) = &words {
+        explanation::attach(response.headers_mut(), words);
+    }
+    Ok(response)
+}
+
+/// Notes what is known of the request by now in its access record.
+fn note_request(gateway: &Gateway, context: &RequestContext<'_>, info: &RequestInfo) {
+    let pipeline = &gateway.pipeline;
+    context.note(|record| {
+        record.model = Some(info.model.clone());
+        record.delivery = info.delivery;
+        record.priority = Some(info.priority.name());
+    });
+    if pipeline.routes().settings.names_prefixes && !info.is_chore {
+        let named = info.beginnings();
+        context.note(|record| (record.prompt_bytes, record.prefix) = named.unzip());
+    }
+    pipeline.admission.tenant_asked(info.caller.label(), info.priority.name());
+}
+
+/// Notes the side of a comparison that a request is on, if on any, and whether a cascade keeps its books.
+fn note_side(context: &mut RequestContext<'_>, info: &RequestInfo, has_books: bool) {
+    if let (Some(guard), Some(side)) = (context.guard(), &info.side) {
+        guard.stands_on(side, has_books);
+    }
+}
+
+/// Too much is in flight. 429 and not 503: others are being served.
+fn full(what: &'static str) -> Refused {
+    let error = ApiError::rate_limited(format!(
+        "the gateway has as many {what} in flight as it may; try again in a moment"
+    ));
+    Refused::for_room(error, what, Retry::After(Micros::ZERO))
+}

@@ -1,0 +1,77 @@
+//! Gateway: the owners of all that requests share, and how other settings are put in force.
+
+use std::sync::{Arc, Mutex};
+
+use overdraft_store::Status;
+use overdraft_telemetry::Clock;
+use overdraft_telemetry::metrics::{
+    AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
+    RoutingMetrics, SharingMetrics,
+};
+
+use crate::cache::Cache;
+use crate::cascade::CascadeLayer;
+use crate::dispatch::{Dispatcher, DispatcherMetrics};
+use crate::fleet::Fleet;
+use crate::pipeline::{Pipeline, PipelineMetrics};
+use crate::settings::{GatewayError, GatewaySettings, LiveSettings, Routes};
+
+/// Everything that a gateway is made of, from the bottom up.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) settings: Arc<LiveSettings>,
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) cascade: Arc<CascadeLayer>,
+    /// How what gateways share is.
+    pub(crate) store: Arc<Status>,
+    /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
+    /// would leave series out.
+    pub(super) reading: Mutex<()>,
+}
+
+impl Gateway {
+    /// A gateway that serves nobody yet.
+    ///
+    /// # Errors
+    /// [`GatewayError`] where the settings cannot work.
+    pub(crate) fn new(settings: GatewaySettings, clock: Clock) -> Result<Self, GatewayError> {
+        settings.check()?;
+        let settings = Arc::new(LiveSettings::new(settings));
+        let mut requests = GatewayMetrics::new();
+        let registry = requests.registry_mut();
+        let cache_metrics = Arc::new(CacheMetrics::new(registry));
+        let routing = RoutingMetrics::new(registry);
+        let admission = AdmissionMetrics::new(registry);
+        let care = CareMetrics::new(registry);
+        let sharing = SharingMetrics::new(registry);
+        let cascade_metrics = CascadeMetrics::new(registry);
+        let canary = CanaryMetrics::new(registry);
+        let metrics = DispatcherMetrics { routing, sharing };
+        let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&settings), clock, metrics));
+        let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), care));
+        let metrics =
+            PipelineMetrics { requests, admission, cache: Arc::clone(&cache_metrics), canary };
+        let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics));
+        let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);
+        let cascade = Arc::new(CascadeLayer::new(Arc::clone(&pipeline), cascade_metrics));
+        let (store, reading) = (Arc::default(), Mutex::new(()));
+        Ok(Self { settings, dispatcher, fleet, pipeline, cache, cascade, store, reading })
+    }
+
+    /// Puts other settings in force; requests that are under way keep theirs.
+    pub(crate) fn adopt(&self, settings: GatewaySettings) {
+        let before = Arc::clone(&self.settings.settings());
+        let routes = Routes::new(settings.routing.clone(), &settings.cascades);
+        self.cascade.adopt(&settings);
+        self.fleet.adopt(&self.settings.routes(), &routes);
+        self.settings.replace_routes(routes);
+        self.dispatcher.adopt(&settings);
+        self.pipeline.adopt(&settings);
+        self.cache.adopt(&before, &settings);
+        self.settings.replace(settings);
+        self.dispatcher.readmit();
+    }
+}

@@ -1,0 +1,64 @@
+//! Settings of service discovery: the places that know workers.
+
+mod dns;
+mod each;
+mod file;
+mod kubernetes;
+
+use std::fmt;
+
+pub use self::dns::{DnsPatience, DnsSettings};
+pub use self::each::{Each, Template};
+pub use self::file::FileSettings;
+pub use self::kubernetes::{KubernetesSettings, ServicePort};
+use super::error::SourceError;
+use super::worker::WorkerSettings;
+
+/// A place that knows workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The settings name them; they never change.
+    Static(Vec<WorkerSettings>),
+    /// Addresses or SRV records of a name.
+    Dns(DnsSettings),
+    /// A file that somebody else writes.
+    File(FileSettings),
+    /// The `EndpointSlice`s of a service; needs the cargo feature `kubernetes`.
+    Kubernetes(KubernetesSettings),
+}
+
+impl Source {
+    /// Refuses what can never work.
+    ///
+    /// # Errors
+    /// [`SourceError`] where no amount of looking would find a worker.
+    pub fn check(&self) -> Result<(), SourceError> {
+        match self {
+            Self::Static(_) | Self::File(_) => Ok(()),
+            Self::Dns(settings) => settings.check(),
+            Self::Kubernetes(settings) => settings.check(),
+        }
+    }
+
+    /// What the workers that it finds have in common; those that the settings name say it themselves.
+    pub(crate) fn each(&self) -> Each {
+        match self {
+            Self::Static(_) => Each::default(),
+            Self::Dns(settings) => settings.each.clone(),
+            Self::File(settings) => settings.each.clone(),
+            Self::Kubernetes(settings) => settings.each.clone(),
+        }
+    }
+}
+
+/// As log lines call it.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static(_) => f.write_str("static"),
+            Self::Dns(settings) => write!(f, "dns {}", settings.name),
+            Self::File(settings) => write!(f, "file {}", settings.path.display()),
+            Self::Kubernetes(settings) => write!(f, "service {}", settings.service),
+        }
+    }
+}

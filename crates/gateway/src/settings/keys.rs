@@ -1,0 +1,109 @@
+//! Settings of API keys: whose each is, and what it may do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use overdraft_core::admit::Priority;
+use overdraft_core::reuse::Reuse;
+pub use overdraft_store::Limits as Budget;
+use sha2::{Digest, Sha256};
+
+use super::error::GatewayError;
+
+/// Keys at most: each has budgets in memory.
+pub const KEYS_MAX: usize = 10_000;
+
+/// A key as it is kept: its SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// Of the key itself, which is then forgotten.
+    pub fn of(key: &str) -> Self {
+        Self::of_bytes(key.as_bytes())
+    }
+
+    /// The same of a key that need not be text.
+    pub(crate) fn of_bytes(key: &[u8]) -> Self {
+        Self(Sha256::digest(key).into())
+    }
+
+    /// From 64 hexadecimal digits; `None` where they are not.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() || !text.is_ascii() {
+            return None;
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// A number that stands for it, equal in every gateway.
+    pub(crate) fn number(&self) -> u64 {
+        let (head, _) = self.0.split_first_chunk().expect("there are 32 bytes");
+        u64::from_le_bytes(*head)
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest(…)")
+    }
+}
+
+/// One key and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySettings {
+    /// The key.
+    pub digest: KeyDigest,
+    /// Whose it is; tenants share the queue fairly.
+    pub tenant: String,
+    /// What it is called among the tenant's keys.
+    pub name: Option<String>,
+    /// The priority of requests that do not say.
+    pub priority: Priority,
+    /// The highest that its requests may have; what asks for more gets this.
+    pub priority_max: Priority,
+    /// The models and aliases it may ask for; others do not exist for it. `None`: all.
+    pub models: Option<BTreeSet<String>>,
+    /// Whether a small model may answer its requests.
+    pub cascade: bool,
+    /// What it may spend.
+    pub budget: Budget,
+    /// Which answers are given again to its requests, if not as the model says.
+    pub reuse: Option<Reuse>,
+}
+
+impl KeySettings {
+    /// A key of `tenant` that may do everything.
+    pub fn new(digest: KeyDigest, tenant: impl Into<String>) -> Self {
+        Self {
+            digest,
+            tenant: tenant.into(),
+            name: None,
+            priority: Priority::Default,
+            priority_max: Priority::Priority,
+            models: None,
+            cascade: true,
+            budget: Budget::default(),
+            reuse: None,
+        }
+    }
+}
+
+/// Refuses keys that cannot be told apart, and too many.
+pub(super) fn check(keys: &[KeySettings]) -> Result<(), GatewayError> {
+    if KEYS_MAX < keys.len() {
+        return Err(GatewayError::TooManyKeys { count: keys.len() });
+    }
+    let mut seen = BTreeMap::new();
+    for key in keys {
+        if let Some(tenant) = seen.insert(key.digest, &key.tenant) {
+            let (one, other) = (tenant.clone(), key.tenant.clone());
+            return Err(GatewayError::DuplicateKey { one, other });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Limits of size, number and time on requests, answers and probes.
+
+use std::time::Duration;
+
+/// What becomes of the client's `authorization`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// It ends here: a client's key is no business of a worker's log.
+    #[default]
+    Strip,
+    /// It goes to the worker, for workers that check keys themselves.
+    Forward,
+}
+
+/// Bounds on what is relayed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests in flight at once; the next is told to come back.
+    pub requests: usize,
+    /// Streams among them.
+    pub streams: usize,
+    /// What one request may ask for.
+    pub of_request: RequestBounds,
+    /// Bytes of a whole answer that are held back to check it; a longer one is relayed as it comes.
+    pub answer_bytes: usize,
+    /// Bytes of one event of a stream.
+    pub event_bytes: usize,
+    /// Bytes of the head of a worker's answer.
+    pub answer_head_bytes: usize,
+    /// Idle connections kept open to one worker.
+    pub idle_connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: 4_096,
+            streams: 2_048,
+            of_request: RequestBounds::default(),
+            answer_bytes: 1024 * 1024,
+            event_bytes: 1024 * 1024,
+            answer_head_bytes: 64 * 1024,
+            idle_connections: 256,
+        }
+    }
+}
+
+/// Patience with workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// To make a connection.
+    pub connect: Duration,
+    /// From sending a request to the first byte of its answer's body: a first token, or the whole.
+    pub first_byte: Duration,
+    /// Between two events of a stream.
+    pub idle: Duration,
+    /// From sending a request to the end of its answer.
+    pub total: Duration,
+    /// How long a connection to a worker may lie idle; below the 5 s after which uvicorn, vLLM's
+    /// server, closes its end.
+    pub keep_alive: Duration,
+}
+
+impl Default for Timeouts {
+    /// The first byte gets a minute: a worker on two CPU cores computes about 30 prompt tokens a
+    /// second, so a prompt of 1,500 tokens takes most of it, and a queue before it the rest. A
+    /// limit that follows each worker's measured prefill rate replaces the constant.
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(1),
+            first_byte: Duration::from_mins(1),
+            idle: Duration::from_secs(15),
+            total: Duration::from_mins(10),
+            keep_alive: Duration::from_secs(4),
+        }
+    }
+}
+
+/// How workers are watched.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeSettings {
+    /// From the end of one probe to the next.
+    pub interval: Duration,
+    /// How long a worker may take to answer.
+    pub timeout: Duration,
+    /// Bytes of its answer at most.
+    pub answer_bytes: usize,
+}
+
+impl Default for ProbeSettings {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(500),
+            timeout: Duration::from_secs(2),
+            answer_bytes: 1024 * 1024,
+        }
+    }
+}
+
+/// What one request may ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestBounds {
+    /// Tokens of a prompt at most.
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of an answer at most.
+    pub max_tokens: Option<u32>,
+    /// Tokens of an answer of whoever does not say.
+    pub max_tokens_default: Option<u32>,
+}

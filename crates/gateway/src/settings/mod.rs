@@ -1,0 +1,184 @@
+//! Settings of the gateway, with their defaults and the check that every start and reload passes.
+//!
+//! Every limit and every timeout has a name here; each section has a file of its own. Nothing
+//! downstream of [`GatewaySettings::check`] meets an impossible value.
+
+mod admin;
+mod admission;
+mod cache;
+mod canary;
+mod cascade;
+mod discovery;
+mod error;
+mod isolation;
+mod keys;
+mod limits;
+mod live;
+mod maintenance;
+mod routes;
+mod scrape;
+mod spot_termination;
+mod web_place;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use overdraft_core::breaker::BreakerSettings;
+use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::fragment::FragmentSettings;
+use overdraft_core::route::RetrySettings;
+use overdraft_scaler::ScaleSettings;
+use overdraft_store::{Store, StoreSettings};
+
+pub use self::admin::AdminSettings;
+pub use self::admission::AdmissionSettings;
+pub use self::cache::{CacheMode, CacheSettings};
+pub use self::canary::CanarySettings;
+pub(crate) use self::cascade::drafts;
+pub use self::cascade::{CascadeSettings, Labels};
+pub use self::discovery::{
+    DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source, Template,
+};
+pub use self::error::{GatewayError, SourceError};
+pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
+pub use self::keys::{Budget, KEYS_MAX, KeyDigest, KeySettings};
+pub use self::limits::{Credentials, Limits, ProbeSettings, RequestBounds, Timeouts};
+pub(crate) use self::live::LiveSettings;
+pub use self::maintenance::{
+    Care, MemorySource, RestartHook, Token, WarmUp, WarmUpSettings, WebhookSettings,
+};
+pub(crate) use self::routes::Routes;
+pub use self::routes::{
+    ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
+};
+pub use self::scrape::{ScrapeFailure, ScrapeSettings};
+pub use self::spot_termination::{Cloud, NoticeSettings, TerminationSettings};
+pub use self::web_place::{PlaceError, WebPlace};
+pub(crate) use self::worker::Address;
+pub use self::worker::{KvEvents, Pool, WorkerSettings};
+
+/// Everything that can be set about a gateway.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// The workers behind it that are known by name.
+    pub workers: Vec<WorkerSettings>,
+    /// Where others are found while it runs. Without any, there must be a worker.
+    pub discovery: Vec<Source>,
+    /// The model of requests that name none; without it they are refused.
+    pub model_default: Option<String>,
+    /// Bounds towards clients: connections, heads, bodies, drain.
+    pub listen: overdraft_http::Limits,
+    /// Bounds on what is relayed.
+    pub limits: Limits,
+    /// Patience with workers.
+    pub timeouts: Timeouts,
+    /// How freely failed attempts are made again.
+    pub retry: RetrySettings,
+    /// When a worker that fails its requests is taken out.
+    pub breaker: BreakerSettings,
+    /// What is shared with other gateways, and where.
+    pub store: StoreSettings,
+    /// Which answers are given again.
+    pub cache: CacheSettings,
+    /// How tenants are kept apart at the workers.
+    pub isolation: IsolationSettings,
+    /// How workers are watched.
+    pub probe: ProbeSettings,
+    /// How their load is learnt.
+    pub scrape: ScrapeSettings,
+    /// How requests are routed.
+    pub routing: RoutingSettings,
+    /// Small models that are asked first, by the name that clients ask for.
+    pub cascades: BTreeMap<String, CascadeSettings>,
+    /// What is tried on a share of the requests, by the name that clients ask for.
+    pub canaries: BTreeMap<String, CanarySettings>,
+    /// Where what they learnt is kept, besides the store that gateways share.
+    pub cascade_state: Option<PathBuf>,
+    /// Whether a cloud's notice that it takes this machine away drains workers.
+    pub termination: Option<TerminationSettings>,
+    /// Who may use `/admin` and have decisions explained.
+    pub admin: AdminSettings,
+    /// What becomes of the client's credentials.
+    pub credentials: Credentials,
+    /// The keys that clients present; without any, everybody is served.
+    pub keys: Vec<KeySettings>,
+    /// How requests wait where there is no room.
+    pub admission: AdmissionSettings,
+    /// What pools are scaled by.
+    pub scaling: ScaleSettings,
+    /// When workers whose memory has fragmented are restarted.
+    pub repair: FragmentSettings,
+    /// The request that warms a worker up.
+    pub warm_up: WarmUpSettings,
+}
+
+impl GatewaySettings {
+    /// A gateway before `workers` with everything else at its default.
+    pub fn new(workers: Vec<WorkerSettings>) -> Self {
+        Self {
+            workers,
+            discovery: Vec::new(),
+            model_default: None,
+            listen: overdraft_http::Limits::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            retry: RetrySettings::default(),
+            breaker: BreakerSettings::default(),
+            store: StoreSettings::default(),
+            cache: CacheSettings::default(),
+            isolation: IsolationSettings::default(),
+            probe: ProbeSettings::default(),
+            scrape: ScrapeSettings::default(),
+            routing: RoutingSettings::default(),
+            cascades: BTreeMap::new(),
+            canaries: BTreeMap::new(),
+            cascade_state: None,
+            termination: None,
+            admin: AdminSettings::default(),
+            credentials: Credentials::default(),
+            keys: Vec::new(),
+            admission: AdmissionSettings::default(),
+            scaling: ScaleSettings::default(),
+            repair: FragmentSettings::default(),
+            warm_up: WarmUpSettings::default(),
+        }
+    }
+
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<(), GatewayError> {
+        if self.workers.is_empty() && self.discovery.is_empty() {
+            return Err(GatewayError::NoWorkers);
+        }
+        if WORKERS_MAX < self.workers.len() {
+            return Err(GatewayError::TooManyWorkers { count: self.workers.len() });
+        }
+        let mut names = BTreeSet::new();
+        for worker in &self.workers {
+            if !names.insert(worker.name.as_str()) {
+                return Err(GatewayError::DuplicateName { name: worker.name.clone() });
+            }
+            worker.check()?;
+        }
+        for source in &self.discovery {
+            source.check()?;
+        }
+        if self.admin.token.as_deref() == Some("") {
+            return Err(GatewayError::EmptyToken);
+        }
+        if self.store.board_interval.is_zero() || self.store.share_interval.is_zero() {
+            return Err(GatewayError::StoreInterval);
+        }
+        Store::open(&self.store)?;
+        if self.cache.life.is_zero() {
+            return Err(GatewayError::CacheLife);
+        }
+        if self.probe.interval.is_zero() {
+            return Err(GatewayError::ProbeInterval);
+        }
+        if self.scrape.interval.is_zero() || self.scrape.idle_interval.is_zero() {
+            return Err(GatewayError::ScrapeInterval);
+        }
+        keys::check(&self.keys)
+    }
+}

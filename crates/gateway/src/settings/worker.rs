@@ -1,0 +1,129 @@
+//! Settings of one worker: its address, its pool, and how it is spoken to.
+
+use http::uri::{Authority, Scheme};
+
+use super::error::GatewayError;
+use super::isolation::SaltPolicy;
+use super::maintenance::{Care, RestartHook};
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSettings {
+    /// `http://host:port`, without a path.
+    pub url: String,
+    /// What it is called in headers, metrics and logs; unique.
+    pub name: String,
+    /// What it is for.
+    pub pool: Pool,
+    /// The model it is there for; one that does not serve it is sent nothing.
+    pub model: Option<String>,
+    /// Where it reports what its cache holds.
+    pub kv_events: KvEvents,
+    /// Whether it schedules by the `priority` of requests, and is told it.
+    pub priority_scheduling: bool,
+    /// Whether it is told the salts of tenants.
+    pub cache_salt: SaltPolicy,
+    /// Whether it shares the blocks of its cache with the others of its model that do.
+    pub kv_share: bool,
+    /// What is done for it beyond sending it requests.
+    pub care: Care,
+}
+
+/// Where a worker reports what its cache holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KvEvents {
+    /// Where it says itself, if it does (`GET /kv_event_sources`).
+    #[default]
+    Ask,
+    /// Here.
+    At {
+        /// Of the publisher, as `tcp://host:port`.
+        endpoint: String,
+        /// Of who repeats what was missed.
+        replay: Option<String>,
+        /// What its messages begin with.
+        topic: String,
+    },
+    /// Nowhere.
+    Off,
+}
+
+impl WorkerSettings {
+    /// A target worker named after its host and port.
+    pub fn new(url: impl Into<String>) -> Self {
+        let url = url.into();
+        let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Self {
+            url,
+            name,
+            pool: Pool::Target,
+            model: None,
+            kv_events: KvEvents::Ask,
+            priority_scheduling: false,
+            cache_salt: SaltPolicy::Told,
+            kv_share: false,
+            care: Care::default(),
+        }
+    }
+
+    /// Refuses a name or an address that cannot work.
+    pub(crate) fn check(&self) -> Result<Address, GatewayError> {
+        // Names are told in headers, metrics and logs.
+        if self.name.is_empty() || !self.name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            return Err(GatewayError::WorkerName { name: self.name.clone() });
+        }
+        if let Some(RestartHook::Command { argv, .. }) = &self.care.restart
+            && argv.first().is_none_or(String::is_empty)
+        {
+            return Err(GatewayError::EmptyHook { name: self.name.clone() });
+        }
+        Address::parse(&self.url)
+    }
+}
+
+/// What a worker is for: told in metrics; routing goes by the models that a worker serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pool {
+    /// Its answers are the ones clients want.
+    #[default]
+    Target,
+    /// A cheap model that may answer first.
+    Draft,
+}
+
+impl Pool {
+    /// As metrics call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Draft => "draft",
+        }
+    }
+}
+
+/// Where a worker listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) authority: Authority,
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self, GatewayError> {
+        let fault = |why| GatewayError::WorkerUrl { url: url.to_owned(), why };
+        let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
+        if uri.scheme() != Some(&Scheme::HTTP) {
+            return Err(fault("the scheme is not `http`"));
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(fault("it has a path"));
+        }
+        let authority = uri.authority().ok_or_else(|| fault("it has no host"))?.clone();
+        if authority.as_str().contains('@') {
+            return Err(fault("it has a user name"));
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        Ok(Self { host, port: authority.port_u16().unwrap_or(80), authority })
+    }
+}

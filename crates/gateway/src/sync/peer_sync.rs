@@ -1,0 +1,215 @@
+//! Peer sync: how several gateways before the same workers act as one.
+//!
+//! One task owns the store. It tells the others what this gateway's breakers decided and what it has
+//! in flight, takes in what they say, and asks who may try a worker that is out. Requests go by what
+//! the core knows and never wait for any of this. Away from the store the gateway decides alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use overdraft_core::breaker::{Grants, Seen};
+use overdraft_store::{Budgets, Record, SHARE_LIFE, Status, Store, StoreSettings, Verdict};
+use overdraft_units::{Instant, Micros};
+use tokio::time::{Instant as Moment, MissedTickBehavior};
+
+use crate::dispatch::Dispatcher;
+
+/// For how long the store may be away before trials are no longer asked for there; a command that
+/// comes late now and then is none.
+const ALONE_AFTER: Duration = Duration::from_secs(2);
+
+/// For how long after its last request a gateway asks for trials.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a store has been configured, where there is none.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What gateways share, and where it comes from.
+#[derive(Debug)]
+pub(crate) struct PeerSync {
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    /// What keys have spent, over all gateways that share.
+    pub(crate) budgets: Arc<Budgets>,
+    /// How the store is.
+    pub(crate) status: Arc<Status>,
+}
+
+impl PeerSync {
+    /// Keeps the dispatcher in step with other gateways.
+    pub(crate) async fn run(self) {
+        let mut settings = None;
+        loop {
+            let wanted = self.dispatcher.settings().store.clone();
+            if settings.as_ref() != Some(&wanted) {
+                settings = Some(wanted.clone());
+                let (status, budgets) = (Arc::clone(&self.status), Arc::clone(&self.budgets));
+                match Store::open_with(&wanted, status, budgets) {
+                    Ok(store) if store.is_shared() => {
+                        tracing::info!(store = %wanted.place, namespace = %wanted.namespace,
+                            "gateways share what they know");
+                        Bridge::new(Arc::clone(&self.dispatcher), store, wanted).run().await;
+                        continue;
+                    }
+                    Ok(_) => self.dispatcher.set_grants(Grants::Own),
+                    Err(error) => {
+                        self.dispatcher.set_grants(Grants::Own);
+                        tracing::error!(%error, "the store cannot be used; this gateway goes on by itself");
+                    }
+                }
+            }
+            tokio::time::sleep(IDLE).await;
+        }
+    }
+}
+
+/// Between the core and a store that others share.
+struct Bridge {
+    dispatcher: Arc<Dispatcher>,
+    store: Store,
+    settings: StoreSettings,
+    /// The board as it was last read: its version, and whose records were asked for.
+    read: Option<(u64, Vec<u64>)>,
+    /// When the others were last heard.
+    heard: Moment,
+    /// Since when the store has been degraded.
+    degraded: Option<Moment>,
+    /// The newest attempt that was seen, and when that was.
+    started: (u64, Moment),
+}
+
+impl Bridge {
+    fn new(dispatcher: Arc<Dispatcher>, store: Store, settings: StoreSettings) -> Self {
+        let now = Moment::now();
+        let started = (0, now);
+        Self { dispatcher, store, settings, read: None, heard: now, degraded: None, started }
+    }
+
+    /// Goes on until another store is configured.
+    async fn run(mut self) {
+        let mut board = tokio::time::interval(self.settings.board_interval);
+        board.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut shares_due = Moment::now();
+        while self.dispatcher.settings().store == self.settings {
+            board.tick().await;
+            self.tell_verdicts().await;
+            self.read_board().await;
+            if shares_due <= Moment::now() {
+                shares_due = Moment::now() + self.settings.share_interval;
+                self.keep_trials().await;
+                self.claim_trials().await;
+                self.exchange().await;
+            }
+            self.note_degraded();
+        }
+        self.forget_others();
+    }
+
+    /// Tells the others what breakers decided here.
+    async fn tell_verdicts(&mut self) {
+        for (worker, news) in self.dispatcher.breaker_news() {
+            let open_for = news.open_for.map(duration);
+            let verdict = Verdict { open_for, streak: news.streak };
+            let Ok(record) = self.store.board_report(worker.tag, verdict).await else { return };
+            // Nothing stands there: nobody had said anything, and that it is closed goes without.
+            let none = Record { version: 0, open_for: None, streak: news.streak };
+            let record = record.unwrap_or(none);
+            self.dispatcher.breaker_told(worker, news.sequence, |now| seen(record, now));
+        }
+    }
+
+    /// Takes in what others decided, where anything has changed.
+    async fn read_board(&mut self) {
+        let Ok(version) = self.store.board_version().await else { return };
+        let workers = self.dispatcher.peer_workers();
+        let tags: Vec<u64> = workers.iter().map(|worker| worker.tag).collect();
+        if self.read.as_ref().is_some_and(|(read, known)| *read == version && *known == tags) {
+            return;
+        }
+        let Ok(records) = self.store.board_read(&tags).await else { return };
+        for (worker, record) in workers.into_iter().zip(records) {
+            let Some(record) = record else { continue };
+            self.dispatcher.breaker_seen(worker, |now| seen(record, now));
+        }
+        self.read = Some((version, tags));
+    }
+
+    /// Keeps what was claimed, for as long as it is waited for.
+    async fn keep_trials(&mut self) {
+        for worker in self.dispatcher.probing() {
+            // One that could not be kept is another's to try as well, once; that does no harm.
+            if self.store.board_renew(worker.tag).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Asks to try the workers whose time out is over. A gateway without requests would sit on what it
+    /// was granted, so it leaves that to the others.
+    async fn claim_trials(&mut self) {
+        if !self.is_busy() {
+            return;
+        }
+        for worker in self.dispatcher.probes_due() {
+            let Ok(granted) = self.store.board_claim(worker.tag).await else { return };
+            if granted {
+                self.dispatcher.grant_probe(worker);
+            }
+        }
+    }
+
+    /// Whether requests came a moment ago.
+    fn is_busy(&mut self) -> bool {
+        let newest = {
+            let view = self.dispatcher.view();
+            view.fleet().workers().map(|(_, worker)| worker.started_last()).max().unwrap_or(0)
+        };
+        if self.started.0 < newest {
+            self.started = (newest, Moment::now());
+        }
+        self.started.1.elapsed() < BUSY
+    }
+
+    /// Tells what is in flight here and what was spent, and takes in the others'.
+    async fn exchange(&mut self) {
+        let ours = self.dispatcher.shares();
+        match self.store.exchange_shares(&ours).await {
+            Ok(others) => {
+                self.heard = Moment::now();
+                self.dispatcher.note_others(&others.by_worker);
+            }
+            Err(_) if SHARE_LIFE < self.heard.elapsed() => self.forget_others(),
+            Err(_) => {}
+        }
+        // What was spent and not told is told the next time.
+        let _: Result<(), _> = self.store.exchange_budgets(self.dispatcher.clock.now()).await;
+    }
+
+    /// What they said is too old to go by.
+    fn forget_others(&self) {
+        self.dispatcher.note_others(&BTreeMap::new());
+    }
+
+    /// Decides alone once the store has been away for long enough.
+    fn note_degraded(&mut self) {
+        let now = Moment::now();
+        self.degraded = self.store.status().is_degraded().then(|| self.degraded.unwrap_or(now));
+        let alone = self.degraded.is_some_and(|since| ALONE_AFTER <= now - since);
+        let grants = if alone { Grants::Own } else { Grants::Shared };
+        self.dispatcher.set_grants(grants);
+    }
+}
+
+/// A record in this gateway's time.
+fn seen(record: Record, now: Instant) -> Seen {
+    let Record { version, open_for, streak } = record;
+    Seen { version, until: open_for.map(|left| now + micros(left)), streak }
+}
+
+const fn duration(time: Micros) -> Duration {
+    Duration::from_micros(time.get())
+}
+
+fn micros(time: Duration) -> Micros {
+    Micros::new(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}

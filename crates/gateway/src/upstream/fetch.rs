@@ -1,0 +1,61 @@
+//! A page of a worker's: its health, its models, its metrics.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::{Method, StatusCode, Uri};
+
+use crate::upstream::headers;
+use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};
+
+/// Why a page was not had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    /// The worker cannot be asked, or does not answer.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// The page broke off.
+    #[error("the page broke off")]
+    BrokenOff,
+    /// It has no end, or might as well.
+    #[error("the page is longer than {0} bytes")]
+    TooLong(usize),
+    /// It did not come in time.
+    #[error("the page did not come within {0:?}")]
+    TimedOut(Duration),
+}
+
+/// Asks for `path`, taking at most `bytes_max` bytes.
+pub(crate) async fn fetch(
+    upstream: &Arc<Upstream>,
+    path: &'static str,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), FetchError> {
+    let make = || question(upstream, path);
+    let (response, connection) = upstream.exchange(make).await?;
+    let (head, incoming) = response.into_parts();
+    let mut body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
+    let mut collected = BytesMut::new();
+    while let Some(data) = poll_fn(|cx| body.poll_data(cx)).await {
+        let data = data.map_err(|_error| FetchError::BrokenOff)?;
+        if bytes_max - collected.len() < data.len() {
+            return Err(FetchError::TooLong(bytes_max));
+        }
+        collected.extend_from_slice(&data);
+    }
+    Ok((head.status, collected.freeze()))
+}
+
+fn question(upstream: &Upstream, path: &'static str) -> Outgoing {
+    let mut request = Outgoing::new(Pieces::default());
+    *request.method_mut() = Method::GET;
+    *request.uri_mut() = Uri::from_static(path);
+    let headers = request.headers_mut();
+    headers.insert(HOST, upstream.host.clone());
+    headers.insert(USER_AGENT, headers::AGENT);
+    headers.insert(ACCEPT, headers::ANYTHING);
+    request
+}

@@ -1,0 +1,121 @@
+//! Which headers cross the gateway?
+//!
+//! Towards a worker: only those on a list, each built or checked here, so that nothing a client
+//! writes in a head reaches a worker as the client wrote it. Towards the client: all but those that
+//! describe the connection to the worker, and what we add.
+
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, SERVER,
+    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use overdraft_wire::kv_blocks::SOURCE_HEADER;
+
+use crate::settings::Credentials;
+use crate::upstream::Upstream;
+
+/// What we call ourselves towards workers.
+pub(crate) const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("overdraft/", env!("CARGO_PKG_VERSION")));
+/// The type of all that workers are sent.
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Takes pages of any type.
+pub(crate) const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
+
+const ANY_ANSWER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const OURSELVES: HeaderValue = HeaderValue::from_static("1.1 overdraft");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const WORKER: HeaderName = HeaderName::from_static("x-overdraft-worker");
+const KV_SOURCE: HeaderName = HeaderName::from_static(SOURCE_HEADER);
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Bytes of a client's header that is passed on at most.
+const PASSED_VALUE_BYTES_MAX: usize = 512;
+
+/// Room for every header that a worker may be sent.
+const OUTGOING_HEADERS: usize = 11;
+
+/// Headers that speak of the connection they came over, or that the listener sets itself.
+const NOT_RELAYED: [HeaderName; 13] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    TRANSFER_ENCODING,
+    CONTENT_LENGTH,
+    TE,
+    TRAILER,
+    UPGRADE,
+    DATE,
+    SERVER,
+    SET_COOKIE,
+    REQUEST_ID,
+    VIA,
+];
+
+/// The head's fields of a request to a worker; `from` are the client's.
+pub(crate) fn outgoing(
+    from: &HeaderMap,
+    upstream: &Upstream,
+    request_id: &HeaderValue,
+    credentials: Credentials,
+) -> HeaderMap {
+    let mut to = HeaderMap::with_capacity(OUTGOING_HEADERS);
+    to.insert(HOST, upstream.host.clone());
+    to.insert(CONTENT_TYPE, JSON);
+    to.insert(ACCEPT, ANY_ANSWER);
+    to.insert(USER_AGENT, AGENT);
+    to.insert(VIA, OURSELVES);
+    to.insert(REQUEST_ID, request_id.clone());
+    pass(from, &mut to, TRACE_PARENT);
+    pass(from, &mut to, TRACE_STATE);
+    if credentials == Credentials::Forward {
+        pass(from, &mut to, AUTHORIZATION);
+    }
+    to
+}
+
+/// Names a worker that has more of the prompt. What a client says under this name is not passed on.
+pub(crate) fn name_source(to: &mut HeaderMap, source: &Upstream) {
+    let host = source.host.to_str().unwrap_or_default();
+    if let Ok(value) = HeaderValue::from_str(&format!("http://{host}")) {
+        to.insert(KV_SOURCE, value);
+    }
+}
+
+/// Copies a header that came once, is short and printable.
+fn pass(from: &HeaderMap, to: &mut HeaderMap, name: HeaderName) {
+    let mut values = from.get_all(&name).iter();
+    if let (Some(value), None) = (values.next(), values.next())
+        && value.len() <= PASSED_VALUE_BYTES_MAX
+        && value.to_str().is_ok()
+    {
+        to.insert(name, value.clone());
+    }
+}
+
+/// Turns the head's fields of a worker's answer into those of ours.
+pub(crate) fn relayed(headers: &mut HeaderMap, upstream: &Upstream) {
+    let nominated = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|names| names.to_str().unwrap_or_default().split(','))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        .filter(|name| *name != CONTENT_TYPE);
+    // An answer has a handful; to look for each that it might have takes longer.
+    let ours = headers.keys().filter(|name| NOT_RELAYED.contains(name)).cloned();
+    let gone: Vec<HeaderName> = nominated.chain(ours).collect();
+    for name in &gone {
+        headers.remove(name);
+    }
+    signed(headers, upstream);
+}
+
+/// Tells which worker answered, and that we stand between.
+pub(crate) fn signed(headers: &mut HeaderMap, upstream: &Upstream) {
+    headers.insert(VIA, OURSELVES);
+    headers.insert(WORKER, upstream.name.clone());
+}
