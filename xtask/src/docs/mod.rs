@@ -4,6 +4,8 @@
 //! its `config schema`.
 
 mod config;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 use std::process::Command;
