@@ -17,12 +17,17 @@ use hyper::body::Incoming;
 use overdraft_wire::{ApiError, ErrorKind};
 use tokio::sync::mpsc;
 
-use crate::alarm::Alarm;
+use crate::deadline_timer::DeadlineTimer;
 use crate::exchange::Line;
 use crate::limits::Limits;
 
 /// Any error that ends a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An answer was broken off; the client has been told why in the event before, where it could be.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the stream was broken off")]
+pub struct BrokenOff;
 
 type Frames = Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError> + Send>>;
 
@@ -245,7 +250,7 @@ pub struct RequestBody {
     left: usize,
     limit: usize,
     span: Duration,
-    alarm: Alarm,
+    deadline: DeadlineTimer,
     line: Arc<Line>,
     /// Chunked bodies do not know their end until it was read.
     ended: bool,
@@ -254,7 +259,7 @@ pub struct RequestBody {
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, limits: &Limits, line: Arc<Line>) -> Self {
         let (limit, span) = (limits.body_bytes, limits.body);
-        Self { incoming, left: limit, limit, span, alarm: Alarm::default(), line, ended: false }
+        Self { incoming, left: limit, limit, span, deadline: DeadlineTimer::default(), line, ended: false }
     }
 }
 
@@ -282,10 +287,10 @@ impl HttpBody for RequestBody {
         }
         match Pin::new(&mut this.incoming).poll_frame(cx) {
             Poll::Pending => {
-                if !this.alarm.is_armed() {
-                    this.alarm.arm(this.span);
+                if !this.deadline.is_armed() {
+                    this.deadline.arm(this.span);
                 }
-                ready!(this.alarm.poll_due(cx));
+                ready!(this.deadline.poll_due(cx));
                 Poll::Ready(Some(Err(BodyError::TimedOut { limit: this.span })))
             }
             Poll::Ready(None) => {

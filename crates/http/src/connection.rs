@@ -24,11 +24,11 @@ use tokio::time::timeout;
 
 use crate::answer::{Answering, REQUEST_ID, Watched};
 use crate::body::RequestBody;
-use crate::conduit::Conduit;
+use crate::timed_socket::TimedSocket;
 use crate::drain::Drain;
 use crate::exchange::{Access, AccessGuard, Exchange, Line};
 use crate::limits::Limits;
-use crate::quiet::Quiet;
+use crate::wake_coalescer::WakeCoalescer;
 use crate::reply;
 use crate::server::Service;
 
@@ -51,7 +51,7 @@ pub(crate) async fn serve<S: Service>(
     drain: Drain,
 ) {
     let line = Arc::new(Line::default());
-    let conduit = Conduit::new(stream, Arc::clone(&line), Arc::clone(&shared.limits));
+    let socket = TimedSocket::new(stream, Arc::clone(&line), Arc::clone(&shared.limits));
     let acceptor = Acceptor {
         shared: Arc::clone(&shared),
         line: Arc::clone(&line),
@@ -60,13 +60,13 @@ pub(crate) async fn serve<S: Service>(
     };
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The conduit keeps the time; hyper's own clock does not tell idling from a slow head.
+        // The socket keeps the time; hyper's own clock does not tell idling from a slow head.
         .header_read_timeout(None)
         .max_headers(shared.limits.headers)
         .max_header_size(shared.limits.head_bytes)
-        .serve_connection(TokioIo::new(conduit), acceptor);
+        .serve_connection(TokioIo::new(socket), acceptor);
 
-    let quiet = Quiet::new();
+    let quiet = WakeCoalescer::new();
     let mut closing = drain.until_closing();
     let served = poll_fn(|cx| {
         let served = quiet.poll(cx, |cx| Pin::new(&mut connection).poll(cx));

@@ -5,7 +5,7 @@ use redis::{ErrorKind, RedisError};
 /// Why a command had no result. Never holds what the server was told, so no password is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Fault {
-    /// The fuse is open: nothing was sent.
+    /// The breaker is open: nothing was sent.
     #[error("the store was not asked, for it failed a moment ago")]
     Fused,
     /// No answer in time.
@@ -140,7 +140,7 @@ fn code(error: &RedisError) -> Option<&str> {
 pub enum OpenError {
     /// The address is none.
     #[error(transparent)]
-    Place(#[from] crate::place::PlaceError),
+    Place(#[from] crate::address::PlaceError),
     /// A file of TLS cannot be read.
     #[error("`{path}` cannot be read: {why}; expected a PEM file")]
     TlsFile {

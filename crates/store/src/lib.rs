@@ -5,7 +5,7 @@
 //! gateway is alone and nothing is told; in [`Place::Redis`] all of it lies in Redis, under one prefix,
 //! with a life of its own, and changed by scripts alone that go by Redis' clock.
 //!
-//! A fourth thing is not told but kept: answers ([`Depot`]). Requests do wait for those, for a tenth of a
+//! A fourth thing is not told but kept: answers ([`ResponseStore`]). Requests do wait for those, for a tenth of a
 //! second at most.
 //!
 //! Invariants: for all else no request ever waits for Redis. One task owns the [`Store`] and keeps what
@@ -15,11 +15,11 @@
 
 mod board;
 mod budgets;
-mod depot;
+mod response_store;
 mod fault;
-mod fuse;
+mod redis_breaker;
 mod link;
-mod place;
+mod address;
 mod scripts;
 mod settings;
 mod shares;
@@ -29,13 +29,13 @@ mod transport;
 
 pub use self::board::{Record, Verdict};
 pub use self::budgets::{Budgets, Level, Limits, RetryAfter, Standing};
-pub use self::depot::{
-    Depot, DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, STAMPS_LIFE, Scope, Secret, Ticket,
+pub use self::response_store::{
+    ResponseStore, DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, STAMPS_LIFE, Scope, Secret, Ticket,
     Unusable,
 };
 pub use self::fault::{Fault, OpenError};
-pub use self::fuse::{FUSE_FAILURES, FUSE_FIRST, FUSE_MAX};
-pub use self::place::{Node, Place, PlaceError, RedisPlace, Topology};
+pub use self::redis_breaker::{FUSE_FAILURES, FUSE_FIRST, FUSE_MAX};
+pub use self::address::{Node, Place, PlaceError, RedisPlace, Topology};
 pub use self::settings::{Namespace, NamespaceError, StoreSettings, TlsFiles};
 pub use self::shares::{GATEWAYS_MAX, SHARE_LIFE, Shared};
 pub use self::status::{Side, Status};

@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue};
 use tokio::time::{Instant, timeout};
 
 use crate::fault::Fault;
-use crate::fuse::Fuse;
+use crate::redis_breaker::RedisBreaker;
 use crate::scripts::Script;
 use crate::status::{Side, Status};
 use crate::transport::{Connection, Dialer};
@@ -18,7 +18,7 @@ use crate::transport::{Connection, Dialer};
 pub(crate) struct Link {
     dialer: Dialer,
     connection: Option<Connection>,
-    fuse: Fuse,
+    breaker: RedisBreaker,
     status: Arc<Status>,
     timeout: Duration,
     /// As logs call it.
@@ -32,7 +32,7 @@ impl Link {
         timeout: Duration,
         place: String,
     ) -> Self {
-        Self { dialer, connection: None, fuse: Fuse::new(), status, timeout, place }
+        Self { dialer, connection: None, breaker: RedisBreaker::new(), status, timeout, place }
     }
 
     /// Runs a command.
@@ -70,7 +70,7 @@ impl Link {
     }
 
     async fn attempt<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Missed> {
-        if !self.fuse.lets_through(Instant::now()) {
+        if !self.breaker.lets_through(Instant::now()) {
             return Err(Missed::Fault(Fault::Fused));
         }
         let mut connection = match self.connection.take() {
@@ -103,10 +103,10 @@ impl Link {
             Missed::Unknown => Fault::Refused,
         });
         match ran.as_ref().err() {
-            None => self.fuse.held(),
+            None => self.breaker.held(),
             // It answers, and quickly.
             Some(Fault::Full | Fault::WrongType | Fault::Forbidden | Fault::Fused) => {}
-            Some(_) => self.fuse.failed(Instant::now()),
+            Some(_) => self.breaker.failed(Instant::now()),
         }
         self.status.note(side, ran.as_ref().err().copied(), &self.place);
         ran

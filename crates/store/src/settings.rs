@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::place::Place;
+use crate::address::Place;
 
 /// How gateways share what they know.
 #[derive(Clone, Debug, PartialEq, Eq)]

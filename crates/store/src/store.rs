@@ -14,7 +14,7 @@ use crate::board::{self, Record, Verdict};
 use crate::budgets::{Budgets, Due};
 use crate::fault::{Fault, OpenError};
 use crate::link::Link;
-use crate::place::Place;
+use crate::address::Place;
 use crate::scripts::{BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, SHARES_EXCHANGE};
 use crate::settings::StoreSettings;
 use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};

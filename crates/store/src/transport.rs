@@ -15,7 +15,7 @@ use redis::{
 };
 
 use crate::fault::{Fault, OpenError};
-use crate::place::{Node, RedisPlace, Topology};
+use crate::address::{Node, RedisPlace, Topology};
 use crate::settings::{StoreSettings, TlsFiles};
 
 /// Times a command of a cluster is sent again, where its key has moved; the client's own default of

@@ -23,7 +23,7 @@ use overdraft_wire::{ApiError, ErrorKind};
 
 use crate::kv_share::Peer;
 use crate::meter::Meter;
-use crate::mishap::{self, Mishap, Mishaps};
+use crate::fault_injection::{self, Mishap, Mishaps};
 use crate::piece::{Choice, Piece, Step};
 use crate::plan::Plan;
 use crate::refusal;
@@ -48,7 +48,7 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, ApiError> {
     let planner = Arc::clone(worker);
     let plan = worker
-        .desk
+        .parse_pool
         .prepare(body, move |body| match generation {
             Generation::Chat => chat::plan(&planner, body),
             Generation::Completion => completions::plan(&planner, body),
@@ -241,7 +241,7 @@ impl Job {
             Mishap::Stall(_, lasts) => {
                 let drain = self.exchange.drain.clone();
                 tokio::select! {
-                    () = mishap::stall(lasts) => {}
+                    () = fault_injection::stall(lasts) => {}
                     () = drain.cut() => {}
                 }
                 false

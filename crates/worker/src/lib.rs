@@ -7,7 +7,7 @@
 
 mod chat;
 mod completions;
-mod desk;
+mod parse_pool;
 mod generate;
 mod health;
 mod kv_events;
@@ -15,7 +15,7 @@ mod kv_share;
 mod logprobs;
 mod meter;
 mod metrics;
-mod mishap;
+mod fault_injection;
 mod models;
 mod piece;
 mod plan;
@@ -35,6 +35,6 @@ pub use overdraft_telemetry::metrics::MetricNames;
 pub use self::kv_events::{KvEvents, KvEventsError, KvEventsSettings, KvPublisher};
 pub use self::kv_share::{KvShare, KvShareError, KvShareSettings, Peer, PeerError};
 pub use self::metrics::EngineMetrics;
-pub use self::mishap::{MISHAPS_MAX, MishapSettings};
+pub use self::fault_injection::{MISHAPS_MAX, MishapSettings};
 pub use self::serve::run;
 pub use self::settings::{Served, Settings};

@@ -150,7 +150,7 @@ impl Routes {
     ) -> Result<Response<Body>, ApiError> {
         let body = read_body(body).await?;
         let worker = Arc::clone(&self.0);
-        let answer = self.0.desk.prepare(body, move |body| work(&worker, body)).await?;
+        let answer = self.0.parse_pool.prepare(body, move |body| work(&worker, body)).await?;
         Ok(reply::json(StatusCode::OK, answer))
     }
 }

@@ -12,11 +12,11 @@ use overdraft_wire::ApiError;
 use overdraft_wire::response::{ModelCard, ModelList};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::desk::Desk;
+use crate::parse_pool::ParsePool;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
-use crate::mishap::Mishaps;
+use crate::fault_injection::Mishaps;
 use crate::settings::{Served, Settings};
 
 /// One model, its engine and its names.
@@ -30,7 +30,7 @@ pub(crate) struct Worker {
     pub(crate) kv_events: Option<KvEvents>,
     pub(crate) kv_share: Option<KvShare>,
     pub(crate) clock: Clock,
-    pub(crate) desk: Desk,
+    pub(crate) parse_pool: ParsePool,
     pub(crate) admin_token: Option<String>,
     pub(crate) load: Load,
     /// What befalls requests, where some are to go wrong.
@@ -57,7 +57,7 @@ impl Worker {
             kv_events: served.kv_events,
             kv_share: served.kv_share,
             clock: settings.clock,
-            desk: Desk::new(settings.prepare_at_once),
+            parse_pool: ParsePool::new(settings.prepare_at_once),
             admin_token: settings.admin_token.clone(),
             load: Load::default(),
             mishaps: settings.mishaps.map(Mishaps::new),

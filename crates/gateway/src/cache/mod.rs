@@ -1,7 +1,7 @@
 //! Response cache: answers that were given once and are given again.
 //!
 //! `core::reuse` says which requests are looked up and which answers are kept; this folder makes the
-//! key (`request`), keeps the bytes here (`Cache`) and where other gateways find them (`Depot`), tells
+//! key (`request`), keeps the bytes here (`Cache`) and where other gateways find them (`ResponseStore`), tells
 //! a kept answer in the form that is wanted (`replay`), and lets equal requests at the same time share
 //! one question (`single_flight`, `leader`). A request's way through it is `serve`.
 //!
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use overdraft_core::reuse::{Evicted, Found, Openings, Shelf};
-use overdraft_store::{Depot, Name, OpenError, Scope, StoreSettings};
+use overdraft_store::{ResponseStore, Name, OpenError, Scope, StoreSettings};
 use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
 use overdraft_units::Instant;
 use tokio::time::timeout;
@@ -57,7 +57,7 @@ pub(crate) struct Cache {
     openings: Mutex<Openings>,
     /// Purges so far: what was asked for before one is not kept after it. Changed while the shelf is locked.
     purges: AtomicU64,
-    depot: ArcSwapOption<Depot>,
+    depot: ArcSwapOption<ResponseStore>,
     pub(crate) metrics: Arc<CacheMetrics>,
     /// Entries that were purged here.
     purged: AtomicU64,
@@ -124,7 +124,7 @@ impl Cache {
         }
     }
 
-    pub(crate) fn depot(&self) -> Option<Arc<Depot>> {
+    pub(crate) fn depot(&self) -> Option<Arc<ResponseStore>> {
         self.depot.load_full()
     }
 
@@ -246,12 +246,12 @@ fn is_shared(cache: &CacheSettings) -> bool {
     cache.shared && cache.mode == CacheMode::On
 }
 
-fn open(cache: &CacheSettings, store: &StoreSettings) -> Result<Option<Depot>, OpenError> {
+fn open(cache: &CacheSettings, store: &StoreSettings) -> Result<Option<ResponseStore>, OpenError> {
     if !is_shared(cache) {
         return Ok(None);
     }
     let entry_max = Entry::encoded_max(cache.entry_bytes);
-    Depot::open(store, cache.encryption_key.clone(), entry_max)
+    ResponseStore::open(store, cache.encryption_key.clone(), entry_max)
 }
 
 /// Lets go of what another gateway has purged, and of all else with it, for purges are rare and what

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
-use overdraft_http::{Access, Body, BoxError, Exchange};
+use overdraft_http::{BrokenOff, Access, Body, BoxError, Exchange};
 use overdraft_telemetry::{AccessRecord, EndCode, Phase};
 use overdraft_units::Tokens;
 use tokio::time::Instant;
@@ -251,11 +251,6 @@ struct Reader {
     /// Ends when the answer does.
     _guard: Option<RequestGuard>,
 }
-
-/// The answer was broken off; the client has been told why in the event before, where it could be.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the stream was broken off")]
-struct BrokenOff;
 
 impl Reader {
     async fn step(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {

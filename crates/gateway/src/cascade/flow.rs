@@ -13,16 +13,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use overdraft_http::BrokenOff;
 use overdraft_wire::{ApiError, sse};
 use tokio::sync::mpsc;
 
 /// Lots of events that may wait for a slow client; the maker waits beyond that.
 const WAITING_MAX: usize = 16;
-
-/// The stream was broken off; the client has been told why in the event before.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the stream was broken off")]
-pub(super) struct BrokenOff;
 
 type Maker = Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send>>;
 

@@ -22,7 +22,6 @@ pub(crate) mod bounds;
 pub(crate) mod canary;
 pub(crate) mod charges;
 pub(crate) mod context;
-mod deadline;
 pub(crate) mod explanation;
 pub(crate) mod inspect;
 pub(crate) mod keys;

@@ -17,7 +17,7 @@ use http::Response;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use overdraft_http::Quiet;
+use overdraft_http::WakeCoalescer;
 use tokio::net::TcpStream;
 
 use super::socket::Socket;
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     /// In a box of its own: it is large, and on its way from the pool through an answer and back a
     /// connection is moved a dozen times.
     driver: Box<Driver>,
-    quiet: Quiet,
+    quiet: WakeCoalescer,
     ended: bool,
 }
 
@@ -57,7 +57,7 @@ impl Connection {
             .max_buf_size(head_bytes)
             .handshake(TokioIo::new(Socket::new(stream)))
             .await?;
-        Ok(Self { sender, driver: Box::new(driver), quiet: Quiet::new(), ended: false })
+        Ok(Self { sender, driver: Box::new(driver), quiet: WakeCoalescer::new(), ended: false })
     }
 
     /// Sends a request and waits for the head of the answer.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use overdraft_store::{
-    Depot, Fault, LOOKUP_MAX, Looked, Name, Place, Scope, Secret, StoreSettings, Ticket, Unusable,
+    ResponseStore, Fault, LOOKUP_MAX, Looked, Name, Place, Scope, Secret, StoreSettings, Ticket, Unusable,
 };
 use redis::Value;
 use tokio::io::AsyncWriteExt;
@@ -14,42 +14,42 @@ use crate::{in_time, say, settings};
 const NAME: Name = Name { key: [1; 32], tenant: [2; 32], model: [3; 32] };
 const LIFE: Duration = Duration::from_mins(1);
 
-fn depot(url: &str) -> Depot {
+fn response_store(url: &str) -> ResponseStore {
     sealed(url, None)
 }
 
-fn sealed(url: &str, secret: Option<&str>) -> Depot {
-    Depot::open(&settings(url), secret.map(Secret::new), 1_000).unwrap().unwrap()
+fn sealed(url: &str, secret: Option<&str>) -> ResponseStore {
+    ResponseStore::open(&settings(url), secret.map(Secret::new), 1_000).unwrap().unwrap()
 }
 
 fn entry_key() -> String {
     format!("overdraft:cache:1:tests:{}", "01".repeat(32))
 }
 
-async fn look(depot: &Depot, name: &Name) -> (Option<String>, Ticket) {
-    match in_time(depot.get(name)).await.unwrap() {
+async fn look(response_store: &ResponseStore, name: &Name) -> (Option<String>, Ticket) {
+    match in_time(response_store.get(name)).await.unwrap() {
         Looked::Found(entry, ticket) => (Some(String::from_utf8(entry).unwrap()), ticket),
         Looked::Missing(ticket) => (None, ticket),
     }
 }
 
-async fn found(depot: &Depot, name: &Name) -> Option<String> {
-    look(depot, name).await.0
+async fn found(response_store: &ResponseStore, name: &Name) -> Option<String> {
+    look(response_store, name).await.0
 }
 
-async fn put(depot: &Depot, name: &Name, entry: &str) {
-    let (_, ticket) = look(depot, name).await;
-    in_time(depot.put(name, ticket, entry.as_bytes(), LIFE)).await.unwrap();
+async fn put(response_store: &ResponseStore, name: &Name, entry: &str) {
+    let (_, ticket) = look(response_store, name).await;
+    in_time(response_store.put(name, ticket, entry.as_bytes(), LIFE)).await.unwrap();
 }
 
-fn unusable(depot: &Depot, why: Unusable) -> u64 {
-    depot.status().unusable().find(|(known, _)| *known == why).unwrap().1
+fn unusable(response_store: &ResponseStore, why: Unusable) -> u64 {
+    response_store.status().unusable().find(|(known, _)| *known == why).unwrap().1
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_put_there_is_found_by_its_name_alone_until_its_time_is_over() {
     let redis = Redis::start(&[]);
-    let (one, other) = (depot(&redis.url()), depot(&redis.url()));
+    let (one, other) = (response_store(&redis.url()), response_store(&redis.url()));
     assert_eq!(found(&one, &NAME).await, None);
     put(&one, &NAME, "an answer").await;
     assert_eq!(found(&other, &NAME).await.as_deref(), Some("an answer"));
@@ -58,23 +58,23 @@ async fn what_is_put_there_is_found_by_its_name_alone_until_its_time_is_over() {
     assert!(0 < left && left <= 60_000, "{left}");
     say(&redis, &["DEL", &entry_key()]).await;
     assert_eq!(found(&one, &NAME).await, None);
-    assert!(Depot::open(&StoreSettings::default(), None, 9).unwrap().is_none(), "in memory");
+    assert!(ResponseStore::open(&StoreSettings::default(), None, 9).unwrap().is_none(), "in memory");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_tenant_s_entry_under_the_same_key_is_not_found() {
     let redis = Redis::start(&[]);
-    let depot = depot(&redis.url());
-    put(&depot, &NAME, "an answer").await;
+    let response_store = response_store(&redis.url());
+    put(&response_store, &NAME, "an answer").await;
     let other = Name { tenant: [7; 32], ..NAME };
-    assert_eq!(found(&depot, &other).await, None);
-    assert_eq!(unusable(&depot, Unusable::Misplaced), 1);
+    assert_eq!(found(&response_store, &other).await, None);
+    assert_eq!(unusable(&response_store, Unusable::Misplaced), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_purge_takes_what_it_names_for_everybody() {
     let redis = Redis::start(&[]);
-    let (one, other) = (depot(&redis.url()), depot(&redis.url()));
+    let (one, other) = (response_store(&redis.url()), response_store(&redis.url()));
     let foreign = Name { key: [4; 32], tenant: [5; 32], model: [3; 32] };
     let scopes = [
         (Scope::Tenant([2; 32]), true),
@@ -111,8 +111,8 @@ async fn a_purge_takes_what_it_names_for_everybody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_else_lies_there_is_as_good_as_absent_and_counted() {
     let redis = Redis::start(&[]);
-    let depot = depot(&redis.url());
-    put(&depot, &NAME, "an answer").await;
+    let response_store = response_store(&redis.url());
+    put(&response_store, &NAME, "an answer").await;
     let key = entry_key();
     say(&redis, &["COPY", &key, "good"]).await;
     let restore = async || {
@@ -137,17 +137,17 @@ async fn whatever_else_lies_there_is_as_good_as_absent_and_counted() {
     ] {
         restore().await;
         say(&redis, &words).await;
-        let before = unusable(&depot, why);
-        assert_eq!(found(&depot, &NAME).await, None, "{why:?}");
-        assert_eq!(unusable(&depot, why), before + 1, "{words:?}");
+        let before = unusable(&response_store, why);
+        assert_eq!(found(&response_store, &NAME).await, None, "{why:?}");
+        assert_eq!(unusable(&response_store, why), before + 1, "{words:?}");
     }
     // A list.
     say(&redis, &["DEL", &key]).await;
     say(&redis, &["LPUSH", &key, "a"]).await;
-    assert_eq!(found(&depot, &NAME).await, None);
+    assert_eq!(found(&response_store, &NAME).await, None);
     // And it can be put right again.
-    put(&depot, &NAME, "an answer").await;
-    assert_eq!(found(&depot, &NAME).await.as_deref(), Some("an answer"));
+    put(&response_store, &NAME, "an answer").await;
+    assert_eq!(found(&response_store, &NAME).await.as_deref(), Some("an answer"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,11 +165,11 @@ async fn sealed_nobody_reads_it_and_another_secret_finds_nothing() {
     assert_eq!(found(&new, &NAME).await.as_deref(), Some("anew"));
 }
 
-/// Look-ups until the fuse is open; each has its time, and no more.
-async fn until_fused(depot: &Depot) {
+/// Look-ups until the breaker is open; each has its time, and no more.
+async fn until_fused(response_store: &ResponseStore) {
     let fused = async {
         loop {
-            match depot.get(&NAME).await {
+            match response_store.get(&NAME).await {
                 Err(Fault::Fused) => return,
                 Err(_) => {}
                 Ok(looked) => panic!("{looked:?}"),
@@ -182,36 +182,36 @@ async fn until_fused(depot: &Depot) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_is_let_be_and_found_again() {
     let port = free_port();
-    let depot = depot(&format!("redis://127.0.0.1:{port}"));
-    until_fused(&depot).await;
+    let response_store = response_store(&format!("redis://127.0.0.1:{port}"));
+    until_fused(&response_store).await;
     let _redis = Redis::start_at(port, &[]).expect("the port is free");
     let back = async {
-        while depot.get(&NAME).await.is_err() {
+        while response_store.get(&NAME).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
     in_time(back).await;
-    put(&depot, &NAME, "an answer").await;
-    assert_eq!(found(&depot, &NAME).await.as_deref(), Some("an answer"));
+    put(&response_store, &NAME, "an answer").await;
+    assert_eq!(found(&response_store, &NAME).await.as_deref(), Some("an answer"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_store_is_waited_for_five_times_and_goes_on_where_it_was() {
     let redis = Redis::start(&[]);
-    let depot = depot(&redis.url());
-    put(&depot, &NAME, "an answer").await;
+    let response_store = response_store(&redis.url());
+    put(&response_store, &NAME, "an answer").await;
     redis.freeze();
-    until_fused(&depot).await;
-    let timeouts = depot.status().faults.faults().find(|(fault, _)| *fault == Fault::Timeout);
+    until_fused(&response_store).await;
+    let timeouts = response_store.status().faults.faults().find(|(fault, _)| *fault == Fault::Timeout);
     assert_eq!(timeouts.unwrap().1, 5);
     redis.thaw();
     let back = async {
-        while depot.get(&NAME).await.is_err() {
+        while response_store.get(&NAME).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
     in_time(back).await;
-    assert_eq!(found(&depot, &NAME).await.as_deref(), Some("an answer"));
+    assert_eq!(found(&response_store, &NAME).await.as_deref(), Some("an answer"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +225,7 @@ async fn somebody_who_speaks_no_redis_is_let_be() {
             let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    until_fused(&depot(&url)).await;
+    until_fused(&response_store(&url)).await;
     talking.abort();
 }
 
@@ -237,8 +237,8 @@ async fn a_look_up_takes_a_tenth_of_a_second_at_most() {
     let mut settings = settings(&url);
     settings.place = Place::parse(&url).unwrap();
     settings.timeout = Duration::from_secs(5);
-    let depot = Depot::open(&settings, None, 1_000).unwrap().unwrap();
+    let response_store = ResponseStore::open(&settings, None, 1_000).unwrap().unwrap();
     let begun = tokio::time::Instant::now();
-    assert!(matches!(depot.get(&NAME).await, Err(Fault::Timeout)));
+    assert!(matches!(response_store.get(&NAME).await, Err(Fault::Timeout)));
     assert_eq!(begun.elapsed(), LOOKUP_MAX);
 }

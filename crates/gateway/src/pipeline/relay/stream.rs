@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use memchr::memmem::Finder;
 use overdraft_core::fleet::Ending;
-use overdraft_http::{Access, Awaited, Drain};
+use overdraft_http::{BrokenOff, DeadlineTimer, Access, Awaited, Drain};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use overdraft_wire::sse;
@@ -25,7 +25,6 @@ use tokio::time::Instant;
 
 use super::{Fault, Watch};
 use crate::dispatch::{Lease, Used};
-use crate::pipeline::deadline::Deadline;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::upstream::AnswerBody;
 
@@ -60,11 +59,6 @@ pub(crate) struct Story {
     pub(crate) last: Instant,
 }
 
-/// A stream was broken off; the client has been told why in the event before.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the stream was broken off")]
-pub(crate) struct BrokenOff;
-
 enum State {
     /// The first events are to be given out.
     First(Bytes),
@@ -87,7 +81,7 @@ pub(crate) struct Stream {
     state: State,
     answer: AnswerBody,
     watch: Watch,
-    deadline: Deadline,
+    deadline: DeadlineTimer,
     idle: Duration,
     last: Instant,
     access: Access,
@@ -102,8 +96,8 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(opened: Opened, story: Story) -> Self {
-        let mut deadline = Deadline::new(story.last);
-        deadline.move_to(story.idle, story.last);
+        let mut deadline = DeadlineTimer::default();
+        deadline.arm_until(story.idle, story.last);
         let events = count_events(&opened.first);
         Self {
             state: State::First(opened.first),
@@ -146,7 +140,7 @@ impl Stream {
                     if !seen.relay.is_empty() {
                         // A byte that completes no event is no progress: a worker that drips is
                         // as stuck as one that is silent.
-                        self.deadline.move_to(self.idle, self.last);
+                        self.deadline.arm_until(self.idle, self.last);
                         self.count(&seen.relay);
                         return Poll::Ready(Some(seen.relay));
                     }
@@ -161,7 +155,7 @@ impl Stream {
                 Poll::Pending => break,
             }
         }
-        if self.deadline.poll_passed(cx).is_ready() {
+        if self.deadline.poll_due(cx).is_ready() {
             self.fail(&Fault::Silent("the worker stopped sending in the middle of its answer"));
             return Poll::Ready(None);
         }
@@ -186,7 +180,7 @@ impl Stream {
     /// Relaying => Lingering
     fn finish(&mut self) {
         self.state = State::Lingering;
-        self.deadline.move_to(LINGER, self.last);
+        self.deadline.arm_until(LINGER, self.last);
         let used = self.watch.used();
         if let Some(lease) = self.lease.take() {
             lease.end(Ending::Answered, used);
@@ -218,7 +212,7 @@ impl Stream {
                 return Poll::Ready(());
             }
         }
-        self.deadline.poll_passed(cx)
+        self.deadline.poll_due(cx)
     }
 }
 

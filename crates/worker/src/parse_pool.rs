@@ -14,12 +14,12 @@ const IN_PLACE_BYTES_MAX: usize = 16 * 1024;
 
 /// Where requests are prepared.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct ParsePool {
     seats: Arc<Semaphore>,
 }
 
-impl Desk {
-    /// A desk for that many large requests at once.
+impl ParsePool {
+    /// A parse_pool for that many large requests at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self { seats: Arc::new(Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS))) }
     }

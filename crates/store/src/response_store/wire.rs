@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::fault::Fault;
-use crate::fuse::Fuse;
+use crate::redis_breaker::RedisBreaker;
 use crate::transport::{Connection, Dialer};
 
 /// A connection that mends itself.
@@ -20,7 +20,7 @@ pub(super) struct Wire {
     line: watch::Sender<Line>,
     /// The task that makes the connection, one at a time; it ends with its owner.
     dialing: Mutex<JoinSet<()>>,
-    fuse: Mutex<Fuse>,
+    breaker: Mutex<RedisBreaker>,
     timeout: Duration,
 }
 
@@ -54,27 +54,27 @@ impl Wire {
             dialer: Arc::new(dialer),
             line: watch::Sender::new(Line::Down),
             dialing: Mutex::default(),
-            fuse: Mutex::new(Fuse::new()),
+            breaker: Mutex::new(RedisBreaker::new()),
             timeout,
         }
     }
 
-    /// Does `work`, within the time it has and unless the fuse is open.
+    /// Does `work`, within the time it has and unless the breaker is open.
     pub(super) async fn in_time<T>(
         &self,
         work: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         // Who finds out whether it is back is given the time for it before another may try.
-        if !self.fuse().admits(Instant::now(), 2 * self.timeout) {
+        if !self.breaker().admits(Instant::now(), 2 * self.timeout) {
             return Err(Fault::Fused);
         }
         let done = timeout(self.timeout, work).await.unwrap_or(Err(Fault::Timeout));
         match done.as_ref().err() {
-            None => self.fuse().held(),
+            None => self.breaker().held(),
             // It answers, and quickly.
-            Some(Fault::Full | Fault::WrongType | Fault::Forbidden) => self.fuse().held(),
+            Some(Fault::Full | Fault::WrongType | Fault::Forbidden) => self.breaker().held(),
             Some(fault) => {
-                self.fuse().failed(Instant::now());
+                self.breaker().failed(Instant::now());
                 if fault.ends_the_connection() {
                     self.line.send_if_modified(Line::hang_up);
                 }
@@ -123,7 +123,7 @@ impl Wire {
         });
     }
 
-    fn fuse(&self) -> MutexGuard<'_, Fuse> {
-        self.fuse.lock().unwrap_or_else(PoisonError::into_inner)
+    fn breaker(&self) -> MutexGuard<'_, RedisBreaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,20 +14,20 @@ use overdraft_wire::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::alarm::Alarm;
+use crate::deadline_timer::DeadlineTimer;
 use crate::exchange::Line;
 use crate::limits::Limits;
 
 /// A socket with deadlines.
 #[derive(Debug)]
-pub(crate) struct Conduit {
+pub(crate) struct TimedSocket {
     stream: TcpStream,
     line: Arc<Line>,
     limits: Arc<Limits>,
     /// While no request is being answered: until the head is complete, or one begins.
-    quiet: Alarm,
+    quiet: DeadlineTimer,
     /// While the client takes nothing: until it does.
-    stall: Alarm,
+    stall: DeadlineTimer,
     waiting: Waiting,
     /// Requests there had been when the wait began.
     requests: u64,
@@ -53,14 +53,14 @@ enum ReadSide {
     Ended,
 }
 
-impl Conduit {
+impl TimedSocket {
     pub(crate) fn new(stream: TcpStream, line: Arc<Line>, limits: Arc<Limits>) -> Self {
         Self {
             stream,
             line,
             limits,
-            quiet: Alarm::default(),
-            stall: Alarm::default(),
+            quiet: DeadlineTimer::default(),
+            stall: DeadlineTimer::default(),
             waiting: Waiting::No,
             requests: 0,
             refusal: None,
@@ -154,7 +154,7 @@ fn own_reply(bytes: &[u8]) -> Option<ErrorKind> {
 
 const REQUEST_ID: &[u8] = b"\r\nx-request-id: ";
 
-impl AsyncRead for Conduit {
+impl AsyncRead for TimedSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -180,7 +180,7 @@ impl AsyncRead for Conduit {
     }
 }
 
-impl AsyncWrite for Conduit {
+impl AsyncWrite for TimedSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

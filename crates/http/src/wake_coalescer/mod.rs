@@ -29,13 +29,13 @@ const TURNS_MAX: usize = 8;
 
 /// Stands between a connection and the task that waits on it.
 #[derive(Debug)]
-pub struct Quiet {
+pub struct WakeCoalescer {
     state: Arc<State>,
     /// `state` as the connection sees it.
     waker: Waker,
 }
 
-impl Default for Quiet {
+impl Default for WakeCoalescer {
     fn default() -> Self {
         Self::new()
     }
@@ -47,7 +47,7 @@ struct State {
     task: Mutex<Waker>,
 }
 
-impl Quiet {
+impl WakeCoalescer {
     /// Nobody waits yet.
     pub fn new() -> Self {
         let state = Arc::new(State {

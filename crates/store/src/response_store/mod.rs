@@ -1,6 +1,6 @@
 //! What gateways keep for each other that is too large to tell: answers, by the hash of their requests.
 //!
-//! A depot is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
+//! A response_store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
 //! are made beside the look-ups, and after a few failures nothing is sent for a while. An entry lies in
 //! an envelope (`envelope`) that names what it is; whatever does not fit the name is as good as
 //! absent, and counted.
@@ -21,7 +21,7 @@ pub use self::envelope::{NAME_BYTES, Name, Secret, Unusable};
 use self::envelope::{Sealer, Stamp};
 use self::wire::Wire;
 use crate::fault::{Fault, OpenError};
-use crate::place::Place;
+use crate::address::Place;
 use crate::settings::StoreSettings;
 use crate::status::Status;
 use crate::transport::Dialer;
@@ -86,7 +86,7 @@ impl DepotStatus {
 
 /// A place for answers that gateways share.
 #[derive(Debug)]
-pub struct Depot {
+pub struct ResponseStore {
     wire: Wire,
     sealer: Sealer,
     namespace: String,
@@ -95,7 +95,7 @@ pub struct Depot {
     status: DepotStatus,
 }
 
-impl Depot {
+impl ResponseStore {
     /// Opens one where `settings` say, with entries of up to `entry_max` bytes, sealed where there is a
     /// secret; `None` where nothing is shared. Whether Redis is there is found out when it is asked.
     ///
@@ -130,7 +130,7 @@ impl Depot {
     /// Looks an entry up.
     ///
     /// # Errors
-    /// [`Fault`]; the request goes on as if there were no depot.
+    /// [`Fault`]; the request goes on as if there were no response_store.
     pub async fn get(&self, name: &Name) -> Result<Looked, Fault> {
         self.ran(self.wire.in_time(self.look_up(name)).await)
     }

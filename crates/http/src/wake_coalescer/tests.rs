@@ -18,7 +18,7 @@ impl Wake for Task {
 fn poll(wakes: usize) -> (usize, usize) {
     let task = Arc::new(Task::default());
     let waker = Waker::from(Arc::clone(&task));
-    let quiet = Quiet::new();
+    let quiet = WakeCoalescer::new();
     let mut polls = 0;
     let polled: Poll<()> = quiet.poll(&Context::from_waker(&waker), |cx| {
         polls += 1;
@@ -46,7 +46,7 @@ fn what_wakes_at_every_poll_goes_back_to_the_queue() {
 #[test]
 fn wakes_while_asleep_go_to_the_task_that_polled_last() {
     let tasks = [Arc::new(Task::default()), Arc::new(Task::default())];
-    let quiet = Quiet::new();
+    let quiet = WakeCoalescer::new();
     let mut inner = None;
     for task in &tasks {
         let waker = Waker::from(Arc::clone(task));
@@ -62,7 +62,7 @@ fn wakes_while_asleep_go_to_the_task_that_polled_last() {
 
 #[test]
 fn what_is_ready_is_told_at_once() {
-    let quiet = Quiet::new();
+    let quiet = WakeCoalescer::new();
     let polled = quiet.poll(&Context::from_waker(Waker::noop()), |cx| {
         cx.waker().wake_by_ref();
         Poll::Ready(7)

@@ -16,13 +16,13 @@ pub const FUSE_MAX: Duration = Duration::from_secs(4);
 
 /// Keeps a broken Redis from being asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fuse {
+pub(crate) struct RedisBreaker {
     failures: u32,
     until: Option<Instant>,
     next: Duration,
 }
 
-impl Fuse {
+impl RedisBreaker {
     pub(crate) const fn new() -> Self {
         Self { failures: 0, until: None, next: FUSE_FIRST }
     }
@@ -67,23 +67,23 @@ mod tests {
 
     #[test]
     fn it_opens_after_five_failures_in_a_row_and_lets_one_command_find_out() {
-        let (mut fuse, mut now) = (Fuse::new(), Instant::now());
+        let (mut breaker, mut now) = (RedisBreaker::new(), Instant::now());
         for _ in 1..FUSE_FAILURES {
-            fuse.failed(now);
-            assert!(fuse.lets_through(now));
+            breaker.failed(now);
+            assert!(breaker.lets_through(now));
         }
         for open in [1, 2, 4, 4, 4] {
-            fuse.failed(now);
+            breaker.failed(now);
             now += Duration::from_secs(open);
-            assert!(!fuse.lets_through(now - Duration::from_millis(1)));
-            assert!(fuse.lets_through(now));
+            assert!(!breaker.lets_through(now - Duration::from_millis(1)));
+            assert!(breaker.lets_through(now));
         }
-        let mut other = fuse;
+        let mut other = breaker;
         assert!(other.admits(now, FUSE_FIRST), "one finds out");
         assert!(!other.admits(now, FUSE_FIRST), "and no other meanwhile");
         assert!(other.admits(now + FUSE_FIRST, FUSE_FIRST));
-        fuse.held();
-        fuse.failed(now);
-        assert!(fuse.lets_through(now));
+        breaker.held();
+        breaker.failed(now);
+        assert!(breaker.lets_through(now));
     }
 }
