@@ -1,6 +1,6 @@
 """Held-out questions with all answers that count as right, as prompts that a model reads.
 
-    python models/questions.py --count 120 --out benches/src/bin/cascade/questions.json
+    python models/questions.py --count 120 --out benches/src/cascade/questions.json
 
 The cascade's bench asks both models; none of the questions was in the training text. Families of few
 phrasings (talk, facts, overdraft) have fewer questions than asked for. Needs the standard

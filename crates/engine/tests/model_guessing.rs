@@ -42,7 +42,7 @@ fn prompts() -> Vec<Vec<TokenId>> {
 
 /// Held-out questions, of every family alike, one of each after the other.
 fn questions() -> Vec<Vec<TokenId>> {
-    let file = "../../benches/src/bin/cascade/questions.json";
+    let file = "../../benches/src/cascade/questions.json";
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     let mut families: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

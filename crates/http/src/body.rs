@@ -259,7 +259,15 @@ pub struct RequestBody {
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, limits: &Limits, line: Arc<Line>) -> Self {
         let (limit, span) = (limits.body_bytes, limits.body);
-        Self { incoming, left: limit, limit, span, deadline: DeadlineTimer::default(), line, ended: false }
+        Self {
+            incoming,
+            left: limit,
+            limit,
+            span,
+            deadline: DeadlineTimer::default(),
+            line,
+            ended: false,
+        }
     }
 }
 

@@ -24,13 +24,13 @@ use tokio::time::timeout;
 
 use crate::answer::{Answering, REQUEST_ID, Watched};
 use crate::body::RequestBody;
-use crate::timed_socket::TimedSocket;
 use crate::drain::Drain;
 use crate::exchange::{Access, AccessGuard, Exchange, Line};
 use crate::limits::Limits;
-use crate::wake_coalescer::WakeCoalescer;
 use crate::reply;
 use crate::server::Service;
+use crate::timed_socket::TimedSocket;
+use crate::wake_coalescer::WakeCoalescer;
 
 /// How long a closed connection is kept to let the client read the last answer.
 const LINGER: Duration = Duration::from_secs(1);

@@ -5,24 +5,26 @@
 //! drain's deadline passes, when the server itself is dropped. **Invariant:** whatever bytes a
 //! client sends, it gets an answer in `OpenAI`'s shape or a closed connection, and the process lives.
 
-mod deadline_timer;
 mod answer;
 mod body;
-mod timed_socket;
 mod connection;
+mod deadline_timer;
 mod drain;
 mod exchange;
 mod limits;
 mod operator;
-mod wake_coalescer;
 pub mod reply;
 mod server;
+mod timed_socket;
+mod wake_coalescer;
 
-pub use self::body::{Body, BodyError, BrokenOff, BodySender, BoxError, Gone, RequestBody, read_body};
+pub use self::body::{
+    Body, BodyError, BodySender, BoxError, BrokenOff, Gone, RequestBody, read_body,
+};
 pub use self::deadline_timer::DeadlineTimer;
 pub use self::drain::{Awaited, Drain};
 pub use self::exchange::{Access, Exchange};
 pub use self::limits::Limits;
 pub use self::operator::is_operator;
-pub use self::wake_coalescer::WakeCoalescer;
 pub use self::server::{Drained, Server, Service};
+pub use self::wake_coalescer::WakeCoalescer;

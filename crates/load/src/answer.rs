@@ -1,16 +1,14 @@
 //! One request, and when each part of its answer came.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use overdraft_telemetry::Clock;
 use overdraft_units::Instant;
+use overdraft_wire::answer::{AnswerChunk, UsageTold};
 use overdraft_wire::sse::{Event, Splitter};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use crate::pool::Pool;
 
@@ -30,7 +28,7 @@ pub(crate) struct Answer {
     pub(crate) pieces: Vec<Instant>,
     pub(crate) text: String,
     /// What the endpoint says of tokens, if it does.
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<UsageTold>,
 }
 
 /// What went wrong.
@@ -40,47 +38,6 @@ pub(crate) enum Wrong {
     Refused(String),
     /// Anything else.
     Failed(String),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Usage {
-    #[serde(default)]
-    pub(crate) prompt_tokens: u32,
-    #[serde(default)]
-    pub(crate) completion_tokens: u32,
-    #[serde(default)]
-    pub(crate) prompt_tokens_details: Option<Details>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Details {
-    #[serde(default)]
-    pub(crate) cached_tokens: Option<u32>,
-}
-
-#[derive(Deserialize)]
-struct Chunk<'a> {
-    #[serde(default, borrow)]
-    choices: Vec<Choice<'a>>,
-    usage: Option<Usage>,
-    error: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(borrow)]
-    delta: Option<Delta<'a>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct Delta<'a> {
-    #[serde(borrow)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow, alias = "reasoning")]
-    reasoning_content: Option<Cow<'a, str>>,
-    tool_calls: Option<IgnoredAny>,
 }
 
 /// Asks and reads the stream to its end.
@@ -127,24 +84,16 @@ impl Answer {
             return Ok(true);
         }
         let Some(data) = event.data() else { return Ok(false) };
-        let chunk: Chunk<'_> = serde_json::from_slice(&data)
-            .map_err(|error| Wrong::Failed(format!("an event is no JSON: {error}")))?;
-        if chunk.error.is_some() {
-            return Err(Wrong::Failed(told(&data)));
+        let chunk = AnswerChunk::parse(&data).map_err(|error| Wrong::Failed(error.to_string()))?;
+        if let Some(message) = chunk.error {
+            return Err(Wrong::Failed(message.chars().take(TOLD_MAX).collect()));
         }
-        if chunk.usage.is_some() {
-            self.usage = chunk.usage;
-        }
-        for choice in chunk.choices {
-            let delta = choice.delta.as_ref();
-            let text = delta.and_then(|delta| delta.content.as_ref()).or(choice.text.as_ref());
-            let thought = delta.and_then(|delta| delta.reasoning_content.as_ref());
-            let called = delta.is_some_and(|delta| delta.tool_calls.is_some());
-            let said = [text, thought].into_iter().flatten().any(|text| !text.is_empty());
-            if said || called {
+        self.usage = chunk.usage.or(self.usage);
+        for choice in chunk.choices.unwrap_or_default() {
+            if choice.has_content {
                 self.pieces.push(now);
             }
-            self.text.push_str(text.map_or("", |text| text.as_ref()));
+            self.text.push_str(&choice.text);
         }
         Ok(false)
     }

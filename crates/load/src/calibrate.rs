@@ -8,9 +8,10 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use overdraft_sim::workload::{Wording, words};
+use overdraft_wire::answer::AnswerChunk;
 use serde::Deserialize;
 
-use crate::answer::{self, Usage};
+use crate::answer;
 use crate::body::Asking;
 use crate::pool::Pool;
 use crate::target::Target;
@@ -38,11 +39,6 @@ pub enum CalibrateError {
     /// It does not tell what was asked.
     #[error("the endpoint does not tell {0}")]
     Untold(&'static str),
-}
-
-#[derive(Deserialize)]
-struct Told {
-    usage: Option<Usage>,
 }
 
 #[derive(Deserialize)]
@@ -87,10 +83,10 @@ pub async fn first_model(target: &Target) -> Result<String, CalibrateError> {
 async fn prompt_tokens(pool: &Pool, asking: &Asking, count: u64) -> Result<u32, CalibrateError> {
     let body = asking.whole(words(count, count), 1);
     let answer = ask(pool, Method::POST, asking.interface.resource(), body).await?;
-    let told: Told = serde_json::from_slice(&answer)
+    let told = AnswerChunk::parse(&answer)
         .map_err(|_| CalibrateError::Untold("what it answers in JSON"))?;
     let usage = told.usage.ok_or(CalibrateError::Untold("the tokens of a prompt (`usage`)"))?;
-    Ok(usage.prompt_tokens)
+    Ok(usage.prompt)
 }
 
 async fn ask(

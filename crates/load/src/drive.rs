@@ -9,6 +9,7 @@ use overdraft_sim::report::{Belongs, Fate, Recorder, Sample};
 use overdraft_sim::workload::{Session, Sessions, Turn, WorkloadError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_wire::answer::UsageTold;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -232,14 +233,14 @@ impl Shared {
         }
         let pieces = u32::try_from(answer.pieces.len()).unwrap_or(u32::MAX);
         let usage = answer.usage.as_ref();
-        let told = |of: fn(&answer::Usage) -> u32| usage.map(of).filter(|&count| 0 < count);
-        let cached = usage.and_then(|usage| usage.prompt_tokens_details.as_ref()?.cached_tokens);
+        let told = |of: fn(&UsageTold) -> u32| usage.map(of).filter(|&count| 0 < count);
+        let cached = usage.and_then(|usage| usage.cached);
         recorder.sample(Sample {
             first_token: answer.pieces.first().copied(),
             ended: answer.pieces.last().copied().unwrap_or(sample.ended),
-            prompt: told(|usage| usage.prompt_tokens).map_or(sample.prompt, Tokens::new),
+            prompt: told(|usage| usage.prompt).map_or(sample.prompt, Tokens::new),
             cached: cached.map(Tokens::new),
-            output: Tokens::new(told(|usage| usage.completion_tokens).unwrap_or(pieces)),
+            output: Tokens::new(told(|usage| usage.completion).unwrap_or(pieces)),
             ..sample
         });
         Some(answer.text)

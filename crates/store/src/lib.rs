@@ -13,13 +13,13 @@
 //! frozen, full, wiped, with another password — the store says [`Status::is_degraded`], every gateway
 //! goes on by itself, and the store finds back without a restart. See `docs/design/store.md`.
 
+mod address;
 mod board;
 mod budgets;
-mod response_store;
 mod fault;
-mod redis_breaker;
 mod link;
-mod address;
+mod redis_breaker;
+mod response_store;
 mod scripts;
 mod settings;
 mod shares;
@@ -27,15 +27,15 @@ mod status;
 mod store;
 mod transport;
 
+pub use self::address::{Node, Place, PlaceError, RedisPlace, Topology};
 pub use self::board::{Record, Verdict};
 pub use self::budgets::{Budgets, Level, Limits, RetryAfter, Standing};
-pub use self::response_store::{
-    ResponseStore, DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, STAMPS_LIFE, Scope, Secret, Ticket,
-    Unusable,
-};
 pub use self::fault::{Fault, OpenError};
 pub use self::redis_breaker::{FUSE_FAILURES, FUSE_FIRST, FUSE_MAX};
-pub use self::address::{Node, Place, PlaceError, RedisPlace, Topology};
+pub use self::response_store::{
+    DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, ResponseStore, STAMPS_LIFE, Scope, Secret,
+    Ticket, Unusable,
+};
 pub use self::settings::{Namespace, NamespaceError, StoreSettings, TlsFiles};
 pub use self::shares::{GATEWAYS_MAX, SHARE_LIFE, Shared};
 pub use self::status::{Side, Status};

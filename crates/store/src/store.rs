@@ -10,11 +10,11 @@ use std::time::Duration;
 use overdraft_core::fleet::Share;
 use overdraft_units::Instant;
 
+use crate::address::Place;
 use crate::board::{self, Record, Verdict};
 use crate::budgets::{Budgets, Due};
 use crate::fault::{Fault, OpenError};
 use crate::link::Link;
-use crate::address::Place;
 use crate::scripts::{BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, SHARES_EXCHANGE};
 use crate::settings::StoreSettings;
 use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};

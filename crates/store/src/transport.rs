@@ -14,8 +14,8 @@ use redis::{
     TlsMode, Value,
 };
 
-use crate::fault::{Fault, OpenError};
 use crate::address::{Node, RedisPlace, Topology};
+use crate::fault::{Fault, OpenError};
 use crate::settings::{StoreSettings, TlsFiles};
 
 /// Times a command of a cluster is sent again, where its key has moved; the client's own default of

@@ -5,6 +5,7 @@
 //! scans the bytes once and patches them ([`json`]). **Invariant:** whatever a client sends, the
 //! answer is a value or an [`ApiError`] that names the field; nothing here panics or reads a clock.
 
+pub mod answer;
 mod endpoint;
 pub mod error;
 pub mod json;
@@ -19,5 +20,5 @@ pub mod zmtp;
 
 pub use self::endpoint::{Endpoint, Generation};
 pub use self::error::{ApiError, ErrorKind, names_out_of_memory};
-pub use self::json::{ChunkPeek, JsonError, Object, Patch, RequestPeek};
+pub use self::json::{JsonError, Object, Patch, RequestPeek};
 pub use self::request::{ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest};

@@ -21,9 +21,9 @@ use overdraft_wire::Generation;
 use overdraft_wire::request::Delivery;
 use overdraft_wire::{ApiError, ErrorKind};
 
+use crate::fault_injection::{self, Mishap, Mishaps};
 use crate::kv_share::Peer;
 use crate::meter::Meter;
-use crate::fault_injection::{self, Mishap, Mishaps};
 use crate::piece::{Choice, Piece, Step};
 use crate::plan::Plan;
 use crate::refusal;

@@ -7,7 +7,7 @@
 
 mod chat;
 mod completions;
-mod parse_pool;
+mod fault_injection;
 mod generate;
 mod health;
 mod kv_events;
@@ -15,8 +15,8 @@ mod kv_share;
 mod logprobs;
 mod meter;
 mod metrics;
-mod fault_injection;
 mod models;
+mod parse_pool;
 mod piece;
 mod plan;
 mod refusal;
@@ -32,9 +32,9 @@ mod worker;
 pub use overdraft_http::Drained;
 pub use overdraft_telemetry::metrics::MetricNames;
 
+pub use self::fault_injection::{MISHAPS_MAX, MishapSettings};
 pub use self::kv_events::{KvEvents, KvEventsError, KvEventsSettings, KvPublisher};
 pub use self::kv_share::{KvShare, KvShareError, KvShareSettings, Peer, PeerError};
 pub use self::metrics::EngineMetrics;
-pub use self::fault_injection::{MISHAPS_MAX, MishapSettings};
 pub use self::serve::run;
 pub use self::settings::{Served, Settings};

@@ -7,10 +7,10 @@ use overdraft_http::Limits;
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::{PIECE_CACHE_BYTES, TokenizerDocument};
 
+use crate::fault_injection::MishapSettings;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
-use crate::fault_injection::MishapSettings;
 
 /// Large requests parsed and tokenized at once.
 const PREPARE_AT_ONCE: usize = 2;

@@ -12,11 +12,11 @@ use overdraft_wire::ApiError;
 use overdraft_wire::response::{ModelCard, ModelList};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::parse_pool::ParsePool;
+use crate::fault_injection::Mishaps;
 use crate::kv_events::KvEvents;
 use crate::kv_share::KvShare;
 use crate::metrics::EngineMetrics;
-use crate::fault_injection::Mishaps;
+use crate::parse_pool::ParsePool;
 use crate::settings::{Served, Settings};
 
 /// One model, its engine and its names.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use overdraft_core::reuse::{Evicted, Found, Openings, Shelf};
-use overdraft_store::{ResponseStore, Name, OpenError, Scope, StoreSettings};
+use overdraft_store::{Name, OpenError, ResponseStore, Scope, StoreSettings};
 use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
 use overdraft_units::Instant;
 use tokio::time::timeout;

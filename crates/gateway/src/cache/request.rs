@@ -101,7 +101,7 @@ pub(crate) fn seek(
     Ok(Seeking::Sought(Box::new(Sought {
         name: name(cache, context.endpoint.path(), info, &fields),
         form,
-        choices: peek.n.max(1),
+        choices: peek.choices(),
         looks_up,
         content: content.clone(),
     })))

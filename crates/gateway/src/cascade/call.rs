@@ -240,7 +240,7 @@ impl AnswerStream {
     }
 
     /// The token counts that were told.
-    pub(super) const fn used(&self) -> Option<Used> {
+    pub(super) fn used(&self) -> Option<Used> {
         self.watch.used()
     }
 

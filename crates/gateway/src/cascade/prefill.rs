@@ -103,7 +103,8 @@ impl Driver {
         let mut task = JoinSet::new();
         task.spawn(async move {
             let answer = calls.whole(lease, &call).await;
-            let used = answer.map_err(drop).and_then(|answer| whole::judge(&answer).map_err(drop));
+            let used =
+                answer.map_err(drop).and_then(|answer| whole::read(&answer, true).map_err(drop));
             // Whoever asked may have given it up.
             let _gone = sender.send(used);
         });

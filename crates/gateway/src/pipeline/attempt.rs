@@ -1,7 +1,7 @@
 //! Attempt: a request sent to one worker, and what came of it.
 //!
 //! The outcome is an answer the client may see, or a failure that the client has not seen anything
-//! of. In between there is nothing: a stream counts as answered from its first whole event on, a
+//! of. In between there is nothing: a stream counts as answered from its first token on, a
 //! whole answer once it is whole.
 
 use std::future::{Future, poll_fn};
@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
@@ -28,6 +29,9 @@ use super::{Pipeline, refusal};
 use crate::dispatch::{Lease, Used};
 use crate::settings::{Credentials, GatewaySettings, Limits};
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError, headers};
+
+/// Bytes of a stream that are held back for its first token at most; what goes on without one is relayed.
+const OPENING_BYTES_MAX: usize = 64 * 1024;
 
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -285,11 +289,7 @@ async fn answer(
                     Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers))
                 }
                 Whole::Collected(bytes) => {
-                    let text = question.endpoint.is_some_and(Endpoint::generates);
-                    let is_result = head.status.is_success();
-                    let checked =
-                        if text && is_result { whole::expect_choice(&bytes) } else { Ok(()) };
-                    let used = checked.and_then(|()| whole::judge(&bytes));
+                    let used = read(&bytes, head.status, question.endpoint);
                     let used = used.map_err(|fault| Failed::of_fault(&fault))?;
                     Ok(Answer::Whole { head, body: Body::full(bytes), used })
                 }
@@ -398,8 +398,23 @@ async fn once_begun<T>(work: impl Future<Output = T>, then: impl FnOnce()) -> T 
     .await
 }
 
-/// Waits for the first whole events of a stream.
+/// Reads an answer that has come whole, where it is one that a worker computed. What has another path than
+/// clients have is for who asked to read.
+fn read(
+    answer: &[u8],
+    status: StatusCode,
+    endpoint: Option<Endpoint>,
+) -> Result<Option<Used>, Fault> {
+    match endpoint {
+        Some(endpoint) if status.is_success() => whole::read(answer, endpoint.generates()),
+        _ => Ok(whole::read(answer, false).ok().flatten()),
+    }
+}
+
+/// Waits for the first token of a stream, or its end. What comes before, a role or keep-alives, is held back
+/// until then: as long as the client has seen nothing, another worker can be asked.
 async fn open(mut answer: AnswerBody, mut watch: Watch) -> Result<Opened, Fault> {
+    let mut held = BytesMut::new();
     loop {
         match poll_fn(|cx| answer.poll_data(cx)).await {
             Some(Ok(chunk)) => {
@@ -407,12 +422,18 @@ async fn open(mut answer: AnswerBody, mut watch: Watch) -> Result<Opened, Fault>
                 if let Some(fault) = seen.fault {
                     return Err(fault);
                 }
-                if !seen.relay.is_empty() {
+                let is_open =
+                    watch.has_begun() || OPENING_BYTES_MAX < held.len() + seen.relay.len();
+                if held.is_empty() && is_open {
                     return Ok(Opened { answer, watch, first: seen.relay });
+                }
+                held.extend_from_slice(&seen.relay);
+                if is_open {
+                    return Ok(Opened { answer, watch, first: held.freeze() });
                 }
             }
             Some(Err(error)) => return Err(Fault::Broken(error.to_string())),
-            None => return Err(Fault::Broken("it ended before its first event".to_owned())),
+            None => return Err(Fault::Broken("it ended before its first token".to_owned())),
         }
     }
 }

@@ -101,7 +101,7 @@ impl RequestInfo {
             model,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
             counts: Counts::of(peek),
-            choices: peek.n.max(1),
+            choices: peek.choices(),
             limit: peek.max_tokens,
             session,
             dice,

@@ -1,4 +1,4 @@
-//! What lies in the response_store, byte by byte, and when is it not what it should be?
+//! What lies in the response store, byte by byte, and when is it not what it should be?
 //!
 //! | bytes | what |
 //! |---|---|

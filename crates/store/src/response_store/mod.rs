@@ -1,6 +1,6 @@
 //! What gateways keep for each other that is too large to tell: answers, by the hash of their requests.
 //!
-//! A response_store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
+//! A response store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
 //! are made beside the look-ups, and after a few failures nothing is sent for a while. An entry lies in
 //! an envelope (`envelope`) that names what it is; whatever does not fit the name is as good as
 //! absent, and counted.
@@ -20,8 +20,8 @@ use redis::{Cmd, FromRedisValue};
 pub use self::envelope::{NAME_BYTES, Name, Secret, Unusable};
 use self::envelope::{Sealer, Stamp};
 use self::wire::Wire;
-use crate::fault::{Fault, OpenError};
 use crate::address::Place;
+use crate::fault::{Fault, OpenError};
 use crate::settings::StoreSettings;
 use crate::status::Status;
 use crate::transport::Dialer;
@@ -130,7 +130,7 @@ impl ResponseStore {
     /// Looks an entry up.
     ///
     /// # Errors
-    /// [`Fault`]; the request goes on as if there were no response_store.
+    /// [`Fault`]; the request goes on as if there were no response store.
     pub async fn get(&self, name: &Name) -> Result<Looked, Fault> {
         self.ran(self.wire.in_time(self.look_up(name)).await)
     }

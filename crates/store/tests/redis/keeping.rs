@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use overdraft_store::{
-    ResponseStore, Fault, LOOKUP_MAX, Looked, Name, Place, Scope, Secret, StoreSettings, Ticket, Unusable,
+    Fault, LOOKUP_MAX, Looked, Name, Place, ResponseStore, Scope, Secret, StoreSettings, Ticket,
+    Unusable,
 };
 use redis::Value;
 use tokio::io::AsyncWriteExt;
@@ -58,7 +59,10 @@ async fn what_is_put_there_is_found_by_its_name_alone_until_its_time_is_over() {
     assert!(0 < left && left <= 60_000, "{left}");
     say(&redis, &["DEL", &entry_key()]).await;
     assert_eq!(found(&one, &NAME).await, None);
-    assert!(ResponseStore::open(&StoreSettings::default(), None, 9).unwrap().is_none(), "in memory");
+    assert!(
+        ResponseStore::open(&StoreSettings::default(), None, 9).unwrap().is_none(),
+        "in memory"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,7 +206,8 @@ async fn a_frozen_store_is_waited_for_five_times_and_goes_on_where_it_was() {
     put(&response_store, &NAME, "an answer").await;
     redis.freeze();
     until_fused(&response_store).await;
-    let timeouts = response_store.status().faults.faults().find(|(fault, _)| *fault == Fault::Timeout);
+    let timeouts =
+        response_store.status().faults.faults().find(|(fault, _)| *fault == Fault::Timeout);
     assert_eq!(timeouts.unwrap().1, 5);
     redis.thaw();
     let back = async {

@@ -15,6 +15,6 @@ mod tests;
 mod text;
 
 pub use self::patch::Patch;
-pub use self::peek::{ChunkPeek, RequestPeek};
+pub use self::peek::RequestPeek;
 pub use self::prelude::Prelude;
 pub use self::scan::{DEPTH_MAX, JsonError, Member, Object};

@@ -10,9 +10,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::scan::Object;
-use crate::error::{ApiError, ErrorKind, clip};
+use crate::error::{ApiError, clip};
 use crate::request::StreamUsage;
-use crate::response::Usage;
 
 /// The fields of a chat or completion request that decide where it goes and how it is relayed.
 #[derive(Clone, Debug)]
@@ -25,8 +24,10 @@ pub struct RequestPeek<'a> {
     pub stream: bool,
     /// When a stream tells its token counts.
     pub usage: StreamUsage,
-    /// Choices asked for.
+    /// Choices asked for, for each prompt.
     pub n: u32,
+    /// Prompts: of a completion those of its list, else one.
+    pub prompts: u32,
     /// Completion tokens at most, if the client set a limit.
     pub max_tokens: Option<u32>,
     /// The client's own name for its user.
@@ -57,6 +58,7 @@ impl<'a> RequestPeek<'a> {
             stream: typed::<bool>(&object, "stream", "true or false")?.unwrap_or(false),
             usage: stream_usage(&object)?,
             n: count(&object, "n")?.unwrap_or(1),
+            prompts: object.raw("prompt").map_or(1, prompts),
             max_tokens,
             user: text(&object, "user")?,
             cache_salt: text(&object, "cache_salt")?,
@@ -67,6 +69,24 @@ impl<'a> RequestPeek<'a> {
             object,
         })
     }
+}
+
+impl RequestPeek<'_> {
+    /// Choices that the answer has in all.
+    pub const fn choices(&self) -> u32 {
+        let n = if self.n == 0 { 1 } else { self.n };
+        n.saturating_mul(self.prompts)
+    }
+}
+
+/// How many prompts there are: a list of texts or of lists of tokens has several, a text or a list of tokens is one.
+fn prompts(raw: &str) -> u32 {
+    let Some(list) = raw.strip_prefix('[') else { return 1 };
+    if !list.trim_ascii_start().starts_with(['"', '[']) {
+        return 1;
+    }
+    let list: Vec<IgnoredAny> = serde_json::from_str(raw).unwrap_or_default();
+    u32::try_from(list.len()).unwrap_or(u32::MAX).max(1)
 }
 
 fn stream_usage(object: &Object<'_>) -> Result<StreamUsage, ApiError> {
@@ -107,99 +127,4 @@ fn typed<T: DeserializeOwned>(
 
 fn wrong_type(name: &str, raw: &str, expected: &str) -> ApiError {
     ApiError::invalid(name, format!("`{}` is not a `{name}`; expected {expected}", clip(raw)))
-}
-
-/// The fields of a worker's answer, whole or chunk, that a relay must know.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChunkPeek {
-    /// Choices in it.
-    pub choices: usize,
-    /// Of those, how many carry a finish reason.
-    pub finished: usize,
-    /// Choices that carry text for the reader, tool calls included.
-    pub with_content: usize,
-    /// Token counts.
-    pub usage: Option<Usage>,
-    /// The message of an error that was sent in place of an answer.
-    pub error: Option<String>,
-}
-
-impl ChunkPeek {
-    /// Reads the fields out of an event's data or a whole body.
-    ///
-    /// # Errors
-    /// 502 where it is not an OpenAI object: the worker is at fault, not the client.
-    pub fn parse(data: &[u8]) -> Result<Self, ApiError> {
-        let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(|error| {
-            ApiError::new(ErrorKind::Upstream, format!("the worker sent no valid answer: {error}"))
-        })?;
-        let choices = chunk.choices.unwrap_or_default();
-        Ok(Self {
-            choices: choices.len(),
-            finished: choices.iter().filter(|choice| choice.finish_reason.is_some()).count(),
-            with_content: choices.iter().filter(|choice| choice.has_content()).count(),
-            usage: chunk.usage,
-            error: chunk.error.map(Failure::into_message),
-        })
-    }
-}
-
-#[derive(Deserialize)]
-struct Chunk<'a> {
-    #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
-    usage: Option<Usage>,
-    error: Option<Failure>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    finish_reason: Option<IgnoredAny>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    delta: Option<Delta<'a>>,
-    #[serde(borrow)]
-    message: Option<Delta<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Delta<'a> {
-    #[serde(borrow)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    reasoning_content: Option<Cow<'a, str>>,
-    tool_calls: Option<IgnoredAny>,
-}
-
-impl Choice<'_> {
-    fn has_content(&self) -> bool {
-        self.text.as_ref().is_some_and(|text| !text.is_empty())
-            || self.delta.as_ref().or(self.message.as_ref()).is_some_and(Delta::has_content)
-    }
-}
-
-impl Delta<'_> {
-    fn has_content(&self) -> bool {
-        let filled = |text: &Option<Cow<'_, str>>| text.as_ref().is_some_and(|t| !t.is_empty());
-        filled(&self.content) || filled(&self.reasoning_content) || self.tool_calls.is_some()
-    }
-}
-
-/// An error object: OpenAI's, or the bare string that some servers send.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Failure {
-    Object { message: String },
-    Text(String),
-    Other(IgnoredAny),
-}
-
-impl Failure {
-    fn into_message(self) -> String {
-        match self {
-            Self::Object { message } | Self::Text(message) => message,
-            Self::Other(_) => "the worker sent an error without a message".to_owned(),
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::{ChunkPeek, DEPTH_MAX, Object, Patch, Prelude, RequestPeek};
+use super::{DEPTH_MAX, Object, Patch, Prelude, RequestPeek};
 use crate::error::ErrorKind;
 use crate::request::StreamUsage;
 
@@ -148,21 +148,16 @@ fn of_duplicates_the_last_counts() {
 }
 
 #[test]
-fn a_chunk_peek_tells_content_end_usage_and_errors() {
-    let chunk = ChunkPeek::parse(
-        br#"{"id":"x","choices":[{"index":0,"delta":{"content":"h\n"},"finish_reason":null},
-            {"index":1,"delta":{"content":""},"finish_reason":"stop"}],
-            "usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}"#,
-    )
-    .unwrap();
-    assert_eq!((chunk.choices, chunk.finished, chunk.with_content), (2, 1, 1));
-    assert_eq!(chunk.usage.unwrap().total_tokens, 7);
-    let told = |body: &[u8]| ChunkPeek::parse(body).unwrap().error;
-    assert_eq!(told(br#"{"error":{"message":"m","code":500}}"#).as_deref(), Some("m"));
-    assert_eq!(told(br#"{"error":"m"}"#).as_deref(), Some("m"));
-    assert!(told(br#"{"error":[]}"#).is_some());
-    assert_eq!(told(br#"{"error":null}"#), None);
-    assert_eq!(ChunkPeek::parse(b"oops").unwrap_err().status(), 502);
+fn an_answer_has_a_choice_for_each_prompt_and_each_time_it_is_asked_for() {
+    let choices = |body: &str| RequestPeek::parse(body.as_bytes()).unwrap().choices();
+    assert_eq!(choices("{}"), 1);
+    assert_eq!(choices(r#"{"n":3}"#), 3);
+    assert_eq!(choices(r#"{"prompt":"a"}"#), 1);
+    assert_eq!(choices(r#"{"prompt":["a", "b"]}"#), 2);
+    assert_eq!(choices(r#"{"prompt":["a","b"],"n":3}"#), 6);
+    assert_eq!(choices(r#"{"prompt":[1,2,3]}"#), 1);
+    assert_eq!(choices(r#"{"prompt":[[1],[2,3]]}"#), 2);
+    assert_eq!(choices(r#"{"prompt":[],"n":0}"#), 1);
 }
 
 #[test]

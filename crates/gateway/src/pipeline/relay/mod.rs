@@ -15,10 +15,13 @@ mod tests;
 
 use overdraft_core::fleet::Failure;
 use overdraft_telemetry::Ender;
+use overdraft_units::Tokens;
+use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, ErrorKind, names_out_of_memory};
 
 pub(crate) use self::stream::{Opened, Story, Stream, note_used};
 pub(crate) use self::watch::Watch;
+use crate::dispatch::Used;
 
 /// Why a worker's answer is of no use, or of no further use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,5 +80,14 @@ impl Fault {
                 ApiError::overloaded("the gateway is shutting down; send the request again")
             }
         }
+    }
+}
+
+/// Token counts as the books have them.
+pub(crate) fn used(told: UsageTold) -> Used {
+    Used {
+        prompt: Tokens::new(told.prompt),
+        cached: told.cached.map(Tokens::new),
+        completion: Tokens::new(told.completion),
     }
 }

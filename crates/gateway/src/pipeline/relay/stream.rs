@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use memchr::memmem::Finder;
 use overdraft_core::fleet::Ending;
-use overdraft_http::{BrokenOff, DeadlineTimer, Access, Awaited, Drain};
+use overdraft_http::{Access, Awaited, BrokenOff, DeadlineTimer, Drain};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use overdraft_wire::sse;
@@ -137,10 +137,12 @@ impl Stream {
                     } else if self.watch.is_done() {
                         self.finish();
                     }
-                    if !seen.relay.is_empty() {
-                        // A byte that completes no event is no progress: a worker that drips is
-                        // as stuck as one that is silent.
+                    if seen.has_data {
+                        // A byte that completes no event is no progress, and neither is a keep-alive: a
+                        // worker that drips is as stuck as one that is silent.
                         self.deadline.arm_until(self.idle, self.last);
+                    }
+                    if !seen.relay.is_empty() {
                         self.count(&seen.relay);
                         return Poll::Ready(Some(seen.relay));
                     }

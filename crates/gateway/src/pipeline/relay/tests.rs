@@ -26,7 +26,7 @@ const DONE: &str = "data: [DONE]\n\n";
 fn feed(watch: &mut Watch, chunks: &[&[u8]]) -> (String, Option<Fault>) {
     let mut out = Vec::new();
     for chunk in chunks {
-        let Seen { relay, fault } = watch.take(Bytes::copy_from_slice(chunk));
+        let Seen { relay, fault, .. } = watch.take(Bytes::copy_from_slice(chunk));
         out.extend_from_slice(&relay);
         if fault.is_some() {
             return (String::from_utf8(out).unwrap(), fault);
@@ -59,11 +59,17 @@ fn it_tells_open_from_whole_from_done() {
     check(&format!("{one}{end}{DONE}"), &format!("{one}{end}{DONE}"), "done");
     check(": keep-alive\n\n", ": keep-alive\n\n", "open");
     check("data: not json\n\n", "data: not json\n\n", "open");
+    // Nothing has finished: who says that it is done has been cut, or is none that can be believed.
+    check(&format!("{one}{DONE}"), &one, "broken");
+    check(DONE, "", "broken");
+    let unfinished = finish("");
+    check(&format!("{one}{unfinished}"), &format!("{one}{unfinished}"), "open");
 }
 
 #[test]
 fn nothing_leaves_after_done_and_no_part_of_an_event() {
-    check(&format!("{DONE}{}{DONE}", token("a")), DONE, "done");
+    let whole = format!("{}{DONE}", finish("stop"));
+    check(&format!("{whole}{}{DONE}", token("a")), &whole, "done");
     check(&format!("{}data: {{\"cho", token("a")), &token("a"), "open");
 }
 
@@ -71,8 +77,10 @@ fn nothing_leaves_after_done_and_no_part_of_an_event() {
 fn a_failure_is_kept_back_and_what_came_before_it_is_not() {
     let one = token("a");
     check(&format!("{one}{}{DONE}", finish("abort")), &one, "worker: it aborted the request");
-    let error = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
-    check(&format!("{one}{error}{DONE}"), &one, "worker: out of memory");
+    let error = "data: {\"error\":{\"message\":\"the engine is dead\"}}\n\n";
+    check(&format!("{one}{error}{DONE}"), &one, "worker: the engine is dead");
+    let full = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
+    check(&format!("{one}{full}{DONE}"), &one, "OutOfMemory");
     check("data: {\"error\": \"no\"}\n\n", "", "worker: no");
     check(&format!("{one}data: {}", "x".repeat(EVENT_BYTES)), &one, "broken");
 }
@@ -92,10 +100,14 @@ fn text_that_speaks_of_ends_is_no_end() {
 #[test]
 fn a_stream_of_several_choices_is_whole_when_all_have_finished() {
     let mut watch = Watch::new(3, EVENT_BYTES, Counts::Relayed);
-    for finished in 1..=3 {
+    for index in 0..3 {
         assert!(!watch.is_whole());
-        feed(&mut watch, &[finish("length").as_bytes()]);
-        assert_eq!(watch.is_whole(), finished == 3);
+        let finish = format!(
+            "data: {{\"choices\":[{{\"index\":{index},\"delta\":{{}},\"finish_reason\":\"length\"}}]}}\n\n"
+        );
+        // Said twice, it has finished once.
+        feed(&mut watch, &[finish.as_bytes(), finish.as_bytes()]);
+        assert_eq!(watch.is_whole(), index == 2);
     }
 }
 
@@ -104,7 +116,8 @@ fn the_last_token_counts_are_remembered() {
     let mut watch = Watch::new(1, EVENT_BYTES, Counts::Relayed);
     let usage =
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\n";
-    feed(&mut watch, &[token("a").as_bytes(), usage.as_bytes(), DONE.as_bytes()]);
+    let end = finish("stop");
+    feed(&mut watch, &[token("a").as_bytes(), end.as_bytes(), usage.as_bytes(), DONE.as_bytes()]);
     let used = watch.used().unwrap();
     assert_eq!((used.prompt.get(), used.completion.get()), (7, 5));
 }
@@ -126,20 +139,24 @@ fn token_counts_that_only_we_asked_for_are_kept_back() {
 #[test]
 fn a_whole_answer_tells_its_tokens_unless_it_was_aborted() {
     let answer = br#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"x":[1],"completion_tokens":3},"z":0}"#;
-    let Used { prompt, completion, .. } = whole::judge(answer).unwrap().unwrap();
+    let Used { prompt, completion, .. } = whole::read(answer, true).unwrap().unwrap();
     assert_eq!((prompt.get(), completion.get()), (2, 3));
-    assert_eq!(whole::judge(br#"{"object":"list"}"#), Ok(None));
-    assert_eq!(whole::judge(br#"{"usage":null}"#), Ok(None));
-    assert!(whole::judge(br#"{"choices":[{"finish_reason" : "abort"}]}"#).is_err());
+    assert_eq!(whole::read(br#"{"object":"list"}"#, false), Ok(None));
+    assert_eq!(whole::read(br#"{"usage":null}"#, false), Ok(None));
+    assert!(whole::read(br#"{"choices":[{"finish_reason" : "abort"}]}"#, true).is_err());
     for answer in
         [r#"{"choices":[{}]}"#, r#"{"id": "x", "choices" : [ {"text": "\"choices\": []"}]}"#]
     {
-        assert_eq!(whole::expect_choice(answer.as_bytes()), Ok(()), "{answer}");
+        assert_eq!(whole::read(answer.as_bytes(), true), Ok(None), "{answer}");
     }
-    for answer in
-        ["", "{}", r#"{"choices": [ ]}"#, r#"{"error": {"message": "\"choices\": [{}]"}}"#]
-    {
-        assert!(whole::expect_choice(answer.as_bytes()).is_err(), "{answer}");
+    for answer in [
+        "",
+        "{}",
+        r#"{"choices": [ ]}"#,
+        r#"{"choices":[{"message":{"content":"half"#,
+        r#"{"error": {"message": "\"choices\": [{}]"}}"#,
+    ] {
+        assert!(whole::read(answer.as_bytes(), true).is_err(), "{answer}");
     }
 }
 

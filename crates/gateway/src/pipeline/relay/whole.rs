@@ -1,20 +1,18 @@
-//! A whole answer: is it whole?
+//! Whole answers: collected and read before the client hears of them.
 //!
 //! Up to a bound it is collected before the client hears of it, so that one that breaks off can be
 //! asked for elsewhere. What is longer is passed on as it comes and, if it breaks off, breaks off.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use memchr::memmem::{Finder, FinderRev};
+use overdraft_wire::answer::{Completeness, Document, DocumentFault};
 use overdraft_wire::names_out_of_memory;
 
-use super::Fault;
-use super::watch::Usage;
+use super::{Fault, used};
 use crate::dispatch::Used;
 use crate::upstream::{AnswerBody, AnswerError};
 
@@ -48,70 +46,33 @@ pub(crate) async fn collect(mut answer: AnswerBody, bytes_max: usize) -> Result<
         }
         if bytes_max < first.len() + rest.len() {
             let begun = if rest.is_empty() { first } else { rest.freeze() };
-            return Ok(Whole::Long(Box::new(Long { begun, answer, left: length })));
+            return Ok(Whole::Long(Box::new(Long {
+                begun,
+                answer,
+                left: length,
+                completeness: Completeness::default(),
+            })));
         }
     }
     Ok(Whole::Collected(if rest.is_empty() { first } else { rest.freeze() }))
 }
 
-/// What a whole answer says of itself.
+/// What a whole answer with status 200 says of itself; `generates` says whether it was to have choices.
 ///
 /// # Errors
-/// [`Fault::Worker`] for one that was aborted rather than finished.
-pub(crate) fn judge(answer: &[u8]) -> Result<Option<Used>, Fault> {
-    let finish = &NEEDLES.finish;
-    let aborted = finish.find_iter(answer).any(|at| {
-        let after = &answer[at + finish.needle().len()..];
-        value_of(after).is_some_and(|value| value.starts_with(b"\"abort\""))
-    });
-    if aborted {
-        return Err(Fault::Worker("it aborted the request".to_owned()));
+/// [`Fault::Broken`] for half of one, [`Fault::Worker`] or [`Fault::OutOfMemory`] for one that tells a failure, was
+/// aborted, or has no choice though it was to have some.
+pub(crate) fn read(answer: &[u8], generates: bool) -> Result<Option<Used>, Fault> {
+    match Document::read(answer, generates) {
+        Ok(document) => Ok(document.usage.map(used)),
+        Err(DocumentFault::Cut(why)) => Err(Fault::Broken(why)),
+        Err(DocumentFault::Failed(why)) => Err(Fault::of_worker(why)),
+        Err(DocumentFault::Aborted) => Err(Fault::Worker("it aborted the request".to_owned())),
+        Err(DocumentFault::Empty) if names_out_of_memory(answer) => Err(Fault::OutOfMemory),
+        Err(DocumentFault::Empty) => {
+            Err(Fault::Worker("it gave no choice in its answer".to_owned()))
+        }
     }
-    Ok(used(answer))
-}
-
-/// The token counts, which stand near the end.
-fn used(answer: &[u8]) -> Option<Used> {
-    let usage = &NEEDLES.usage;
-    let at = usage.rfind(answer)?;
-    let value = value_of(&answer[at + usage.needle().len()..])?;
-    let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Usage>();
-    values.next()?.ok().map(Usage::into_used)
-}
-
-/// An answer that was to have text in it has at least one choice.
-///
-/// # Errors
-/// [`Fault::Worker`] or [`Fault::OutOfMemory`] for one that has none: nothing was computed for it.
-pub(crate) fn expect_choice(answer: &[u8]) -> Result<(), Fault> {
-    let choices = &NEEDLES.choices;
-    // In text the key's quotes would be escaped.
-    let at = choices.find(answer);
-    let value = at.and_then(|at| value_of(&answer[at + choices.needle().len()..]));
-    let within = value.and_then(|value| value.strip_prefix(b"["));
-    match within.map(<[u8]>::trim_ascii_start) {
-        Some(within) if !within.starts_with(b"]") => Ok(()),
-        _ if names_out_of_memory(answer) => Err(Fault::OutOfMemory),
-        _ => Err(Fault::Worker("it gave no choice in its answer".to_owned())),
-    }
-}
-
-/// What to look for, prepared once: preparing takes longer than looking through a short answer.
-struct Needles {
-    choices: Finder<'static>,
-    finish: Finder<'static>,
-    usage: FinderRev<'static>,
-}
-
-static NEEDLES: LazyLock<Needles> = LazyLock::new(|| Needles {
-    choices: Finder::new(b"\"choices\""),
-    finish: Finder::new(b"\"finish_reason\""),
-    usage: FinderRev::new(b"\"usage\""),
-});
-
-/// What follows a key.
-fn value_of(after: &[u8]) -> Option<&[u8]> {
-    after.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start)
 }
 
 /// An answer that is passed on as it comes.
@@ -121,26 +82,44 @@ pub(crate) struct Long {
     answer: AnswerBody,
     /// Bytes still to be given out, if the worker said how many there are.
     left: Option<u64>,
+    completeness: Completeness,
+}
+
+/// Why a long answer breaks off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LongFault {
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    #[error("the answer ended before its last brace")]
+    Cut,
 }
 
 impl Body for Long {
     type Data = Bytes;
-    type Error = AnswerError;
+    type Error = LongFault;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, LongFault>>> {
         let this = self.get_mut();
         let data = if this.begun.is_empty() {
             std::task::ready!(this.answer.poll_data(cx))
         } else {
             Some(Ok(std::mem::take(&mut this.begun)))
         };
-        if let (Some(Ok(data)), Some(left)) = (&data, &mut this.left) {
-            *left = left.saturating_sub(data.len() as u64);
+        match data {
+            Some(Ok(data)) => {
+                this.completeness.handle(&data);
+                if let Some(left) = &mut this.left {
+                    *left = left.saturating_sub(data.len() as u64);
+                }
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
+            None if this.completeness.is_complete() => Poll::Ready(None),
+            None => Poll::Ready(Some(Err(LongFault::Cut))),
         }
-        Poll::Ready(data.map(|data| data.map(Frame::data)))
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,0 +1,93 @@
+//! Whole answers: whether a document is one, and whether a long one was read to its last brace.
+
+use super::chunk::{AnswerChunk, Finish, UsageTold};
+
+/// Why a document is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DocumentFault {
+    /// It is no JSON object: half of one, nothing, or something else.
+    Cut(String),
+    /// The worker says that it failed, in these words.
+    Failed(String),
+    /// It was to have choices and has none.
+    Empty,
+    /// The worker gave a choice up.
+    Aborted,
+}
+
+/// A document that a worker answered with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// Token counts.
+    pub usage: Option<UsageTold>,
+}
+
+impl Document {
+    /// Reads an answer with status 200; `generates` says whether it was to have choices.
+    ///
+    /// # Errors
+    /// [`DocumentFault`] where it is none.
+    pub fn read(answer: &[u8], generates: bool) -> Result<Self, DocumentFault> {
+        let chunk =
+            AnswerChunk::parse(answer).map_err(|why| DocumentFault::Cut(why.to_string()))?;
+        if let Some(message) = chunk.error {
+            return Err(DocumentFault::Failed(message));
+        }
+        let choices = chunk.choices.unwrap_or_default();
+        if generates && choices.is_empty() {
+            return Err(DocumentFault::Empty);
+        }
+        if choices.iter().any(|choice| choice.finish == Finish::Aborted) {
+            return Err(DocumentFault::Aborted);
+        }
+        Ok(Self { usage: chunk.usage })
+    }
+}
+
+/// Whether JSON that comes in pieces has come to its last brace; for answers too long to hold back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Completeness {
+    depth: u64,
+    begun: bool,
+    text: Text,
+}
+
+/// Where a piece of JSON stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Text {
+    /// Between texts.
+    #[default]
+    Outside,
+    /// Within one.
+    Inside,
+    /// Behind a backslash in one.
+    Escaped,
+}
+
+impl Completeness {
+    /// Takes in the next piece.
+    pub fn handle(&mut self, piece: &[u8]) {
+        for &byte in piece {
+            match (self.text, byte) {
+                // Escaped => Inside
+                (Text::Escaped, _) => self.text = Text::Inside,
+                // Inside => Escaped | Outside
+                (Text::Inside, b'\\') => self.text = Text::Escaped,
+                (Text::Inside, b'"') => self.text = Text::Outside,
+                // Outside => Inside
+                (Text::Outside, b'"') => self.text = Text::Inside,
+                (Text::Outside, b'{' | b'[') => {
+                    self.depth += 1;
+                    self.begun = true;
+                }
+                (Text::Outside, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+                (Text::Inside | Text::Outside, _) => {}
+            }
+        }
+    }
+
+    /// Whether every brace that was opened has been closed.
+    pub const fn is_complete(&self) -> bool {
+        self.begun && self.depth == 0 && matches!(self.text, Text::Outside)
+    }
+}

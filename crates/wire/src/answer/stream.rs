@@ -1,0 +1,161 @@
+//! Stream state: whether a streamed answer has said all that was asked for.
+//!
+//! | state            | after                                                          |
+//! |------------------|----------------------------------------------------------------|
+//! | open             | nothing but comments, roles and empty texts                     |
+//! | running          | a text, a thought, a tool call                                  |
+//! | whole            | every choice has finished                                       |
+//! | done             | `[DONE]`, every choice that was seen having finished            |
+//!
+//! A stream that ends while it is open or running was cut, however politely it ends. So was one whose
+//! worker says `[DONE]` though a choice that it began has not finished, or none was begun.
+
+use std::collections::BTreeMap;
+
+use super::chunk::{AnswerChunk, Finish, UsageTold};
+use crate::sse::Event;
+
+/// Choices that are told apart at most; a request cannot ask for more than engines allow.
+const CHOICES_MAX: usize = 4_096;
+
+/// What an event amounts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing a reader waits for: a comment, a role, an empty text, what is no answer at all.
+    Idle,
+    /// Something that a reader waits for, or the end of a choice.
+    Progress,
+    /// Token counts and nothing else.
+    Usage,
+    /// The end.
+    Done,
+}
+
+/// Why a stream is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamFault {
+    /// The worker says that it failed, in these words.
+    Failed(String),
+    /// The worker gave a choice up.
+    Aborted,
+    /// It said `[DONE]` before that was so.
+    Cut,
+}
+
+/// Reads the events of one stream.
+#[derive(Clone, Debug)]
+pub struct StreamState {
+    /// Choices that were asked for.
+    asked: usize,
+    /// Those that were seen, and whether each has finished.
+    choices: BTreeMap<u32, bool>,
+    finished: usize,
+    begun: bool,
+    done: bool,
+    usage: Option<UsageTold>,
+}
+
+impl StreamState {
+    /// A stream that was asked for so many choices.
+    ///
+    /// ```
+    /// use overdraft_wire::answer::{Heard, StreamState};
+    ///
+    /// let mut state = StreamState::new(1);
+    /// state.handle_data(br#"{"choices":[{"index":0,"delta":{"content":"hi"}}]}"#).unwrap();
+    /// assert!(!state.is_whole());
+    /// state.handle_data(br#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#).unwrap();
+    /// assert!(state.is_whole());
+    /// ```
+    pub fn new(choices: u32) -> Self {
+        let asked = usize::try_from(choices).unwrap_or(usize::MAX).clamp(1, CHOICES_MAX);
+        Self {
+            asked,
+            choices: BTreeMap::new(),
+            finished: 0,
+            begun: false,
+            done: false,
+            usage: None,
+        }
+    }
+
+    /// Whether the worker has said `[DONE]` of a whole answer.
+    pub const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether all has come that was asked for, said or not.
+    pub const fn is_whole(&self) -> bool {
+        self.done || self.asked <= self.finished
+    }
+
+    /// Whether anything has come that a reader waits for.
+    pub const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The last token counts that were told.
+    pub const fn usage(&self) -> Option<UsageTold> {
+        self.usage
+    }
+
+    /// Takes in an event.
+    ///
+    /// # Errors
+    /// [`StreamFault`] where the stream is no answer; nothing may follow then.
+    pub fn handle_event(&mut self, event: &Event) -> Result<Heard, StreamFault> {
+        if event.is_done() {
+            return self.handle_done();
+        }
+        match event.data() {
+            Some(data) => self.handle_data(&data),
+            None => Ok(Heard::Idle),
+        }
+    }
+
+    /// Takes in an event's data. What is no answer is the client's to judge; it neither ends nor finishes
+    /// anything.
+    ///
+    /// # Errors
+    /// [`StreamFault`] where it says that the stream is no answer.
+    pub fn handle_data(&mut self, data: &[u8]) -> Result<Heard, StreamFault> {
+        let Ok(chunk) = AnswerChunk::parse(data) else { return Ok(Heard::Idle) };
+        if let Some(message) = chunk.error {
+            return Err(StreamFault::Failed(message));
+        }
+        self.usage = chunk.usage.or(self.usage);
+        for choice in chunk.choices.iter().flatten() {
+            if choice.finish == Finish::Aborted {
+                return Err(StreamFault::Aborted);
+            }
+            self.note(choice.index, choice.finish);
+        }
+        self.begun |= chunk.has_progress();
+        Ok(match () {
+            () if chunk.is_usage_only() => Heard::Usage,
+            () if chunk.has_progress() => Heard::Progress,
+            () => Heard::Idle,
+        })
+    }
+
+    fn handle_done(&mut self) -> Result<Heard, StreamFault> {
+        // A worker may give fewer choices than were asked for, as those do that know one only; each that it
+        // began must have finished.
+        if self.choices.is_empty() || self.finished < self.choices.len() {
+            return Err(StreamFault::Cut);
+        }
+        self.done = true;
+        Ok(Heard::Done)
+    }
+
+    fn note(&mut self, index: u32, finish: Finish) {
+        if CHOICES_MAX <= self.choices.len() && !self.choices.contains_key(&index) {
+            return;
+        }
+        let has_finished = self.choices.entry(index).or_default();
+        if finish == Finish::Ended && !*has_finished {
+            *has_finished = true;
+            self.finished += 1;
+        }
+    }
+}
