@@ -1,7 +1,8 @@
-//! What has a model said so far, and how sure was it?
+//! Draft transcript: the text, token ids and log probabilities that a model has streamed so far.
 //!
-//! The events of a streamed answer, read into text, token ids and what the gate weighs. Beside the text
-//! stands where tokens and text end together: only there can another model go on.
+//! It parses the events of a streamed answer into text, token ids and the features that the gate
+//! weighs. It also marks the places where a token and a character end together: another model can
+//! continue only there.
 //!
 //! Invariant: the text up to a mark is exactly the text of the tokens up to it.
 
@@ -19,7 +20,7 @@ use serde::de::IgnoredAny;
 pub(super) enum Unfit {
     /// It calls tools.
     Tools,
-    /// It thinks aloud in a field of its own.
+    /// It has reasoning content in a field of its own.
     Reasoning,
     /// It is none that is known.
     Unknown,
@@ -49,7 +50,7 @@ pub(super) struct Mark {
 pub(super) struct DraftTranscript {
     text: String,
     ids: Vec<u32>,
-    /// What else was likely in the place of each, as far as that is told by ids.
+    /// The alternatives to each token (top log probabilities), where the engine gives their ids.
     rivals: Vec<Vec<u32>>,
     marks: Vec<Mark>,
     /// Whether some token came without its id.
@@ -59,7 +60,7 @@ pub(super) struct DraftTranscript {
 }
 
 impl DraftTranscript {
-    /// Takes in the data of an event; what it says of its tokens' chances.
+    /// Parses the data of an event; returns the log probabilities of its tokens.
     pub(super) fn hear(&mut self, data: &[u8]) -> Result<Vec<Observation>, Unfit> {
         let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(|_| Unfit::Unknown)?;
         if self.prompt.is_none() {

@@ -1,7 +1,8 @@
-//! What is asked of draft and target, made of what the client asked?
+//! Request rewriting: the JSON bodies sent to draft and target, made from the client's request.
 //!
-//! The draft is asked the client's own request under its own name, to be told in pieces with chances and
-//! ids. The target scores and continues by token ids alone, so that nothing is made into tokens twice.
+//! The draft gets the client's request under the draft's model name, streamed with log
+//! probabilities and token ids. The target scores and continues by token ids alone, so that no text
+//! is tokenised twice.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The likeliest tokens that a draft tells at each place.
+/// Top log probabilities requested from the draft at each position.
 const RIVALS: u32 = 5;
 
-/// Members that neither what the target says nor how it goes on depends on in a way that is lost when
-/// it continues from tokens.
+/// Members of a request that do not prevent the target from continuing from token ids.
 const CONTINUED: [&str; 21] = [
     "model",
     "messages",
@@ -43,7 +43,7 @@ const CONTINUED: [&str; 21] = [
     "chat_template_kwargs",
 ];
 
-/// Members that go along when the target continues.
+/// Members that are copied into the target's continuation request.
 const CARRIED: [&str; 6] = ["temperature", "top_p", "top_k", "min_p", "user", "cache_salt"];
 
 /// Whether the target can go on from tokens as it would have by itself.

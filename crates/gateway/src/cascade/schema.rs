@@ -1,13 +1,13 @@
-//! Does an answer keep to the JSON that it was bound to?
+//! JSON schema validation: whether an answer keeps to the `response_format` of its request.
 //!
-//! Checked is what tells a broken answer from a good one: that it is JSON at all, and of a schema the
-//! types, required members, closed objects, fixed values and the items of lists. What a schema says beyond
-//! that (patterns, bounds, references) is not checked, so an answer that passes may still fail it; one that
-//! fails here fails it for certain.
+//! The check covers a subset of JSON Schema: that the answer is JSON, and the types, required
+//! members, closed objects, fixed values and the items of lists. Patterns, bounds and references
+//! are not checked, so an answer that passes may still violate the schema; one that fails here
+//! violates it for certain.
 
 use serde_json::Value;
 
-/// Levels of a schema that are followed.
+/// Maximum depth of a schema that is checked.
 const DEPTH_MAX: usize = 32;
 
 /// What an answer is bound to.

@@ -1,9 +1,10 @@
-//! How is a worker of the target asked what it makes of a draft, and what did it say?
+//! Draft scoring: asks a target worker for the log probabilities of a draft's tokens.
 //!
-//! Each is asked the cheapest way that it has (`core::cascade::Abilities`): what it runs is known from its metrics, and of
-//! vLLM from its `/version`, which is looked at while nobody waits. A way that is refused, or answered with something
-//! else, is not tried again with that worker for a while, and this request is scored the portable way at once: the verdict is
-//! the same, but for what a way cannot prove.
+//! Each worker is asked over the cheapest API that it has (`core::cascade::Abilities`): its metrics
+//! say which engine it runs, and vLLM's `/version`, read in the background, says which release. If
+//! a worker refuses an API or answers it with something else, that API is not tried again with the
+//! worker for a while, and the request is scored over the portable API at once: the verdict is the
+//! same, except for what an API cannot prove.
 
 use bytes::Bytes;
 use overdraft_core::cascade::{
@@ -26,7 +27,7 @@ use crate::settings::SaltPolicy;
 const GENERATE: &str = "/inference/v1/generate";
 const SGLANG: &str = "/generate";
 
-/// What else the draft thought of is asked about, so many at one place at most.
+/// Maximum alternative tokens of the draft that are scored at one position.
 const RIVALS_MAX: usize = 8;
 
 /// What the target makes of a draft.
@@ -41,7 +42,7 @@ pub(super) struct Scored {
 struct Drafted {
     /// Prompt and draft.
     tokens: Vec<u32>,
-    /// So many of the last ones are to be scored.
+    /// How many of the last tokens are to be scored.
     last: usize,
     /// For each of those its own id and those of its rivals.
     rows: Vec<Vec<u32>>,

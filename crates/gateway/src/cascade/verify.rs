@@ -1,7 +1,7 @@
-//! How much of a window would the target have said itself?
+//! Draft verification: the target scores a window of draft tokens and accepts the longest prefix.
 //!
-//! The target scores prompt and draft in one pass over them (`score.rs`). Any of its workers may be asked; one that
-//! fails is not asked again. What the target would not have said is never shown.
+//! The target scores prompt and draft in one prefill (`score.rs`). Any of its workers may do so;
+//! one that fails is not asked again. The client never sees a token that the target did not accept.
 
 use overdraft_core::cascade::{Finish, Resume};
 use overdraft_telemetry::Delivery;

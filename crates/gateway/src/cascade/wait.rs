@@ -1,8 +1,8 @@
-//! Stopwatches: how long did a draft or the target take?
+//! Latency stopwatches: measure how long a draft or the target takes.
 //!
-//! Measured here and told to the core, which learns from it whether drafts pay, how long one may take and how many may be
-//! under way. **Invariant:** a draft that a client waits for is told of once, however it ends: a client that leaves ends it
-//! too.
+//! The core learns from these measurements whether drafts pay, how long one may take and how many
+//! may be in flight. **Invariant:** a draft that a client waits for is reported once, however it
+//! ends, also when the client disconnects.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! How are workers treated that a source finds?
+//! Discovered-worker settings: templates that fill in what each worker of a source gets.
 //!
-//! What a worker with a fixed address is given stands beside its address. Of workers that come and go
-//! only what they have in common can be said beforehand; where something is each worker's own, a
-//! [`Template`] says how it follows from where the worker was found.
+//! A worker with a fixed address has its settings beside that address. For workers that service
+//! discovery finds, only common settings can be configured; for a setting that differs by worker,
+//! such as the address of its KV events, a [`Template`] derives it from the worker's address.
 
 use super::found::FoundWorker;
 use crate::settings::Each;

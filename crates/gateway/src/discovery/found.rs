@@ -1,7 +1,7 @@
-//! What is known of a worker that a source names?
+//! Discovered worker: name, URL, pool and model, as a discovery source gives them.
 //!
-//! A source's own word, comparable, so that a set that only changed its order is no news. It becomes
-//! [`WorkerSettings`] in one place.
+//! The type is ordered and comparable, so that a set that only changed its order is no change. It
+//! becomes [`WorkerSettings`] in one place.
 
 use crate::settings::{GatewayError, Pool, WorkerSettings};
 
@@ -11,7 +11,7 @@ pub(super) struct FoundWorker {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) pool: Pool,
-    /// The model that it is said to serve; without one it is asked.
+    /// The model that the source says it serves; without one the gateway asks the worker.
     pub(super) model: Option<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Where are the workers?
+//! Service discovery: finds the workers by settings, DNS, a file or Kubernetes.
 //!
-//! A [`Source`] is a place that knows: the settings themselves, a name in the DNS, a file, a
-//! Kubernetes service. [`watch`] looks there again and again and hands on the whole set of workers
-//! each time it has changed; what to do with those that came, went or moved is not decided here.
+//! A [`Source`] is the settings themselves, a DNS name, a file or a Kubernetes service. [`watch`]
+//! polls or watches the source and sends the whole set of workers each time it has changed; the
+//! fleet's membership decides what to do with workers that came, went or moved.
 //!
-//! **Invariant.** An error never takes a worker away: what was known last stays until the source
-//! says otherwise, and [`Standing`] tells since when it has been silent. See
+//! **Invariant.** An error never removes a worker: the last known set stays until the source says
+//! otherwise, and [`Standing`] says since when the source has been failing. See
 //! docs/design/discovery.md.
 
 mod dns;
@@ -19,7 +19,7 @@ mod report;
 pub(crate) use self::report::{Found, Reporter, Standing};
 use crate::settings::Source;
 
-/// Tells `reporter` the workers that `source` knows, until nobody listens any more.
+/// Sends the workers that `source` knows to `reporter`, until its receiver is dropped.
 pub(crate) async fn watch(source: Source, reporter: Reporter) {
     let closed = reporter.listener();
     tokio::select! {
@@ -28,7 +28,7 @@ pub(crate) async fn watch(source: Source, reporter: Reporter) {
     }
 }
 
-/// Looks at `source` for ever; [`watch`] ends it.
+/// Follows `source` for ever; [`watch`] ends it.
 async fn follow(source: Source, mut reporter: Reporter) {
     match source {
         Source::Static(workers) => {

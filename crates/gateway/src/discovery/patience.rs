@@ -1,6 +1,6 @@
-//! How long until a source that failed is asked again?
+//! Exponential backoff: the pause before a failed discovery source is asked again.
 //!
-//! Twice as long as the last time, between two bounds: a blip costs a second, an outage no load.
+//! Each pause is twice the last, between two bounds: a blip costs a second, an outage no load.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ impl Patience {
         Self { first, longest, next: first }
     }
 
-    /// It failed: the pause before the next try.
+    /// Records a failure; returns the pause before the next attempt.
     pub(super) fn failed(&mut self) -> Duration {
         let pause = self.next.min(self.longest);
         self.next = pause.saturating_mul(2);
         pause
     }
 
-    /// It answered.
+    /// Records a success, which resets the pause.
     pub(super) const fn answered(&mut self) {
         self.next = self.first;
     }

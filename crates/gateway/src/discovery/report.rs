@@ -1,4 +1,4 @@
-//! What does a source have to say, and since when has it had nothing to say?
+//! Discovery reports: the workers that a source found, and since when it has been failing.
 //!
 //! [`Found`] goes through a queue, each the whole set; [`Standing`] is the latest of its kind.
 //! A log line is written when a source's trouble begins, changes or ends, and not in between.
@@ -31,7 +31,7 @@ pub(crate) struct Standing {
     pub(crate) error: Option<String>,
 }
 
-/// Carries what a source says to whoever listens.
+/// Sends what a source found to the fleet.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     source: usize,
@@ -56,7 +56,7 @@ impl Reporter {
         (Self { source: index, title, each, sink, standing, known: None }, latest)
     }
 
-    /// To wait on for the end of everybody's interest.
+    /// The sender, to wait for the receiver to be dropped.
     pub(super) fn listener(&self) -> mpsc::Sender<Found> {
         self.sink.clone()
     }

@@ -1,18 +1,18 @@
-//! What does the access line say of a prompt, so that a replay knows what prompts shared?
+//! Prefix digest: hashes of a prompt's prefixes in the access log, for replays.
 //!
-//! Names of some of its beginnings: equal names are equal text up to there, for one tenant. All of them would be
-//! a long line for a long prompt, so they get sparser: each of the first eight chunks, then four for each
-//! doubling. A replay finds at least four fifths of what two prompts shared beyond those, and all of it where
-//! they are equal.
+//! Equal hashes mean equal text up to that position, for one tenant. All prefixes of a long prompt
+//! would make a long line, so the hashes get sparser: each of the first eight chunks, then four for
+//! each doubling. Beyond the first eight chunks a replay finds at least four fifths of a shared
+//! prefix, and all of it where the prompts are equal.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
 use overdraft_core::prefix::PrefixKey;
 
-/// Chunks that are all named.
+/// Leading chunks that each get a hash.
 const ALL_NAMED: usize = 8;
-/// Names for each doubling after those.
+/// Hashes for each doubling after those.
 const NAMED_PER_DOUBLING: usize = 4;
 
 /// `END:NAME` for each beginning that is named, with spaces between; ends are in bytes.

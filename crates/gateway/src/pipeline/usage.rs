@@ -1,14 +1,14 @@
-//! How do we know what a stream used, if its client did not ask?
+//! Token usage of streams: asks for `stream_options.include_usage` and hides it if need be.
 //!
-//! Engines tell the tokens of a stream only where `stream_options.include_usage` asks for it. Budgets,
-//! the ledger, the estimates of lengths and of bytes to a token all live on those counts, so we
-//! ask in any case, and where it was not the client who asked, the chunk that tells them is kept back.
+//! Engines report the tokens of a stream only where `stream_options.include_usage` asks for it.
+//! Budgets, the ledger and the estimates of lengths and of bytes per token need those counts, so
+//! the gateway always asks; where the client did not, the gateway drops the chunk with the counts.
 
 use overdraft_wire::RequestPeek;
 use overdraft_wire::json::{Object, Patch, Prelude};
 use overdraft_wire::request::StreamUsage;
 
-/// The member that says what a stream tells besides its text.
+/// The request member for stream options.
 const OPTIONS: &str = "stream_options";
 const INCLUDE: &str = "include_usage";
 

@@ -1,4 +1,4 @@
-//! What can be set about answers that are given again?
+//! Response cache settings: mode, size, TTL, sharing and single flight.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

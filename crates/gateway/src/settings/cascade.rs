@@ -1,4 +1,4 @@
-//! What can be set about asking a small model first?
+//! Cascade settings: draft and target models, quality target and acceptance threshold.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What can be set about the care for workers?
+//! Maintenance settings: memory metrics, restart hooks and warm-up of workers.
 
 use std::fmt;
 use std::time::Duration;

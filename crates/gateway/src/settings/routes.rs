@@ -1,7 +1,7 @@
-//! How are the requests for each model routed, and which model is meant?
+//! Routing settings and model aliases: how the requests for each model are routed.
 //!
-//! Data from the configuration, looked up once per request. An alias is resolved before anything
-//! else, so that routing, metrics and the worker see one name.
+//! This is data from the configuration, looked up once per request. An alias is resolved before
+//! anything else, so that routing, metrics and the worker see one name.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::CascadeSettings;
 
-/// Bytes to a chunk of a prompt whose tokens are not known: about as many tokens as eight pages.
+/// Bytes per chunk of a prompt whose tokens are not known: about as many tokens as eight KV blocks.
 pub const TEXT_CHUNK: NonZeroU32 = NonZeroU32::new(512).expect("512 is not zero");
 
 /// How requests are routed.

@@ -1,4 +1,4 @@
-//! Where on the web is a page or a hook?
+//! Web address: the `http` URL of a metrics page or a webhook.
 
 use std::fmt;
 

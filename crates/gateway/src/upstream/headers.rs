@@ -1,8 +1,8 @@
-//! Which headers cross the gateway?
+//! Header filtering: which headers pass from client to worker and back.
 //!
-//! Towards a worker: only those on a list, each built or checked here, so that nothing a client
-//! writes in a head reaches a worker as the client wrote it. Towards the client: all but those that
-//! describe the connection to the worker, and what we add.
+//! To a worker go only the headers of an allow list, each built or checked here, so that no
+//! client's header reaches a worker unchecked. To the client go all headers except hop-by-hop ones
+//! and those that the gateway sets itself.
 
 use http::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, SERVER,
@@ -14,13 +14,13 @@ use overdraft_wire::kv_blocks::SOURCE_HEADER;
 use crate::settings::Credentials;
 use crate::upstream::Upstream;
 
-/// What we call ourselves towards workers.
+/// The `User-Agent` of our requests to workers.
 pub(crate) const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("overdraft/", env!("CARGO_PKG_VERSION")));
-/// The type of all that workers are sent.
+/// The content type of all requests to workers.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Takes pages of any type.
+/// Accepts any content type.
 pub(crate) const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 
 const ANY_ANSWER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -33,7 +33,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Bytes of a client's header that is passed on at most.
+/// Maximum bytes of a client's header that is passed on.
 const PASSED_VALUE_BYTES_MAX: usize = 512;
 
 /// Room for every header that a worker may be sent.

@@ -1,8 +1,9 @@
-//! Which connection does the next request take?
+//! Connection pool: idle keep-alive connections to one worker, most recently used first.
 //!
-//! The one used last: it is the least likely to have been closed, and the others grow old and
-//! leave. Nobody watches an idle connection; it is looked at when it is taken and when the pool is
-//! swept. Invariant: at most `connections_max` lie idle, none longer than `keep_alive` past a sweep.
+//! The connection used last is the least likely to have been closed; the others age and are
+//! dropped. No task watches an idle connection; the pool checks it when it is taken and at each
+//! sweep. Invariant: at most `connections_max` are idle, none longer than `keep_alive` past a
+//! sweep.
 
 use std::time::Duration;
 

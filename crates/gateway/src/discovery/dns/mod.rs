@@ -1,9 +1,8 @@
-//! Which workers does a name in the DNS stand for?
+//! DNS service discovery: resolves a name to workers and asks again when the TTL has passed.
 //!
-//! The name's A and AAAA records, or its SRV records where it begins with `_`, are asked for again
-//! when their time to live has passed. The resolver's own cache is off: this is the one place that
-//! knows how old an answer may be. Name servers and search domains are read from the system each
-//! time, so a change there needs no restart.
+//! The records are A and AAAA, or SRV where the name begins with `_`. The resolver's own cache is
+//! off: this is the one place that knows how old an answer may be. Name servers and search domains
+//! are read from the system each time, so a change there needs no restart.
 //!
 //! **Invariant.** Each kind of record keeps its last good answer by itself: a server that fails for
 //! AAAA costs no IPv4 worker. See docs/design/discovery.md#r4.
@@ -29,10 +28,10 @@ use crate::settings::DnsSettings;
 
 type Builder = ResolverBuilder<TokioRuntimeProvider>;
 
-/// How often one server is asked before an answer is given up.
+/// Attempts at one name server before a query fails.
 const ATTEMPTS: usize = 2;
 
-/// Asks for ever.
+/// Queries for ever.
 pub(super) async fn follow(settings: DnsSettings, mut reporter: Reporter) {
     let mut kinds: Vec<Records> = settings.kinds().iter().copied().map(Records::new).collect();
     let mut patience = Patience::new(settings.patience.retry_min, settings.patience.retry_max);
@@ -55,8 +54,8 @@ pub(super) async fn follow(settings: DnsSettings, mut reporter: Reporter) {
     }
 }
 
-/// Asks once for each kind of record and tells what follows. The time for which the answers hold;
-/// `None` if it is to be asked again as after a failure.
+/// Queries each kind of record once and reports the workers. Returns the time for which the answers
+/// hold; `None` if the next query is to follow as after a failure.
 async fn look(
     settings: &DnsSettings,
     resolver: &TokioResolver,

@@ -1,7 +1,7 @@
-//! What is known of one kind of record of a name, and for how long?
+//! DNS record state: the last good answer for one record type of a name, and until when it holds.
 //!
-//! No I/O and no clock: answers come in, with the time. A failure changes nothing. A name that is
-//! said not to exist keeps its last records for a while, and loses them then.
+//! No I/O and no clock: the caller passes answers and the time. A failure changes nothing. A name
+//! that does not exist (`NXDOMAIN`) keeps its last records for a while, and then loses them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,14 +16,14 @@ pub(super) type Place = (String, u16);
 #[derive(Debug)]
 pub(super) enum Answer {
     FoundWorker {
-        /// The name in full, after whatever search.
+        /// The fully qualified name, after applying search domains.
         name: Name,
         places: BTreeSet<Place>,
         ttl: Duration,
     },
     /// There is no such name, or it has no such records.
     Absent,
-    /// It said nothing, or that it cannot say.
+    /// A timeout or a server failure.
     Failed(String),
 }
 
@@ -32,9 +32,9 @@ pub(super) enum Answer {
 enum Last {
     Never,
     FoundWorker(Duration),
-    /// Since when without an answer to the contrary.
+    /// Since when this has been so.
     Absent(Instant),
-    /// And since when it had been absent before, if it had.
+    /// Since when the name had been absent before, if it had.
     Failed(String, Option<Instant>),
 }
 
@@ -42,7 +42,7 @@ enum Last {
 #[derive(Debug)]
 pub(super) struct Records {
     kind: RecordType,
-    /// Nothing as long as nothing is known either way.
+    /// Creates the state of a record type that has not been queried yet.
     places: Option<BTreeSet<Place>>,
     resolved: Option<Name>,
     last: Last,

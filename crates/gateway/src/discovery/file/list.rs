@@ -1,8 +1,8 @@
-//! What does a list of workers say?
+//! Worker list parser: reads plain lines or a JSON array of workers for file discovery.
 //!
 //! Two notations: plain lines, `URL [name=…] [pool=draft] [model=…]` with `#` before a comment, and
-//! a JSON array of objects with the same words, which begins with `[`. A list that names nobody is
-//! only believed as `[]`: an empty file is what a program leaves that died while writing.
+//! a JSON array of objects with the same keys, which begins with `[`. Only `[]` is accepted as an
+//! empty list: a program that died while writing leaves an empty file.
 
 use std::collections::BTreeSet;
 use std::path::Path;

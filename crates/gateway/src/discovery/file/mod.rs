@@ -1,11 +1,11 @@
-//! Which workers does a file name?
+//! File service discovery: polls a file of workers and rereads it when it changes.
 //!
-//! The file is opened and looked at again and again, through whatever links lead to it, so that a
-//! `ConfigMap`, which swaps a link to a directory, is followed like any other file. Watching by the
-//! kernel's events was rejected: they are silent on network file systems and follow no links.
+//! Each poll opens the file through its symbolic links, so that a `ConfigMap`, which swaps a link
+//! to a directory, works like any other file. Kernel events (inotify) were rejected: they are
+//! silent on network file systems and follow no links.
 //!
-//! **Invariant.** A file that is replaced is read at once. One that is written in place is read when
-//! it has stopped changing, so that half of it is never taken for the whole.
+//! **Invariant.** A file that is replaced is read at once. A file that is written in place is read
+//! when it has stopped changing, so that a partial write is never taken for the whole.
 
 mod list;
 
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::report::Reporter;
 use crate::settings::FileSettings;
 
-/// Bytes of a file at most.
+/// Maximum bytes of a file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Why a file says nothing.

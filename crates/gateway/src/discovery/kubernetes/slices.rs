@@ -1,7 +1,7 @@
-//! Which pods of a service are workers?
+//! Kubernetes `EndpointSlice` aggregation: which pods of a service are workers.
 //!
-//! A service has many slices, and a pod may for a moment stand in two of them, or in one for each
-//! kind of address. Its name makes it one worker. No I/O here.
+//! A service has many slices, and a pod may for a moment be in two of them, or in one for each
+//! address family. Pods are therefore deduplicated by name. No I/O here.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use crate::discovery::found::FoundWorker;
 use crate::settings::{KubernetesSettings, ServicePort};
 
-/// Slices of a service at most; each holds up to 1,000 pods, most hold up to 100.
+/// Maximum slices of a service; each holds up to 1,000 pods, most hold up to 100.
 pub(super) const SLICES_MAX: usize = 1_024;
 
 /// Why slices name no workers.
@@ -93,7 +93,7 @@ struct Pod {
     terminating: bool,
 }
 
-/// Which of a pod's addresses is spoken to; the first is preferred.
+/// Address families of a pod; the first is preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum AddressKind {
     Four,

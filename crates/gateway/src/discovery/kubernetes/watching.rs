@@ -1,8 +1,8 @@
-//! How are a service's slices followed?
+//! Kubernetes watch: lists and watches the `EndpointSlice`s of a service.
 //!
-//! kube's watcher lists, then watches from there and renews a watch that ended in order. Its own way
-//! back from errors is not used: after one of them the slices are listed anew, once the pause is
-//! over. Until that list is whole, what was known stays.
+//! kube's watcher lists, then watches from there and renews a watch that ended in order. Its own
+//! error recovery is not used: after an error this module lists the slices anew, once the backoff
+//! is over. Until that list is complete, the known workers stay.
 
 use std::pin::pin;
 
@@ -17,7 +17,7 @@ use crate::discovery::patience::Patience;
 use crate::discovery::report::Reporter;
 use crate::settings::KubernetesSettings;
 
-/// Slices in one answer; more come in further ones.
+/// Page size of a list: slices in one response.
 const PAGE_SLICES: u32 = 100;
 
 /// Seconds after which the server is to end a watch, which is then renewed. It bounds for how long a

@@ -1,4 +1,4 @@
-//! What does a batch mean for the prefix index?
+//! KV event application: feeds a batch of block events into the prefix index.
 //!
 //! **Invariant:** whatever entered a block's hash at the engine enters our key: blocks that differ at
 //! the engine for any reason never share a key, and a client's salt gives the same one as its
@@ -11,7 +11,7 @@ use overdraft_core::prefix::{
 use overdraft_units::CacheSalt;
 use overdraft_wire::kv_events::{Batch, EngineHash, ExtraKeys, KvEvent, Stored};
 
-/// The medium that counts as held.
+/// The storage medium whose blocks count as cached.
 const DEVICE: &str = "GPU";
 
 /// The salt of a request: that of the blocks an engine stores for it.

@@ -1,12 +1,12 @@
-//! How are all batches of a publisher got, in order, through gaps, broken connections and restarts?
+//! KV event subscription: gets every batch in order, through gaps, reconnects and restarts.
 //!
-//! Each life of a publisher numbers its batches from zero. Whenever a connection is new, and whenever
-//! a number is not the next, the replay socket is asked for what is missing. It is asked from the last
-//! batch we have on: if that comes back as it was, the publisher still is the one we knew; if not, it
-//! began anew, however high its numbers are by now.
+//! Each run of a publisher numbers its batches from zero. On a new connection, and on a gap in the
+//! sequence numbers, the subscriber asks the replay socket for the missing batches. The replay
+//! begins with the last batch that we have: if the publisher returns it unchanged, it is the same
+//! run; if not, the publisher restarted, however high its numbers are by now.
 //!
-//! **Invariant:** a replay is bounded in time and number; after one that does not help, what was
-//! believed is forgotten and following goes on.
+//! **Invariant:** a replay is bounded in time and number; after one that does not close the gap,
+//! the worker's entries are forgotten and the subscription goes on.
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::link::{Link, LinkError};
 use super::{Note, Sink};
 
-/// How soon a lost connection is tried again; twice as long each time, ...
+/// The first pause before reconnecting; it doubles each time, ...
 pub const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// ... up to this.
 pub const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -33,8 +33,8 @@ pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most batches taken from one replay; vLLM keeps 10,000.
 pub const REPLAY_BATCHES_MAX: usize = 100_000;
 
-/// After so long a new subscription has certainly arrived; what was published before that is asked
-/// for once more, for nothing may follow that shows the gap.
+/// Time after which a new subscription has certainly reached the publisher; batches published
+/// before that are then replayed once more, because no later batch may reveal the gap.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Follows a publisher for ever: until dropped.
@@ -65,7 +65,7 @@ struct Follower<S> {
     source: Source,
     sink: S,
     sequence: Sequence,
-    /// Number and hash of the batch before the next: who still has it is who we knew.
+    /// Number and hash of the last batch: a publisher that still has it has not restarted.
     last: Option<(u64, u64)>,
     /// The highest number heard from the subscription; in one life they only rise.
     heard: Option<u64>,

@@ -1,7 +1,7 @@
-//! How is one `ZeroMQ` socket of a worker spoken to?
+//! `ZeroMQ` connection: one socket to a worker's KV event publisher, with timeouts.
 //!
 //! **Invariant:** connecting takes at most [`CONNECT_TIMEOUT`], a message at most the bytes that
-//! `zmtp` allows; a peer that vanished without a word is noticed by the system's keep-alive.
+//! `zmtp` allows; TCP keep-alive detects a dead peer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a write may take; we write little.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A silent peer is asked for a sign of life after so long, and so often.
+/// TCP keep-alive: idle time before the first probe, and the interval between probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// Why a socket is of no use any more.
@@ -29,10 +29,10 @@ pub enum LinkError {
     /// Not an address that we can connect to.
     #[error("`{0}` is not an endpoint; expected `tcp://host:port`")]
     Endpoint(String),
-    /// The system says no.
+    /// The operating system returned an error.
     #[error("the connection failed: {0}")]
     Io(#[from] std::io::Error),
-    /// The peer speaks something else.
+    /// The peer speaks another protocol.
     #[error(transparent)]
     Zmtp(#[from] ZmtpError),
     /// The peer closed the connection.

@@ -1,11 +1,11 @@
-//! What do workers say of their caches?
+//! KV event subscriber: follows what workers publish about the blocks in their KV caches.
 //!
-//! One task per source ([`follow`]) subscribes, notices what is missing, asks for it again, and hands
-//! batches to a [`Sink`] in order. [`apply`] gives a batch to the feed of the prefix index. The rules
-//! are in `docs/design/kv-events.md`.
+//! One task per source ([`follow`]) subscribes, detects gaps, requests a replay, and passes batches
+//! to a [`Sink`] in order. [`apply`] gives a batch to the feed of the prefix index. The rules are
+//! in `docs/design/kv-events.md`.
 //!
-//! **Invariant:** a sink hears every batch of a life once and in order, or that some are missing for
-//! good; nothing outlives the future that [`follow`] returns.
+//! **Invariant:** a sink gets every batch of a publisher's run once and in order, or a note that
+//! some are lost for good; nothing outlives the future that [`follow`] returns.
 
 mod apply;
 mod follow;
@@ -17,15 +17,15 @@ pub use self::apply::{apply, salt_of_request};
 pub use self::follow::{REPLAY_BATCHES_MAX, REPLAY_TIMEOUT, RETRY_FIRST, RETRY_MAX, follow};
 pub use self::link::LinkError;
 
-/// Hears what one publisher has to say. Called from the following task; must not block.
+/// Receives the batches of one publisher. Called from the following task; must not block.
 pub trait Sink: Send {
     /// The next batch.
     fn batch(&mut self, batch: Batch);
 
-    /// The worker's life begins here: it holds nothing, and what it stores will be told.
+    /// The worker started: its cache is empty, and events will follow for what it stores.
     fn restarted(&mut self);
 
-    /// Batches are missing and cannot be had: what was believed may be wrong.
+    /// Batches are lost and cannot be replayed: the index may be wrong about this worker.
     fn forgotten(&mut self);
 
     /// What is to be counted.
@@ -40,7 +40,7 @@ pub trait Sink: Send {
 pub enum Note {
     /// The publisher was reached.
     Connected,
-    /// The connection is gone, or never came about.
+    /// The connection is lost, or could not be made.
     Disconnected,
     /// Batches were missing and asked for.
     Gap,

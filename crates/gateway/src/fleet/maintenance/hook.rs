@@ -1,7 +1,7 @@
-//! How is a worker restarted?
+//! Restart hook: a webhook or a command that restarts a worker.
 //!
-//! Somebody else does it: whoever listens at a webhook, or a program. Either says when the old
-//! process has ended, so that nobody takes it for the new one.
+//! The gateway does not restart workers itself; a webhook or a program does. Either reports when
+//! the old process has ended, so that probes do not mistake it for the new one.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use super::http_call::{HttpCall, HttpCallError};
 use crate::settings::{RestartHook, WebhookSettings};
 
-/// Bytes of a hook's answer at most; nobody reads them.
+/// Maximum bytes of a hook's answer; they are discarded.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Why nothing was restarted, as far as we know.
+/// Why the hook failed, so that as far as we know nothing was restarted.
 #[derive(Debug, thiserror::Error)]
 enum HookError {
     #[error(transparent)]
@@ -34,7 +34,7 @@ enum HookError {
     TimedOut { program: String, after: Duration },
 }
 
-/// What a hook is told.
+/// The parameters that a hook gets.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Occasion {
     pub(super) worker: String,

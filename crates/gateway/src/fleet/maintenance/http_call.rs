@@ -1,7 +1,7 @@
-//! How is somebody asked who is not a worker: an exporter, a hook?
+//! One-shot HTTP call: a request to an exporter or a webhook over a connection of its own.
 //!
-//! One request over a connection of its own, for nothing here happens often. Invariant: it takes at
-//! most the time and the bytes that it is given.
+//! Such calls are rare, so there is no connection pool. Invariant: a call takes at most the time
+//! and the bytes that it is given.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::settings::Token;
 use crate::settings::WebPlace;
 use crate::upstream::headers;
 
-/// What is asked of whom.
+/// A request and its address.
 #[derive(Debug)]
 pub(super) struct HttpCall<'a> {
     pub(super) place: &'a WebPlace,
@@ -47,7 +47,7 @@ pub(super) enum HttpCallError {
 }
 
 impl HttpCall<'_> {
-    /// Asks, whatever the answer's status.
+    /// Sends the request; an answer with any status is a success.
     pub(super) async fn run(self) -> Result<(StatusCode, Bytes), HttpCallError> {
         let patience = self.timeout;
         let ran = timeout(patience, self.exchange()).await;

@@ -1,9 +1,9 @@
-//! What does Amazon say?
+//! AWS spot interruption notices: polls the EC2 instance metadata service (IMDSv2).
 //!
-//! The instance metadata service, version 2: a token is fetched with `PUT`, and every question
-//! carries it. `spot/instance-action` is missing until the instance is to be interrupted, two minutes
-//! ahead. The recommendation to rebalance is not asked for: it tells of a raised risk, may come
-//! without an interruption ever following, and draining on it would give capacity away.
+//! Version 2 requires a token, fetched with `PUT` and sent with every request.
+//! `spot/instance-action` is missing until two minutes before the instance is interrupted. The
+//! rebalance recommendation is not polled: it says that the risk is raised, may come without an
+//! interruption ever following, and draining on it would give capacity away.
 //!
 //! Source: "Spot Instance interruption notices" in the EC2 user guide.
 
@@ -22,7 +22,7 @@ const ACTION: &str = "/latest/meta-data/spot/instance-action";
 const TOKEN_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
-/// Seconds for which a token is asked; when it has ended the server says so.
+/// The token's lifetime in seconds; the server refuses a token that has expired.
 const TOKEN_SECONDS: HeaderValue = HeaderValue::from_static("21600");
 
 /// Two minutes, for all actions but hibernation, which begins at once.

@@ -1,8 +1,8 @@
-//! What does Microsoft say?
+//! Azure scheduled events: polls the metadata service for `Preempt` and other terminations.
 //!
-//! `scheduledevents` lists what will happen, and to whom: the VMs of one set see each other's events.
-//! So once an event of a kind that ends processes is listed, the VM's own name is asked for. `Freeze`
-//! pauses a VM for seconds and ends nothing. Events are not approved, which would hasten them.
+//! `scheduledevents` lists the events of all VMs of an availability or scale set. So once it lists
+//! an event of a kind that ends processes, the poll reads the VM's own name. `Freeze` pauses a VM
+//! for seconds and ends no process. We do not approve events, because approval hastens them.
 //!
 //! Source: "Scheduled Events for Linux VMs" in the Azure documentation.
 
@@ -89,8 +89,7 @@ impl TerminationNotice for Azure {
     }
 }
 
-/// What an event comes to, and how long before it is announced at least; nothing if processes
-/// survive it.
+/// The fate of the VM after an event, and the minimum notice; `None` if processes survive it.
 fn fate(kind: &str) -> Option<(Fate, Duration)> {
     match kind {
         "Preempt" => Some((Fate::Terminated, Duration::from_secs(30))),

@@ -1,8 +1,9 @@
-//! What does Google say?
+//! Google Cloud preemption notices: polls `instance/preempted` at the metadata server.
 //!
 //! `instance/preempted` is `FALSE` until the VM is preempted and `TRUE` from then on, 30 s ahead.
-//! Both sides show the header `Metadata-Flavor: Google`: the question, so that no web page can be
-//! tricked into asking it, and the answer, so that nobody else's `TRUE` is believed.
+//! Request and response carry the header `Metadata-Flavor: Google`: the request, so that no web
+//! page can be tricked into sending it, and the response, so that no other server's `TRUE` is
+//! accepted.
 //!
 //! Source: "Preemption detection" in the Compute Engine documentation.
 

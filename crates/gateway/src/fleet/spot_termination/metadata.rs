@@ -1,6 +1,6 @@
-//! How is a cloud's metadata server asked?
+//! Cloud metadata client: requests to the link-local metadata server.
 //!
-//! One request over a connection of its own: the server is a hop away, and nothing is asked often.
+//! Each request has a connection of its own: the server is a hop away, and requests are rare.
 //! Invariant: an answer takes at most the time and the bytes that it is given.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::upstream::headers;
 /// The address that all three clouds agree on; Google's name for it would need a name server.
 const SERVER: &str = "http://169.254.169.254";
 
-/// Bytes of an answer at most. A list of scheduled events is a few hundred.
+/// Maximum bytes of an answer. A list of scheduled events is a few hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// A metadata server.
@@ -34,7 +34,7 @@ pub(super) struct Metadata {
     timeout: Duration,
 }
 
-/// What it is asked.
+/// A request to the metadata server.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) method: Method,
@@ -65,7 +65,7 @@ impl Metadata {
         })
     }
 
-    /// Asks, whatever the answer's status.
+    /// Sends a request; an answer with any status is a success.
     pub(super) async fn ask(&self, question: Question) -> Result<Response<Bytes>, NoticeError> {
         let exchange = self.exchange(question);
         timeout(self.timeout, exchange)
@@ -73,7 +73,7 @@ impl Metadata {
             .unwrap_or_else(|_elapsed| Err(NoticeError::TimedOut(self.timeout)))
     }
 
-    /// Asks for what must be there.
+    /// Sends a request that must succeed.
     pub(super) async fn text(&self, question: Question) -> Result<String, NoticeError> {
         let path = question.path;
         let answer = self.ask(question).await?;

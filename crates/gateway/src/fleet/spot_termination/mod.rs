@@ -1,8 +1,8 @@
-//! Is the machine about to be taken away?
+//! Spot termination: notices that the cloud is about to take the machine away.
 //!
-//! A cloud tells its spot machines on a link-local address, each in its own words. One small trait,
-//! [`TerminationNotice`], asks once; [`watch`] asks again and again and hands on each notice once.
-//! What to do, which is to drain, is decided elsewhere. See docs/design/discovery.md#r7.
+//! Each cloud publishes notices on a link-local address in a format of its own. The trait
+//! [`TerminationNotice`] polls once; [`watch`] polls repeatedly and reports each notice once. The
+//! fleet then drains the worker. See docs/design/discovery.md#r7.
 
 mod aws;
 mod azure;
@@ -24,13 +24,13 @@ use self::metadata::Metadata;
 use crate::settings::Cloud;
 use crate::settings::NoticeSettings;
 
-/// Notices that are remembered, so that each is handed on once.
+/// Notices that are remembered, so that each is reported once.
 const NOTICES_MAX: usize = 64;
 
 /// The machine is about to be taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// By whom.
+    /// The cloud.
     pub(crate) cloud: Cloud,
     /// What will happen to it.
     pub(crate) fate: Fate,
@@ -53,7 +53,7 @@ pub(crate) enum Fate {
     Restarted,
 }
 
-/// Why it is not known whether there is a notice.
+/// Why a poll failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoticeError {
     /// The settings name a server that cannot be spoken to.

@@ -1,7 +1,7 @@
-//! How urgent is a request?
+//! Request priority: from the header, OpenAI's `service_tier` or the key's default.
 //!
-//! The header says it, else OpenAI's `service_tier`, else the key's default. What a key may not
-//! have it does not get, and is not refused for asking: the answer's header tells what it got.
+//! The header decides, else OpenAI's `service_tier`, else the key's default. A request above its
+//! key's maximum is lowered, not refused: the answer's header tells the priority it got.
 
 use http::{HeaderMap, HeaderName};
 use overdraft_core::admit::Priority;
@@ -9,11 +9,11 @@ use overdraft_wire::{ApiError, RequestPeek};
 
 use super::Caller;
 
-/// Says the priority: asked by the client, told in the answer.
+/// Header of the priority, in the request and in the answer.
 pub(crate) const URGENCY: HeaderName = HeaderName::from_static(URGENCY_NAME);
 const URGENCY_NAME: &str = "x-overdraft-priority";
 
-/// Characters of a client's value that an error repeats at most.
+/// Maximum characters of a client's value that an error repeats.
 const QUOTED_CHARACTERS_MAX: usize = 40;
 
 /// The priority of a request.

@@ -5,9 +5,9 @@
 //! them is cut into events and read. A chunk that ends within an event is the other exception: the rest
 //! is held back until the event is whole, so that an error can always follow as an event of its own.
 //!
-//! Invariant: what is given out is a sequence of whole events and the same bytes as came in; nothing
-//! is given out after `[DONE]`, and neither is an event that tells a failure, or token counts that
-//! only we asked for.
+//! Invariant: the output is a sequence of complete events with the bytes of the input. It has
+//! nothing after `[DONE]`, no event that reports a failure, and no token counts that only we asked
+//! for.
 
 use std::sync::LazyLock;
 

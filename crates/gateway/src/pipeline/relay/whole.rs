@@ -1,7 +1,8 @@
 //! Whole answers: collected and read before the client hears of them.
 //!
-//! Up to a bound it is collected before the client hears of it, so that one that breaks off can be
-//! asked for elsewhere. What is longer is passed on as it comes and, if it breaks off, breaks off.
+//! Up to a bound the answer is buffered before the client gets its head, so that one that breaks
+//! off can be retried at another worker. A longer answer is relayed as it comes; if it breaks off,
+//! so does the client's.
 
 use std::future::poll_fn;
 use std::pin::Pin;
