@@ -1,4 +1,4 @@
-//! How are two numbers made into one that tells nothing of either?
+//! Hash mixing: combines two `u64` hashes into one (splitmix64 finalizer).
 
 /// Mixes two numbers into one in which every bit depends on all of theirs (splitmix64's finish).
 pub(crate) const fn mix(one: u64, other: u64) -> u64 {

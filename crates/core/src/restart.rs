@@ -1,8 +1,8 @@
-//! How long until it may be restarted again?
+//! Restart backoff: exponential pauses between restarts of a process or worker.
 //!
-//! Each restart that comes soon after the one before waits twice as long, up to a bound; whoever
-//! has then lived as long as that bound is forgiven all of it. Used for a child process that dies and
-//! for a worker whose memory fragments.
+//! Each restart soon after the last waits twice as long, up to a bound; a process that has lived as
+//! long as that bound resets the backoff. Used for a child process that dies and for a worker whose
+//! memory fragments.
 
 use overdraft_units::Micros;
 
@@ -11,7 +11,7 @@ use overdraft_units::Micros;
 pub struct Backoff {
     /// After the first restart.
     pub first: Micros,
-    /// At most; and what has lived for so long begins anew with `first`.
+    /// Maximum; a process that has lived for so long starts again with `first`.
     pub max: Micros,
 }
 

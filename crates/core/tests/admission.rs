@@ -1,4 +1,4 @@
-//! Whom does a worker take, who is refused and until when; and do the books come out even?
+//! Admission control through the router: which requests start, which are refused, and the ledger.
 
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ fn scrape(use_permille: u16, capacity: u32, now: Instant) -> Scraped {
     }
 }
 
-/// A router over workers that are up, with room for so many tokens if they say.
+/// A router over workers that are up, with the given capacity if they report one.
 struct Story {
     router: Router,
     ids: Vec<WorkerId>,
@@ -89,7 +89,7 @@ impl Story {
         Ok(worker)
     }
 
-    /// Sends the same again and again; how many were taken, and why no more.
+    /// Sends the same request until it is refused; returns how many were taken, and the refusal.
     fn fill(&mut self, request: Request<'_>) -> (usize, Choice) {
         for taken in 0..2_000 {
             if let Err(choice) = self.send(request) {

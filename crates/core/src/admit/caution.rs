@@ -1,28 +1,28 @@
-//! How much more than its mean must a peak leave free, judging by what went wrong?
+//! Adaptive safety margin: how many deviations above its mean a predicted KV cache peak may reach.
 //!
-//! A request that a worker preempted is a peak that was predicted too low: the caution there grows
-//! by a quarter of a deviation for each, and shrinks by a fiftieth for each minute of work without
-//! any (additive increase, slower decrease: preemptions are dear, and room is not).
+//! A preemption at a worker means that its peak was predicted too low: each adds a quarter of a
+//! deviation to the margin there, and each minute of work without preemptions takes a fiftieth away
+//! (additive increase, slower decrease: preemptions are dear, and room is not).
 
 use overdraft_units::{Instant, Micros};
 
-/// What one preemption adds, in thousandths of a deviation.
+/// Increase per preemption, in thousandths of a deviation.
 const PREEMPTED_MILLI: u64 = 250;
 
-/// What one report adds at most: one burst is one lesson.
+/// Maximum increase per report, so that one burst of preemptions counts once.
 const REPORT_MILLI_MAX: u64 = 1_000;
 
-/// What a death adds.
+/// Increase per crash of a worker.
 const DIED_MILLI: u32 = 1_000;
 
-/// What a minute of work without preemptions takes away.
+/// Decrease per minute of work without preemptions.
 const CLEAN_MILLI: u32 = 20;
 const CLEAN_TIME: Micros = Micros::new(60_000_000);
 
-/// The greatest caution, of priority and preemptions together.
+/// Maximum margin, of priority and preemptions together.
 pub(crate) const CAUTION_MILLI_MAX: u32 = 4_000;
 
-/// What a worker's preemptions have taught.
+/// The safety margin learnt from a worker's preemptions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caution {
     milli: u32,

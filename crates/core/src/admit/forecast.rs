@@ -1,10 +1,11 @@
-//! How much of its cache will a worker need at most, if nothing more is sent to it?
+//! Memory peak forecast: the most KV cache that a worker's requests in flight will need at once.
 //!
 //! Every sequence in flight holds what it *uses* now, and one token more with each step until it
 //! ends; what it holds then comes free. With sequences sorted by what *remains*, the most first,
 //! the peak is the greatest of `remaining_i * i + used_1 + … + used_i`: when the i-th ends, i of
-//! them have grown by as much (Past-Future, arXiv 2507.10150). What remains is not known, so it is
-//! drawn for each of eight worlds, and the peak is a mean and a deviation over those.
+//! them have grown by as much (Past-Future, arXiv 2507.10150). The remaining length is not known,
+//! so it is sampled in each of eight worlds (Monte Carlo), and the peak is a mean and a deviation
+//! over those.
 //!
 //! Invariant: every world holds exactly the requests that were started and have not ended.
 

@@ -1,13 +1,13 @@
-//! Is a request started, does it wait, or is it refused?
+//! Admission control: whether a request starts now, waits in a queue, or is refused.
 //!
-//! Workers are promised more than they can hold, because answers are shorter than they may be; what
-//! keeps that from ending badly is decided here. Every sequence in flight is booked with what it
-//! holds and with draws of how long it will get; the *predicted peak* of a worker is the most that
-//! all of them will hold at once (docs/design/admission.md). A request is started where the peak
-//! stays below the cache, waits in a fair [`Queue`] where it does not, and is refused when it could
-//! not be started in time.
+//! Workers are overcommitted, because most answers are shorter than their `max_tokens`; this module
+//! bounds the overcommitment. Every sequence in flight is booked with the tokens that it holds and
+//! with samples of its final length; the *predicted peak* of a worker is the most that all of them
+//! will hold at once (docs/design/admission.md). A request is started where the peak stays below
+//! the cache, waits in a fair [`Queue`] where it does not, and is refused when it could not be
+//! started in time.
 //!
-//! Invariant: what a request is booked with is given back when it ends, whatever happened between.
+//! Invariant: a request's booking is released when it ends, whatever happened in between.
 
 mod caution;
 mod correction;

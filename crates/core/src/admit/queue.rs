@@ -1,17 +1,18 @@
-//! Whose turn is it when there is room again, and who is not let in to wait?
+//! Wait queue: priorities, fair queueing between tenants, aging and load shedding.
 //!
-//! Waiters stand in one line for each model, so that a model without room holds up nobody else.
-//! Within a line the greater priority goes first; of equal ones the tenant that was served the
-//! fewest tokens since all of them began to wait (`lane.rs`), and of one tenant's the first that
-//! came. Whoever has waited for half of the time it has, gets one call of [`AGING_EVERY`] past
-//! greater priorities.
+//! Each model has a queue of its own, so that a model without room holds up no other (no
+//! head-of-line blocking). Within a queue the greater priority goes first; at equal priority the
+//! tenant that was served the fewest tokens since all of them began to wait (start-time fair
+//! queueing, `lane.rs`); and within a tenant the first that came (FIFO). A request that has waited
+//! for half of its maximum wait gets one call in [`AGING_EVERY`] ahead of greater priorities
+//! (aging).
 //!
-//! A turn is a *call*: the shell has the waiter placed, and it is started or put back. One waiter of a line is
-//! called at a time, for the room of one worker; one that is put back waits at the worker where it is
-//! cheapest (`line.rs`, `stand.rs`).
+//! The queue *calls* a waiter: the shell tries to place it, and starts it or puts it back. One
+//! waiter of a queue is called at a time, for the room of one worker; a waiter that is put back
+//! waits for the worker where it is cheapest (`line.rs`, `stand.rs`).
 //!
-//! Invariant: every ticket is given back by exactly one of `admitted`, `leave` and `expire`, and
-//! what is counted is what waits.
+//! Invariant: every ticket is returned by exactly one of `admitted`, `leave` and `expire`, and the
+//! counts equal the requests that wait.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -23,18 +24,18 @@ use super::stand::{Ahead, Hold};
 use super::{Priority, QueueSettings, Tenant, retry_after};
 use crate::fleet::WorkerId;
 
-/// One call of so many goes to a lesser priority that has waited for half of its time.
+/// Aging: one call in this many goes to a lower priority that has waited for half of its maximum.
 pub const AGING_EVERY: u32 = 8;
 
-/// Lines that are remembered while nobody stands in them, for how fast they moved.
+/// Maximum empty queues that are remembered, for their service rates.
 const LINES_MAX: usize = 1_024;
 
-/// The share of the queue that each priority may fill, in thousandths: there is room for those
-/// that matter when those that do not have filled theirs.
+/// Share of the queue that each priority may fill, in thousandths: low priorities leave room for
+/// higher ones.
 const SHARE_PERMILLE: [u64; 3] = [500, 875, 1_000];
 
-/// How long one waits at the least, that would wait for `wait` if its line went on as it did: how fast a line
-/// moves is known within a factor of two.
+/// Lower bound of a wait that is expected to take `wait`: the service rate of a queue is known
+/// within a factor of two.
 const fn sure(wait: Micros) -> Micros {
     Micros::new(wait.get() / 2)
 }

@@ -1,4 +1,4 @@
-//! What can be set about admission?
+//! Admission settings: the admission mode and its thresholds.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,11 +10,11 @@ use super::Priority;
 /// What decides whether a worker takes one more request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The predicted peak, and those with a greater claim who are there.
+    /// The predicted peak, and waiting requests with a greater claim.
     #[default]
     Peak,
-    /// The thresholds on what it reported, and nothing else: the write-up's valve. Whoever is above its
-    /// own is refused at once.
+    /// Thresholds on reported metrics alone: the write-up's valve. A request above its threshold is
+    /// refused at once.
     Threshold,
     /// Prompts and declared `max_tokens` of all that is in flight must fit.
     Reserve,

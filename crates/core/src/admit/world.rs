@@ -1,8 +1,8 @@
-//! What is the peak, if answers get as long as was drawn?
+//! Sampled length scenario: the memory peak of one worker under one draw of output lengths.
 //!
-//! Sorting at every decision is too slow. Requests are kept in buckets by what remains of them,
-//! narrow enough (`estimate/scale.rs`) that taking everything in a bucket for the longest it can
-//! hold adds at most an eighth to what is still to come, and never takes anything away.
+//! Sorting at every decision is too slow. Requests are kept in buckets by their remaining length,
+//! narrow enough (`estimate/scale.rs`) that counting every request of a bucket with the bucket's
+//! upper bound overestimates the growth by at most an eighth, and never underestimates it.
 
 use alloc::boxed::Box;
 
@@ -12,14 +12,14 @@ use crate::estimate::{BUCKETS, LONGEST, bucket_of};
 /// The requests of one worker in one world.
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    /// Which buckets have any, a bit each.
+    /// Bitmap of the buckets that are not empty.
     occupied: u128,
     cells: [Cell; BUCKETS],
-    /// What remains, of all.
+    /// Sum of the remaining lengths.
     remaining: u64,
 }
 
-/// Requests of which about as much remains.
+/// Requests of about the same remaining length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     /// At least one for each request.

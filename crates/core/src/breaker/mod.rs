@@ -1,16 +1,17 @@
-//! Is a worker that fails its requests asked again, and when?
+//! Circuit breaker: takes a failing worker out of rotation; one trial request decides (half-open).
 //!
-//! A [`Breaker`] stands before one worker and hears how attempts there end. Closed, it counts; after
-//! too many failures it opens, and nothing is sent there. When its time is over, one real request
-//! is sent as a trial: served, it closes the breaker; failed, it opens it for twice as long. Back-pressure
-//! (429, 503) and what the client caused are no failures and are never told here.
+//! A [`Breaker`] observes how attempts at one worker end. Closed, it counts failures; after too
+//! many it opens, and the worker gets no requests. When its ejection time is over it is half-open:
+//! one real request is sent as a trial. A success closes the breaker; a failure opens it for twice
+//! as long. Backpressure (429, 503) and errors of the client are no failures and are never reported
+//! here.
 //!
-//! Gateways that share a board decide together: what one decided, the others take in as [`Seen`], by
-//! versions that only grow, and who may send the trial is granted from outside ([`Grants::Shared`]).
+//! Gateways that share a store decide together: each takes in the others' decisions as [`Seen`], by
+//! versions that only grow, and the store grants one gateway the trial ([`Grants::Shared`]).
 //!
-//! Invariants: an open breaker becomes closed only by an attempt that was begun after it opened, by
-//! another gateway's word, or because the worker's process is another; at most one trial is in flight
-//! until its patience is over. See `docs/design/breaker.md`.
+//! Invariants: an open breaker closes only by an attempt that began after it opened, by another
+//! gateway's decision, or because the worker's process was replaced; at most one trial is in flight
+//! until its timeout. See `docs/design/breaker.md`.
 
 mod settings;
 #[cfg(test)]

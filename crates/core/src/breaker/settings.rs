@@ -1,22 +1,22 @@
-//! When does a breaker open, for how long, and how many may?
+//! Circuit breaker settings: failure thresholds, ejection time and maximum ejected share.
 
 use overdraft_units::Micros;
 
 use super::STREAK_MAX;
 
-/// For each of these that a breaker stays closed, one of its openings is forgiven.
+/// Time closed after which one past opening no longer counts for the exponential backoff.
 pub const FADE: Micros = Micros::new(60_000_000);
 
-/// How long a trial that was granted may wait for a request; then others may have it.
+/// How long a granted trial may wait for a request; then other gateways may have it.
 pub const GRANT_PATIENCE: Micros = Micros::new(1_000_000);
 
-/// How long the end of a trial is waited for before another may be sent.
+/// Timeout of a trial; then another may be sent.
 pub const TRIAL_PATIENCE: Micros = Micros::new(30_000_000);
 
 /// What can be set about breakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// Failures in a row that open it.
+    /// Consecutive failures that open it.
     pub failures_in_a_row: u32,
     /// Failures among the attempts of the last ten seconds that open it, in thousandths; zero for
     /// never. Those in a row count as one, however many: they are the other rule's.

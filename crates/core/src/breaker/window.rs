@@ -1,13 +1,13 @@
-//! How many attempts of the last seconds failed?
+//! Sliding window of attempts: successes and failures of the last ten seconds.
 
 use overdraft_units::{Instant, Micros};
 
 use super::Ended;
 
-/// Time that one bucket counts.
+/// Width of one bucket.
 pub const BUCKET: Micros = Micros::new(1_000_000);
 
-/// Buckets that slide: what is older than this many is forgotten.
+/// Buckets in the window.
 pub const BUCKETS: usize = 10;
 
 /// Counts of the last [`BUCKETS`] buckets.
@@ -18,7 +18,7 @@ pub(super) struct Window {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// Which stretch of time it counts.
+    /// The index of the interval that it counts.
     number: u64,
     total: u32,
     failures: u32,

@@ -1,14 +1,14 @@
-//! How likely, how surprising, and how much does one sampled request stand for?
+//! Fixed-point probability: chances in millionths, log probabilities, inverse propensity weights.
 //!
-//! Chances are millionths: a loss of one in a hundred needs to be told from one in ninety-nine.
-//! Log probabilities are millionths of a nat. Whole numbers make every gateway that saw the same
-//! labels decide alike, on every machine.
+//! Chances are millionths, because a loss of one in a hundred must be distinct from one in
+//! ninety-nine. Log probabilities are millionths of a nat. With integers, every gateway that saw
+//! the same labels decides alike, on every machine.
 
 /// A chance or a share, in millionths; at most certain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Chance(u32);
 
-/// Millionths in a whole.
+/// The number of millionths in one.
 pub(super) const WHOLE: u32 = 1_000_000;
 
 impl Chance {

@@ -1,20 +1,20 @@
-//! Which requests are judged by each other's record?
+//! Request class: a group of similar requests with a threshold of its own.
 //!
-//! Those of a tenant on a route whose prompts are alike in length and script and whose answers are
-//! bound alike. Classes are made of what is known before the draft speaks, so that a class can be
-//! sent to the target at once.
+//! A class is one tenant's requests on a route with prompts of similar length and the same script,
+//! and with the same response format. All of that is known before the draft starts, so that a class
+//! can be sent to the target at once.
 
 use overdraft_units::Tokens;
 
 use crate::mix::mix;
 
-/// Classes that are kept apart; requests of others are judged by what is known of all.
+/// Maximum classes with a threshold of their own; all other requests share one.
 pub const CLASSES_MAX: usize = 64;
 
-/// Bytes of a prompt that are read to tell its script.
+/// Bytes of a prompt that are read to detect its script.
 const SCRIPT_BYTES_MAX: usize = 1_024;
 
-/// Which alphabet most of a prompt is written in: as near to its language as can be had for nothing.
+/// The script of most of a prompt: a cheap approximation of its language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Script {
     /// Plain letters.

@@ -1,7 +1,7 @@
-//! Is what is on trial better than what is in force?
+//! A/B comparison: Welch's confidence interval for latency, cost and loss of two arms.
 //!
-//! Two sides, each a count, a sum and a sum of squares of latency, cost and loss; between them the
-//! difference of the means with its interval at 95 % (Welch). Whole numbers, no past kept: a comparison of a
+//! Each arm keeps a count, a sum and a sum of squares of latency, cost and loss; the result is the
+//! difference of the means with its interval at 95 %. No samples are kept: a comparison of a
 //! million requests takes as much room as one of ten.
 
 use super::chance::{Propensity, WEIGHT_ONE, WHOLE};
@@ -10,11 +10,11 @@ use crate::cost::Money;
 use crate::route::Arm;
 use overdraft_units::Micros;
 
-/// Values above this are cut: a clock that jumped must not decide.
+/// Values are clamped to this maximum: a clock that jumped must not decide.
 const VALUE_MAX: u64 = 1 << 40;
-/// A side counts no further: sums of squares stay within sixteen bytes.
+/// Maximum samples per arm, so that sums of squares fit into 128 bits.
 const COUNT_MAX: u64 = 1 << 40;
-/// Nothing is said of a side of fewer.
+/// Minimum samples per arm before a comparison is reported.
 pub const COMPARED_MIN: u64 = 30;
 
 /// Mean and spread of one quantity.

@@ -1,9 +1,9 @@
-//! What did the draft's own words say about how sure it was?
+//! Draft confidence: statistics of the log probabilities of a draft's tokens.
 //!
-//! Fed token by token while the draft speaks, in constant time and memory: sums, the worst token and a
-//! histogram with eight steps to an octave, from which quantiles are read to within an eighth. The
-//! whole answer is never kept. Quantiles and not sums of log probabilities, because sums judge long
-//! answers by their length (`docs/design/cascade.md#r2`).
+//! They are updated token by token while the draft is streamed, in constant time and memory: sums,
+//! the worst token and a histogram with eight buckets per octave, which gives quantiles to within
+//! an eighth. The whole answer is never kept. Quantiles and not sums of log probabilities, because
+//! sums judge long answers by their length (`docs/design/cascade.md#r2`).
 
 use overdraft_units::Tokens;
 
@@ -12,24 +12,25 @@ use super::class::Traits;
 use super::features::Features;
 use crate::estimate::{BUCKETS, LONGEST, bucket_of};
 
-/// How many of the first tokens have a mean of their own: a draft that will fail often stumbles early.
+/// How many of the first tokens have a mean of their own: a draft that will fail is often uncertain
+/// early.
 pub(super) const FIRST_TOKENS: u32 = 8;
 
-/// Two tokens nearer to each other than half a nat: the draft might as well have said the other.
+/// Margin between the two likeliest tokens below which a token counts as uncertain: half a nat.
 const THIN: Nats = Nats::micronats(500_000);
 
 /// How many of the most surprising tokens are kept.
 const WORST_KEPT: usize = 4;
 
-/// Surprises are counted in steps of 64 millionths of a nat.
+/// Resolution of the histogram of surprisal: 64 millionths of a nat.
 const STEP_LOG2: u32 = 6;
 
 /// One token of the draft, as its engine reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The log probability of the token that was said.
+    /// The log probability of the sampled token.
     pub logprob: LogProb,
-    /// How far the likeliest token was from the next; nothing where only one was reported.
+    /// The margin between the likeliest token and the second; `None` where only one was reported.
     pub margin: Option<Nats>,
     /// The entropy over the reported alternatives; nothing where there are none.
     pub entropy: Option<Nats>,

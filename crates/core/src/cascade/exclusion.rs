@@ -1,12 +1,12 @@
-//! Which requests are never put to a draft?
+//! Cascade exclusions: requests that bypass the draft and go straight to the target.
 //!
-//! Those whose answer is not just text that is good or worse: what called a tool cannot be called back, log
-//! probabilities and seeds are the target's own, and an answer of a few tokens costs the target less than
-//! asking twice. `docs/design/cascade.md#r1`.
+//! These are requests whose answer is more than a text of some quality: a tool call has effects,
+//! log probabilities and seeds are the target's own, and an answer of a few tokens costs the target
+//! less than asking twice. `docs/design/cascade.md#r1`.
 
 use overdraft_units::Tokens;
 
-/// Answers that may be no longer than this go to the target at once.
+/// Requests whose `max_tokens` is at most this go to the target at once.
 pub const ANSWER_MIN: Tokens = Tokens::new(32);
 
 /// Why a request goes to the target at once, the weightiest reason first.

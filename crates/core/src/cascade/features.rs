@@ -1,8 +1,8 @@
-//! What of the evidence is weighed?
+//! Feature vector: the numbers that the cascade's classifier sees of a draft.
 //!
-//! Nineteen numbers between -8 and 8, each centred by hand so that a typical draft is near zero: nothing
-//! is learnt about means and spreads, so two gateways weigh alike from the first request on. Surprises
-//! span four orders of magnitude and are weighed by their logarithm.
+//! Each feature lies between -8 and 8 and is centred by a constant so that a typical draft is near
+//! zero: means and spreads are not learnt, so two gateways agree from the first request on.
+//! Surprisal spans four orders of magnitude and enters by its logarithm.
 
 use alloc::vec::Vec;
 
@@ -11,12 +11,12 @@ use super::class::{Bound, Script};
 use super::evidence::{Evidence, FIRST_TOKENS, Finish};
 use super::parts::{PartsError, Reader};
 
-/// How many numbers are weighed.
+/// The number of features.
 pub const FEATURES: usize = 20;
-/// How many there were in the first version of a written state: the later ones stand behind them.
+/// The number of features in the first version of a saved state; later ones were appended.
 pub(super) const FEATURES_FIRST: usize = 16;
 
-/// Places of those whose products are weighed too.
+/// Indices of features whose products are features too.
 pub(super) const MEDIAN: usize = 3;
 /// See [`MEDIAN`].
 pub(super) const MEAN: usize = 4;

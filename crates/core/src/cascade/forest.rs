@@ -1,11 +1,12 @@
-//! Where do a few questions about the features lead, and what became of the drafts that went there?
+//! Random forest: predicts from a draft's features how likely it is worse than the target.
 //!
-//! A forest (Breiman, "Random Forests", 2001): each tree is grown from labels drawn with replacement, and each of its
-//! questions is the best of a few features that are drawn, too. A logistic model says in which direction a feature
-//! points; a tree says what it means beside others: a low entropy is a good sign in a short answer with digits and none in
-//! a long one without. Dice are the numbers of trees and nodes, so equal labels grow equal forests.
+//! (Breiman, "Random Forests", 2001.) Each tree is grown from a bootstrap sample of the labels, and
+//! each split is the best of a few random features. A logistic model gives each feature one
+//! direction; a tree finds interactions: a low entropy is a good sign in a short answer with digits
+//! and none in a long one without. The random numbers derive from the indices of trees and nodes,
+//! so equal labels grow equal forests.
 //!
-//! What it is told is what it was grown from, so nothing of it is written: it is grown again.
+//! The forest is not saved: after a restart it is grown again from the saved labels.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -15,18 +16,18 @@ use super::fixed::BITS;
 use super::scorer::Label;
 use crate::mix::mix;
 
-/// Labels before there is a forest: with fewer the logistic model does better.
+/// Minimum labels for a forest: with fewer the logistic model does better.
 pub(super) const FOREST_LABELS_MIN: usize = 512;
 
-/// Trees.
+/// The number of trees.
 const TREES: usize = 64;
-/// Questions on the way to a leaf at most.
+/// Maximum depth of a tree.
 const DEPTH_MAX: u32 = 8;
-/// Labels in a leaf at least.
+/// Minimum labels in a leaf.
 const LEAF_MIN: u32 = 8;
-/// Features that are looked at for a question: the root of how many there are.
+/// Features tried per split: the square root of their number.
 const TRIED: u64 = 5;
-/// Steps of a feature that are told apart, each a quarter of a unit.
+/// Bins of a feature, each a quarter of a unit.
 const BINS: usize = 64;
 const BIN_BITS: u32 = 10;
 

@@ -1,31 +1,31 @@
-//! What does a score come to, when a higher score may never mean less?
+//! Isotonic regression: calibrates scores into probabilities (pool adjacent violators).
 //!
-//! Pool adjacent violators (Ayer et al. 1955): the non-decreasing curve nearest to the labels in least
-//! squares, in one pass over what is sorted. It mends whatever shape the logistic model gets wrong, and
-//! cannot overfit beyond its one assumption.
+//! Pool adjacent violators (Ayer et al. 1955) finds the non-decreasing curve nearest to the labels
+//! in least squares, in one pass over sorted examples. It corrects whatever shape the logistic
+//! model gets wrong, and assumes nothing but monotonicity.
 
 use alloc::vec::Vec;
 
 /// Neighbours that share a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pool {
-    /// Sum of where its members lie.
+    /// Sum of the members' scores.
     pub(super) place: i128,
     /// Sum of their labels, each times its weight.
     pub(super) sum: u64,
     /// Sum of their weights.
     pub(super) weight: u64,
-    /// How many they are.
+    /// Number of members.
     pub(super) members: u32,
 }
 
 impl Pool {
-    /// One example: where it lies, its label and its weight.
+    /// A pool of one example: its score, its label and its weight.
     pub(super) const fn new(place: i64, label: u64, weight: u64) -> Self {
         Self { place: place as i128, sum: label * weight, weight, members: 1 }
     }
 
-    /// With another.
+    /// Merges two pools.
     #[must_use]
     pub(super) const fn with(self, other: Self) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Pool {
         }
     }
 
-    /// Where its middle lies.
+    /// The mean score of its members.
     pub(super) fn middle(&self) -> i64 {
         let middle = self.place.checked_div(i128::from(self.members)).unwrap_or(0);
         i64::try_from(middle).unwrap_or(0)

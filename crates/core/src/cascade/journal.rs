@@ -1,10 +1,12 @@
-//! How do several gateways learn from each other's labels?
+//! Label journal: several gateways share their labels and learn the same model.
 //!
-//! Each numbers what it learns and tells the others its latest labels, with all that is learnt from them; each takes
-//! what it has not heard yet. So every label moves every gateway's threshold once, and sums add up. A state says how far
-//! it has heard each gateway, and two states are joined by what one of them lacks. `docs/design/cascade.md#r12`.
+//! Each gateway numbers its labels and publishes the latest, with everything that is learnt from
+//! them; each applies those that are new to it. So every label moves every gateway's threshold
+//! once, and sums add up. A state records the last number applied from each gateway (a version
+//! vector), and two states are merged by applying what one of them lacks.
+//! `docs/design/cascade.md#r12`.
 //!
-//! **Invariant:** no label is learnt from twice, however often and in whatever order journals come.
+//! **Invariant:** no label is applied twice, however often and in whatever order journals come.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -21,10 +23,10 @@ use super::threshold::Choice;
 /// The version of what [`Journal::to_parts`] writes.
 const JOURNAL_VERSION: i64 = 1;
 
-/// Labels that a gateway tells at most: what it learnt before, the others have heard or missed.
+/// Maximum labels in a published journal; others have applied or missed older ones.
 pub const JOURNAL_MAX: usize = 256;
 
-/// Gateways of which it is remembered how far they were heard.
+/// Maximum gateways whose last number is remembered.
 const GATEWAYS_MAX: usize = 64;
 
 /// Bits of a chance as it is written: a million fits.

@@ -1,10 +1,10 @@
-//! In which direction does each feature point?
+//! Logistic regression: ridge-regularised, fitted to the remembered labels by Newton's method.
 //!
-//! Logistic regression with a ridge, fitted anew by Newton's method to all labels that are remembered; it begins
-//! where the last fit ended, so two steps are enough. Squares and products of the ten features that say most stand
-//! beside them: a draft that knows nothing at all is often no worse than a target that does not know either. Each
-//! class has an intercept of its own. Labels are not weighted: which labels are known depends on the score, and what
-//! a score means does not depend on which labels are known.
+//! Each fit starts from the last one (warm start), so two Newton steps are enough. Squares and
+//! products of the ten most informative features are features too: a draft that knows nothing at
+//! all is often no worse than a target that does not know either. Each class has an intercept of
+//! its own. Labels are not weighted: which labels are known depends on the score, and what a score
+//! means does not depend on which labels are known.
 //!
 //! Rejected: one gradient step a label. With some hundred labels it stays so far from the best fit that a plain
 //! threshold on the mean log probability does better.
@@ -22,8 +22,8 @@ use super::fixed::{BITS, ONE, logistic, times};
 use super::parts::{PartsError, Reader, number, write};
 use super::scorer::{Example, Label};
 
-/// Features whose squares and products are weighed besides: what a surprise says depends on where it is and on how long
-/// and how full of digits the answer is.
+/// Features whose squares and products are features too: the meaning of a surprisal depends on its
+/// position and on the answer's length and share of digits.
 const MULTIPLIED: [usize; 10] =
     [MEDIAN, MEAN, WORST, ENTROPY, LENGTH, PROMPT, WORST_DIGIT, DIGITS, THINNEST, FOURTH_WORST];
 /// How many pairs those make.
@@ -39,10 +39,10 @@ const PAIRS_FIRST: [(usize, usize); 8] = [
     (MEAN, WORST),
     (MEDIAN, WORST),
 ];
-/// The first version of a written state with all pairs.
+/// The first version of a saved state with all pairs.
 const PAIRS_SINCE: i64 = 4;
 static PAIRS: [(usize, usize); PAIRS_COUNT] = pairs();
-/// All that is weighed.
+/// Number of terms: features and their products.
 const TERMS: usize = FEATURES + PAIRS_COUNT;
 
 /// Log odds beyond these are cut.

@@ -1,36 +1,37 @@
-//! May the cheap model's answer stand for the dear one's?
+//! Model cascade: decides whether a small model's draft may replace the large model's answer.
 //!
-//! A draft is asked first; what it said about its own certainty is weighed into the chance that its answer is not
-//! worse than the target's, and held against a threshold that keeps the loss within what is allowed. Labels come from
-//! shadow requests with known chances. Everything here is whole numbers and a function of what it is told; the
-//! rules, numbered, are in `docs/design/cascade.md`.
+//! The draft model answers first. A classifier turns the draft's confidence into the chance that
+//! its answer is not worse than the target's, and a threshold on that chance keeps the loss within
+//! what is allowed (conformal risk control). Labels come from shadow requests with known sampling
+//! chances. Everything here is integer arithmetic and a function of its inputs; the rules,
+//! numbered, are in `docs/design/cascade.md`.
 //!
-//! | question                                              | file             |
-//! |-------------------------------------------------------|------------------|
-//! | How likely, how surprising, how much does it weigh?   | `chance.rs`      |
-//! | Who is judged by whose record?                        | `class.rs`       |
-//! | What did the draft say about its own certainty?       | `evidence.rs`    |
-//! | What of that is weighed?                              | `features.rs`    |
-//! | How likely is the answer not worse?                   | `scorer.rs`      |
-//! | In which direction does each feature point?           | `logistic.rs`    |
-//! | What does a feature mean beside others?               | `forest.rs`      |
-//! | How sure must it be?                                  | `threshold.rs`   |
-//! | Which answers are checked?                            | `shadow.rs`      |
-//! | When must it stop altogether?                         | `switch.rs`      |
-//! | Does asking it first pay, in time and money?          | `payback.rs`     |
-//! | How long do draft and target take?                    | `pace.rs`        |
-//! | How much is lost?                                     | `quality.rs`     |
-//! | Is a running draft worth waiting for?                 | `prospect.rs`    |
-//! | How much may the client see now?                      | `release.rs`     |
-//! | How much would the target have said itself?           | `verify.rs`      |
-//! | How is it asked for that?                             | `path.rs`        |
-//! | Who never meets a draft?                              | `exclusion.rs`   |
-//! | Do two pools speak in the same tokens?                | `parity.rs`      |
-//! | What do other gateways learn of it?                   | `journal.rs`     |
-//! | Is what is on trial better?                           | `compare.rs`     |
-//! | How do things stand?                                  | `report.rs`      |
-//! | What is a route's draft good for?                     | `mode.rs`        |
-//! | All of it for one route                               | `gate.rs`        |
+//! | subject                                       | file           |
+//! |-----------------------------------------------|----------------|
+//! | Fixed-point chances and weights               | `chance.rs`    |
+//! | Request classes                               | `class.rs`     |
+//! | Statistics of the draft's confidence          | `evidence.rs`  |
+//! | Feature vector of a draft                     | `features.rs`  |
+//! | Draft classifier                              | `scorer.rs`    |
+//! | Logistic regression                           | `logistic.rs`  |
+//! | Random forest                                 | `forest.rs`    |
+//! | Acceptance threshold (conformal risk control) | `threshold.rs` |
+//! | Shadow sampling                               | `shadow.rs`    |
+//! | Kill switch                                   | `switch.rs`    |
+//! | Expected value of asking the draft first      | `payback.rs`   |
+//! | Moving averages of latency                    | `pace.rs`      |
+//! | Quality estimate                              | `quality.rs`   |
+//! | Early termination of drafts                   | `prospect.rs`  |
+//! | Streaming release                             | `release.rs`   |
+//! | Draft verification (rejection sampling)       | `verify.rs`    |
+//! | Scoring APIs                                  | `path.rs`      |
+//! | Exclusions                                    | `exclusion.rs` |
+//! | Tokenizer parity                              | `parity.rs`    |
+//! | Label journal between gateways                | `journal.rs`   |
+//! | A/B comparison                                | `compare.rs`   |
+//! | Report for metrics and operators              | `report.rs`    |
+//! | Modes: off, gate, verify, shadow              | `mode.rs`      |
+//! | One route's gate, which joins all of it       | `gate.rs`      |
 
 mod chance;
 mod class;

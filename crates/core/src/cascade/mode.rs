@@ -1,14 +1,14 @@
-//! Operating modes: what is a route's draft good for?
+//! Cascade modes: off, gate, verify and shadow.
 
-/// What a route does with drafts.
+/// How a route uses drafts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// The target answers.
     #[default]
     Off,
-    /// The draft's answer is given where its score reaches the bar.
+    /// The draft's answer is served where its score reaches the threshold.
     Gate,
-    /// The target scores the draft and goes on behind what it accepts.
+    /// The target scores the draft and continues after the accepted prefix.
     Verify,
     /// The target answers; some requests are drafted besides, to learn what a gate would do.
     Shadow,

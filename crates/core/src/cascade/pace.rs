@@ -1,8 +1,9 @@
-//! Running means of times and shares: how long do draft and target take for requests of a kind?
+//! Moving averages (EWMA) of latency: how long draft and target take by kind of request.
 //!
-//! Each mean forgets: its last 64 samples weigh most of it, so a pool that gets slower is known to be slower after a few
-//! dozen requests. What is known of a kind is shrunk towards what is known of all requests of that size, and that
-//! towards all: a kind that was seen three times is judged by the others. `docs/design/cascade.md#r6`.
+//! Each mean fades: its last 64 samples carry most of the weight, so it follows a pool that gets
+//! slower within a few dozen requests. The mean of a kind is shrunk towards the mean of all
+//! requests of that size, and that towards the mean of all requests (partial pooling), so a kind
+//! with three samples borrows from the others. `docs/design/cascade.md#r6`.
 
 use alloc::collections::BTreeMap;
 
@@ -10,19 +11,19 @@ use overdraft_units::Micros;
 
 use super::class::{CLASSES_MAX, Class, Delivery, Traits};
 
-/// Samples that a mean weighs; older ones fade.
+/// Memory of a mean, in samples; older ones fade.
 pub(super) const MEMORY: u32 = 64;
-/// The same for the target's times, which drafts are held against: where these waver, drafts are asked just when the target
-/// is thought to be slower than it is.
+/// Memory of the target's times, against which drafts are compared: if these fluctuated, drafts
+/// would be preferred just when the target's time is overestimated.
 pub(super) const MEMORY_LONG: u32 = 256;
-/// The same for whether there is an answer at all: a pool that is back is to be noticed soon.
+/// Memory of the failure rate, which is short so that a pool's recovery shows soon.
 pub(super) const MEMORY_SHORT: u32 = 16;
-/// A mean is believed after so many.
+/// Minimum samples before a mean is used.
 const LEARNT_MIN: u32 = 16;
-/// So many samples the wider circle counts for in the narrower one's mean.
+/// Weight of the wider group in the narrower one's mean, in samples.
 const POOLED: i128 = 16;
 
-/// A mean that forgets, and how far samples are from it.
+/// A moving average, and the mean deviation of samples from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mean {
     value: i64,

@@ -1,15 +1,15 @@
-//! Do two pools speak in the same tokens?
+//! Tokenizer parity: whether draft and target use the same token ids.
 //!
-//! The target scores and continues the draft's tokens, so both must mean the same by them. Compared is
-//! what the shell could find out of each pool; a pool that tells nothing is *not known*, which is not the
-//! same as equal. `docs/design/cascade.md#r9`.
+//! The target scores and continues the draft's tokens, so token ids must mean the same to both. The
+//! comparison covers what the shell could find out about each pool; a pool without information is
+//! *not known*, which is not the same as equal. `docs/design/cascade.md#r9`.
 
 use alloc::string::String;
 use core::fmt;
 
 use overdraft_units::{TokenId, Tokens};
 
-/// What is known of a pool's tokenizer. All that both tell must be equal.
+/// What is known of a pool's tokenizer. Every property known of both pools must be equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokenizer {
     /// How many tokens it knows.
@@ -29,9 +29,9 @@ pub struct Tokenizer {
 pub enum Difference {
     /// They know different numbers of tokens.
     Vocabulary {
-        /// So many the draft's.
+        /// The draft's number.
         draft: Tokens,
-        /// So many the target's.
+        /// The target's number.
         target: Tokens,
     },
     /// A token means different text.

@@ -1,8 +1,8 @@
-//! How does what was learnt survive a restart?
+//! State snapshot: serialises what a cascade has learnt, so that it survives a restart.
 //!
-//! As a plain row of whole numbers, its version first: the shell keeps it where it keeps state, and
-//! needs to know nothing of what it means. An older version is read as far as it goes. What was written by a later
-//! one, was cut or was made up is refused, and the route learns anew.
+//! The format is a row of integers that begins with a version; the shell stores it without knowing
+//! what it means. An older version is read as far as it goes. A snapshot of a later version, or one
+//! that is truncated or invalid, is refused, and the route learns anew.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,14 +12,14 @@ use core::fmt;
 pub enum PartsError {
     /// Another version wrote it.
     Version {
-        /// What it says.
+        /// The version found.
         found: i64,
-        /// What is read here.
+        /// The version supported.
         expected: i64,
     },
     /// It ends early, or goes on after its end.
     Length {
-        /// How many numbers there are.
+        /// The length of the row.
         found: usize,
     },
     /// A number cannot be what stands in its place.

@@ -1,12 +1,13 @@
-//! In whose words is a worker asked to score a draft?
+//! Scoring APIs: over which endpoint a worker is asked for the log probabilities of a draft.
 //!
-//! Any vLLM and our own worker score by `/v1/completions`, which computes prompt and draft anew. vLLM from 0.31 on with
-//! its newer model runner and `SGLang` have cheaper ways that leave what is in the cache alone. Who refuses one is asked
-//! the portable way for a while. `docs/design/cascade.md#r8`.
+//! Any vLLM and our own worker score by `/v1/completions`, which computes prompt and draft anew.
+//! vLLM from 0.31 on with its newer model runner and `SGLang` have cheaper APIs that use the prefix
+//! cache. A worker that refuses such an API is asked over the portable one for a while.
+//! `docs/design/cascade.md#r8`.
 
 use overdraft_units::{Instant, Micros};
 
-/// A way to have a draft scored.
+/// An API that scores a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// `prompt_logprobs` of `/v1/completions`: portable, computes everything, tells the likeliest token.
@@ -17,7 +18,7 @@ pub enum Path {
     Sglang,
 }
 
-/// How many there are.
+/// The number of APIs.
 pub const PATHS: usize = 3;
 
 impl Path {
@@ -39,7 +40,7 @@ impl Path {
     }
 }
 
-/// What a worker runs, as far as it tells.
+/// The engine of a worker, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Server {
     /// Nobody knows, or it is one with no way of its own.

@@ -1,12 +1,14 @@
-//! Expected value: does asking the draft first pay, in time and in money?
+//! Expected value of a draft: whether asking the draft first saves time and money.
 //!
-//! `expected = draft + (1 - given) * target`, against the target alone, for the first token and for the whole answer,
-//! and `given` against the break-even in money. All three are learnt: from drafts that were asked first, and from those
-//! that were asked beside the target, which delay nobody. Three bounds hold while that is being found out: each draft call
-//! has a limit of its own, drafts under way have a concurrency limit, and a debt of delay stops them.
+//! `expected = draft + (1 - given) * target`, against the target alone, for the first token and for
+//! the whole answer, and `given` against the break-even in money. All three are learnt: from drafts
+//! that ran first, and from drafts that ran beside the target, which delay no client. Three bounds
+//! hold while that is being learnt: each draft call has a timeout, drafts in flight have a
+//! concurrency limit, and a delay budget stops them when it is spent.
 //!
-//! **Invariant:** what clients waited longer than for the target alone is at most [`DEBT_MAX`] answers of the target, two
-//! thirds of the allowed slowdown of all answers' time, and what was under way when the debt was full. `docs/design/cascade.md#r13`.
+//! **Invariant:** the total delay of clients compared with the target alone is at most [`DEBT_MAX`]
+//! answers of the target, two thirds of the allowed slowdown of all answers' time, and the delay in
+//! flight when the budget was spent. `docs/design/cascade.md#r13`.
 
 use overdraft_units::Micros;
 
@@ -14,17 +16,18 @@ use super::chance::Chance;
 use super::class::{Delivery, Traits};
 use super::pace::{MEMORY, MEMORY_LONG, MEMORY_SHORT, Mean, Paces, Pick, sample};
 
-/// So many answers of the target the delay of all clients together may come to before drafts are no longer asked first.
+/// Delay budget, in answers of the target: beyond this total delay of all clients, drafts no longer
+/// run first.
 pub const DEBT_MAX: i64 = 12;
-/// So many answers of the target's time may be gained before: drafts that are slow for some requests may spend it.
+/// Maximum credit, in answers of the target: time saved earlier that slow drafts may spend.
 const CREDIT_MAX: i64 = 4;
-/// A debt is reckoned in answers that take no less than this.
+/// Minimum time of one answer of the target, as the unit of the budget.
 const TARGET_LEAST: i64 = 50_000;
-/// A mean difference up to this is noise, and nobody notices it; the debt has it all the same.
+/// A mean delay up to this counts as noise; the budget is charged all the same.
 const NOISE: i64 = 5_000;
-/// A draft call's limit is never shorter: what the target takes may have been learnt on an idle machine.
+/// Minimum timeout of a draft call: the target's time may have been learnt on an idle machine.
 const LIMIT_MIN: i64 = 100_000;
-/// So many mean deviations later than usual a draft is hardly to come any more.
+/// Mean deviations above the mean after which a draft times out.
 const LATE_SPREADS: i64 = 6;
 /// Nor longer than this before anything is known of the target.
 const LIMIT_UNKNOWN: Micros = Micros::new(10_000_000);

@@ -1,9 +1,9 @@
-//! Is a draft that is still speaking worth waiting for?
+//! Early termination of drafts: whether a running draft is still likely to be accepted.
 //!
-//! A draft that will be refused costs its whole time before the target begins. So for every stretch of an
-//! answer and every height of the running score it is counted how often such a draft passed in the end; where
-//! that has become unlikely the draft is ended early. One in sixteen is let go on, or an error here would
-//! never be noticed.
+//! A draft that will be refused costs its whole time before the target begins. So a table counts,
+//! for every length so far and every level of the running score, how often such a draft was
+//! accepted in the end; where that is unlikely the draft is cancelled early. One in sixteen
+//! continues (exploration), or an error in the table would never be corrected.
 
 use alloc::vec::Vec;
 
@@ -11,18 +11,18 @@ use super::chance::{Chance, WHOLE};
 use super::parts::{PartsError, Reader, signed};
 use super::threshold::Choice;
 
-/// Stretches of an answer that are told apart: to 7 tokens, to 15, to 31 and so on.
+/// Length buckets of a draft: up to 7 tokens, up to 15, up to 31 and so on.
 const STRETCHES: usize = 8;
-/// Heights of the running score that are told apart.
+/// Levels of the running score.
 const HEIGHTS: usize = 16;
-/// A cell is believed after so many.
+/// Minimum samples before a cell is used.
 const SEEN_MIN: u32 = 24;
-/// A cell halves what it holds when it holds so much, so that old drafts fade.
+/// Sample count at which a cell's counts are halved, so that old drafts fade.
 const SEEN_MAX: u32 = 512;
-/// One of so many that should end goes on.
+/// Exploration: one in this many drafts that should be cancelled continues.
 const SPARED: u64 = 16;
 
-/// Where a running draft stands.
+/// A cell of the table: length bucket and score level of a running draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stand(u8);
 

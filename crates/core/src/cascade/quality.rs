@@ -1,8 +1,8 @@
-//! How much quality is lost, and how sure is that?
+//! Quality estimate: the loss rate of weighted labels with Wilson's confidence interval.
 //!
-//! A share of weighted labels with Wilson's interval at 95 %. Weights make labels worth fewer of
-//! them: the interval is that of `(sum of w)² / sum of w²` labels. Nothing lost in few labels is not
-//! nothing lost, which is what Wilson's interval says and the usual one does not.
+//! The interval is at 95 %. Weights reduce the effective sample size to `(sum of w)² / sum of w²`
+//! labels. Zero losses in few labels do not prove a loss of zero; Wilson's interval says so and the
+//! normal approximation does not.
 
 use super::chance::{Chance, WHOLE};
 
@@ -18,14 +18,14 @@ pub struct Estimate {
     squares: u128,
 }
 
-/// Where a share lies.
+/// A confidence interval of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// The likeliest.
+    /// The point estimate.
     pub share: Chance,
-    /// 2.5 % to be lower.
+    /// The lower bound (2.5 %).
     pub low: Chance,
-    /// 2.5 % to be higher.
+    /// The upper bound (2.5 %).
     pub high: Chance,
 }
 

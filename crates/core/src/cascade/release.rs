@@ -1,9 +1,9 @@
-//! How much of the draft may the client see now?
+//! Streaming release: how many draft tokens the client may see while the draft still runs.
 //!
-//! Tokens are held back until the first window passes its bar, and then shown window by window while the
-//! running evidence holds. The first window is as long as the added time to the first token allows at the
-//! draft's measured pace. What was shown is never taken back: the count of shown tokens only grows.
-//! `docs/design/cascade.md#r7`.
+//! Tokens are held back until the first window passes its threshold, and then released window by
+//! window while the running score stays high enough. The first window is as long as the added time
+//! to first token (TTFT) allows at the draft's measured pace. Released tokens are never revoked:
+//! their count only grows. `docs/design/cascade.md#r7`.
 
 use overdraft_units::{Micros, Tokens};
 
@@ -11,19 +11,20 @@ use super::chance::Chance;
 use super::evidence::Finish;
 use super::threshold::{Bar, Choice};
 
-/// The first window is never shorter: fewer tokens say too little.
+/// Minimum length of the first window: fewer tokens carry too little evidence.
 pub const FIRST_MIN: Tokens = Tokens::new(8);
-/// Nor longer.
+/// Maximum length of the first window.
 pub const FIRST_MAX: Tokens = Tokens::new(256);
-/// Windows after the first that may be held in a row before the answer is handed over.
+/// Consecutive windows that may be held back before the target takes over the answer.
 const HELD_MAX: u32 = 2;
-/// A running score may be so far below the bar, for evidence of a part wavers more than of the whole.
+/// Tolerance of the running score below the threshold: the score of a part varies more than that of
+/// the whole.
 const SLACK: Chance = Chance::percent(5);
 
 /// How long the windows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Tokens before anything is shown.
+    /// Tokens before anything is released.
     pub first: Tokens,
     /// Tokens in each window after that.
     pub next: Tokens,

@@ -1,10 +1,10 @@
-//! How likely is the draft's answer not worse than the target's?
+//! Draft classifier: the probability that the draft's answer is not worse than the target's.
 //!
-//! A logistic model says from the features how likely the draft is worse, another how likely it is better; from 512
-//! labels on a forest says both as well, and the mean of the two counts. They put drafts in an order of log odds, and an
-//! isotonic curve says what those odds have come to. All are fitted to the last four thousand labels. Asked before it
-//! learnt anything it says even odds.
-//! See `docs/design/cascade.md#r3`.
+//! One logistic model predicts from the features how likely the draft is worse, another how likely
+//! it is better; from 512 labels on a random forest predicts both as well, and the mean of the two
+//! counts. These rank drafts by log odds, and an isotonic curve calibrates the odds into
+//! probabilities. All are fitted to the last four thousand labels. Before any label the probability
+//! is one half. See `docs/design/cascade.md#r3`.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ use super::isotonic::{Pool, pool};
 use super::logistic::Logistic;
 use super::parts::{PartsError, Reader, number, write};
 
-/// What the target's own answer was worth beside the draft's.
+/// The outcome of comparing the draft's answer with the target's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
     /// The draft's answer is not worse, and not known to be better.
@@ -29,7 +29,7 @@ pub enum Label {
 }
 
 impl Label {
-    /// As it is written.
+    /// Its number in a saved state.
     pub(super) const fn number(self) -> i64 {
         match self {
             Self::Worse => 0,
@@ -38,7 +38,7 @@ impl Label {
         }
     }
 
-    /// The label that is written so.
+    /// The label of that number.
     pub(super) const fn of(number: i64) -> Option<Self> {
         match number {
             0 => Some(Self::Worse),
@@ -49,9 +49,9 @@ impl Label {
     }
 }
 
-/// Labels remembered, the latest.
+/// Maximum labels remembered; the latest are kept.
 pub const EXAMPLES_MAX: usize = 4_096;
-/// Model and curve are fitted anew after so many labels at least.
+/// Minimum new labels before model and curve are fitted again.
 const REDRAWN_EVERY_MIN: usize = 16;
 /// And when this part of those remembered is new, so that a label costs the same however many there are.
 const REDRAWN_PART: usize = 32;

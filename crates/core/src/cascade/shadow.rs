@@ -1,27 +1,27 @@
-//! Which answers are checked against the target's?
+//! Shadow sampling: which drafts are compared with the target's answer to get a label.
 //!
-//! Each with a chance that is known, or nothing could be concluded from them: at first one in twenty, later
-//! as little as one in a hundred, and more where the score is near the bar, because that is where a label
-//! decides something. `docs/design/cascade.md#r5`.
+//! Each request is sampled with a known chance, so that inverse propensity weights correct for the
+//! sampling: at first one in twenty, later as little as one in a hundred, and more where the score
+//! is near the threshold, because there a label is most informative. `docs/design/cascade.md#r5`.
 
 use super::chance::{Chance, PROPENSITY_MIN, Propensity};
 use super::threshold::Bar;
 
-/// After so many labels the chance is down to 0.7 of what it was at first.
+/// Labels after which the sampling chance is 0.7 of its initial value.
 const LABELS_SETTLED: u64 = 1_000;
-/// More than half is never checked once a route serves drafts.
+/// Maximum sampling chance once a route serves drafts.
 const CHANCE_MAX: Chance = Chance::percent(50);
 
 /// How often answers are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow {
-    /// At first.
+    /// Initial chance.
     pub start: Chance,
-    /// At least; never below one in a hundred.
+    /// Minimum chance; never below one in a hundred.
     pub floor: Chance,
-    /// As much more where the score is near the bar.
+    /// Added chance where the score is near the threshold.
     pub near: Chance,
-    /// So near.
+    /// The distance from the threshold that counts as near.
     pub band: Chance,
     /// While too few labels are known to accept anything: the target answers anyway.
     pub learning: Chance,

@@ -1,10 +1,11 @@
-//! When must a route stop serving drafts, whatever its threshold says?
+//! Kill switch: a change-detection test that stops a route from serving drafts.
 //!
-//! Two bets run beside the labels, each against what must hold: that less than twice the allowed loss is
-//! served, and that drafts are as good often enough to pay. Money put on the contrary grows only where it is so
-//! (an e-process). A new bet is opened with every label and all are summed (Shiryaev and Roberts), so that a
-//! change late in life is found as fast as one at the start; a route with nothing wrong is switched off within
-//! ten thousand labels with a chance of 1 % at most, by Doob's inequality. `docs/design/cascade.md#r6`.
+//! Two sequential tests (e-processes, tests by betting) run on the labels, each against a
+//! hypothesis that must hold: that less than twice the allowed loss is served, and that drafts are
+//! good often enough to pay. A bet's capital grows only where its hypothesis fails. A new bet
+//! starts with every label and all are summed (Shiryaev–Roberts), so that a late change is found as
+//! fast as an early one; a sound route is switched off within ten thousand labels with a chance of
+//! 1 % at most, by Doob's inequality. `docs/design/cascade.md#r6`.
 
 use alloc::vec::Vec;
 
@@ -14,20 +15,20 @@ use super::parts::{PartsError, Reader, signed};
 use super::scorer::Label;
 use super::threshold::Choice;
 
-/// A false alarm within so many labels ...
+/// Horizon of the false-alarm bound: within this many labels a false alarm ...
 pub const HORIZON_LABELS: u64 = 10_000;
 /// ... has at most this chance.
 pub const FALSE_ALARM: Chance = Chance::percent(1);
-/// What a bet must come to: the horizon divided by the chance, for each of the two.
+/// Alarm threshold of a bet's capital: the horizon divided by the chance, for each of the two.
 const ALARM: i64 = 2 * 1_000_000 * ONE;
 
-/// What a bet must come to for a young route to go on learning before it serves.
+/// Capital at which a young route goes on learning before it serves drafts.
 const DOUBTFUL: i64 = 100 * ONE;
 
-/// After so many labels while off it is asked whether to switch on again.
+/// Labels while off after which switching on again is considered.
 pub const CLEAN_LABELS: u32 = 100;
 
-/// How much of its money each bet on harm puts on a loss: careful ones find small harm, bold ones large.
+/// Stakes of the bets on harm: small stakes detect small harm, large ones large harm.
 const STAKES: [i64; 2] = [2 * ONE, 10 * ONE];
 /// A bet never puts more than half of what it could lose.
 const STAKE_PART: i64 = 2;

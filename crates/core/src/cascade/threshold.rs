@@ -1,9 +1,9 @@
-//! How sure must a draft be, for the loss to stay within what is allowed?
+//! Acceptance threshold: conformal risk control keeps the cascade's loss within its target.
 //!
-//! Two parts. Conformal risk control over the last labels finds the lowest score from which on the
-//! loss is within a *level*; the level itself moves with every label, by what was really lost (adaptive
-//! conformal inference, weighted by inverse propensity). The first knows where to cut, the second holds
-//! the promise for any sequence at all: a level that is used up accepts nothing.
+//! Two parts. Conformal risk control over the last labels finds the lowest score at which the loss
+//! is within a *level*; the level itself moves with every label by the observed loss (adaptive
+//! conformal inference, weighted by inverse propensity). The first part places the threshold, the
+//! second guarantees the bound for any sequence of labels: at level zero nothing is accepted.
 //!
 //! **Invariant:** the weighted loss of all labels exceeds the allowed share of their weight by at most
 //! `loss / step + heaviest`, whatever the scores and labels were.
@@ -18,17 +18,17 @@ use super::parts::{PartsError, Reader, number, signed};
 use super::quality::Estimate;
 use super::scorer::Label;
 
-/// The least loss that can be asked for: less cannot be told from none by what is remembered.
+/// Minimum loss that can be configured: the remembered labels cannot resolve less.
 pub const LOSS_MIN: Chance = Chance::permille(2);
-/// The most: beyond, nobody needs a gate.
+/// Maximum loss that can be configured: beyond it a gate is pointless.
 pub const LOSS_MAX: Chance = Chance::percent(25);
 
-/// Labels remembered of all classes together, and of one.
+/// Maximum labels remembered of all classes together, and of one.
 const LABELS_MAX: usize = 2_048;
 const CLASS_LABELS_MAX: usize = 256;
-/// So many labels the threshold of all classes counts for in that of one.
+/// Weight of the common threshold in that of one class, in labels.
 const POOL_LABELS: u64 = 128;
-/// Nothing is accepted before so many labels, or twice as many as one loss needs to be allowed.
+/// Minimum labels before anything is accepted, or twice as many as make one loss allowable.
 const LEARNT_MIN: u64 = 128;
 /// A label moves the level by its weight's 2,048th part.
 const STEP_LOG2: u32 = 11;

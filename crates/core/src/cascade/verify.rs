@@ -1,11 +1,12 @@
-//! How much of the draft would the target have said?
+//! Draft verification: speculative sampling accepts the draft's prefix by the target's scores.
 //!
-//! The target scores prompt and draft in one prefill; the longest accepted beginning is kept and the target
-//! goes on behind it. At temperature zero a token is accepted when it is the target's likeliest: then the
-//! whole is what the target alone would have said, up to ties, which are counted. Above zero the rule of speculative
-//! sampling needs the draft's own probabilities, after its filters; without them nothing is accepted by
-//! guesswork. Where the target tells of some tokens only and not which is its likeliest, a token is accepted when
-//! no token that was not told can be likelier. `docs/design/cascade.md#r8`.
+//! The target scores prompt and draft in one prefill; the longest accepted prefix is kept and the
+//! target continues after it. At temperature zero (greedy) a token is accepted when it is the
+//! target's likeliest: then the whole equals the target's own answer, up to ties, which are
+//! counted. Above zero the rule is rejection sampling, which needs the draft's own probabilities
+//! after its filters; without them nothing is accepted. Where the target reports some tokens only
+//! and not its likeliest, a token is accepted when no unreported token can be likelier.
+//! `docs/design/cascade.md#r8`.
 
 use core::fmt;
 
@@ -14,17 +15,18 @@ use overdraft_units::TokenId;
 use super::chance::{LogProb, Nats};
 use super::fixed::{ONE, decay, millionths};
 
-/// Two log probabilities nearer to each other are a tie: batches of another shape round otherwise.
+/// Log probabilities nearer than this are a tie: batches of another shape round differently.
 pub const TIE: Nats = Nats::micronats(1_000);
 
-/// By so much, of 2^24, the chances of one place may be off together: engines reckon with 32-bit floats, which
-/// lose some millionths of a nat, and log probabilities are cut to millionths here.
+/// Tolerance, of 2^24, of the sum of one position's probabilities: engines compute with 32-bit
+/// floats, which lose some millionths of a nat, and log probabilities are truncated to millionths
+/// here.
 const SLACK: i64 = 1 << 11;
 
 /// What the target makes of one token of the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetRow {
-    /// The token that the target would have said: its likeliest.
+    /// The target's likeliest token.
     pub best: TokenId,
     /// The log probability of that one.
     pub best_logprob: LogProb,

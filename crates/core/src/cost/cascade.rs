@@ -1,7 +1,7 @@
-//! Does asking a cheap model first pay?
+//! Cascade break-even: from which share of accepted drafts on a cascade pays.
 //!
-//! Reckoned before a route is switched on, from prices, speeds and the shape of its requests: from which share
-//! of accepted drafts on, in money and in time; and which share can be accepted at all, given how often the
+//! It is computed before a route is switched on, from prices, speeds and the shape of its requests,
+//! in money and in time, along with the share that can be accepted at all, given how often the
 //! draft is worse. `overdraft check` prints both.
 
 use overdraft_units::{Micros, Tokens};

@@ -1,8 +1,9 @@
-//! What does an answer cost, and from when on does asking twice cost less?
+//! Cost accounting: what an answer costs, and the break-even of asking two models.
 //!
-//! A price is so many millionths of a dollar for a million tokens, which is the same number of millionths of a
-//! millionth of a dollar for one: sums of requests stay whole numbers. A pool has prices, or a machine with
-//! a price by the hour and measured speeds, from which prices follow. Rules: `docs/design/cascade.md#r10`.
+//! A price is in millionths of a dollar for a million tokens, which is the same number of
+//! millionths of a millionth of a dollar for one: sums over requests stay integers. A pool has
+//! prices, or a machine with a price by the hour and measured speeds, from which prices follow.
+//! Rules: `docs/design/cascade.md#r10`.
 
 mod cascade;
 #[cfg(test)]

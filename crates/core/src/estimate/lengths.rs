@@ -1,16 +1,15 @@
-//! How long will an answer get, given how long it is already?
+//! Output length prediction: a survival estimate (Kaplan–Meier) from the answers seen so far.
 //!
 //! Answers are counted by *class*: the model, the kind of request, and the power of two below the
-//! most that the answer may have. What was seen of a class is a life table that fades: of those that
-//! came to a bucket, how many ended there and how many went on. So answers under way count for
-//! what they have shown already (Kaplan and Meier 1958); counting only those that have ended would
-//! take short answers for all there are, since they are the first to end. Beside it stands a table
-//! of quantiles, so that a draw is one look. A class that was hardly seen leans
-//! on all answers of its model, and those, before there are any, on what answers are like in
-//! general.
+//! most that the answer may have. A class has a life table that fades: of the answers that reached
+//! a bucket, how many ended there and how many went on. So answers in flight count for the length
+//! they have reached already (censored samples; Kaplan and Meier 1958); counting only answers that
+//! have ended would be biased to short ones, since they are the first to end. A table of quantiles
+//! makes a sample one look-up. A class with few samples borrows from all answers of its model, and
+//! a model without samples from a prior.
 //!
-//! A draw that was refuted, because the answer is longer already, is made again among the lengths
-//! that are left: P(L | L > g).
+//! A sampled length that the answer has exceeded is sampled again among the lengths that are left:
+//! P(L | L > g).
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
-//! What do we believe of things that nobody tells us, and how did we come to it?
+//! Moving averages (EWMA): estimates of speeds, lengths and sizes from weighted observations.
 //!
-//! Each belief is a ratio of two sums that fade: a large observation counts for more than a small
-//! one, an old one for less than a new one, and before there are any there is a prior of a stated
-//! weight. Whole numbers only, so that a belief is the same on every machine.
+//! Each estimate is a ratio of two fading sums: a large observation counts for more than a small
+//! one, an old one for less than a new one, and a prior of a stated weight stands in before there
+//! are any. It uses integers only, so that an estimate is the same on every machine.
 
 mod arrivals;
 mod lengths;

@@ -1,22 +1,22 @@
-//! What is one request in flight on one worker, and how can it end?
+//! Attempt: one request in flight at one worker, what it is booked with and how it ends.
 
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::WorkerId;
 use crate::admit::{Place, Prospect};
 
-/// What a request is expected to ask of a worker.
+/// The expected load of a request on a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Tokens of the prompt.
     pub prompt: Tokens,
-    /// Those at its front that the worker should hold already; at most the prompt.
+    /// Cached prefix tokens that the worker should hold already; at most the prompt.
     pub cached: Tokens,
-    /// Those at its front that requests in flight hold there already.
+    /// Prefix tokens that requests in flight hold there already.
     pub pinned: Tokens,
     /// Tokens that will be generated.
     pub completion: Tokens,
-    /// Whether it will be seen when the first of them comes.
+    /// Whether the gateway will see when the first of them comes.
     pub first_token: FirstToken,
     /// How long its answers may get.
     pub prospect: Prospect,

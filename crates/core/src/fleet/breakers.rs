@@ -1,7 +1,7 @@
-//! Which workers are out for failing their requests, and who may find out whether they still do?
+//! Outlier ejection: which workers' circuit breakers are open, and how many may be at once.
 //!
-//! The breakers themselves are [`crate::breaker`]'s; here stands what needs the whole fleet: how many
-//! may be out at once, and what is told to other gateways.
+//! The breakers themselves are in [`crate::breaker`]; this file has what needs the whole fleet: the
+//! maximum ejected share, and what other gateways are told.
 
 use alloc::string::String;
 
@@ -21,13 +21,13 @@ impl Fleet {
         self.breakers = settings;
     }
 
-    /// Names the models that another model answers for where they are out, as a target does for its draft: of their workers
-    /// as many may be out as fail.
+    /// Names the models that another model can stand in for, as a target does for its draft: all of
+    /// their failing workers may be ejected.
     pub fn set_spare(&mut self, models: impl IntoIterator<Item = String>) {
         self.spare = models.into_iter().collect();
     }
 
-    /// Who says that a trial may be sent.
+    /// Who grants trials.
     pub const fn grants(&self) -> Grants {
         self.grants
     }
@@ -37,7 +37,7 @@ impl Fleet {
         self.grants = grants;
     }
 
-    /// The workers whose time out is over and that nobody is trying.
+    /// The workers whose ejection time is over and that have no trial in flight.
     pub fn probes_due(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
         self.workers().filter(move |(_, worker)| worker.breaker.is_due(now)).map(|(id, _)| id)
     }

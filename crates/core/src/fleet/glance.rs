@@ -1,11 +1,12 @@
-//! What does a decision look at, of each worker?
+//! Hot worker fields: the part of a worker that routing reads, in two cache lines.
 //!
-//! A decision looks at every worker that serves the model, and a [`Worker`] is a kilobyte of books,
-//! windows and forecasts. So what is looked at stands apart, in two cache lines for each, worked out
-//! when a worker changes instead of whenever somebody asks.
+//! A routing decision reads every worker that serves the model, and a [`Worker`] is a kilobyte of
+//! ledgers, windows and forecasts. So the fields that a decision reads are stored apart (hot/cold
+//! split) and recomputed when a worker changes instead of at each read.
 //!
-//! **Invariant:** a glance says what its worker says. Workers are changed through [`Changing`] alone,
-//! which renews the glance when it goes; builds with debug assertions compare the two at every look.
+//! **Invariant:** a glance agrees with its worker. Workers are changed through [`Changing`] alone,
+//! which renews the glance when it is dropped; builds with debug assertions compare the two at
+//! every read.
 
 use core::ops::{Deref, DerefMut};
 
@@ -14,7 +15,7 @@ use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 use super::{Fleet, Worker, WorkerId};
 use crate::estimate::Pace;
 
-/// One worker, as far as nearly every decision asks.
+/// The fields of one worker that nearly every decision reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub(crate) struct Glance {

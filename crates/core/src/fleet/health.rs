@@ -1,21 +1,22 @@
-//! May this worker be chosen?
+//! Health checking: whether a worker is up, by probes and refused connections.
 //!
-//! A probe says whether the process answers and is ready. A refused connection is proof and acts at
-//! once, whoever met it; slowness is evidence and must repeat. Whether requests that are sent there
-//! get served is the [breaker](crate::breaker)'s to count: a worker may be up and out.
+//! A probe says whether the process answers and is ready. A refused connection is proof and takes
+//! effect at once, whether a probe or a request met it; slowness is evidence and must repeat. The
+//! [circuit breaker](crate::breaker) counts whether requests succeed: a worker may be up and
+//! ejected.
 //!
 //! Invariant: only [`Health::Up`] is chosen while any worker that serves the model is up.
 
 use overdraft_units::Instant;
 
-/// Probes in a row that a worker may leave unanswered; on a small machine a long prefill can keep
-/// a healthy worker from answering for a second or two.
+/// Consecutive probes that a worker may miss; on a small machine a long prefill can keep a healthy
+/// worker from answering for a second or two.
 pub const MISSED_PROBES_MAX: u8 = 3;
 
 /// What is known of a worker's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It has never been ready since we know of it.
+    /// It has not been ready since it joined.
     Unproven,
     /// It may be chosen.
     Up {

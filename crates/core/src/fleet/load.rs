@@ -1,16 +1,16 @@
-//! How loaded is a worker, between two of its own words on that?
+//! Worker load: the last scraped metrics plus the gateway's own in-flight ledger.
 //!
-//! A scrape says what was true a moment ago; since then we have sent it more, and others may have
-//! too. What it reported beyond our own attempts at that time is taken for the others' (*foreign*)
-//! and stands until the next scrape; our own part is always the ledger's. So nothing is counted
-//! twice, and an arrival is felt at once (C4).
+//! A scrape is a moment old; since then this gateway has sent more, and others may have too.
+//! Reported load beyond our own attempts at that time counts as other gateways' (*foreign*) until
+//! the next scrape; our own part always comes from the ledger. So nothing is counted twice, and an
+//! arrival counts at once (C4).
 
 use overdraft_units::{BlockSize, Instant, Tokens};
 
-/// What a worker said of its load.
+/// The load that a worker reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scraped {
-    /// When it was asked.
+    /// When it was scraped.
     pub at: Instant,
     /// Requests being computed.
     pub running: u32,
@@ -26,7 +26,7 @@ pub struct Scraped {
     pub preemptions: Option<u64>,
 }
 
-/// What other gateways have in flight on a worker, as they say themselves.
+/// What other gateways have in flight on a worker, as they report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Requests.

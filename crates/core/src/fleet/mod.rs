@@ -1,9 +1,8 @@
-//! Which workers are there, what can they do, and what have we asked of them?
+//! Fleet state: the workers, the models that they serve and the ledger of attempts in flight.
 //!
 //! A [`Fleet`] is plain data: the workers, the models each one serves, a ledger of the attempts in
-//! flight on each, what it said of its load, and what probes and answers taught us of its health
-//! and speed. The shell reports what happened; every report returns at most one [`Change`], the
-//! fact worth a log line.
+//! flight on each, its reported load, and the health and speed learnt from probes and answers. The
+//! shell reports events; every report returns at most one [`Change`], the fact worth a log line.
 //!
 //! Invariant: an [`Attempt`] cannot be copied and is consumed when it ends, so every start is
 //! booked back exactly once, with the tokens it was booked with. A worker that flaps keeps its

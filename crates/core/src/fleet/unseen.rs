@@ -1,20 +1,22 @@
-//! What of the prompts is left whose answers come whole?
+//! Prefill backlog of non-streamed requests: estimated, because no first token marks its end.
 //!
-//! Nobody tells when such a prompt has been computed. It is taken to be worked off at the worker's pace; it
-//! has been when its answer is there; and where the worker says that no request waits there, those that it
-//! got before the word it gave before are under way (`docs/design/routing.md#r2`). Nor does anybody tell how
-//! fast they are computed, but what was answered since some moment, less what was in flight then, took no
-//! longer than since then: a worker is at least so fast. Where requests wait for it, and few are in flight beside
-//! those that were answered, it is as fast as they are answered.
+//! A non-streamed response gives no prefill-done signal. The estimate takes the prompt to be
+//! computed at the worker's pace, and at the latest when its answer is there; where the worker
+//! reports an empty queue, the requests sent before its last report but one are running
+//! (`docs/design/routing.md#r2`). The pace is estimated too: the prompts answered since some
+//! moment, less those in flight then, took no longer than since then, which is a lower bound. Where
+//! requests are queued, and few are in flight compared with those answered, the rate of answers is
+//! the pace.
 //!
-//! Invariant: no more is left than the prompts of the answers that have not come.
+//! Invariant: the backlog is at most the prompts of the answers that have not come.
 
 use overdraft_units::{Instant, Micros};
 
 use crate::estimate::Pace;
 
-/// A span is judged by once so many times what was in flight at its beginning has been answered: so at most a
-/// quarter of that was computed before. Where the same is true of its end, about what was answered was computed.
+/// A span counts once this many times the tokens in flight at its beginning have been answered: so
+/// at most a quarter of the answered tokens was computed before it. Where the same is true of its
+/// end, the tokens answered are about the tokens computed.
 const ANSWERED_MIN: u64 = 4;
 
 /// Prompt tokens of answers that come whole.
@@ -22,16 +24,16 @@ const ANSWERED_MIN: u64 = 4;
 pub(super) struct Unseen {
     tokens: u64,
     at: Instant,
-    /// Those of the answers that have not come yet: more than these cannot be left.
+    /// Tokens of the answers that have not come yet: the upper bound of the backlog.
     inflight: u64,
-    /// Those that were sent since the worker's last word.
+    /// Tokens that were sent since the worker's last report.
     since_word: u64,
-    /// Whether it said that requests wait there.
+    /// Whether it reported that requests wait there.
     queue: Queue,
     span: Span,
 }
 
-/// Whether requests wait at a worker, as it said last.
+/// Whether requests wait at a worker, by its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     Empty,

@@ -1,9 +1,9 @@
-//! Has a worker's memory fragmented, and may it be restarted now?
+//! Memory drift detection: finds fragmented workers, drains and restarts them one at a time.
 //!
 //! An engine that has run for days may hold memory that its cache does not account for, until an
-//! allocation fails. So the share of memory in use is compared with what is expected of it: what it
-//! was when the worker had settled after its start, plus what its cache has taken since. A drift
-//! past a threshold that lasts gets the worker drained, restarted, and let back in once it is ready.
+//! allocation fails. So the share of memory in use is compared with its expected value: the
+//! baseline after the worker's start, plus what its cache has taken since. If a drift above the
+//! threshold lasts, the worker is drained, restarted, and let back in once it is ready.
 //!
 //! ```text
 //! Watching ──drift lasts──▶ Draining ──nothing in flight, or time is up──▶ Restarting
@@ -11,8 +11,8 @@
 //!     └────────────────────────┴─────────────── rejoin ─────────────────────┘ failed; out of time
 //! ```
 //!
-//! Invariant: of a pool at most one worker is under repair, and never one without which a model
-//! would have nobody (`docs/design/scaling.md#r6`).
+//! Invariant: at most one worker of a pool is under repair, and never the last one that serves a
+//! model (`docs/design/scaling.md#r6`).
 
 mod state;
 #[cfg(test)]

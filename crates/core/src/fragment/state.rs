@@ -1,4 +1,4 @@
-//! Where does one worker stand between being watched and being restarted?
+//! Memory repair state machine of one worker: watching, draining, restarting.
 
 use overdraft_units::{Instant, Micros};
 
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) tag: u64,
     pub(super) phase: Phase,
     up_since: Option<Instant>,
-    /// Memory in use that is nobody's fault, in thousandths: the least since it settled.
+    /// Baseline of memory in use, in thousandths: the minimum since the worker settled.
     baseline: Option<u16>,
     reading: Option<Reading>,
     /// Since when the drift has been too much.

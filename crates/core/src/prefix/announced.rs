@@ -1,13 +1,14 @@
-//! Who was sent a prompt a moment ago, and is not yet remembered to hold it?
+//! Pending prefix insertions: prompts that were just sent and are not in the index yet.
 //!
-//! To remember a prompt takes time for each of its chunks, so a request is sent on its way first and
-//! remembered then. In between others may come with the same beginning, and must find it. A note
-//! names the prefixes of a prompt that are a power of two of chunks long, and all of it: equal
-//! prompts and their continuations are found whole, other shared beginnings by more than their half.
+//! Inserting a prompt into the index takes time for each of its chunks, so the request is sent
+//! first and inserted afterwards. In between, requests with the same prefix must find it. A note
+//! holds the keys of the prefixes that are a power of two of chunks long, and of the whole prompt:
+//! equal prompts and their continuations match whole, other shared prefixes match by more than
+//! half.
 //!
-//! **Invariant:** there are at most [`ANNOUNCED_MAX`] notes, and a note goes when its request is
-//! remembered or ends. One too many takes the place of the oldest, which is then found once it is
-//! remembered.
+//! **Invariant:** there are at most [`ANNOUNCED_MAX`] notes, and a note is removed when its request
+//! is inserted or ends. A note beyond the maximum replaces the oldest, whose prompt is then found
+//! once it is inserted.
 
 use alloc::collections::VecDeque;
 
@@ -16,13 +17,13 @@ use super::lookup::Matches;
 use super::{Chunks, PrefixIndex};
 use crate::fleet::WorkerId;
 
-/// Most requests that are on their way to being remembered; the rest is found a moment later.
+/// Maximum pending insertions; the prompts of others are found a moment later.
 pub const ANNOUNCED_MAX: usize = 64;
 
 /// Prefixes that a note names besides the whole: of 1, 2, 4, ... chunks, up to 32,768.
 const DEPTHS: usize = 16;
 
-/// A note of where a prompt was sent, to be taken back.
+/// Handle of a note, to remove it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a note that is not taken back misleads until enough others have come"]
 pub struct Announcement(u64);

@@ -1,23 +1,23 @@
-//! What is a prompt's name, chunk by chunk?
+//! Prefix hash chain: one key per chunk of a prompt, chained to the key before it.
 //!
 //! A prompt is cut into chunks of equal size, of tokens or of text. Each full chunk gets a
 //! [`PrefixKey`]: a hash of its content chained to the key before it and, at the front, to the
-//! salt. Equal keys therefore mean equal prefixes under equal salts, but for collisions, which are
-//! about as likely as one in a million among four million keys and cost a detour, never an answer:
-//! the engine compares its own.
+//! salt. Equal keys therefore mean equal prefixes under equal salts, except for collisions, which
+//! have a chance of about one in a million among four million keys. A collision costs a worse
+//! routing decision, never a wrong answer: the engine compares its own hashes.
 //!
-//! The hash is ours (R1): engines differ in theirs, change it between releases and may seed it at
-//! random. It multiplies 64 by 64 bits and folds the product, as wyhash does.
+//! The hash function is our own (R1): engines differ in theirs, change them between releases and
+//! may seed them at random. It multiplies 64 by 64 bits and folds the product, as wyhash does.
 //!
-//! **Invariant:** what is pushed in pieces gives the keys of what is pushed at once, so a caller
-//! that keeps the chain of a conversation pays only for what is new.
+//! **Invariant:** pushing a prompt in pieces gives the same keys as pushing it at once, so a caller
+//! that keeps the chain of a conversation pays only for the new part.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use overdraft_units::{BlockSize, CacheSalt, TokenId};
 
-/// Names a prefix that is a whole number of chunks long.
+/// Hash of a prefix that is a whole number of chunks long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct PrefixKey(pub(super) u64);
@@ -37,9 +37,9 @@ impl PrefixKey {
 /// How prompts are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunking {
-    /// So many tokens, as the worker's cache has to a page; where the tokenizer is known.
+    /// Tokens per chunk, equal to the worker's block size; where the tokenizer is known.
     Tokens(BlockSize),
-    /// So many bytes of the canonical prompt; where it is not.
+    /// Bytes of the canonical prompt per chunk; where it is not.
     Text(NonZeroU32),
 }
 

@@ -1,11 +1,11 @@
-//! What do an engine's own reports say in our keys?
+//! KV event translation: maps an engine's block hashes to our prefix keys.
 //!
-//! Engines name blocks by hashes of their own, which mean nothing elsewhere, and tell the tokens of
-//! a block only once, when they store it. An [`EventFeed`] hashes the tokens again with our chain
-//! and remembers which name stands for which key as long as the block is held. The rules are in
+//! Engines name blocks by hashes of their own, which mean nothing elsewhere, and report the tokens
+//! of a block only once, when they store it. An [`EventFeed`] hashes the tokens again with our
+//! chain and remembers the key of each name as long as the block is held. The rules are in
 //! `docs/design/kv-events.md`.
 //!
-//! **Invariant:** what it passes on is exactly what the reports add up to, or it says
+//! **Invariant:** the events it emits add up exactly to the engine's reports, or it emits
 //! [`Event::Missed`]; it remembers at most a set number of names.
 
 use alloc::vec::Vec;
@@ -18,8 +18,8 @@ use super::Chunks;
 use super::chain::{Chunking, PrefixChain, PrefixKey};
 use super::reported::Event;
 
-/// Most names remembered while nobody has said how many blocks the worker has: 4 million tokens in
-/// pages of 16, in about 10 MB.
+/// Maximum names remembered while the worker's number of blocks is unknown: 4 million tokens in
+/// blocks of 16, in about 10 MB.
 pub const NAMES_MAX_DEFAULT: usize = 1 << 18;
 
 /// Names remembered per block of the worker's cache: engines may hold a page twice, and tell of the
@@ -34,7 +34,7 @@ pub struct BlockName(pub u64);
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Medium {
-    /// Where it is computed on.
+    /// In the memory of the device that computes.
     #[default]
     Device,
     /// In memory or on a disk, from where it would have to be fetched.

@@ -1,11 +1,11 @@
-//! Who holds this chunk, in four bytes?
+//! Interned worker sets: which workers hold a chunk, as a four-byte id.
 //!
 //! A set of slots is stored once and named by a [`HolderSet`]; the chunks of one prefix nearly
-//! always share theirs. A set of one is its own name and takes no memory at all, which is what most
-//! chunks of most fleets have. Sets are counted by the entries that name them and go with the last.
+//! always share their set. A set with one member is encoded in its id and takes no memory, and most
+//! chunks of most fleets have such a set. Sets are reference-counted by the entries that name them.
 //!
-//! **Invariant:** equal sets have equal names, so comparing two chunks' holders is comparing two
-//! numbers; the members of a set ascend.
+//! **Invariant:** equal sets have equal ids, so comparing two chunks' holders is comparing two
+//! numbers; the members of a set are sorted.
 
 use alloc::boxed::Box;
 use alloc::vec;

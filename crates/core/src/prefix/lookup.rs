@@ -1,10 +1,11 @@
-//! How many leading chunks of this prompt does each worker hold?
+//! Longest prefix match: how many leading chunks of a prompt each worker holds.
 //!
-//! Along a prompt the holders can only become fewer, as long as what every worker holds follows
-//! from the root. Then two chunks with the same holders have the same between them, and it takes
-//! a logarithmic number of looks to find every place where someone drops out (R3). Most entries of a
-//! prompt stand in a row, so that is first looked for along the row. If a worker that holds the first
-//! chunk has gaps further on, all chunks are walked instead, with the same result.
+//! Along a prompt the set of holders only shrinks, as long as every worker's chunks are connected
+//! to the root. Then two chunks with the same holders have the same holders between them, and a
+//! binary search finds every position where a worker drops out in a logarithmic number of steps
+//! (R3). Most entries of a prompt are adjacent in memory, so the search first goes along them. If a
+//! worker that holds the first chunk has gaps further on, all chunks are walked instead, with the
+//! same result.
 //!
 //! **Invariant:** the answer is that of walking the chain and stopping, for each worker, at the
 //! first chunk it lacks.
@@ -21,13 +22,13 @@ use crate::fleet::WorkerId;
 /// What a lookup found; kept and used again, so that looking up allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
-    /// Leading chunks per worker, by its place in the fleet.
+    /// Leading chunks per worker, by its index in the fleet.
     leading: Vec<Chunks>,
-    /// For walks: who is still in the running.
+    /// For walks: the workers that hold every chunk so far.
     running: Vec<(WorkerId, Kind)>,
 }
 
-/// What sources of a worker are read together.
+/// The sources of a worker that are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Reported,

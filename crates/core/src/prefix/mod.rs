@@ -1,11 +1,11 @@
-//! Which worker holds which prefix?
+//! Prefix index: which worker's KV cache holds which prefix, for cache-aware routing.
 //!
-//! A prompt is a [`PrefixChain`] of keys, one per chunk. A [`PrefixIndex`] knows for every key who
-//! holds it, and one [`PrefixIndex::lookup`] says for all workers at once how far into the prompt
-//! each of them has it. What it knows comes from two feeds: what a worker *reported* ([`Event`]),
-//! and what we *routed* to it, kept under the worker's capacity as the worker itself would keep it
-//! ([`PrefixIndex::record_routed`]) and corrected by what its answers say of cached tokens
-//! ([`PrefixIndex::record_hint`]). [`Knowledge`] tells which of the two a worker's matches rest on.
+//! A prompt is a [`PrefixChain`] of keys, one per chunk. A [`PrefixIndex`] maps every key to the
+//! workers that hold it, and one [`PrefixIndex::lookup`] gives the length of the cached prefix at
+//! all workers at once. It has two sources: the blocks that a worker *reported* ([`Event`]), and
+//! the prompts that we *routed* to it, in an LRU of the worker's capacity
+//! ([`PrefixIndex::record_routed`]) that is corrected by the cached tokens its answers report
+//! ([`PrefixIndex::record_hint`]). [`Knowledge`] says on which of the two a worker's matches rest.
 //!
 //! The rules are in `docs/design/prefix.md`.
 //!

@@ -1,29 +1,31 @@
-//! Where does the entry of this key stand?
+//! Two-choice hash table: maps prefix keys to entries, in buckets of one cache line.
 //!
-//! 512 hash tables share the keys. Each is a row of cache lines, of twelve places with a byte of their
-//! keys each, and a key stands in either of two lines: the emptier one when it came (balanced
-//! allocations: Azar et al. 1994). So a look reads two lines, neither of which waits for the other,
-//! nothing ever moves but when a row grows, and what is removed leaves no mark.
+//! The keys are sharded over 512 hash tables. Each is a row of cache lines with twelve slots and a
+//! tag byte per slot, and a key is in one of two lines: the emptier one when it was inserted (power
+//! of two choices, balanced allocations: Azar et al. 1994). So a look-up reads two independent
+//! lines, no entry moves except when a table grows, and a removal leaves no tombstone.
 //!
-//! Rows grow by a quarter when a key finds both its lines full, which is at some four fifths, and are of
-//! unequal size on purpose, so that they grow one after the other (R6).
+//! A table grows by a quarter when both lines of a key are full, which happens at a load of about
+//! four fifths. The tables have unequal sizes on purpose, so that they grow one after the other
+//! (R6).
 //!
-//! **Invariant:** a key stands in one of its two lines. Places with a tag of zero are free.
+//! **Invariant:** a key is in one of its two lines. Slots with a tag of zero are free.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How many rows share the keys.
+/// The number of shards.
 const SHARDS: usize = 512;
 /// How far `log2(1 + x)` rises above `x`, 0.34 times `x * (1 - x)`, in shards.
 const SHARD_BEND: u64 = 174;
-/// Places in a line.
+/// Slots per cache line.
 const LINE_PLACES: usize = 12;
-/// A row grows by this part and a line.
+/// A table grows by one part in this many, and one line.
 const GROWTH_PART: usize = 4;
-/// But not to where less than this part of it is taken: then somebody contrived the keys.
+/// Minimum load, as one part in this many, below which a table does not grow: then the keys are
+/// adversarial.
 const CONTRIVED_PART: usize = 4;
-/// Sizes that are tried for one key; a second one is rare, but for rows of few lines.
+/// Maximum growth steps for one key; a second one is rare, except in tables of few lines.
 const GROWTH_TRIES_MAX: usize = 3;
 /// Makes the second line's number of the first's; odd, with bits all over.
 const SCATTER: u32 = 0x9e37_79b1;

@@ -1,13 +1,13 @@
-//! What did a worker say of its own cache?
+//! Reported KV blocks: applies the events of a worker's cache to the prefix index.
 //!
-//! Reports name chunks, so they are applied one by one: who holds a chunk is a set that gains or
-//! loses one member. Beside it a count of *orphans* is kept, chunks whose parent the worker does not
-//! hold; as long as it is zero, lookups may skip (R3). Engines evict leaves first, so it hardly ever
-//! is anything else; where duplicates of a page or a lost report make it so, answers stay right and
-//! become slower.
+//! Events name chunks and are applied one by one: the holder set of a chunk gains or loses one
+//! member. The index also counts *orphans*, chunks whose parent the worker does not hold; as long
+//! as the count is zero, lookups may use binary search (R3). Engines evict leaves first, so it is
+//! nearly always zero; where duplicate blocks or a lost event create orphans, lookups stay right
+//! and become slower.
 //!
-//! **Invariant:** what a worker is believed to have reported is exactly what its reports add up to,
-//! or its feed is marked as broken.
+//! **Invariant:** the index holds exactly the sum of a worker's events, or its feed is marked as
+//! broken.
 
 use super::chain::PrefixKey;
 use super::holders::Change;
@@ -16,8 +16,8 @@ use super::table::{EntryId, Parent};
 use super::{Feed, PrefixIndex};
 use crate::fleet::WorkerId;
 
-/// Most children of a chunk that are looked at to see which lose their parent; beyond that the
-/// worker's lookups walk until it has been cleared.
+/// Maximum children of a chunk that are checked for becoming orphans; beyond that the worker's
+/// lookups walk until it has been cleared.
 const CHILDREN_LOOK_MAX: usize = 1_024;
 
 /// A report about one worker's cache. Keys are ours, whatever hashes the engine names them by.
@@ -37,7 +37,7 @@ pub enum Event<'a> {
     },
     /// It holds nothing, and reports will tell when it does: a start, or a reset of its cache.
     Cleared,
-    /// It stored something that cannot be told in our keys: what we know holds, but is not all.
+    /// It stored blocks that our keys cannot express: the index is right but incomplete.
     Missed,
     /// Reports are missing and cannot be had again: whatever we believed may be wrong.
     Forgotten,

@@ -1,16 +1,16 @@
-//! What should a worker hold, judging by what we sent it?
+//! Estimated prefix cache: what a worker should hold by what was routed to it (LRU).
 //!
-//! A worker keeps the chunks it used last, as many as fit, and of one prompt the front longest. Our
-//! own history is kept alike: every chunk stands in the *generation* in which it was last routed, a
-//! chain enters from its tail to its head, and when more is held than the worker has room for, the
-//! oldest generation goes at once (R4). No list runs through the chunks, so an estimate costs no
-//! more memory than a report.
+//! A worker keeps the chunks it used last, as many as fit, and the front of a prompt longest. The
+//! estimate does the same: every chunk belongs to the *generation* in which it was last routed, a
+//! chain is inserted from its tail to its head, and when the estimate exceeds the worker's
+//! capacity, the oldest generation is evicted at once (R4). There is no linked list through the
+//! chunks, so an estimate costs no more memory than a report.
 //!
-//! An answer that says how much was cached tests the estimate (R5). If a chunk was gone, so was all
-//! that had not been used since: that is what LRU means.
+//! An answer that reports its cached tokens tests the estimate (R5). If a chunk was evicted, so was
+//! every chunk used before it: that is what LRU means.
 //!
-//! **Invariant:** the chunks of an estimate are at most the worker's capacity, none of them was used
-//! before one that was dropped, and whoever is in has its parent in too, used no earlier.
+//! **Invariant:** the chunks of an estimate are at most the worker's capacity, none of them was
+//! used before one that was evicted, and each has its parent in the estimate, used no earlier.
 
 use alloc::vec::Vec;
 
@@ -23,21 +23,20 @@ use super::table::{EntryId, Parent, Table, WARMED_MAX};
 use super::{Chunks, Feed, Generation, PrefixIndex};
 use crate::fleet::WorkerId;
 
-/// Most generations of one worker.
+/// Maximum generations of one worker.
 pub const GENERATIONS_MAX: usize = 32;
 
-/// Capacity of a worker that has not said how much it holds: 65,536 tokens in pages of 16.
+/// Assumed capacity of a worker that has not reported one: 65,536 tokens in blocks of 16.
 pub const CAPACITY_UNKNOWN: Chunks = Chunks::new(4_096);
 
-/// For how long a worker that reports may still be computing what we sent it, at most; so long it
-/// is expected to hold it.
+/// How long a chunk routed to a reporting worker counts as pending: it may still be computing.
 pub const PENDING_SPAN: Micros = Micros::new(10_000_000);
 
-/// How long ago a chunk must have been routed for its absence to mean that it was evicted, and not
-/// that it is still being computed.
+/// Minimum age of a routed chunk before its absence means that it was evicted, and not that it is
+/// still being computed.
 pub const HINT_SETTLE: Micros = Micros::new(10_000_000);
 
-/// Trust in estimates that no answer has tested yet.
+/// Initial trust in estimates that no answer has tested yet.
 pub(super) const TRUST_FIRST: u16 = 800;
 
 /// A new generation begins when a sixteenth of the capacity is new in the last one ...

@@ -1,26 +1,26 @@
-//! Under which numbers do workers stand in holder sets?
+//! Slot allocation: the numbers by which holder sets name workers and generations.
 //!
-//! A worker has one *slot* for what it reported and one per generation of what we sent it. To forget
-//! all of one kind at once, its slot is closed and another opened: no entry is touched, lookups
-//! just skip closed slots. What advances with every change clears them from the entries, and then
-//! their numbers can be given out again.
+//! A worker has one *slot* for what it reported and one per generation of what we sent it. To
+//! forget a worker's chunks or a generation at once, its slot is closed and another opened: no
+//! entry is touched, and lookups skip closed slots. An incremental sweep (`sweep.rs`) clears closed
+//! slots from the entries, and then their numbers can be used again.
 //!
-//! **Invariant:** a number is given out again only once no entry names it: all that did have been
-//! counted down, or a whole sweep has passed that began when it was already closed.
+//! **Invariant:** a number is reused only once no entry names it: its reference count is zero, or a
+//! whole sweep has passed that began when it was already closed.
 
 use alloc::vec::Vec;
 
 use crate::fleet::WorkerId;
 
-/// Most slots in use and being cleared: what every worker may have, and near as much again.
+/// Maximum slots in use or being cleared: what every worker may have, and nearly as many again.
 pub(super) const SLOTS_MAX: u32 = 1 << 16;
 
-/// A place in holder sets.
+/// The number of a slot in holder sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub(super) struct SlotId(pub(super) u16);
 
-/// How we know what stands in a slot.
+/// The source of a slot's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// The worker said so.

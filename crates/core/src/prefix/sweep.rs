@@ -1,10 +1,10 @@
-//! How is what was forgotten cleared, without anyone waiting for it?
+//! Incremental garbage collection: clears closed slots from the prefix index step by step.
 //!
-//! Forgetting closes a slot, which takes no time; the slot still stands in the holder sets of
-//! entries. Every change clears a few entries more, at a pace that keeps what is closed but not
-//! cleared small (R6). A generation knows the ends of the chains that entered it, and what stands in
-//! it lies between those and their roots, so nothing else is looked at. What a worker reported is
-//! listed nowhere; forgetting that is rare, and a sweep over all entries clears it.
+//! Closing a slot takes constant time; the slot is still in the holder sets of entries. Every
+//! change clears a few more entries, at a pace that keeps the garbage small (R6). A generation
+//! records the tails of the chains that entered it, and its entries lie between those and their
+//! roots, so only these are visited. There is no list of the entries that a worker reported;
+//! forgetting those is rare, and a sweep over all entries clears them.
 //!
 //! **Invariant:** the work done at a change is bounded: [`CLEAR_STEP`] entries per chunk changed, and
 //! [`SWEEP_STEP`] while reports are being forgotten.
@@ -16,14 +16,14 @@ use super::holders::{Change, HolderSet};
 use super::slots::SlotId;
 use super::table::{EntryId, Parent, Swept, WARMED_MAX};
 
-/// Entries of ended generations looked at per chunk changed: each change adds one at most, so what
-/// waits becomes less.
+/// Entries of ended generations visited per changed chunk: each change adds at most one, so the
+/// backlog shrinks.
 pub const CLEAR_STEP: usize = 4;
 
-/// Entries swept per chunk changed, while there is something to sweep.
+/// Entries swept per changed chunk, while there is something to sweep.
 pub const SWEEP_STEP: usize = 64;
 
-/// A tick sweeps like so many changes.
+/// A tick sweeps as much as this many changes.
 pub(super) const TICK_CHANGES: usize = 1_024;
 
 /// What a generation left behind.

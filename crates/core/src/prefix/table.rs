@@ -1,10 +1,11 @@
-//! Where is the entry of this key, and what comes before and after it?
+//! Prefix trie: entries in pages, linked to parent, first child and siblings.
 //!
-//! Entries of 28 bytes lie in pages that never move; [`Places`] leads to them by their keys. Entries
-//! are linked as a trie: parent, first child, siblings both ways.
+//! Entries of 28 bytes are in pages that never move; [`Places`] maps keys to them. Entries are
+//! linked as a trie: parent, first child, siblings both ways.
 //!
-//! **Invariant:** every entry has holders or children, or is about to: what loses the last of both
-//! goes, and so do its ancestors that only stood for it. An entry with holders knows its parent.
+//! **Invariant:** every entry has holders or children, or is about to: an entry that loses the last
+//! of both is removed, and so are its ancestors that have neither. An entry with holders knows its
+//! parent.
 
 use alloc::vec::Vec;
 
@@ -14,11 +15,11 @@ use super::places::Places;
 
 /// Entries to a page.
 const PAGE: usize = 4_096;
-/// Keys looked up ahead of a change.
+/// Keys prefetched ahead of a change.
 pub(super) const WARMED_MAX: usize = 16;
 /// Index of no entry.
 const NONE: u32 = u32::MAX;
-/// A parent that nobody has told us yet.
+/// A parent that is not known yet.
 const UNKNOWN: u32 = u32::MAX - 1;
 /// A parent of what is no entry but a vacancy.
 const VACANT: u32 = u32::MAX - 2;

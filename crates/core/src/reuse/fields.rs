@@ -1,7 +1,7 @@
-//! What does each field of a request have to do with its answer?
+//! Cache key fields: how each field of a request affects the response-cache key.
 //!
-//! One table for chats and completions: OpenAI's documented fields and vLLM's extras. Whoever is in
-//! doubt about a field puts it in the key: that costs a miss and never a wrong answer.
+//! One table for chats and completions: OpenAI's documented fields and vLLM's extras. In doubt a
+//! field belongs into the key: that costs a miss and never a wrong answer.
 
 /// What a field means for the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
-//! May an answer be given again, to whom, and what is kept when there is no room for all?
+//! Response cache: which answers may be served again, to which tenant, and which are evicted.
 //!
-//! An answer is given again only where nothing that could change it has changed: every field of a
-//! request is in the key, cannot change the answer ([`FIELDS`] says why), or keeps the request away
-//! from the cache. What nobody has judged keeps it away. Which answers are worth keeping
-//! ([`unkept`]), which make room for others ([`Shelf`]) and for how long one is waited for that another asked for
-//! ([`Openings`]) is decided here too; the bytes, the hashing and the waiting are the shell's.
+//! A cached answer is served only where nothing that could change it has changed: every field of a
+//! request is in the key, cannot change the answer ([`FIELDS`] says why), or makes the request
+//! bypass the cache. An unknown field makes it bypass the cache. This module also decides which
+//! answers are stored ([`unkept`]), which are evicted ([`Shelf`]) and how long a request waits for
+//! another's answer in a single flight ([`Openings`]); the shell does the bytes, the hashing and
+//! the waiting.
 //!
-//! **Invariant:** a field of which this table knows nothing never shares an answer. See
+//! **Invariant:** a request with a field that is not in this table never shares an answer. See
 //! `docs/design/cache.md`.
 
 mod fields;

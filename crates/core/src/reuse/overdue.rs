@@ -1,23 +1,23 @@
-//! Retransmission timeout of a single flight: how long may whoever joined a question wait for its answer to begin?
+//! Single-flight timeout: how long a follower waits for the leader's answer to begin.
 //!
-//! As long as such answers usually take, and four times as much as they usually differ by (Jacobson 1988), from when the
-//! question set out. Later than that something is wrong with whoever was asked, and whoever joined asks by itself.
-//! `docs/design/cache.md`, rule 7.
+//! The timeout is the mean time of such answers plus four mean deviations (the TCP retransmission
+//! timeout, Jacobson 1988), from when the leader's request was sent. After the timeout a follower
+//! sends its own request. `docs/design/cache.md`, rule 7.
 
 use overdraft_units::Micros;
 
-/// Kinds of questions: by whether the answer comes whole, the size of the prompt, and what the answer may come to.
+/// Kinds of requests: streamed or not, by size of the prompt, and by `max_tokens`.
 const FORMS: usize = 2;
 const SIZES: usize = 8;
 const LIMITS: usize = 8;
 
-/// Answers of a kind after which what is usual is known.
+/// Minimum answers of a kind before its mean is used.
 const LEARNT_MIN: u32 = 3;
-/// Before that; a kind that is not known while others take longer than this is given as long as those.
+/// Timeout before that; longer if other kinds take longer than this.
 const UNKNOWN: u64 = 5_000_000;
-/// What is usual may have been learnt on an idle machine.
+/// Minimum timeout: the mean may have been learnt on an idle machine.
 const PATIENCE_MIN: u64 = 250_000;
-/// Nobody waits longer.
+/// Maximum timeout.
 const PATIENCE_MAX: u64 = 600_000_000;
 
 /// What is wanted, as far as it says how long an answer takes to begin.

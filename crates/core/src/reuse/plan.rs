@@ -1,6 +1,6 @@
-//! Is this request looked up, and is its answer kept?
+//! Cache control: whether a request is looked up in the response cache and its answer stored.
 
-/// What may be given again.
+/// Which answers may be served from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     /// Nothing.
@@ -8,21 +8,21 @@ pub enum Reuse {
     /// Answers to requests that ask for the likeliest tokens or bring a seed.
     #[default]
     Deterministic,
-    /// All answers: who asks twice gets what was said the first time.
+    /// All answers: a repeated request gets the first answer.
     All,
 }
 
-/// What the request's head says.
+/// The cache directive of the request's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wish {
     /// Nothing.
     #[default]
     Unsaid,
-    /// An answer given before will do, whatever the sampling.
+    /// A cached answer will do, whatever the sampling.
     Reuse,
-    /// The answer shall be made anew, and may then be kept.
+    /// The answer must be fresh, and may then be stored.
     Refresh,
-    /// Neither look it up nor keep it.
+    /// Neither look it up nor store it.
     Avoid,
 }
 

@@ -1,29 +1,29 @@
-//! Which of the things that are kept make room for others?
+//! Response-cache eviction policy: S3-FIFO.
 //!
-//! S3-FIFO: newcomers stand in a small queue; who is asked for there moves to the main one, who is
-//! not is thrown out soon, so that the many requests that never come again do not push out those
-//! that do. The names of the thrown out are remembered for a while, and whoever comes back goes to
-//! the main queue at once. A look-up changes one small number; LRU would move a list's links.
+//! New entries go to a small queue; an entry that is hit there moves to the main queue, one that is
+//! not is evicted soon, so that the many requests that never repeat do not push out those that do.
+//! The keys of evicted entries are remembered for a while (ghost queue), and an entry that returns
+//! goes to the main queue at once. A hit changes one small counter; LRU would relink a list.
 //!
-//! **Invariant:** the things on the shelf have at most as many bytes as it was made for.
+//! **Invariant:** the entries have at most as many bytes as the shelf's capacity.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use overdraft_units::Instant;
 
-/// What things are found by: a cryptographic hash, so that no two are confused.
+/// The key of an entry: a cryptographic hash, so that no two collide.
 pub type Key = [u8; 32];
 
-/// How often a thing is asked for, as far as that is counted.
+/// Maximum of an entry's hit counter.
 const ASKED_MAX: u8 = 3;
 
-/// The small queue's share of the bytes, in tenths.
+/// Share of the small queue in the bytes, in tenths.
 const SMALL_TENTHS: u64 = 1;
 
-/// Names remembered of what was thrown out, for each thing that is kept, and at least so many.
+/// Minimum size of the ghost queue; otherwise one evicted key per entry.
 const GHOSTS_MIN: usize = 1_024;
 
-/// What standing on the shelf costs beside the thing's own bytes: key, slot and place.
+/// Overhead of an entry beside its own bytes: key, slot and index.
 const SLOT_BYTES: u64 = 160;
 
 /// What a look-up finds.

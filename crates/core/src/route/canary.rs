@@ -1,4 +1,4 @@
-//! Which side of a comparison is this request on?
+//! Canary assignment: which arm of a comparison a request belongs to.
 
 use super::policy::Policy;
 use crate::mix::mix;
@@ -6,19 +6,19 @@ use crate::mix::mix;
 /// A policy on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Canary {
-    /// Who chooses for its share.
+    /// The policy that decides for its share.
     pub policy: Policy,
     /// Its share of the requests, in thousandths.
     pub share_permille: u16,
 }
 
-/// A side of a comparison.
+/// An arm of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Arm {
-    /// What has been in force.
+    /// The control arm.
     #[default]
     Baseline,
-    /// What is on trial.
+    /// The canary arm.
     Canary,
 }
 
@@ -33,8 +33,8 @@ impl Arm {
 }
 
 impl Arm {
-    /// The side of a request for a model of which another has a share on trial: the same for all of a session, and drawn
-    /// apart from the side of a policy.
+    /// The arm of a request for a model with a canary model: the same for a whole session, and
+    /// independent of the arm of a canary policy.
     pub fn of_model(share_permille: u16, session: Option<u64>, dice: u64) -> Self {
         drawn(share_permille, mix(session.unwrap_or(dice), DRAW_MODEL))
     }

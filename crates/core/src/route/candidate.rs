@@ -1,4 +1,4 @@
-//! What spoke for each worker, and why did it lose?
+//! Routing candidates: the score of each worker and why it was not chosen (explain record).
 
 use alloc::vec::Vec;
 
@@ -8,27 +8,28 @@ use super::canary::Arm;
 use super::{Choice, Policy};
 use crate::fleet::WorkerId;
 
-/// A choice, and all that led to it.
+/// A routing decision, and all that led to it.
 #[derive(Clone, Debug, Default)]
 pub struct Decision {
     /// What is to be done.
     pub choice: Choice,
-    /// Who decided.
+    /// The policy that decided.
     pub policy: Policy,
-    /// Which side of a comparison the request is on.
+    /// The arm of a comparison that the request is on.
     pub arm: Arm,
     /// Whether the session decided and not the policy.
     pub stuck: bool,
-    /// Who has more of the prompt than the chosen one, where that can fetch it.
+    /// A worker that holds more of the prompt than the chosen one, where the chosen one can fetch
+    /// it.
     pub source: Option<WorkerId>,
     /// Whether another worker that could have been asked would have had to evict for this request,
     /// and the chosen one does not (C6).
     pub eviction_prevented: bool,
-    /// The most of the prompt that any worker which serves the model should hold.
+    /// The longest cached prefix at any worker that serves the model.
     pub cached_most: Tokens,
-    /// Tokens of prefixes that the request pushes out of the chosen one's cache.
+    /// Tokens of prefixes that the request evicts from the chosen one's cache.
     pub displaced: u64,
-    /// Whether workers that are out were asked as well.
+    /// Whether ejected workers were candidates as well (panic).
     pub ejections: Ejections,
     /// How well the request fitted where it goes, before it was booked there, in thousandths (C6):
     /// set where it was placed.

@@ -1,11 +1,10 @@
-//! Where does this request go, and where next if that fails?
+//! Routing: which worker gets a request, and which one the next attempt.
 //!
-//! [`decide`] looks at every worker that serves the model, sets aside those that cannot be asked,
-//! and lets a [`Policy`] choose among the rest; a session that sticks comes before the policy. The
-//! [`Decision`] it leaves says of every candidate what spoke for it and why it lost, so what
-//! explains a choice is what made it. [`retry`] says whether a failed attempt is made again; it is
-//! always made elsewhere. A [`Router`] is all of that with its memory: what gateway and simulator
-//! drive.
+//! [`decide`] reads every worker that serves the model, excludes those that are not eligible, and
+//! lets a [`Policy`] choose among the rest; a sticky session precedes the policy. The [`Decision`]
+//! records the score of every candidate and why it lost, so the data that explains a choice is the
+//! data that made it. [`retry`] decides whether a failed attempt is retried, always at another
+//! worker. A [`Router`] is all of that with its state; gateway and simulator both drive it.
 //!
 //! Invariant: a worker that is draining, down, or has failed this request is never chosen while
 //! another that serves the model is up; ties break by the inputs alone, so equal fleets choose

@@ -1,4 +1,4 @@
-//! What is kept of a request between its placing and its end?
+//! Placed request: the state of a request from its placement to its end.
 
 use alloc::string::String;
 
@@ -15,24 +15,24 @@ use crate::prefix::{Announcement, Receipt};
 #[must_use = "a request that is never ended stays on the worker's ledger for ever"]
 pub struct Placed {
     pub(super) attempt: Attempt,
-    /// Whose it is, where that is counted.
+    /// Its tenant, where that is counted.
     pub(super) tenant: Option<Tenant>,
     pub(super) model: String,
     pub(super) bytes: Option<u64>,
     pub(super) chunk: Tokens,
-    /// Until it is remembered.
+    /// Note of the pending prefix insertion, until it is done.
     pub(super) announced: Option<Announcement>,
-    /// Chunks of its prompt that its worker was said to have.
+    /// Chunks of its prompt that its worker should hold.
     pub(super) matched: u32,
-    /// From then on.
+    /// After the insertion.
     pub(super) receipt: Option<Receipt>,
     pub(super) first_token: Option<Instant>,
     pub(super) source: Option<WorkerId>,
     /// When tokens of each answer were last counted, and how many.
     pub(super) progress: (Instant, u32),
-    /// Who decided.
+    /// The policy that decided.
     pub policy: Policy,
-    /// On which side of a comparison.
+    /// The arm of a comparison.
     pub arm: Arm,
 }
 
@@ -42,7 +42,8 @@ impl Placed {
         self.attempt.age(now)
     }
 
-    /// Who has more of its prompt than the worker it goes to, where that can fetch it.
+    /// A worker that holds more of its prompt than the chosen one, where the chosen one can fetch
+    /// it.
     pub const fn source(&self) -> Option<WorkerId> {
         self.source
     }

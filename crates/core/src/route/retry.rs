@@ -1,8 +1,8 @@
-//! Is a failed attempt made again, and how strictly?
+//! Retry budget: whether a failed attempt is made again at another worker.
 //!
-//! The first escape of a request from a worker that failed it to one in good standing is free: that is where it should
-//! have gone. What comes after is bounded by a budget of all retries in flight, for a fleet that fails as a whole is
-//! not mended by asking it more often.
+//! The first retry of a request, from a worker that failed it to an eligible one, is free: the
+//! request should have gone there. Further retries are bounded by a budget of all retries in
+//! flight, because a fleet that fails as a whole would only get more load (a retry storm).
 
 use overdraft_units::Instant;
 
@@ -10,10 +10,10 @@ use super::{ATTEMPTS_MAX, RouteSettings, Tried};
 use crate::admit::AdmitSettings;
 use crate::fleet::{Failure, Fleet};
 
-/// How freely failed attempts are made again.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// Attempts after the first, at most; [`ATTEMPTS_MAX`] caps it.
+    /// Maximum attempts after the first; [`ATTEMPTS_MAX`] caps it.
     pub extra_attempts_max: u8,
     /// Retries in flight, as a share of all attempts in flight.
     pub share_permille: u16,
@@ -34,7 +34,7 @@ impl Default for RetrySettings {
 pub enum Verdict {
     /// Try another worker.
     Elsewhere,
-    /// Tell the client.
+    /// Return the error to the client.
     GiveUp(GiveUp),
 }
 

@@ -1,6 +1,6 @@
-//! How does the shell share breakers and load with other gateways, and tell what refusals say?
+//! Circuit breakers and peer load at the router: methods for the shell's peer sync.
 //!
-//! What is in here passes through to the fleet; see [`crate::breaker`].
+//! These methods pass through to the fleet; see [`crate::breaker`].
 
 use alloc::string::String;
 
@@ -16,22 +16,23 @@ impl Router {
         self.fleet.set_breakers(settings);
     }
 
-    /// Names the models of whose workers as many may be out as fail; see [`crate::fleet::Fleet::set_spare`].
+    /// Names the models of which all failing workers may be ejected; see
+    /// [`crate::fleet::Fleet::set_spare`].
     pub fn set_spare(&mut self, models: impl IntoIterator<Item = String>) {
         self.fleet.set_spare(models);
     }
 
-    /// Has trials granted through [`Router::grant_probe`] from now on, or no more.
+    /// Sets whether trials are granted through [`Router::grant_probe`].
     pub const fn set_grants(&mut self, grants: Grants) {
         self.fleet.set_grants(grants);
     }
 
-    /// The workers whose time out is over and that nobody is trying.
+    /// The workers whose ejection time is over and that have no trial in flight.
     pub fn probes_due(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
         self.fleet.probes_due(now)
     }
 
-    /// The workers whose one trial is this gateway's to send, or under way from here.
+    /// The workers whose trial this gateway may send or has in flight.
     pub fn probing(&self, now: Instant) -> impl Iterator<Item = WorkerId> {
         self.fleet.probing(now)
     }

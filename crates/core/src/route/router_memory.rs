@@ -1,7 +1,8 @@
-//! When does a placed request become part of what is remembered?
+//! Deferred prefix insertion: adds a placed request's prompt to the prefix index after sending.
 //!
-//! Once it is on its way: remembering takes time for each chunk of a prompt, for which nobody has to
-//! wait (`docs/design/prefix.md`, R8). **Invariant:** until then, and no longer, a note answers for it.
+//! An insertion takes time for each chunk of a prompt, for which no request has to wait
+//! (`docs/design/prefix.md`, R8). **Invariant:** until the insertion, and no longer, a note answers
+//! for the prompt.
 
 use overdraft_units::Instant;
 
@@ -10,8 +11,8 @@ use super::router::{Prompt, Router};
 use crate::admit::Chain;
 
 impl Router {
-    /// Remembers the prompt of a placed request where it went; call it once, as soon as the request
-    /// has been handed over. Of what is remembered already, nothing changes.
+    /// Inserts the prompt of a placed request for its worker; call it once, as soon as the request
+    /// has been sent. Chunks that are in the index already do not change.
     pub fn remember(&mut self, placed: &mut Placed, prompt: Prompt<'_>, now: Instant) {
         self.forget_note(placed);
         let worker = placed.worker();
@@ -30,7 +31,7 @@ impl Router {
         }
     }
 
-    /// Takes the note of a placed request back, if it was not remembered yet.
+    /// Removes the note of a placed request, if its prompt was not inserted yet.
     pub(super) fn forget_note(&mut self, placed: &mut Placed) {
         if let Some(announced) = placed.announced.take() {
             self.prefixes.take_back(announced);

@@ -1,8 +1,9 @@
-//! Which workers may be asked at all, whatever the policy thinks of them?
+//! Eligibility and panic routing: which workers may be candidates, ejected ones included.
 //!
-//! A worker whose breaker is open is asked when too few others can be (*panic*); one that refuses, or is out,
-//! when nobody else is left. One whose time is over gets one request as its trial, before any policy is
-//! asked: one that has not failed elsewhere yet, so that it has another attempt if this one fails.
+//! A worker with an open breaker is a candidate when too few others are eligible (*panic*); one
+//! that refuses, or is ejected, when no other is left. A half-open worker gets one request as its
+//! trial, before the policy decides: a request that has not failed elsewhere yet, so that it has
+//! another attempt if this one fails.
 
 use super::Tried;
 use super::candidate::{Candidate, Decision, Ejections, Reason, Room};
@@ -32,7 +33,7 @@ pub(super) fn is_due(scene: &Scene<'_>, worker: &Worker) -> bool {
     }
 }
 
-/// Workers that are out are asked when too few others can be, then whoever is the least bad resort.
+/// Keeps the ejected workers when too few others are eligible, then the least bad last resort.
 pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision, tried: &Tried) {
     let any_out = decision.candidates.iter().any(|one| is_out(one.reason));
     if any_out && is_panic(scene, decision) {
@@ -56,7 +57,7 @@ pub(super) fn keep_best(scene: &Scene<'_>, decision: &mut Decision, tried: &Trie
     }
 }
 
-/// Whom a request goes to that nobody in good standing can take, the best first.
+/// Last resorts where no worker is eligible, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Resort {
     /// It is full and works: it may have room by now.

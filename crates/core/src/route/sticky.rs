@@ -1,9 +1,10 @@
-//! Where does a session belong?
+//! Sticky sessions: rendezvous hashing with bounded loads.
 //!
-//! To the worker whose name and the session's hash highest together (rendezvous hashing): when a
-//! worker leaves, only its own sessions move, and every gateway moves them alike. A worker with
-//! more than its share of the load is passed over for the next in that order, so a few heavy
-//! sessions cannot drown one worker (consistent hashing with bounded loads, Mirrokni et al. 2018).
+//! A session belongs to the worker with the highest hash of worker name and session (rendezvous
+//! hashing): when a worker leaves, only its own sessions move, and every gateway moves them alike.
+//! A worker above its bounded share of the load is skipped for the next in that order, so a few
+//! heavy sessions cannot overload one worker (consistent hashing with bounded loads, Mirrokni et
+//! al. 2018).
 
 use super::candidate::{Decision, Reason};
 use crate::fleet::{Fleet, WorkerId};

@@ -1,11 +1,12 @@
-//! Who is it, where nothing is out of the ordinary?
+//! Routing fast path: chooses by cost alone where no worker is in an unusual state.
 //!
-//! A list of candidates tells of each what spoke for it, and filling it takes longer than deciding.
-//! Mostly nobody reads it: every worker takes requests and has been up for a while, none has failed
-//! this one, no session sticks, and whoever costs the least has room. Then costs alone decide.
+//! Filling the list of candidates with scores and reasons takes longer than deciding, and it is
+//! rarely read. In the usual case every worker takes requests and has been up for a while, none has
+//! failed this request, no session is sticky, and the cheapest worker has room. Then cost alone
+//! decides.
 //!
-//! **Invariant:** this chooses whom [`decide`](super::decide()) would, for the same reasons, or does
-//! not choose.
+//! **Invariant:** the fast path chooses the worker that [`decide`](super::decide()) would, for the
+//! same reasons, or does not choose.
 
 use overdraft_units::Tokens;
 
@@ -17,7 +18,8 @@ use super::scene::Scene;
 use super::{Choice, Policy, Tried, admitted};
 use crate::fleet::WorkerId;
 
-/// Chooses, if it is as usual; whether it is. Of the candidates `decision` has the chosen one only.
+/// Chooses in the usual case; returns whether it did. `decision` then lists only the chosen
+/// candidate.
 pub(super) fn decide(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) -> bool {
     decision.begin(scene);
     let seldom = scene.fleet.seldom();
@@ -45,12 +47,12 @@ pub(super) fn decide(scene: &Scene<'_>, tried: &Tried, decision: &mut Decision) 
     true
 }
 
-/// Whom the policy `cost` chooses, whether anybody would have to evict for this request, and the most of its
-/// prompt that anybody holds; nobody
-/// where one has to be looked at more closely.
+/// The worker that the policy `cost` chooses, whether any worker would have to evict for this
+/// request, and its longest cached prefix at any worker; `None` where a worker needs the full
+/// decision.
 ///
-/// Who waits longer than all that another one costs is not looked at further. Therefore the one that
-/// has most of the prompt is the first that is looked at: mostly it is the cheapest.
+/// A worker whose wait alone exceeds another's total cost is skipped. Therefore the worker with the
+/// longest cached prefix is tried first: it is mostly the cheapest.
 fn cheapest(
     scene: &Scene<'_>,
     tried: &Tried,

@@ -1,20 +1,21 @@
-//! Does the number change now, or is it a ripple?
+//! Autoscaling cooldown: hysteresis that keeps the wanted number of workers from flapping.
 //!
-//! It rises at once, for as long as one step of the load takes to arrive, but then not again within a
-//! cooldown, so that the workers just asked for can take their share first. It falls to the most that was wanted while it was too high, once it has been
-//! too high without a break for its own, longer cooldown (D8: 60 s and 300 s).
+//! The number rises at once, for as long as one step of the load takes to arrive, but then not
+//! again within a cooldown, so that the new workers can take their share first. It falls to the
+//! maximum wanted while it was too high, once it has been too high without a break for its own,
+//! longer cooldown (D8: 60 s and 300 s).
 
 use overdraft_units::{Instant, Micros};
 
-/// A rise that has begun may go on for so long: requests that come together are not seen together.
+/// How long a rise may continue once begun: requests that come together are not counted together.
 const RISE_LASTS: Micros = Micros::new(5_000_000);
 
 /// How long a change waits for the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooldown {
-    /// From one rise to the next.
+    /// Minimum time from one rise to the next.
     pub up: Micros,
-    /// For how long less must have been wanted before the number falls.
+    /// How long fewer must have been wanted before the number falls.
     pub down: Micros,
 }
 
@@ -34,7 +35,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Takes in what is wanted now and says what to ask for.
+    /// Takes the number wanted now and returns the number to request.
     pub fn observe(&mut self, wanted: u64, cooldown: Cooldown, now: Instant) -> u64 {
         let Some(held) = self.held else {
             // The first sight is not a rise: nobody has been asked for anything yet.

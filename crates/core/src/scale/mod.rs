@@ -1,12 +1,12 @@
-//! How many workers does the load want?
+//! Autoscaling: how many workers the load of a pool or model needs.
 //!
-//! A [`Load`] is what some workers carry together: those of a pool, or those of it that serve one
-//! model. Three signals are each divided by what one worker is meant to carry of it ([`Targets`]),
-//! and the largest counts: a pool short of cache is short, however short its queue. The quotient
-//! stays in thousandths for metrics and is rounded up to whole workers for whoever starts them.
-//! [`Hold`] keeps the answer from following every ripple.
+//! A [`Load`] is the sum over the workers of a pool, or over those of it that serve one model.
+//! Three signals are each divided by their target per worker ([`Targets`]), and the largest
+//! quotient counts: a pool short of cache is short, however short its queue. The quotient stays in
+//! thousandths for metrics and is rounded up to whole workers for the autoscaler. [`Hold`] keeps
+//! the result from flapping.
 //!
-//! Invariant: what is not known never makes a pool smaller (`docs/design/scaling.md#r2`).
+//! Invariant: an unknown signal never makes a pool smaller (`docs/design/scaling.md#r2`).
 
 mod hold;
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! What is believed of the way to one peer?
+//! Peer link estimate: latency and bandwidth of fetching KV blocks from one peer.
 
 use overdraft_units::{Instant, Micros};
 
 use crate::estimate::Ratio;
 
-/// Bytes a second of a link that was never used: a network of one gigabit.
+/// Prior bandwidth of a link that was never used, in bytes a second: a network of one gigabit.
 pub const BYTES_PER_SECOND_FIRST: u64 = 100_000_000;
 
-/// How long a peer that was never asked is taken to need before its first byte.
+/// Prior time to the first byte of a peer that was never used.
 pub const WAIT_FIRST: Micros = Micros::new(5_000);
 
-/// A belief this old counts no more: whoever was slow may be fast again, and only using it tells.
+/// Age at which an estimate expires: a slow peer may be fast again, and only using it tells.
 pub const STALE: Micros = Micros::new(60_000_000);
 
-/// How long a peer is left alone that failed once; twice as long each time it fails again.
+/// Backoff after a peer's first failure; it doubles with each further failure.
 pub const BARRED_FIRST: Micros = Micros::new(5_000_000);
 
-/// The longest that a peer is left alone.
+/// Maximum backoff.
 pub const BARRED_MAX: Micros = Micros::new(60_000_000);
 
-/// Most doublings of that time.
+/// Maximum doublings of the backoff.
 const DOUBLINGS_MAX: u32 = 6;
 
 /// Pieces smaller than this say more about the wait than about the rate.

@@ -1,12 +1,12 @@
-//! Fetch the keys and values of a prefix from whoever has them, or compute them?
+//! KV transfer decision: fetch a prefix's blocks from a peer, or recompute them.
 //!
-//! Whichever is expected to be over sooner, by what was measured: the pace at which this engine
-//! computes prompts against the wait and the bytes a second of this link. What was never measured
-//! has a stated prior, so that it is tried; what was measured long ago fades back to it, so that it is
-//! tried again; and who fails is left alone for a while that doubles (`docs/design/kv-share.md#r4`).
+//! The faster alternative wins, by measurement: this engine's prefill speed against the latency and
+//! bandwidth of this link. A link that was never measured has a stated prior, so that it is tried;
+//! an old measurement fades back to the prior, so that the link is tried again; and a peer that
+//! fails gets an exponential backoff (`docs/design/kv-share.md#r4`).
 //!
-//! **Invariant:** a decision is a function of its arguments, and one to fetch names the time after
-//! which computing would have been better.
+//! **Invariant:** a decision is a function of its arguments, and a decision to fetch names the
+//! deadline after which computing would have been better.
 
 mod link;
 #[cfg(test)]
