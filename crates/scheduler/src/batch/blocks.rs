@@ -1,12 +1,12 @@
-//! The page pool: which pages are held, by how many, and which is given up next?
+//! Block pool: allocation, reference counts and LRU eviction of KV cache pages (paged KV cache).
 //!
-//! A page is *held* while tables name it, *cached* while nobody holds it but its content can still
-//! be found, and *blank* otherwise. Idle pages (cached and blank) stand in one line; the front is
-//! given out first. Blank pages join at the front, cached ones at the back, so the line is an LRU
-//! that spends rubbish before memories.
+//! A page is *held* while block tables refer to it, *cached* while no table does but the prefix
+//! index can still find its content, and *blank* otherwise. Idle pages (cached and blank) are in
+//! one free list, allocated from the front. Blank pages join at the front, cached ones at the back,
+//! so the list is an LRU that uses blank pages before it evicts cached ones.
 //!
-//! **Invariant:** whoever holds a page holds its parent too, and a table is released tail first.
-//! Hence an idle parent always stands behind its idle children, and no page is evicted while one
+//! **Invariant:** a table that holds a page holds its parent too, and a table is released tail
+//! first. Hence an idle parent is always behind its idle children, and no page is evicted while one
 //! that follows it can still be found.
 
 use alloc::vec;
@@ -23,12 +23,12 @@ use super::prefix::{Parent, PrefixIndex};
 pub(super) struct BlockPool {
     pages: Vec<Page>,
     index: PrefixIndex,
-    /// Front of the line of idle pages: given out next.
+    /// Front of the list of idle pages: allocated next.
     front: Link,
     back: Link,
     idle: u32,
     cached: u32,
-    /// Pages given out so far whose content could still be found.
+    /// Evictions so far: cached pages that were allocated again.
     evicted: u64,
     /// Filled while someone listens.
     changes: Option<ChangeLog>,
@@ -36,11 +36,11 @@ pub(super) struct BlockPool {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// How often tables name it.
+    /// Reference count: how many tables refer to it.
     holders: u32,
-    /// Whether the index has it; said here too because all that is given back is asked for it.
+    /// Whether the prefix index has it; repeated here because every release reads it.
     is_findable: bool,
-    /// Neighbours in the line, meaningful while idle.
+    /// Neighbours in the list, meaningful while idle.
     before: Link,
     behind: Link,
 }
@@ -73,7 +73,7 @@ impl BlockPool {
         Blocks::new(self.cached)
     }
 
-    /// Pages given out so far whose content could still be found.
+    /// Evictions so far: cached pages that were allocated again.
     pub(super) fn evicted(&self) -> u64 {
         self.evicted
     }

@@ -1,23 +1,23 @@
-//! What did the cache come to hold, and what did it give up?
+//! Cache change log: which pages were stored and evicted, for KV events.
 //!
-//! For whoever keeps an index of what is cached where. A page is told of when the step that fills it
-//! is closed, not when it becomes findable: a step that is lost is never heard of. Pages that
-//! follow each other are told together (`docs/design/kv-events.md`).
+//! It serves indexes of what is cached where. A page is recorded when the step that fills it is
+//! closed, not when it becomes findable, so a failed step leaves no record. Consecutive pages are
+//! recorded together (`docs/design/kv-events.md`).
 //!
 //! **Invariant:** the changes add up to the pages that can be found between steps; nothing is
-//! recorded unless someone asked, and never more than [`CHANGES_PAGES_MAX`] pages at once.
+//! recorded unless recording is on, and never more than [`CHANGES_PAGES_MAX`] pages at once.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use overdraft_units::{CacheSalt, TokenId};
 
-/// Most pages recorded between two takings; a step stores and drops some hundreds.
+/// Maximum pages recorded between two reads; a step stores and evicts some hundreds.
 pub const CHANGES_PAGES_MAX: usize = 1 << 16;
 
-/// Names the content of a page and all before it: a hash chained from the salt.
+/// Hash of a page's content and all before it, chained from the salt.
 ///
-/// Only a name: two contents may share one by accident, and nothing is shared for that reason.
+/// It is only a name: hashes may collide, so no page is shared because of an equal name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageName(pub u64);
 

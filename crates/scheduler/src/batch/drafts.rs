@@ -1,9 +1,9 @@
-//! Which drafted tokens are verified in the next step?
+//! Draft slots for speculative decoding: which drafted tokens are verified in the next step.
 //!
-//! Somebody guesses what follows a sequence and has the guesses computed behind its last known
-//! token, in the same slot: each position's logits tell whether the next guess is right. Drafts are
-//! guests. They get tokens of a step and pages that nobody else wants, never preempt anyone, are
-//! never findable, and the pages that only they needed are given back when the step is closed
+//! A step computes drafted tokens after a sequence's last known token, in the same slot: each
+//! position's logits verify the next drafted token. Drafts have the lowest priority. They get step
+//! tokens and pages that nothing else wants, never preempt a sequence, are never in the prefix
+//! index, and the pages that only they needed are freed when the step is closed
 //! (`docs/design/batch.md#r10`).
 
 use alloc::vec::Vec;
@@ -13,22 +13,22 @@ use overdraft_units::{Blocks, SequenceId, TokenId, Tokens};
 use super::scheduler::Scheduler;
 use super::sequence::{Handle, Phase};
 
-/// Waiting sequences whose wants are counted before drafts get anything; where more could join,
+/// Waiting sequences whose demand is reserved before drafts get anything; where more could join,
 /// drafts get nothing.
 const ARRIVALS_HEEDED: usize = 8;
 
-/// What the next step has to do anyway, and what is left of it.
+/// The load of the next step without drafts, and the room left for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftRoom {
     /// Sequences that decode: each computes a token.
     pub decodes: u32,
     /// Prompt tokens to be computed.
     pub prefill: Tokens,
-    /// Tokens that drafts may have, over all sequences.
+    /// Token budget of drafts, over all sequences.
     pub room: Tokens,
 }
 
-/// What those who may join in the next plan will want.
+/// Demand of the sequences that may join in the next plan.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
     tokens: u64,

@@ -1,12 +1,12 @@
-//! How do pages enter the cache that somebody else computed?
+//! Page import: KV pages that another worker computed enter the prefix cache.
 //!
-//! An import is a transaction between two steps, as a step is one between two plans. It is told which
-//! pages of a prefix are at hand; it says which of them the cache lacks and where they are to be
-//! written; it is told how many were. From then on they are cached pages like any other, found by
-//! their place in the trie (`docs/design/kv-share.md#r5`).
+//! An import is a transaction between two steps, as a step is one between two plans. The caller
+//! offers pages of a prefix; the import says which of them the cache lacks and where to write them;
+//! the caller reports how many were written. From then on they are cached pages like any other,
+//! found by the prefix index (`docs/design/kv-share.md#r5`).
 //!
-//! **Invariant:** only what was written becomes findable, and an import takes no page that a
-//! running sequence needs in the next step.
+//! **Invariant:** only written pages become findable, and an import takes no page that a running
+//! sequence needs in the next step.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -16,14 +16,14 @@ use overdraft_units::{BlockId, CacheSalt, TokenId};
 use super::prefix::Parent;
 use super::scheduler::Scheduler;
 
-/// Pages of a prefix that are at hand.
+/// The offered pages of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import<'a> {
-    /// Whose prefix it is.
+    /// The salt of the prefix.
     pub salt: CacheSalt,
-    /// Its tokens, at least up to the end of the last page at hand.
+    /// Its tokens, at least up to the end of the last offered page.
     pub tokens: &'a [TokenId],
-    /// Which pages of it are at hand, counted from the beginning of the prefix.
+    /// Which pages of it are offered, counted from the beginning of the prefix.
     pub pages: Range<usize>,
 }
 
@@ -32,7 +32,7 @@ pub struct Import<'a> {
 pub struct ImportedPage {
     /// Its number in the prefix.
     pub number: usize,
-    /// Where its content goes.
+    /// The page to write it to.
     pub block: BlockId,
 }
 

@@ -1,9 +1,9 @@
-//! What should the next step compute?
+//! Step planning: continuous batching with chunked prefill and preemption.
 //!
-//! Decodes first, one token each and the pages for it, taken from the least entitled if need be.
-//! Then prefills go on, each with a share of what is left of the step's tokens, so that a long
-//! prompt slows a short one down but never shuts it out. Then those who wait join in the order of
-//! their turns. What nobody wanted goes to the first prefill that can use it, and then to drafts.
+//! Decodes come first, one token each and the pages for it, by preemption of the lowest priority if
+//! need be. Then running prefills continue, each with a share of the step's remaining token budget,
+//! so that a long prompt slows a short one down but never starves it. Then waiting sequences join
+//! in order. The tokens left over go to the first prefill that can use them, and then to drafts.
 //!
 //! **Invariant:** a plan never exceeds `step_tokens` or `running_max`, gives every running sequence
 //! at least one token, and never takes pages from a sequence it has given a slot.
@@ -18,12 +18,12 @@ use super::scheduler::{PlannedSlot, Scheduler};
 use super::sequence::{Handle, Hold, Phase};
 use super::types::{Logits, Plan, PrefixReuse, Slot};
 
-/// A prefill takes at most three quarters of what is left of a step's tokens while others could use
+/// Maximum share, in quarters, of a step's remaining tokens for one prefill while others could use
 /// the rest (`docs/design/batch.md#r4`).
 const PREFILL_SHARE_QUARTERS: u32 = 3;
 
-/// Sequences passed over in one plan at most, waiting for a prefix that others compute: bounds the
-/// plan's time (`docs/design/batch.md#r7`).
+/// Maximum sequences skipped in one plan because they wait for a prefix that others compute: bounds
+/// the plan's time (`docs/design/batch.md#r7`).
 const HELD_BACK_MAX: u32 = 64;
 
 /// A plan in the making.

@@ -1,16 +1,15 @@
-//! The prefix index: which page holds the tokens that follow a given prefix?
+//! Prefix cache index: a trie of pages that finds the cached prefix of a prompt.
 //!
-//! Registered pages form a trie. A page's place in it is its parent (the page before it, or the
-//! salt at the root) and its own tokens, so equal places mean equal prefixes and equal salts, by
-//! induction. A chained hash of the same things picks the bucket to look in; it never decides. Along
-//! most prompts a page has one page behind it, so each knows its newest one, and how many it has:
-//! then nothing has to be hashed to find the next page, or that there is none. A page without
-//! siblings is found by that alone and stands in no bucket until another comes beside it.
+//! Registered pages form a trie. A page's position is its parent (the page before it, or the salt
+//! at the root) and its own tokens, so equal positions mean equal prefixes and equal salts, by
+//! induction. A chained hash of both picks the bucket to search; it never decides. Along most
+//! prompts a page has one child, so each page stores its newest child and their number: then no
+//! hash is needed to find the next page, or that there is none. A page without siblings is found
+//! through its parent alone and is in no bucket until it gets a sibling.
 //!
 //! **Invariant:** a lookup compares parent and tokens in full, so that no collision, accidental or
 //! contrived, can hand one prompt's pages to another (`docs/design/batch.md#r6`). A page's newest
-//! page behind it is registered and follows it. What stands in no bucket is its parent's newest page
-//! and the only one behind it.
+//! child is registered and follows it. A page in no bucket is its parent's only child.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,16 +18,16 @@ use overdraft_units::{BlockId, BlockSize, Blocks, CacheSalt, TokenId};
 
 use super::link::Link;
 
-/// Pages between a page and the one that it remembers further on.
+/// Distance, in pages, of a page's skip pointer.
 pub(super) const STRIDE: usize = 16;
 
-/// Stretches of so many pages that are followed at once.
+/// Number of such skips that are followed in parallel.
 const LANES: usize = 4;
 
 /// What a page's content follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parent {
-    /// Nothing: it is the first page of whoever shares this salt.
+    /// Nothing: it is the first page of a prompt with this salt.
     Root(CacheSalt),
     /// The content of this registered page.
     Block(BlockId),

@@ -1,25 +1,25 @@
-//! How likely is the next guess right?
+//! Acceptance rate: the chance that the next drafted token is accepted, by draft position.
 //!
-//! Kept for each position of a draft by itself, on the condition that all before it were right: the
-//! third guess is only put to the test when the first two hold. So a position's chance does not
-//! depend on how deep the drafts were that it was learnt from (`docs/design/speculation.md#r2`).
+//! Each position of a draft has its own rate, conditional on the acceptance of all positions before
+//! it: the third token is only tested when the first two are accepted. So a position's rate does
+//! not depend on the depth of the drafts that it was learnt from (`docs/design/speculation.md#r2`).
 //!
-//! Old trials fade: 400 newer ones halve what they count. Where the last few dozen disagree with what
-//! came before, the text has changed, and only they count from then on. Where few were seen, a prior
-//! speaks: the wider group's chance, and the chance of the position before.
+//! Old trials fade with a half-life of 400 trials (EWMA). Where the last few dozen disagree with
+//! the older ones, the text has changed, and only the recent ones count from then on. With few
+//! trials a prior applies: the wider group's rate, and the rate of the position before.
 
 use super::share::Share;
 
-/// Tokens of one draft at most.
+/// Maximum tokens of one draft.
 pub const DEPTH_MAX: usize = 8;
 
-/// After so many trials one counts 1/e of a new one: half after 400.
+/// Time constant of the fading, in trials: a half-life of 400.
 const MEMORY: u64 = 577;
-/// The memory that notices a change: of so many trials.
+/// Time constant of the recent average that detects a change, in trials.
 const RECENT_MEMORY: u64 = 24;
-/// Trials that it must have seen before it is heard.
+/// Minimum trials before the recent average counts.
 const RECENT_TRIALS: u64 = 12;
-/// It disagrees when it is off by so much: more than three times what chance would do.
+/// Difference that counts as a change: more than three standard deviations.
 const CHANGED: Share = Share::percent(28);
 /// What one trial counts when it is new.
 const TRIAL: u64 = 1 << 16;

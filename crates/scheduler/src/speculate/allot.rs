@@ -1,10 +1,10 @@
-//! Which guesses bring the most tokens a second?
+//! Draft allocation: which drafted tokens give the most expected tokens per second.
 //!
-//! Each further guess of a sequence is a row with a chance: that it and all before it are right. The
-//! rows of all sequences stand in one line, the likeliest first, so a sequence's own stay in order;
-//! the best head of that line is the one with the most expected tokens for its cost. So depth is
-//! decided for each sequence by itself, and one that copies is guessed for while its neighbour, which
-//! invents, is not (`docs/design/speculation.md#r4`).
+//! Each further drafted token of a sequence is a row with a probability: that it and all before it
+//! are accepted. The rows of all sequences are sorted by probability, so a sequence's own stay in
+//! order; the best prefix of that list is the one with the most expected tokens per cost (greedy).
+//! So depth is decided per sequence: one that copies text is drafted for while its neighbour, which
+//! writes new text, is not (`docs/design/speculation.md#r4`).
 
 use alloc::vec::Vec;
 
@@ -13,21 +13,21 @@ use super::confidence::Bar;
 use super::costs::{Nanos, StepCosts, float, nanos};
 use super::share::Share;
 
-/// Who guesses.
+/// The source of drafted tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drafter {
-    /// What followed the last time; costs nothing to ask.
+    /// Prompt lookup (n-gram matching); free.
     Lookup,
-    /// A smaller model: one pass for each token.
+    /// A draft model: one pass per token.
     Model,
 }
 
-/// A sequence that could be guessed for.
+/// A sequence that could be drafted for.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect<'a> {
-    /// The kind of its text: what was learnt from its like stands behind what it showed itself.
+    /// The class of its text: the class's acceptance rate is the prior of the sequence's own.
     pub class: u64,
-    /// What was seen of each drafter on this sequence, by [`Drafter::place`].
+    /// The acceptance of each drafter on this sequence, by [`Drafter::place`].
     pub seen: &'a [Acceptance; 2],
     /// Tokens that a lookup found.
     pub lookup: usize,
@@ -40,7 +40,7 @@ pub struct Prospect<'a> {
 /// What a sequence gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Who guesses.
+    /// The source of drafted tokens.
     pub drafter: Drafter,
     /// Tokens to guess; zero is none.
     pub depth: usize,

@@ -1,22 +1,23 @@
-//! How sure was the draft model of its guess, and what is that worth?
+//! Draft confidence: calibrates the draft model's probabilities into acceptance rates.
 //!
-//! The probability that a draft model gives its likeliest token tells guesses that are nearly always right from
-//! those that are mostly wrong, in the same text. What a probability is worth differs by model and text, so it is
-//! learnt: guesses are kept apart by a few steps of it, each with its own share of right ones. Where all are alike,
-//! nothing follows from it, and a draft is as deep as it was granted (`docs/design/speculation.md#r11`).
+//! The probability of a draft model's likeliest token separates drafted tokens that are nearly
+//! always accepted from those that are mostly rejected, in the same text. The relation differs by
+//! model and text, so it is learnt: a few bins of probability each have their own acceptance rate.
+//! Where the bins do not differ, confidence is ignored, and a draft is as deep as it was granted
+//! (`docs/design/speculation.md#r11`).
 
 use super::acceptance::DEPTH_MAX;
 use super::share::Share;
 
-/// Steps of confidence.
+/// Bins of confidence.
 const STEPS: usize = 8;
-/// Where each ends: the likelier the finer, for most guesses are likely.
+/// Upper bound of each bin: finer near one, because most drafted tokens are likely.
 const ENDS: [f32; STEPS - 1] = [0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.99];
-/// After so many guesses one counts 1/e of a new one.
+/// Time constant of the fading, in drafted tokens.
 const MEMORY: f64 = 577.0;
-/// Guesses that must have been seen before anything follows, and that those of all text count for in each kind.
+/// Minimum drafted tokens before confidence is used, and the weight of all text in each class.
 const SEEN_LEAST: f64 = 64.0;
-/// And that must have been seen before it is taken for certain that nothing does.
+/// Minimum drafted tokens before confidence is ruled out as useless.
 const SEEN_WELL: f64 = 256.0;
 /// The part of guesses of one confidence where it is that of all. Where a few differ they are told apart, however seldom.
 const ALIKE: f64 = 0.98;

@@ -1,10 +1,11 @@
-//! How deep does the next step guess?
+//! Speculation controller: how many tokens the next step drafts (draft depth).
 //!
-//! Asked before every step, told after every step what came of it. The policy may be changed at any
-//! time and counts from the next step on. Lookups cost nothing to ask for and learn from every token,
-//! used or not; the draft model costs passes and must be kept in step, so beside others it begins and ends by what it
-//! brings over some steps (`worth.rs`), goes deeper for 1 %, and shallower when eight steps in a row would have it so.
-//! While it is off it is tried now and then on one sequence (`docs/design/speculation.md#r5`).
+//! The engine asks it before every step and reports the outcome after every step. The policy may be
+//! changed at any time and applies from the next step on. Lookups are free and learn from every
+//! token, used or not; the draft model costs passes and its cache must be kept up to date, so in a
+//! batch it is switched by its average benefit over some steps (`worth.rs`), goes deeper for a gain
+//! of 1 %, and shallower when eight consecutive steps prefer that (hysteresis). While it is off it
+//! is probed now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::vec::Vec;
 
@@ -25,15 +26,16 @@ use super::turnover::{Beginnings, Reading};
 use super::worth::Worth;
 use crate::batch::DraftRoom;
 
-/// One step in so many goes one deeper for one sequence: two in a hundred.
+/// Exploration: one step in this many goes one deeper for one sequence (2 %).
 pub const PROBE_EVERY_STEPS: u64 = 50;
-/// After so many steps with guesses one goes without, where no prompt is computed besides: what steps
-/// without guesses take is learnt from them alone.
+/// Steps with drafts after which one goes without, where no prefill runs: only such steps measure
+/// the cost without drafts.
 pub const PLAIN_EVERY_STEPS: u64 = 96;
-/// After fewer, but so many at least, where the draft model brings little: the less it brings, the less is lost by a step
-/// without, and the more the price may decide.
+/// Minimum of that number where the draft model's benefit is small: then a step without drafts
+/// loses little, and the measured cost matters more.
 const PLAIN_SOON_STEPS: u64 = 12;
-/// A step without is made where what it loses comes to so many hundredths of a step for each step since the last.
+/// A step without drafts is made where its loss is at most this many hundredths of a step per step
+/// since the last.
 const PLAIN_LOSES_HUNDREDTHS: f64 = 0.5;
 /// Where the draft model is always as confident, one step in so many asks whether that is still so: to add
 /// up what it held likely takes a tenth of a pass.

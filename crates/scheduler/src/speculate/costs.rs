@@ -1,29 +1,30 @@
-//! What does a step of so many rows cost?
+//! Step cost model: the time of a step by its number of rows, measured at start.
 //!
-//! Measured when the engine starts, at a few numbers of rows; between them a straight line, beyond
-//! them it goes on. A table and not a formula: where kernels change their shape a formula is
-//! wrong, and a controller that believes it loses more than it gains. Each step that runs moves the
-//! table a little towards what it took. Rows of guesses are cheaper than as many sequences, since they share
-//! their sequence's context: what part of the table's price they have is learnt apart from the table
-//! (`prices.rs`), or steps with guesses would make steps without look cheaper than they are
-//! (`docs/design/speculation.md#r3`). All of it is at the machine's usual pace.
+//! The engine measures it at start at a few numbers of rows; between them it is interpolated
+//! linearly, beyond them extrapolated. It is a table and not a formula: where kernels change their
+//! shape a formula is wrong, and a controller that trusts it loses more than it gains. Each step
+//! moves the table a little towards its measured time. Rows of drafted tokens are cheaper than as
+//! many sequences, since they share their sequence's context: their share of the table's cost is
+//! learnt apart from the table (`prices.rs`), or steps with drafts would make steps without look
+//! cheaper than they are (`docs/design/speculation.md#r3`). All costs are at the machine's usual
+//! pace.
 //!
-//! **Invariant:** more rows never cost less.
+//! **Invariant:** the cost is monotonic in the number of rows.
 
 use alloc::vec::Vec;
 
 /// Billionths of a second: a row of a small model takes less than a microsecond.
 pub type Nanos = u64;
 
-/// A step moves the whole table by a thirty-second of what it was off: machines get slower and faster as a whole. Were its own
-/// number of rows to move further than the rest, the slope behind it would look flat on a machine that gets slower, and
-/// guesses cheap, just where they get dearer.
+/// A step moves the whole table by a thirty-second of its error, because a machine gets slower or
+/// faster as a whole. If only the step's own number of rows moved, the slope after it would look
+/// flat on a machine that gets slower, and drafts cheap, just where they get dearer.
 const CORRECTION: u64 = 32;
-/// A step that took more than this many times what was expected, or less than that part of it, was
-/// disturbed by something else, and counts as so much.
+/// Outlier clamp: a step's time counts as at most this many times the expected time, and at least
+/// that fraction of it.
 const DISTURBED: u64 = 2;
 
-/// Nothing takes less or more than so many times what it took as it was measured.
+/// Bound of the correction: a cost stays within this factor of the measured one.
 const FACTOR_LEAST: f64 = 1.0 / 64.0;
 const FACTOR_MOST: f64 = 64.0;
 

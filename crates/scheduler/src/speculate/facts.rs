@@ -1,4 +1,4 @@
-//! What is the controller told, and what does it answer?
+//! Controller interface: the inputs of the speculation controller, and its outputs.
 
 use alloc::vec::Vec;
 
@@ -9,20 +9,20 @@ use super::confidence::Pursuit;
 use super::share::Share;
 use crate::batch::DraftRoom;
 
-/// What the next step has to do, and how things stand.
+/// The load of the next step and the state of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// What is decoded and computed anyway, and what is left for guesses.
+    /// Decode and prefill tokens of the step, and the room for drafts.
     pub room: DraftRoom,
     /// Sequences that wait.
     pub waiting: u32,
     /// Share of the key-value cache that is held.
     pub held: Share,
-    /// Sequences that lost their pages so far.
+    /// Preemptions so far.
     pub preemptions: u64,
 }
 
-/// What came of one draft.
+/// The outcome of one draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// The kind of text.

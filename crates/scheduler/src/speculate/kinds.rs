@@ -1,8 +1,8 @@
-//! What is known of each kind of text, and what follows for a sequence?
+//! Text classes: acceptance rates by class of text, as priors for sequences.
 //!
-//! A sequence is judged by its own trials; behind them stand those of its kind, and behind these everything
-//! (`docs/design/speculation.md#r2`). How much a draft model's confidence is worth is a matter of the kind
-//! (`docs/design/speculation.md#r11`).
+//! A sequence is judged by its own trials; their prior is the rate of its class, whose prior is the
+//! rate of all text (`docs/design/speculation.md#r2`). The calibration of a draft model's
+//! confidence is per class, too (`docs/design/speculation.md#r11`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::confidence::{Calibration, Confidence, Reliance};
 use super::facts::Trial;
 use super::share::Share;
 
-/// Kinds of text told apart; more share what is known of all.
+/// Maximum classes of text; further ones share the rate of all text.
 pub const CLASSES_MAX: usize = 64;
 
 /// All of them.
@@ -30,10 +30,10 @@ struct Kind {
     sure: Calibration,
 }
 
-/// What a step allows.
+/// The limits of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Tokens of a draft at most.
+    /// Maximum tokens of a draft.
     pub(super) depth_max: usize,
     /// Whether the draft model may guess.
     pub(super) asks_model: bool,

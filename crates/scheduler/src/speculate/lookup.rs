@@ -1,23 +1,23 @@
-//! What followed the last time this was said?
+//! Prompt lookup (n-gram) drafting: proposes the tokens that followed the same text before.
 //!
-//! A drafter that needs no model: text that is copied, corrected or quoted says again what stands
-//! before it. The last few tokens are looked for among those before them, and what followed there is
-//! the guess. Where the guess reaches the end of what is known, the text repeats itself, and so does
-//! the guess.
+//! This drafter needs no model: text that is copied, corrected or quoted repeats earlier text. It
+//! searches the last few tokens among those before them and proposes the tokens that followed
+//! there. Where the proposal reaches the end of the known tokens, the text is periodic, and the
+//! proposal repeats.
 
 use alloc::vec::Vec;
 
 use overdraft_units::TokenId;
 
-/// Tokens looked back over at most.
+/// Maximum tokens searched backwards.
 pub const LOOKUP_SCAN_MAX: usize = 1 << 14;
 
-/// How much must be equal before a guess is made.
+/// Length of the n-gram that must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// Equal tokens at least; not zero.
+    /// Minimum length of the match; not zero.
     pub shortest: usize,
-    /// Equal tokens that settle it; a longer match is not looked for.
+    /// Maximum length of the match; a longer one is not searched for.
     pub longest: usize,
 }
 
@@ -28,8 +28,8 @@ impl Default for Lookup {
 }
 
 impl Lookup {
-    /// Up to `count` tokens that may follow `tokens`: what followed the longest earlier match of
-    /// their end, the latest of equals. Nothing where no match is long enough.
+    /// Up to `count` tokens that may follow `tokens`: those after the longest earlier match of
+    /// their end, the latest of equals. Empty where no match is long enough.
     pub fn guess(self, tokens: &[TokenId], count: usize) -> Vec<TokenId> {
         let Some(after) = self.find(tokens).filter(|_| 0 < count) else { return Vec::new() };
         tokens[after..].iter().cycle().take(count).copied().collect()

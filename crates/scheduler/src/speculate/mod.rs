@@ -1,27 +1,28 @@
-//! How many tokens are worth guessing, for which sequence, and by whom?
+//! Speculative decoding: how many tokens to draft, for which sequence, by which drafter.
 //!
-//! Speculation trades rows of a step for tokens: a drafted token costs a row whether it turns out
-//! right or not. What it brings is its chance to be right, and that all before it are; what it costs
-//! is known from measuring steps. Everything here is a function of what it is told, and whole numbers but for prices;
-//! the rules, numbered, are in `docs/design/speculation.md`.
+//! Speculation trades rows of a step for tokens: a drafted token costs a row whether it is accepted
+//! or not. Its benefit is the chance that it and all before it are accepted; its cost is measured
+//! from steps. Everything here is a function of its inputs, in integer arithmetic except for
+//! prices; the rules, numbered, are in `docs/design/speculation.md`.
 //!
-//! | question                                        | file            |
-//! |-------------------------------------------------|-----------------|
-//! | What part of a whole is it?                     | `share.rs`      |
-//! | How likely is the next guess right?             | `acceptance.rs` |
-//! | What is the draft model's confidence worth?     | `confidence.rs` |
-//! | What is known of each kind of text?             | `kinds.rs`      |
-//! | What does a step of so many rows cost?          | `costs.rs`      |
-//! | How slow is the machine, how dear are guesses?  | `prices.rs`     |
-//! | Which guesses bring the most tokens a second?   | `allot.rs`      |
-//! | Who decides, by which rule?                     | `policy.rs`     |
-//! | What does the rule of the write-up say?         | `threshold.rs`  |
-//! | How deep does the next step guess?              | `controller.rs` |
-//! | What is the controller told, and answers?       | `facts.rs`      |
-//! | Is the draft model worth asking again?          | `probe.rs`      |
-//! | What followed the last time this was said?      | `lookup.rs`     |
-//! | What does it cost that sequences begin?         | `turnover.rs`   |
-//! | Which table suits an engine that takes only one?| `tune.rs`       |
+//! | subject                            | file            |
+//! |------------------------------------|-----------------|
+//! | Fixed-point shares                 | `share.rs`      |
+//! | Acceptance rate by draft position  | `acceptance.rs` |
+//! | Draft confidence                   | `confidence.rs` |
+//! | Text classes                       | `kinds.rs`      |
+//! | Step cost model                    | `costs.rs`      |
+//! | Kalman filter of pace and prices   | `prices.rs`     |
+//! | Draft allocation over sequences    | `allot.rs`      |
+//! | Policy for the draft depth         | `policy.rs`     |
+//! | Threshold rules                    | `threshold.rs`  |
+//! | Controller of the draft depth      | `controller.rs` |
+//! | Controller interface               | `facts.rs`      |
+//! | Draft model probing                | `probe.rs`      |
+//! | Average benefit of the draft model | `worth.rs`      |
+//! | Prompt lookup (n-gram) drafting    | `lookup.rs`     |
+//! | Admission cost of new sequences    | `turnover.rs`   |
+//! | Static depth table for vLLM        | `tune.rs`       |
 
 mod acceptance;
 mod allot;

@@ -1,4 +1,4 @@
-//! Who decides how deep to guess?
+//! Speculation policy: the rule that sets the draft depth (off, fixed, threshold, adaptive).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,20 +7,20 @@ use core::str::FromStr;
 
 use super::acceptance::DEPTH_MAX;
 
-/// Ranges of one table at most.
+/// Maximum ranges of one table.
 const RANGES_MAX: usize = 64;
 
 /// A rule for the depth of drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Nothing is drafted.
+    /// No drafts.
     Off,
-    /// Always so many tokens.
+    /// A fixed number of tokens.
     Fixed(usize),
-    /// The write-up's (D2): by accepted over drafted tokens of the last hundred answers; deeper above
-    /// 0.75, shallower below 0.6, off below 0.4.
+    /// The write-up's rule (D2): by accepted over drafted tokens of the last hundred answers;
+    /// deeper above 0.75, shallower below 0.6, off below 0.4.
     Threshold,
-    /// The same thresholds for the chance that a guess is right where all before it were.
+    /// The same thresholds on the conditional acceptance rate of a token after an accepted prefix.
     ThresholdPerToken,
     /// By the number of sequences alone.
     BatchTable(DepthTable),

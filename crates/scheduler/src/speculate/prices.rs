@@ -1,26 +1,28 @@
-//! How slow is the machine just now, and what do rows of guesses and of prompts cost beside rows of sequences?
+//! Kalman filter of step cost: the machine's pace and the prices of drafted and prompt rows.
 //!
-//! A step takes `pace · (sequences + guess · guesses + prompt · prompts)`, each as the table has it. The pace
-//! changes within a hundred steps, for others have the machine too; the prices are the model's and hardly
-//! change. So a step that takes longer than expected is put down to the pace at first, and to a price only as
-//! far as steps with more and with fewer such rows tell them apart: a Kalman filter of three numbers, whose
-//! uncertainty grows along the pace. Told from steps with guesses alone, a slow machine would look like dear
-//! guesses and a quick one like cheap ones (`docs/design/speculation.md#r3`).
+//! A step takes `pace · (sequences + guess · guesses + prompt · prompts)`, each by the cost table.
+//! The pace changes within a hundred steps, because other programs use the machine too; the prices
+//! belong to the model and hardly change. So the filter attributes a slow step to the pace first,
+//! and to a price only as far as steps with more and with fewer such rows distinguish the two: it
+//! has a state of three numbers, and its process noise is in the pace. Estimated from steps with
+//! drafts alone, a slow machine would look like dear drafts and a fast one like cheap ones
+//! (`docs/design/speculation.md#r3`).
 
 use super::costs::{Nanos, StepCosts, float, nanos};
 use crate::batch::Slot;
 
-/// At first a step is taken to be off by so much of what it takes, as a standard deviation; then by as much as steps are.
+/// Initial measurement noise: standard deviation of a step's time, as a share of it; then estimated
+/// from the residuals.
 const NOISE: f64 = 0.12;
-/// But by no less, and by no more.
+/// Lower and upper bound of it.
 const NOISE_LEAST: f64 = 0.10;
 const NOISE_MOST: f64 = 0.25;
-/// Steps after which one says a third of what it did of how far steps are off.
+/// Time constant of the noise estimate, in steps.
 const NOISE_MEMORY: f64 = 128.0;
-/// At first the pace is taken to change by so much from one step to the next; then by more where steps are off like those
-/// before them, and by less where they are not.
+/// Initial process noise of the pace per step; then larger where consecutive residuals correlate,
+/// and smaller where they do not.
 const PACE_DRIFT: f64 = 0.03;
-/// But by no less, and by no more.
+/// Lower and upper bound of it.
 const PACE_DRIFT_LEAST: f64 = 0.005;
 const PACE_DRIFT_MOST: f64 = 0.06;
 /// What two steps say of that.

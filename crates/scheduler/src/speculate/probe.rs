@@ -1,21 +1,22 @@
-//! Is the draft model worth asking again?
+//! Draft model probing: when a draft model that is off is tried again.
 //!
-//! While it is off nothing is learnt of it, so now and then it is tried on one sequence, as often as a small part of
-//! the time allows. Which sequence, the controller says.
+//! While it is off there is no new evidence about it, so it is tried on one sequence now and then,
+//! within a small share of the time. The controller chooses the sequence.
 
 use super::allot::Field;
 use super::costs::Nanos;
 use super::share::Share;
 
-/// While the draft model is off, one part in so many of what steps take is spent on trying it at first.
+/// Initial probing budget while the draft model is off: one part in this many of the time of steps.
 pub const PROBE_OFF_PART: Nanos = 64;
-/// After each try that changed nothing the next waits a quarter longer, at most by so many quarters …
+/// Backoff: after each probe without effect the next waits a quarter longer, at most by this many
+/// quarters …
 const PATIENCE_MAX: u32 = 8;
-/// … and by one for each so many sequences: together they change what is said less than a lone one does, and in a
-/// row of tries that all find the same each is worth less.
+/// … and by one more per this many sequences: a batch changes less than a single sequence, and each
+/// of a series of equal results is worth less.
 const PATIENCE_SEQUENCES: u32 = 2;
 
-/// Steps of such a try.
+/// Steps of a probe.
 const PROBE_OFF_STEPS: u32 = 8;
 /// Its depth.
 pub(super) const PROBE_OFF_DEPTH: usize = 2;

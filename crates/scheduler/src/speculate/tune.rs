@@ -1,10 +1,10 @@
-//! Which table of depths suits an engine that takes one when it starts, and nothing after?
+//! Static depth table: the best draft depth by batch size for a vLLM worker, from its metrics.
 //!
-//! vLLM looks its depth up by the number of sequences in a step, in a table that the operator writes
-//! (`num_speculative_tokens_per_batch_size`). What belongs into it follows from what such a worker
-//! tells of itself: how often guesses were right by their place, and what steps took with and without
-//! them. What a step takes without is read off steps that nobody guessed for; what is left of the others
-//! is the draft's (`docs/design/speculation.md#r10`).
+//! vLLM looks its depth up by the number of sequences in a step, in a table that the operator
+//! writes (`num_speculative_tokens_per_batch_size`). The table follows from the worker's metrics:
+//! the acceptance rate by position, and the times of steps with and without drafts. Steps without
+//! drafts give the cost of the target; the rest of the others' time is the draft's
+//! (`docs/design/speculation.md#r10`).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,15 +15,15 @@ use super::acceptance::DEPTH_MAX;
 use super::costs::{CostCurve, Nanos, StepCosts};
 use super::share::Share;
 
-/// Drafts that must have been seen.
+/// Minimum drafts in the metrics.
 pub const DRAFTS_MIN: u64 = 200;
-/// Sequences that a table is made for at most.
+/// Maximum sequences of a table.
 pub const SEQUENCES_MAX: u32 = 4_096;
-/// Stretches of steps that are kept at most; later ones are left out.
+/// Maximum intervals of steps that are kept; later ones are left out.
 const STEPS_MAX: usize = 8_192;
-/// Steps that a stretch must have to tell what one takes.
+/// Minimum steps of an interval for its mean step time to count.
 const STEPS_IN_A_STRETCH_MIN: u64 = 4;
-/// A depth must bring so many thousandths more than none: a table does not notice when it is wrong.
+/// Minimum gain of a depth over no drafts, in thousandths: a static table cannot correct itself.
 const GAIN_MIN_PERMILLE: u64 = 30;
 /// A further guess must bring so many thousandths more than the one before.
 const DEEPER_MIN_PERMILLE: u64 = 5;

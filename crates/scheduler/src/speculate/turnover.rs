@@ -1,17 +1,17 @@
-//! What does it cost that sequences end and others begin?
+//! Admission cost: what new sequences cost a batch while their prompts are prefilled.
 //!
-//! Each new one has a prompt: its place in the batch yields nothing while that is read, and a draft model that guesses
-//! for it must read it, too (`docs/design/speculation.md#r3`).
+//! A new sequence yields no tokens during its prefill, and a draft model must prefill its prompt,
+//! too (`docs/design/speculation.md#r3`).
 
 use super::costs::{Nanos, float};
 use super::prices::Ran;
 
-/// Older steps fade: so many newer ones leave a third of what they count.
+/// Time constant of the fading, in steps.
 const BEGINNINGS_MEMORY: u64 = 128;
-/// The same of what the draft model reads.
+/// Time constant for the draft model's prefill, in steps.
 const READING_MEMORY: u64 = 256;
 
-/// How often a step finds a sequence's place taken by one that only begins.
+/// How often a step has a new sequence in place of one that decodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Beginnings {
     /// Sequences that began beside others that decoded, in 65,536ths.
@@ -20,7 +20,7 @@ pub(super) struct Beginnings {
     tokens: u64,
 }
 
-/// What the draft model spends on reading what the target has read.
+/// The draft model's time for prefilling tokens that the target has computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     /// Spent on it, of late.

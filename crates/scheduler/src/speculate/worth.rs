@@ -1,21 +1,21 @@
-//! What does the draft model bring of late, beside others?
+//! Average benefit of the draft model (EWMA), by which it is switched on and off in a batch.
 //!
-//! Steps differ: where prompts are read besides, a table is less steep and guesses are cheap; elsewhere the same guesses bring
-//! nothing. Answers that are short make every fourth step one of the former. So whether the draft model begins or
-//! ends is decided by what it brings over all of them, and only how deep it guesses by the step
-//! (`docs/design/speculation.md#r5`).
+//! Steps differ: beside a prefill the cost table is less steep and drafts are cheap; in other steps
+//! the same drafts gain nothing. With short answers every fourth step has a prefill. So the average
+//! benefit over all steps switches the draft model on or off, and only the depth is decided per
+//! step (`docs/design/speculation.md#r5`).
 
 use super::costs::float;
 
-/// What it brings is told from so many steps.
+/// Time constant of the average, in steps.
 const WORTH_MEMORY: f64 = 32.0;
-/// A step counts as bringing so many hundredths at most: what it brought under another load is soon forgotten.
+/// Maximum benefit of one step, in hundredths, so that the benefit under another load fades soon.
 const WORTH_MOST: f64 = 20.0;
-/// To begin it must bring so many hundredths: what it reads first comes to a few steps.
+/// Minimum benefit, in hundredths, to switch on: its first prefill costs a few steps.
 const BEGIN_HUNDREDTHS: f64 = 5.0;
-/// The longer it brings so many, the less it must bring, down to that.
+/// Lower bound of that minimum, in hundredths, which falls the longer the benefit lasts.
 const WANTED_HUNDREDTHS: f64 = 1.0;
-/// After so many steps it may begin.
+/// Minimum steps before it may switch on.
 const WANTED_STEPS: u64 = 8;
 /// It goes on while it brings so many. Less than to begin: it has read what it must, and tells what it brings only while it
 /// guesses.

@@ -1,4 +1,4 @@
-//! What goes when pages run out: content that nobody holds, and then whom?
+//! Eviction and preemption: cached pages go in LRU order, then the lowest priority is preempted.
 
 use super::*;
 

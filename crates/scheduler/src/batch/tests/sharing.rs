@@ -1,4 +1,4 @@
-//! Who computes what several prompts have in common, and who finds it?
+//! Prefix sharing: a common prefix is computed once and found by later prompts.
 
 use overdraft_units::BlockId;
 
