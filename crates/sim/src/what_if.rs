@@ -1,10 +1,10 @@
-//! What did the requests of an access log cost, and what would they cost under another rule?
+//! Access log replay: what logged requests cost, and what they would cost under another policy.
 //!
-//! A fleet costs by the hour, whoever it waits for. What single mechanisms save is reckoned by the work: the time
-//! that a GPU takes for a token of a prompt and for one of an answer, at the price of that time. All the work of
-//! the load is what the target alone would do for it without any cache; from that each mechanism takes what it
-//! spared. **Invariant:** a request is counted once, and its savings under one mechanism: given again, else cascaded,
-//! else routed to where its prefix was.
+//! A fleet costs by the hour, idle or not. The savings of single mechanisms are computed by the
+//! work: the GPU time of a prompt token and of an output token, at the price of that time. The
+//! total work is that of the target alone without any cache; each mechanism's savings are
+//! subtracted from it. **Invariant:** a request is counted once, and its savings under one
+//! mechanism: response cache, else cascade, else prefix cache.
 
 use overdraft_core::cost::{Money, Prices, Speed, Usage};
 use overdraft_silicon::{Batch, Chunk, Profile};
@@ -22,11 +22,11 @@ const PICO: f64 = 1e12;
 /// What a load cost by its work, in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// All of it by the target, nothing found in any cache.
+    /// All of it by the target, without any cache hit.
     pub whole: f64,
-    /// Spared by prefixes that workers had in their caches.
+    /// Saved by prefixes in the workers' caches.
     pub routing: f64,
-    /// Spared by answers that were given again.
+    /// Saved by the response cache.
     pub cache: f64,
     /// Spared by small models that answered first; negative where they cost more than they spared.
     pub cascade: f64,

@@ -1,16 +1,17 @@
-//! Why was part of a prompt in no cache where it was computed?
+//! Cache miss attribution: why a prefix was not in the worker's KV cache when it was computed.
 //!
-//! When a request is sent the ledger looks at what every worker holds of its prompt; when its first token comes,
-//! what was found is set beside that and beside what had ever been computed.
+//! When a request is sent, the ledger records what every worker holds of its prompt; when its first
+//! token comes, the ledger compares the hit with that record and with everything that was ever
+//! computed.
 //!
-//! **Invariant:** it only looks: histories are equal with and without it.
+//! **Invariant:** it only observes: histories are equal with and without it.
 
 use std::collections::BTreeMap;
 
 use crate::report::Missed;
 use crate::workload::{Piece, named};
 
-/// Pieces of prompts that are remembered at most; what comes after them counts as never seen.
+/// Maximum pieces of prompts that are remembered; later ones count as never seen.
 const PIECES_MAX: usize = 1 << 22;
 
 /// What workers held of a prompt when it was sent, in tokens of whole pages.
@@ -22,7 +23,7 @@ pub(super) struct Held {
     pub(super) elsewhere: u32,
     /// Whether that one had no room for it.
     pub(super) is_full: bool,
-    /// How much had ever been computed, and whether who did so last had crashed since.
+    /// How much had ever been computed, and whether the last worker to do so had crashed since.
     pub(super) known: u32,
     pub(super) has_crashed: bool,
 }

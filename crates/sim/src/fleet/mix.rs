@@ -1,7 +1,7 @@
-//! Whose requests are they, and how much do they matter, where the workload does not say?
+//! Tenant and priority mix: who sends the requests, where the workload does not say.
 //!
-//! A session is one tenant's and of one priority. Both are drawn by its name and the seed, so every policy
-//! gets the same load.
+//! A session has one tenant and one priority. Both are drawn by its name and the seed, so every
+//! policy gets the same load.
 
 use overdraft_core::admit::Priority;
 
@@ -23,7 +23,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Whose a session is. What the workload says itself stays.
+    /// The sender of a session. A sender that the workload names stays.
     pub(super) fn sender(&self, seed: u64, session: &Session) -> Sender {
         let draw = |stream| named(&[seed, stream, session.name]);
         let priority = || {

@@ -1,9 +1,8 @@
-//! What would a fleet make of a workload, without one?
+//! Discrete-event simulation of a fleet under a workload, in virtual time.
 //!
-//! A discrete-event simulation in virtual time. The gateway is the same [`overdraft_core::route::Router`]
-//! that runs live, fed by scrapes that are as old as they would be; each worker is the engine's own
-//! [`overdraft_scheduler::batch::Scheduler`], and how long its steps take says a profile of `silicon`. Nothing
-//! else decides anything: what is simulated is time and the network.
+//! The gateway is the same [`overdraft_core::route::Router`] that runs live, fed by scrapes with
+//! realistic delay; each worker is the engine's own [`overdraft_scheduler::batch::Scheduler`], and
+//! a profile of `silicon` gives the time of its steps. Only time and the network are simulated.
 //!
 //! **Invariant:** equal scenarios, workloads and seeds give equal histories, to the microsecond; memory
 //! grows with the requests under way, and by one sample for each that has ended.

@@ -1,4 +1,4 @@
-//! Which fleet, under which policy, seen how late?
+//! Scenario: the simulated fleet, its policy and the staleness of its metrics.
 
 use overdraft_core::admit::{Mode, QueueSettings};
 use overdraft_core::route::{RetrySettings, RouteSettings};
@@ -20,9 +20,9 @@ pub struct Scenario {
     pub workers: u32,
     /// More workers that serve the same model, on other GPUs or with other weights.
     pub others: Vec<Pool>,
-    /// Whose requests are whose, and how much they matter, where the workload does not say.
+    /// Tenants and priorities, where the workload does not name them.
     pub mix: Mix,
-    /// Tokens that a worker's cache holds; by default what the profile leaves room for.
+    /// Tokens that a worker's cache holds; by default as many as the profile leaves room for.
     pub kv_tokens: Option<Tokens>,
     /// Tokens of prompt and answer together at most; by default all that a cache holds. An answer that
     /// would be longer is cut there.

@@ -1,10 +1,10 @@
-//! Cache misses by cause: why were tokens of prompts computed although they might have been found?
+//! Cache misses by cause: why prompt tokens were computed although they might have been cached.
 //!
-//! **Invariant:** a prompt token is told under one cause at most, and never beside being found.
+//! **Invariant:** a prompt token counts under one cause at most, and never as both hit and miss.
 
 use serde_json::{Map, Value, json};
 
-/// Prompt tokens that were computed, by why they were not found in the cache of the worker that did.
+/// Prompt tokens that were computed, by why they were not in the cache of their worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// Nobody had computed them before.

@@ -1,11 +1,13 @@
-//! What became of the requests, and how is it told?
+//! Simulation report: latency percentiles, goodput and cache hits of one or several runs.
 //!
-//! A [`Recorder`] takes in what happened, one [`Sample`] a request; a [`Run`] is all of it under a label; a
-//! [`Report`] sets runs side by side: for the terminal in the words of vLLM's benchmark, as JSON under the
-//! same names, and as one HTML page that needs nothing else. What was simulated says so everywhere.
+//! A [`Recorder`] collects one [`Sample`] per request; a [`Run`] is all samples under a label; a
+//! [`Report`] compares runs: for the terminal in the words of vLLM's benchmark, as JSON under the
+//! same names, and as one self-contained HTML page. Simulated figures are marked as such
+//! everywhere.
 //!
-//! **Invariant:** times count from when a request was meant to be sent, so a client that falls behind hides
-//! nothing; goodput counts over all requests that were offered, those that were refused included.
+//! **Invariant:** times count from when a request was meant to be sent, so a client that falls
+//! behind hides nothing (no coordinated omission); goodput counts over all offered requests,
+//! refused ones included.
 
 mod breakdown;
 mod counts;

@@ -1,4 +1,4 @@
-//! What does a request have to meet to count as good?
+//! Service level objectives (SLO): the bounds that a request must meet to count as goodput.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::recorder::{Fate, Sample};
 use crate::numbers::float;
 
-/// Bounds in milliseconds; what is not set holds.
+/// Bounds in milliseconds; an unset bound always holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objectives {
     /// Time to the first token.

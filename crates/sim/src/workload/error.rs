@@ -1,9 +1,9 @@
-//! What is wrong with a trace, and where?
+//! Trace errors: the file, line and reason of a workload that cannot be read.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Characters of a faulty line that are shown.
+/// Maximum characters of a faulty line that are shown.
 const SHOWN_MAX: usize = 60;
 
 /// A workload cannot go on.

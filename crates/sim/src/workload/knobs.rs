@@ -1,10 +1,10 @@
-//! What can be set about a generator, by name, and what it is when nobody says?
+//! Generator parameters: name, meaning, range and default of each.
 
 use std::fmt::Write as _;
 
 use super::source::SourceError;
 
-/// One thing that can be set.
+/// One parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Knob {
     pub(super) name: &'static str,
@@ -39,7 +39,7 @@ const fn knob(name: &'static str, meaning: &'static str, least: f64, most: f64) 
 pub(super) struct Values(pub(super) [f64; KNOBS.len()]);
 
 impl Values {
-    /// What the knob called `name` stands at.
+    /// The value of the parameter `name`.
     pub(super) fn of(&self, name: &'static str) -> f64 {
         let place = KNOBS.iter().position(|knob| knob.name == name);
         place.and_then(|place| self.0.get(place)).copied().unwrap_or(0.0)

@@ -1,9 +1,9 @@
-//! What is asked, and when?
+//! Workload: a stream of sessions with their requests, from a trace or a generator.
 //!
-//! A workload is a stream of [`Session`]s: each begins at a time and has one turn or several, of which one
-//! is asked when the one before it was answered and thought about. A prompt is a list of [`Piece`]s: equal
-//! contents are equal tokens, so whoever routes or caches sees what prompts share, as with the `hash_ids`
-//! of Mooncake's traces. Sessions are made one at a time: memory does not grow with the length of a trace.
+//! Each [`Session`] begins at a time and has one turn or several; a turn begins when the last one
+//! was answered, after a think time. A prompt is a list of [`Piece`]s: equal contents are equal
+//! tokens, so routing and caches see the shared prefixes, as with the `hash_ids` of Mooncake's
+//! traces. Sessions are generated lazily: memory does not grow with the length of a trace.
 //!
 //! [`Source::parse`] reads what a user typed (`mooncake:trace.jsonl`, `tenants:groups=48,prefix=12000`),
 //! [`Source::open`] gives the sessions, [`Pacing`] says how fast they come: time is scaled, never lengths.

@@ -1,6 +1,6 @@
-//! How fast does a workload come, and how much of it?
+//! Arrival process and time scaling: how fast and for how long a workload comes.
 //!
-//! Time is scaled, or given anew; lengths never are: a prompt half as long is another workload.
+//! Times may be scaled or replaced, lengths never: a prompt half as long is another workload.
 
 use overdraft_units::{Instant, Micros};
 
@@ -11,9 +11,9 @@ use crate::numbers::{float, length, whole};
 /// When sessions begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// As the workload says, so many times as fast.
+    /// The workload's own times, sped up by a factor.
     Own {
-        /// How many times; above zero.
+        /// The factor; above zero.
         speed: f64,
     },
     /// At random.

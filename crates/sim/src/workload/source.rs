@@ -1,7 +1,7 @@
-//! Which workload does a user mean?
+//! Workload selector: parses `KIND:PATH` and `KIND:name=value,…` into a trace or a generator.
 //!
-//! `KIND:PATH` for traces, `KIND` or `KIND:name=value,…` for generators. A name that nobody has is refused
-//! with those that come near.
+//! `KIND:PATH` names a trace, `KIND` or `KIND:name=value,…` a generator. The error for an unknown
+//! name suggests similar ones.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::mooncake::Mooncake;
 use super::servegen::ServeGen;
 use super::table::{Notation, Table};
 
-/// Names that differ by more are not suggested.
+/// Minimum similarity of a suggestion.
 const SIMILARITY_MIN: f64 = 0.6;
 
 /// A format of traces.
@@ -52,7 +52,7 @@ const FORMATS: [(&str, Format, &str); 8] = [
     ("access", Format::Access, "an access log of `overdraft serve --log-format json`"),
 ];
 
-/// A workload that was named and not opened yet.
+/// A workload that was selected and not opened yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     name: &'static str,
