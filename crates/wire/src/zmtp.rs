@@ -1,10 +1,10 @@
-//! How do `ZeroMQ` sockets speak over a connection?
+//! `ZeroMQ` protocol (ZMTP 3.0): encodes and decodes greetings, commands and messages.
 //!
-//! ZMTP 3.0 (`ZeroMQ` RFC 23) with the NULL mechanism, which is what engines use for their events: a
-//! greeting of 64 bytes, a READY command with the kind of socket, then messages of one or more
-//! frames. Only bytes here; who connects and who waits is the shell's business. Our own reader
-//! rather than a library's, because the length of a frame is the peer's word: a library that
-//! reserves what it is told lets a broken peer end the process.
+//! It implements `ZeroMQ` RFC 23 with the NULL mechanism, which engines use for their events: a
+//! greeting of 64 bytes, a READY command with the socket type, then messages of one or more frames.
+//! It handles only bytes; the shell does the I/O. It is our own reader rather than a library's,
+//! because the peer chooses the length of a frame: a library that reserves that length lets a
+//! broken peer exhaust memory.
 //!
 //! **Invariant:** a reader never holds more than [`MESSAGE_BYTES_MAX`] and [`FRAMES_MAX`] allow,
 //! whatever the peer claims.
@@ -13,7 +13,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::kv_events::BATCH_BYTES_MAX;
 
-/// Largest message taken: a batch of events with its topic and number.
+/// Maximum size of a message: a batch of events with its topic and number.
 pub const MESSAGE_BYTES_MAX: usize = BATCH_BYTES_MAX + 64 * 1024;
 
 /// Most frames of a message taken; a replayed batch has five.

@@ -1,28 +1,28 @@
-//! Where does a string end, and is everything in it allowed there?
+//! JSON string scanner: finds the end of a string and checks its bytes (SIMD within a register).
 //!
-//! A prompt is mostly one long string, so this is most of what reading a request costs. Its bytes are
-//! compared 64 at a time with the three kinds that mean something, and only those are looked at: in
-//! prose an escape in nearly every line.
+//! A prompt is mostly one long string, so this scan is most of the cost of parsing a request. It
+//! compares 64 bytes at a time with the three kinds of special bytes (quote, backslash, control
+//! character) and inspects only those: prose has an escape in nearly every line.
 
 use wide::u8x32;
 
-/// Bytes that are compared at once: a bit each.
+/// Bytes that are compared at once: one bit each in a mask.
 const BLOCK: usize = 64;
 
 /// Escapes of a block of prose, at most.
 const PROSE_ESCAPES: usize = 3;
 
-/// Below it lie the control characters, which have to be escaped.
+/// Bytes below it are control characters, which must be escaped.
 const SPACE: u8 = b' ';
 
-/// What is wrong, and where.
+/// A parse error and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) position: usize,
     pub(super) reason: &'static str,
 }
 
-/// Where the byte after the closing quote stands, of a string whose text begins at `begin`.
+/// The offset after the closing quote of a string whose text begins at `begin`.
 pub(super) fn end_of(bytes: &[u8], begin: usize) -> Result<usize, Fault> {
     let mut position = begin;
     while let Some(block) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {

@@ -1,7 +1,8 @@
-//! Which blocks does a worker ask another for, and what does the other offer?
+//! KV block request: which blocks of a prefix a worker asks a peer for, and the peer's offer.
 //!
-//! An ask carries the prefix itself, not only keys: the holder looks its tokens up as it would a
-//! request's, compared one by one, so no hash decides whose keys and values are handed out.
+//! A request carries the tokens of the prefix, not only keys: the holder looks them up as it would
+//! a prompt's, compared one by one, so no hash collision can hand out another prefix's keys and
+//! values.
 
 use core::ops::Range;
 
@@ -11,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::FORMAT;
 use super::key::{KvModel, PrefixRoot};
 
-/// Blocks that one ask is about at most; a longer prefix is asked for in pieces.
+/// Maximum blocks of one request; a longer prefix takes several.
 pub const BLOCKS_PER_ASK_MAX: usize = 4_096;
 
-/// Tokens of an ask at most.
+/// Maximum tokens of a request.
 const TOKENS_MAX: usize = 1 << 20;
 
 /// Blocks wanted of a prefix.

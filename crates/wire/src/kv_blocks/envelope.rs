@@ -1,4 +1,4 @@
-//! How does a block travel, and how is it known that all of it came?
+//! KV block envelope: the wire format of one block, with length, key and checksum.
 //!
 //! ```text
 //! "ODKV"  format  0    length   key       checksum  payload
@@ -8,8 +8,8 @@
 //! Numbers are little-endian; the checksum is BLAKE3 of key and payload. Envelopes follow each other
 //! without anything between them.
 //!
-//! **Invariant:** a length that is not the expected one is refused before a byte of the payload is
-//! kept, so nobody makes us hold more than one block and what came with it.
+//! **Invariant:** an unexpected length is refused before a byte of the payload is stored, so a peer
+//! cannot make us hold more than one block and the data that came with it.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -23,10 +23,10 @@ pub const ENVELOPE_HEAD_BYTES: usize = 4 + 2 + 2 + 4 + HASH + HASH;
 
 const HASH: usize = 32;
 
-/// A block that came whole.
+/// A complete block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Which it says it is.
+    /// The key that it names.
     pub key: BlockKey,
     /// Keys and values of all layers.
     pub payload: Bytes,

@@ -1,8 +1,8 @@
-//! What is a block computed from, as one number?
+//! KV block key: a BLAKE3 hash of all that a block's bytes depend on.
 //!
-//! All that decides a block's bytes is hashed into its key: weights, number format and dimensions,
-//! tokens per block, this format's version, the tenant's salt, and every token from the beginning of
-//! the prefix to the end of the block. 256 bits of BLAKE3: nobody contrives two of one key.
+//! The key hashes weights, number format and dimensions, tokens per block, this format's version,
+//! the tenant's salt, and every token from the beginning of the prefix to the end of the block. The
+//! hash has 256 bits, so collisions cannot be constructed.
 
 use core::fmt;
 use std::io::{self, Read};
@@ -20,7 +20,8 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KvModel([u8; HASH]);
 
-/// A model and a tenant's salt: what a prefix begins with. Who does not know the salt cannot tell it.
+/// A hash of a model and a tenant's salt: the root of a prefix. It cannot be computed without the
+/// salt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrefixRoot([u8; HASH]);
 

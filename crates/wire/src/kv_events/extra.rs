@@ -1,9 +1,9 @@
-//! What beside tokens and parent entered a block's hash?
+//! Extra keys of a KV block hash: cache salt, LoRA adapter and multimodal inputs.
 //!
-//! Engines list it block by block: the client's `cache_salt` at the front of a prompt, the adapter
-//! on every block, images where they stand. vLLM wraps each in an array that begins with its kind
-//! (from 0.31 on) or gives it bare. A salt alone can be compared with that of a request; anything
-//! else only says that the block is not the plain one, and which of the others it is.
+//! Engines list the extra keys of each block: the client's `cache_salt` at the front of a prompt,
+//! the adapter on every block, images at their positions. vLLM wraps each in an array that begins
+//! with its kind (from 0.31 on) or gives it bare. A salt can be compared with that of a request;
+//! other keys only distinguish the block from the plain one and from each other.
 //!
 //! **Invariant:** equal keys have equal bytes, and a salt is never shown.
 
@@ -16,7 +16,7 @@ use serde::ser::{Serialize, Serializer};
 const SALT: &str = "cache_salt";
 /// The kind of an adapter.
 const LORA: &str = "lora";
-/// The kind under which what we do not know is written.
+/// The kind that is written for unknown keys.
 const OTHER: &str = "other";
 
 /// What entered the hash of one block, the adapter apart.

@@ -1,14 +1,14 @@
-//! What did an engine store in its cache, and what did it drop?
+//! KV events: the blocks that an engine stored in its cache and removed (vLLM, `SGLang`).
 //!
 //! vLLM and `SGLang` publish batches of events as `MessagePack` over `ZeroMQ`: `[ts, [event, ..], rank]`.
 //! An event is an array that begins with its name (vLLM to 0.23) or a map with a `type` (from 0.24
 //! on); [`decode`] takes both, whatever else they contain. [`encode`] writes the maps, for our own
 //! worker. [`Sequence`] says of each batch whether any are missing before it.
 //!
-//! [`Source`] is where an engine publishes, as `GET /kv_event_sources` tells it.
+//! [`Source`] is the address where an engine publishes, from `GET /kv_event_sources`.
 //!
-//! An engine's hashes name blocks within that engine and mean nothing elsewhere: they are random for
-//! some settings, and cut to 64 bits for most. Whoever keeps an index hashes the tokens again.
+//! An engine's hashes name blocks within that engine and mean nothing elsewhere: they are random
+//! for some settings, and cut to 64 bits for most. An index must hash the tokens itself.
 //!
 //! **Invariant:** a batch is decoded whole or refused; what it holds is bounded by its bytes.
 

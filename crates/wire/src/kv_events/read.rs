@@ -1,7 +1,7 @@
-//! Which events does a batch hold?
+//! KV event decoder: reads a `MessagePack` batch in array or map form.
 //!
-//! The two forms differ only in how fields are found: by place or by name. Both fill the same
-//! [`Fields`], and unknown names, further places and unknown events are passed over.
+//! The two forms differ only in how fields are found: by position or by name. Both fill the same
+//! [`Fields`]; unknown names, further positions and unknown events are ignored.
 //!
 //! **Invariant:** an event of a known kind has every field that gives it a meaning, or the batch is
 //! refused.
@@ -17,7 +17,7 @@ use super::{
     BATCH_BYTES_MAX, Batch, DecodeError, EngineHash, HASH_BYTES_MAX, KvEvent, Removed, Stored,
 };
 
-/// Deepest nesting taken; known events need five levels.
+/// Maximum nesting; known events need five levels.
 const DEPTH_MAX: usize = 32;
 
 /// Reads a batch in either form.

@@ -1,10 +1,10 @@
-//! Is a batch the next one, and if not, what is missing?
+//! KV event sequence numbers: detects gaps and publisher restarts.
 //!
-//! Batches are numbered from zero since the engine started, in eight bytes, big end first. A
-//! subscriber that misses some asks for them by the first number; the reply ends with -1.
+//! Batches are numbered from zero since the engine started, in eight bytes, big-endian. A
+//! subscriber that misses some requests a replay by the first number; the reply ends with -1.
 //!
-//! **Invariant:** every batch is told apart as next, known, after a gap, or the first of a new life;
-//! only the next and a first one move the count.
+//! **Invariant:** every batch is classified as next, known, after a gap, or the first of a new run;
+//! only the next and a first one advance the count.
 
 /// Number of the message that ends a replay: -1 as the engine counts.
 pub const REPLAY_END: u64 = u64::MAX;

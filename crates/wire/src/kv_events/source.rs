@@ -1,8 +1,8 @@
-//! Where does an engine publish its events?
+//! KV event sources: the `ZeroMQ` endpoints where an engine publishes, by data-parallel rank.
 //!
 //! `GET /kv_event_sources` answers with a JSON array, one object for each data-parallel rank, as
-//! vLLM does from 0.33 on. Addresses may be those the publisher was told to listen on, `*` and all;
-//! whoever connects knows by which host it reaches the engine.
+//! vLLM does from 0.33 on. Addresses may be bind addresses such as `tcp://*:5557`; the subscriber
+//! then uses the host by which it reaches the engine.
 //!
 //! **Invariant:** fields and objects that we do not know do not hide the ones we do.
 
@@ -19,10 +19,10 @@ pub struct Source {
     pub data_parallel_rank: u32,
     /// Where batches come from, as `tcp://host:port`.
     pub endpoint: String,
-    /// Where batches can be had again, if anywhere.
+    /// The replay socket, if there is one.
     #[serde(default)]
     pub replay_endpoint: Option<String>,
-    /// What the first frame of a batch begins with.
+    /// The topic: the prefix of the first frame of a batch.
     #[serde(default)]
     pub topic: String,
 }

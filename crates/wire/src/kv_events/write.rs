@@ -1,7 +1,7 @@
-//! How does our own worker tell what it stored and dropped?
+//! KV event encoder: writes batches of our own worker in vLLM's map form.
 //!
-//! As vLLM from 0.24 on does: maps with a `type`, fields in its order. Fields that its own decoder
-//! insists on are written even where they are nil.
+//! The form is that of vLLM from 0.24 on: maps with a `type`, fields in its order. Fields that
+//! vLLM's decoder requires are written even where they are nil.
 //!
 //! **Invariant:** what is written reads back as the same batch.
 

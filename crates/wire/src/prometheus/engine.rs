@@ -1,4 +1,4 @@
-//! What does an engine say about itself, whichever engine it is?
+//! Engine metrics: normalises the metrics of vLLM, `SGLang` and llama-server into one report.
 //!
 //! One table, `field_of`, maps the names of vLLM 0.6 to 0.33, `SGLang` and llama-server to the fields
 //! of a [`WorkerReport`]. Names have changed over time and some releases print old and new ones, so
@@ -20,7 +20,7 @@ pub const RANKS_MAX: usize = 256;
 /// Most draft positions whose acceptance is kept.
 pub const POSITIONS_MAX: usize = 16;
 
-/// What our own worker calls the pace of its fetches.
+/// Our own worker's metric of its KV fetch rate.
 const KV_FETCH_RATE: &str = "overdraft_kv_fetch_tokens_per_second";
 
 /// Why a page of metrics gives no report.

@@ -1,12 +1,12 @@
-//! How much of its memory does a worker use, by an exporter's word?
+//! GPU memory metrics: the share of memory in use, from DCGM and other exporters.
 //!
-//! Knows the names of NVIDIA's DCGM exporter, of exporters around `nvidia-smi`, and of the node
-//! exporter; any other page is read with names that the operator gives. Samples are picked by labels
-//! and added up, for a worker may have several devices. Only the share matters, so units need agree
-//! only within a page.
+//! It knows the names of NVIDIA's DCGM exporter, of exporters around `nvidia-smi`, and of the node
+//! exporter; the operator names the metrics of any other page. Samples are selected by labels and
+//! summed, because a worker may have several devices. Only the share matters, so units need to
+//! agree only within a page.
 //!
-//! **Invariant:** a share is told from two samples that were both there and make sense together, or
-//! not at all.
+//! **Invariant:** a share is computed from two samples that are both present and consistent, or not
+//! at all.
 
 use super::{Labels, PageError, lines};
 

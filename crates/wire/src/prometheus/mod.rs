@@ -1,12 +1,12 @@
-//! What do the samples in a page of metrics say?
+//! Prometheus text parser: reads the samples of a metrics page (text format, `OpenMetrics`).
 //!
-//! Reads the Prometheus text format 0.0.4 and `OpenMetrics`, line by line and without copying: a
-//! [`Line`] is split into its name and the rest, and only the lines that someone wants are read on to
-//! labels and a value. That is what makes scraping a hundred workers cheap; most lines are histogram
-//! buckets. [`engine`] maps the names that engines use to one report.
+//! It reads the text format 0.0.4 and `OpenMetrics`, line by line and without copying: a [`Line`]
+//! is split into its name and the rest, and labels and value are parsed only on demand. That makes
+//! scraping a hundred workers cheap, because most lines are histogram buckets. [`engine`] maps the
+//! names that engines use to one report.
 //!
-//! **Invariant:** a page is either read to its end or refused: what is cut off, not text, not metrics
-//! or too large gives an error and never a part of the numbers.
+//! **Invariant:** a page is either read to its end or refused: a page that is truncated, not text,
+//! not metrics or too large gives an error and never a part of the numbers.
 
 pub mod engine;
 pub mod memory;

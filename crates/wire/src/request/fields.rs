@@ -1,8 +1,8 @@
-//! How is one field of a request read, and how is a wrong one reported?
+//! Request field reader: typed access to JSON members, with errors that name the path.
 //!
-//! The tree knows types but not places, so a [`Fields`] carries the path of the object it reads.
-//! Null reads as absent, as in OpenAI's own server. **Invariant:** every error says which value was
-//! found, under which path, and what was expected.
+//! The JSON tree has types but no positions, so a [`Fields`] carries the path of the object it
+//! reads. Null reads as absent, as in OpenAI's own server. **Invariant:** every error names the
+//! value found, its path, and what was expected.
 
 use std::ops::RangeInclusive;
 

@@ -1,8 +1,8 @@
-//! Where does one server-sent event end and the next begin?
+//! Server-sent event (SSE) splitter: cuts a byte stream into events.
 //!
-//! Lines end with LF, CRLF or CR; a blank line ends an event. A CR at the very end of what has come
-//! so far may be half a CRLF, so the event waits for the next byte: otherwise the events would depend
-//! on how the bytes were cut. **Invariant:** no more than one event's limit plus one chunk is held,
+//! Lines end with LF, CRLF or CR; a blank line ends an event. A CR at the end of the buffer may be
+//! half a CRLF, so the event waits for the next byte: otherwise the events would depend on how the
+//! bytes were chunked. **Invariant:** no more than one event's limit plus one chunk is held,
 //! provided the events are taken out after each push.
 
 use std::borrow::Cow;
