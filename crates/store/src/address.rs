@@ -1,23 +1,23 @@
-//! Where does the store lie?
+//! Store address: `memory` or the URL of a Redis server, Sentinel or Cluster.
 //!
-//! `memory`, or an address of Redis: `redis://[[user]:password@]host[:port][/db]`, with `rediss` for
-//! TLS; `redis+sentinel://host:port,…/service[/db]`; `redis+cluster://host:port,…`. The last two have
-//! `rediss+…` forms as well. Passwords are percent-encoded, and told nowhere.
+//! `memory`, or an address of Redis: `redis://[[user]:password@]host[:port][/db]`, with `rediss`
+//! for TLS; `redis+sentinel://host:port,…/service[/db]`; `redis+cluster://host:port,…`. The last
+//! two have `rediss+…` forms as well. Passwords are percent-encoded, and never printed.
 
 use std::fmt;
 
-/// Most nodes that one address names.
+/// Maximum nodes of one address.
 const NODES_MAX: usize = 32;
 
-/// Where what gateways share lies.
+/// The place of the state that gateways share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Here: this gateway is alone.
+    /// In this process: the gateway is alone.
     #[default]
     Memory,
     /// In Redis.
     Redis(RedisPlace),
-    /// Nowhere: the address is none, and whoever opens it is told.
+    /// The address is invalid; opening it returns the error.
     Wrong(PlaceError),
 }
 

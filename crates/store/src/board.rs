@@ -1,29 +1,29 @@
-//! Which workers are out, as all gateways see it?
+//! Shared circuit breaker state: which workers are ejected, as all gateways see it.
 
 use std::time::Duration;
 
 use crate::fault::Fault;
 
-/// How long a record outlives the last thing that was said of its worker.
+/// TTL of a record after its last update.
 pub(crate) const RECORD_LIFE: Duration = Duration::from_hours(1);
 
-/// What a gateway decided on a worker.
+/// A gateway's decision about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// For how long it is out; `None` where it is in.
+    /// For how long it is ejected; `None` where it is in rotation.
     pub open_for: Option<Duration>,
-    /// How often it has been taken out in a row.
+    /// Consecutive ejections.
     pub streak: u8,
 }
 
-/// What stands on the board.
+/// A worker's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Grows with every decision.
     pub version: u64,
     /// For how long it is out from now on, zero once somebody may try it; `None` where it is in.
     pub open_for: Option<Duration>,
-    /// How often it has been taken out in a row.
+    /// Consecutive ejections.
     pub streak: u8,
 }
 

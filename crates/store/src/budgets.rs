@@ -1,11 +1,11 @@
-//! What may a key still spend, over all gateways?
+//! Distributed rate limiting: token buckets per key, shared between gateways over Redis.
 //!
-//! Each key has two buckets, of requests and of tokens, that hold a minute's worth and fill up evenly.
-//! A gateway spends here, at once; what it spent goes to the shared bucket with the next exchange, and
-//! what is missing there comes back. Between two exchanges each gateway lets in its part of what flows
-//! in. So gateways together may admit more than there is for the length of one exchange, and that is
-//! paid back: over time the limit holds exactly. Away from Redis each gateway has a bucket of its own
-//! that holds the limit divided by the gateways there last were.
+//! Each key has two token buckets, one for requests and one for tokens, that hold a minute's worth
+//! and refill evenly. A gateway spends locally, at once; its spending goes to the shared bucket
+//! with the next exchange, and the shared deficit comes back. Between two exchanges each gateway
+//! admits its part of the refill. So all gateways together may exceed the limit for the length of
+//! one exchange, and that is paid back: over time the limit holds exactly. Without Redis each
+//! gateway has a bucket of its own with the limit divided by the last known number of gateways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -13,19 +13,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use overdraft_units::{Instant, Micros};
 
-/// The length of a minute, and how many parts a unit has in a bucket.
+/// Microseconds in a minute, and parts per unit in a bucket.
 const MINUTE_MICROS: i128 = 60_000_000;
 
-/// Parts to a thousandth of a unit, which is what goes over the wire.
+/// Parts per thousandth of a unit, the unit on the wire.
 const THOUSANDTH: i128 = MINUTE_MICROS / 1_000;
 
-/// For how long the last exchange counts; after that a gateway takes itself for cut off.
+/// Time since the last exchange after which a gateway considers itself cut off.
 const EXCHANGE_LIFE: Micros = Micros::new(2_000_000);
 
-/// Keys that are kept account of, at most; the one that has spent nothing for longest goes first.
+/// Maximum keys with buckets; the one that has been idle for longest is evicted first.
 const KEYS_MAX: usize = 65_536;
 
-/// Buckets in one exchange, at most; the others have their turn in the next.
+/// Maximum buckets in one exchange; the others follow in the next.
 pub(crate) const EXCHANGED_MAX: usize = 512;
 
 /// What a key may spend.

@@ -1,8 +1,8 @@
-//! What went wrong with Redis, as far as it is told?
+//! Redis errors: classifies what went wrong, without the server's words.
 
 use redis::{ErrorKind, RedisError};
 
-/// Why a command had no result. Never holds what the server was told, so no password is in it.
+/// Why a command had no result. It never contains the command's arguments, so no password leaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Fault {
     /// The breaker is open: nothing was sent.

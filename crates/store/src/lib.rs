@@ -1,17 +1,18 @@
-//! What do the gateways before one fleet tell each other?
+//! Shared state of the gateways before one fleet: breakers, loads, budgets and cached answers.
 //!
-//! Three things: which workers are out for failing their requests (the *board*), what each gateway has
-//! in flight where (the *shares*), and what keys have spent (the *budgets*). In [`Place::Memory`] a
-//! gateway is alone and nothing is told; in [`Place::Redis`] all of it lies in Redis, under one prefix,
-//! with a life of its own, and changed by scripts alone that go by Redis' clock.
+//! Gateways share three things: which workers are ejected (the *board*), what each gateway has in
+//! flight at each worker (the *shares*), and what keys have spent (the *budgets*). In
+//! [`Place::Memory`] a gateway is alone and shares nothing; in [`Place::Redis`] all of it is in
+//! Redis, under one prefix, with a TTL, and only scripts that use Redis' clock change it.
 //!
-//! A fourth thing is not told but kept: answers ([`ResponseStore`]). Requests do wait for those, for a tenth of a
-//! second at most.
+//! A fourth thing is the response cache ([`ResponseStore`]). Requests do wait for it, for a tenth
+//! of a second at most.
 //!
-//! Invariants: for all else no request ever waits for Redis. One task owns the [`Store`] and keeps what
-//! it says at hand; [`Budgets`] and [`Status`] are read without waiting. Whatever Redis does — away,
-//! frozen, full, wiped, with another password — the store says [`Status::is_degraded`], every gateway
-//! goes on by itself, and the store finds back without a restart. See `docs/design/store.md`.
+//! Invariants: for the other three no request ever waits for Redis. One task owns the [`Store`] and
+//! caches its state; [`Budgets`] and [`Status`] are read without waiting. Whatever happens to Redis
+//! — down, frozen, full, wiped, with another password — the store reports [`Status::is_degraded`],
+//! every gateway goes on alone, and the store recovers without a restart. See
+//! `docs/design/store.md`.
 
 mod address;
 mod board;

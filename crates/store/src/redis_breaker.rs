@@ -1,20 +1,20 @@
-//! Is Redis asked at all?
+//! Circuit breaker before Redis: pauses commands after consecutive failures.
 //!
-//! After a few failures in a row nothing is sent for a while, and then one command finds out. What a
-//! frozen Redis costs is bounded by that.
+//! After a few consecutive failures nothing is sent for a while, and then one trial command decides
+//! (half-open). That bounds the cost of a frozen Redis.
 
 use tokio::time::{Duration, Instant};
 
-/// Failures in a row that open it.
+/// Consecutive failures that open it.
 pub const FUSE_FAILURES: u32 = 5;
 
 /// How long it is open the first time; twice as long each time after.
 pub const FUSE_FIRST: Duration = Duration::from_secs(1);
 
-/// How long at most: so late a Redis that is back is noticed.
+/// Maximum time open: the latest at which a recovered Redis is noticed.
 pub const FUSE_MAX: Duration = Duration::from_secs(4);
 
-/// Keeps a broken Redis from being asked.
+/// Stops commands to a broken Redis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RedisBreaker {
     failures: u32,

@@ -1,12 +1,12 @@
-//! What is done inside Redis, in one go and by its clock?
+//! Redis Lua scripts: atomic updates by the server's clock.
 //!
-//! A value of another type under one of our keys is thrown away and told of in the answer; so is what
-//! cannot be read as a number. Each key is given a life, so that a namespace that nobody uses any more
-//! leaves nothing behind.
+//! A value of another type under one of our keys is deleted, and the answer says so; the same goes
+//! for a value that is not a number. Each key has a TTL, so that an unused namespace leaves nothing
+//! behind.
 
 use std::sync::LazyLock;
 
-/// Written before each script: the time in milliseconds, and keys that are what they should be.
+/// Prelude of each script: the time in milliseconds, and a check of the keys' types.
 const PRELUDE: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -19,8 +19,8 @@ local function number(text) return tonumber(text or '') or 0 end
 local function int(value) return string.format('%.0f', value) end
 ";
 
-/// A record of the board, and how it is told: what is left of its time (-1 for closed, -2 for none),
-/// its streak, its version.
+/// Reads and encodes a record of the board: its remaining time (-1 for closed, -2 for none), its
+/// streak, its version.
 const RECORD: &str = r"
 local function record(key)
   is(key, 'hash')

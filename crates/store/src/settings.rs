@@ -1,4 +1,4 @@
-//! What can be set about the store?
+//! Store settings: address, namespace, timeouts and exchange intervals.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::address::Place;
 /// How gateways share what they know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Where it lies.
+    /// Its address.
     pub place: Place,
     /// Gateways of one namespace share; others do not see it.
     pub namespace: Namespace,
@@ -19,9 +19,9 @@ pub struct StoreSettings {
     pub connect_timeout: Duration,
     /// Certificates, for `rediss` addresses.
     pub tls: TlsFiles,
-    /// From one look at the board to the next.
+    /// Interval between reads of the board.
     pub board_interval: Duration,
-    /// From one exchange of shares and budgets to the next.
+    /// Interval between exchanges of shares and budgets.
     pub share_interval: Duration,
 }
 

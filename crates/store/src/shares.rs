@@ -1,4 +1,4 @@
-//! What do the other gateways have in flight, and where?
+//! Peer load: what the other gateways have in flight, by worker.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use overdraft_core::fleet::Share;
 
-/// How long a share holds that its gateway does not renew.
+/// TTL of a share that its gateway does not renew.
 pub const SHARE_LIFE: Duration = Duration::from_millis(1_500);
 
-/// Gateways that are heard, at most.
+/// Maximum gateways whose shares are read.
 pub const GATEWAYS_MAX: usize = 64;
 
-/// Workers in one gateway's share, at most.
+/// Maximum workers in one gateway's share.
 const WORKERS_MAX: usize = 1_024;
 
 /// What the others have in flight, by worker.

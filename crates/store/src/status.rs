@@ -1,15 +1,15 @@
-//! How is the store, for whoever asks without waiting?
+//! Store status: health and fault counts, readable without waiting.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::fault::Fault;
 
-/// What a command does. A full Redis still reads, so each side is judged by itself.
+/// Read or write. A full Redis can still be read, so each side has its own state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It looks.
+    /// It reads.
     Reads,
-    /// It changes something.
+    /// It writes.
     Writes,
 }
 
@@ -24,12 +24,12 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether gateways go on by themselves for now.
+    /// Whether gateways go on alone for now.
     pub fn is_degraded(&self) -> bool {
         self.reads_fail.load(Ordering::Relaxed) || self.writes_fail.load(Ordering::Relaxed)
     }
 
-    /// How often each fault was met.
+    /// How often each fault occurred.
     pub fn faults(&self) -> impl Iterator<Item = (Fault, u64)> {
         let count = |place: &AtomicU64| place.load(Ordering::Relaxed);
         Fault::ALL.into_iter().zip(self.faults.iter().map(count))

@@ -1,7 +1,7 @@
-//! Who speaks with Redis?
+//! Redis client of the gateway: one task sends all reads and updates of shared state.
 //!
-//! A [`Store`] belongs to one task, which asks and tells in its own time and never keeps a request
-//! waiting. Without Redis every question is answered as for a gateway that is alone.
+//! A [`Store`] belongs to one task, which sends commands at its own pace and never keeps a request
+//! waiting. Without Redis every query returns the result for a gateway that is alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};
 use crate::status::{Side, Status};
 use crate::transport::Dialer;
 
-/// The form of what lies in Redis; another form lies under other keys.
+/// Version of the schema in Redis; another version uses other keys.
 const SCHEMA: u32 = 1;
 
-/// How long a claim holds that is not renewed: so late others may try what a gateway that ended was
-/// about to.
+/// TTL of a claim that is not renewed: after it other gateways may take over the trial of one that
+/// ended.
 pub const CLAIM_LIFE: Duration = Duration::from_secs(3);
 
-/// Workers asked about in one command, at most.
+/// Maximum workers read in one command.
 pub const WORKERS_AT_ONCE: usize = 256;
 
-/// How long bytes are kept that nobody keeps again.
+/// TTL of stored bytes that are not written again.
 const KEPT_LIFE: Duration = Duration::from_hours(30 * 24);
 
 /// How long a journal is heard that its gateway does not tell anew.

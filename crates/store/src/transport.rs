@@ -1,4 +1,4 @@
-//! How is a connection to Redis made, whichever kind of Redis it is?
+//! Redis connections: single server, Sentinel or Cluster, with TLS.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::address::{Node, RedisPlace, Topology};
 use crate::fault::{Fault, OpenError};
 use crate::settings::{StoreSettings, TlsFiles};
 
-/// Times a command of a cluster is sent again, where its key has moved; the client's own default of
-/// sixteen waits for minutes.
+/// Retries of a cluster command whose key has moved; the client's own default of sixteen waits for
+/// minutes.
 const CLUSTER_RETRIES: u32 = 1;
 
 /// Longest wait between them, in milliseconds.

@@ -10,8 +10,8 @@
 //! | 16 | the first half of the SHA-256 over all other bytes |
 //! | .. | the entry; sealed: 12 random bytes, then ChaCha20-Poly1305 |
 //!
-//! **Invariant:** what is opened was written for this key, this tenant and this stamp, whole, and where
-//! there is a secret, by somebody who knows it.
+//! **Invariant:** an entry that opens is complete, was written for this key, this tenant and this
+//! stamp, and where there is a secret, by a writer that knows it.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use ring::digest;
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Bytes that name a key, a tenant or a model.
+/// Length of the name of a key, a tenant or a model.
 pub const NAME_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"ODC1";
