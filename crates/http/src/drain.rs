@@ -1,4 +1,4 @@
-//! How far has the end of a listener come?
+//! Graceful shutdown (drain) of a listener: serving, leaving, draining, cut.
 //!
 //! Serving -> leaving (still accepting, so that load balancers notice) -> draining (no new
 //! connection, no second request on an old one) -> cut (streams must end now).
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::watch;
 
-/// How far the end has come; only ever moves forward.
+/// The stage of the shutdown; only ever moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Serving,

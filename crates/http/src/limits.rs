@@ -1,4 +1,4 @@
-//! How much of everything does a listener take?
+//! Listener limits: connections, header and body sizes, timeouts.
 
 use std::time::Duration;
 
