@@ -1,7 +1,7 @@
-//! Which requests of a worker go wrong on purpose, and how?
+//! Fault injection: errors, stalls and cut connections by a seeded random draw, for tests.
 //!
-//! For trying out what stands before workers. What befalls a request is drawn from a seed and the
-//! request's number, so that requests sent one after the other fare alike in every run. **Invariant:** a
+//! It serves to test gateways before workers. The fault of a request is drawn from a seed and the
+//! request's number, so that sequential requests get the same faults in every run. **Invariant:** a
 //! worker without [`MishapSettings`] never draws.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use overdraft_units::Tokens;
 use overdraft_wire::{ApiError, ErrorKind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How often what goes wrong.
+/// The rate of each fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MishapSettings {
     /// Requests that are answered with an error, in millionths.

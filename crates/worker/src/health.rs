@@ -1,4 +1,4 @@
-//! Can this worker be sent requests? And what is it?
+//! Health and load endpoints of a worker: readiness, requests in flight and version.
 
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};

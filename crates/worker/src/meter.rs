@@ -1,4 +1,4 @@
-//! How many tokens has an answer taken so far?
+//! Token usage meter: counts the tokens of an answer over its choices.
 
 use overdraft_engine::Event;
 use overdraft_units::Tokens;

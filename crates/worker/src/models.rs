@@ -1,4 +1,4 @@
-//! `/v1/models`: under which names is the model served?
+//! `/v1/models`: the model list of a worker, with its aliases.
 
 use http::{Response, StatusCode};
 use overdraft_http::{Body, reply};

@@ -1,4 +1,4 @@
-//! What is a client told when the engine does not take its request?
+//! Refusal mapping: turns the engine's submit errors into OpenAI API errors.
 
 use overdraft_engine::SubmitError;
 use overdraft_units::Tokens;

@@ -1,7 +1,8 @@
-//! How does guessing ahead fare, and by which rule shall it be?
+//! Speculation admin endpoint: shows acceptance and sets policy and depth at run time.
 //!
-//! `GET /admin/speculation` tells what `/health` tells; `POST` sets the rule, the depth or both, from the
-//! next step on, and is for operators. **Invariant:** an order is obeyed whole or refused whole.
+//! `GET /admin/speculation` returns the speculation part of `/health`; `POST` sets the rule, the
+//! depth or both, from the next step on, and is for operators. **Invariant:** a change applies
+//! whole or is refused whole.
 
 use http::{HeaderMap, Response, StatusCode};
 use overdraft_engine::{GuessError, Policy};
@@ -11,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::worker::Worker;
 
-/// What there is to say of it.
+/// The state of speculation as JSON.
 pub(crate) fn state(worker: &Worker) -> Response<Body> {
     reply::json(StatusCode::OK, told(worker).to_string())
 }
 
-/// Whether whoever sent this may give orders.
+/// Whether the sender is an operator.
 pub(crate) fn check(
     worker: &Worker,
     exchange: &Exchange,

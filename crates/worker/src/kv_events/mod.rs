@@ -1,12 +1,12 @@
-//! Who is told what the engine's cache holds?
+//! KV event publisher: tells subscribers which blocks the engine's cache stores and evicts.
 //!
-//! Whoever subscribes, as with vLLM: batches of events over `ZeroMQ`, numbered from zero, and a second
-//! socket that gives the last ones again. A gateway keeps its prefix index by them. The engine's
-//! thread hands changes over without waiting; when too many lie there, some are lost, and the lost
+//! It publishes as vLLM does: batches of events over `ZeroMQ`, numbered from zero, and a second
+//! socket that replays the last ones. A gateway builds its prefix index from them. The engine's
+//! thread hands changes over without waiting; when the queue is full, some are lost, and the lost
 //! batch's number with them, so that subscribers see the gap.
 //!
-//! **Invariant:** what subscribers and replays get, number by number, is what the cache did; a
-//! number that is missing stands for all that was lost.
+//! **Invariant:** the numbered batches of subscription and replay are exactly the changes of the
+//! cache; a missing number stands for all lost changes.
 
 mod observer;
 mod publisher;

@@ -1,7 +1,7 @@
-//! How does what the engine's thread sees get to the publisher, without the thread ever waiting?
+//! KV event observer: hands cache changes from the engine's thread to the publisher, non-blocking.
 //!
 //! **Invariant:** changes arrive in order; where some were dropped because the publisher is behind,
-//! the next that arrive are preceded by [`CacheChange::Lost`].
+//! [`CacheChange::Lost`] precedes the next that arrive.
 
 use overdraft_engine::{CacheChanges, Observation, Observer};
 use overdraft_scheduler::batch::CacheChange;

@@ -1,9 +1,9 @@
-//! How do batches get to subscribers, and to those who missed some?
+//! `ZeroMQ` publisher: sends batches to subscribers and serves replays.
 //!
 //! One task numbers the batches; each connection has a task of its own, which all end with it. A
-//! subscriber that is too slow loses batches rather than hold anyone up, and asks for them again.
+//! slow subscriber loses batches instead of holding others up, and requests a replay.
 //!
-//! **Invariant:** connections, what waits for each of them, and the time each write may take are
+//! **Invariant:** the number of connections, the queue of each and the time of each write are
 //! bounded.
 
 use std::convert::Infallible;
@@ -31,13 +31,13 @@ use super::replay::Replay;
 use super::salts::Salts;
 use super::settings::KvEventsSettings;
 
-/// Most connections at once, of subscribers and of those who ask for replays together.
+/// Maximum connections at once, of subscribers and replays together.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Batches that may wait for a subscriber; it loses the oldest beyond that.
+/// Maximum batches queued for a subscriber (high-water mark); it loses the oldest beyond that.
 const BEHIND_MAX: usize = 1_024;
 
-/// Topics that one subscriber may ask for.
+/// Maximum topics of one subscriber.
 const TOPICS_MAX: usize = 64;
 
 /// A write that takes longer than this ends the connection.

@@ -1,13 +1,13 @@
-//! Which batches can be had again?
+//! Replay buffer: the last batches of KV events, bounded in number and bytes.
 //!
-//! **Invariant:** the numbers kept ascend, the newest is always among them, and neither their count
-//! nor their bytes exceed the bounds by more than that one.
+//! **Invariant:** the buffered numbers ascend, the newest batch is always among them, and neither
+//! count nor bytes exceed the bounds by more than that one.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Most bytes of batches kept, whatever their number.
+/// Maximum bytes of buffered batches, whatever their number.
 const REPLAY_BYTES_MAX: usize = 64 << 20;
 
 /// The last batches.
@@ -24,7 +24,7 @@ impl Replay {
         Self { batches: VecDeque::new(), bytes: 0, steps_max: steps_max.max(1) }
     }
 
-    /// Keeps a batch, and gives up the oldest that do not fit any more.
+    /// Adds a batch and drops the oldest that do not fit any more.
     pub(super) fn push(&mut self, number: u64, batch: Bytes) {
         self.bytes += batch.len();
         self.batches.push_back((number, batch));

@@ -1,9 +1,9 @@
-//! Which text does a salt stand for?
+//! Cache salt names: maps the engine's salt numbers back to the clients' `cache_salt`.
 //!
-//! The engine keeps salts apart by numbers of its own, seeded anew in each process. Events must say
-//! the text, as vLLM's do, or no gateway could tell which requests find the block. Only the texts of
-//! the last salts are kept; blocks under an older one are told of under a name that nobody asks for,
-//! which costs a routing hint.
+//! The engine identifies salts by numbers of its own, seeded anew in each process. Events must
+//! contain the text, as vLLM's do, or a gateway could not match the block with requests. Only the
+//! texts of the last salts are kept; events of blocks under an older one carry a name that no
+//! request has, which costs a routing hint.
 //!
 //! **Invariant:** at most [`SALTS_MAX`] texts are held.
 
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use overdraft_units::CacheSalt;
 use overdraft_wire::kv_events::SaltText;
 
-/// Most salts whose text is known.
+/// Maximum salts whose text is known.
 const SALTS_MAX: usize = 4_096;
 
 /// The texts of the salts that were used last.

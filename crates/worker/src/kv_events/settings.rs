@@ -1,7 +1,7 @@
-//! Where are events published, and how many are kept?
+//! KV event settings: vLLM's `--kv-events-config`.
 //!
-//! vLLM's `--kv-events-config` in our terms. What it says of vLLM's own queues (`hwm`,
-//! `max_queue_size`) is accepted and has no effect here: ours have fixed bounds.
+//! The keys for vLLM's own queues (`hwm`, `max_queue_size`) are accepted and have no effect here:
+//! our queues have fixed bounds.
 //!
 //! **Invariant:** a configuration that vLLM would take works here or is refused by name.
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// Batches kept for replays; vLLM's default.
 const BUFFER_STEPS: usize = 10_000;
 
-/// Where vLLM publishes unless told otherwise.
+/// vLLM's default endpoint.
 const ENDPOINT: &str = "tcp://*:5557";
 
 /// How a worker publishes its events.
@@ -18,7 +18,7 @@ const ENDPOINT: &str = "tcp://*:5557";
 pub struct KvEventsSettings {
     /// Where subscribers connect, as `tcp://host:port`; host `*` is every address, port 0 a free one.
     pub endpoint: String,
-    /// Where batches can be had again; `None` is nowhere.
+    /// The replay endpoint; `None` for no replays.
     pub replay_endpoint: Option<String>,
     /// Batches kept for that.
     pub buffer_steps: usize,

@@ -1,7 +1,7 @@
-//! How is a peer asked for blocks?
+//! KV block client: requests blocks from a peer over HTTP.
 //!
-//! One question on a connection of its own, driven by whoever asks: dropping the answer closes it. Time
-//! is bounded by the caller, bytes by what it reads.
+//! Each request has a connection of its own, driven by the caller: dropping the answer closes it.
+//! The caller bounds the time, the reader the bytes.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
@@ -34,7 +34,7 @@ pub(super) enum Break {
     /// A block is not the one that was asked for, whole.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// Computing would have been over sooner.
+    /// Recomputing would have been faster (deadline).
     #[error("it took too long")]
     Timeout,
     /// Other requests took the room.

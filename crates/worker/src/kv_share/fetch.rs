@@ -1,8 +1,8 @@
-//! What does a request wait for before it is submitted?
+//! KV block fetch: a request waits for blocks from a peer before it is submitted.
 //!
-//! For blocks that its prompt needs, that the cache lacks and that a peer has, if waiting for them is
-//! expected to be shorter than computing them, and no longer than that. They go into the cache a few
-//! megabytes at a time, between the engine's steps.
+//! It waits for blocks that its prompt needs, that the cache lacks and that a peer has, if the
+//! transfer is expected to be faster than recomputing them, and at most for that long. Blocks enter
+//! the cache a few megabytes at a time, between the engine's steps.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -23,8 +23,8 @@ use super::client::{self, Break};
 use super::peer::Peer;
 use super::{Inner, KvShare};
 
-/// How long peers are asked at most who of them has the most, and never longer than half of what
-/// computing takes.
+/// Maximum time to find the peer with the longest prefix; never longer than half the time of
+/// recomputing.
 const LOOKUP_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A prefix whose blocks are missing from number `leading` on.
@@ -37,7 +37,7 @@ struct Wanted {
     keys: Arc<[BlockKey]>,
 }
 
-/// How it is to be got.
+/// The plan of the fetch.
 struct Errand {
     peer: Peer,
     within: Micros,

@@ -1,13 +1,13 @@
-//! Does another worker have the keys and values that this prompt needs?
+//! KV cache sharing between workers: offers blocks to peers and fetches missing ones.
 //!
-//! A worker *offers* the full blocks of its cache to whoever knows the fleet's token ([`offer`]), and
-//! *fetches* what its own cache lacks from its peers where that is expected to be over sooner than
-//! computing it ([`fetch`]). Requests wait for their blocks here, outside of the engine, which goes on
-//! with the others; what came enters the prefix cache, and then they are submitted with the turn of
-//! their arrival (`docs/design/kv-share.md`).
+//! A worker *offers* the full blocks of its cache to peers that present the fleet's token
+//! ([`offer`]), and *fetches* blocks that its own cache lacks from its peers where that is expected
+//! to be faster than recomputing ([`fetch`]). Requests wait for their blocks here, outside of the
+//! engine, which goes on with the others; the blocks enter the prefix cache, and then the requests
+//! are submitted in the order of their arrival (`docs/design/kv-share.md`).
 //!
-//! **Invariant:** nothing that a peer does or says changes an answer or ends a request: a block is
-//! verified before it is used, every wait ends, and what did not come is computed.
+//! **Invariant:** no peer can change an answer or fail a request: a block is verified before it is
+//! used, every wait has a deadline, and missing blocks are recomputed.
 
 mod client;
 mod fetch;
@@ -33,13 +33,13 @@ pub use self::peer::{Peer, PeerError};
 use self::roots::Roots;
 pub use self::settings::{KvShareError, KvShareSettings};
 
-/// Requests that wait for blocks at once; what comes beyond that computes.
+/// Maximum requests that wait for blocks at once; further ones recompute.
 const FETCHES_MAX: usize = 4;
 
-/// Peers that are given blocks at once; others are told to come again.
+/// Maximum peers that are served at once; others are told to retry.
 const OFFERS_MAX: usize = 4;
 
-/// Peers whose links are remembered: those that were named by a gateway come and go.
+/// Maximum peers whose link estimates are remembered: those that a gateway named come and go.
 const LINKS_MAX: usize = 64;
 
 /// What one worker shares; clones are the same.

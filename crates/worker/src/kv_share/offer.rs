@@ -1,7 +1,8 @@
-//! What is another worker given that asks for blocks?
+//! KV block server: streams the blocks of a prefix to a peer.
 //!
-//! A few megabytes are taken out between two steps, sent, and then the next: whoever decodes here
-//! hardly notices, and a slow reader holds up nobody. What is evicted meanwhile breaks the answer off.
+//! It copies a few megabytes out between two steps, sends them, and then copies the next: decodes
+//! are hardly delayed, and a slow reader holds up no request. If a block is evicted meanwhile, the
+//! response breaks off.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Where is another worker?
+//! Peer address: host and port of another worker.
 
 use std::fmt;
 use std::str::FromStr;
 
 use http::Uri;
 
-/// Port where an address says none.
+/// Default port of an address.
 const PORT: u16 = 80;
 
 /// Another worker's address.

@@ -1,8 +1,8 @@
-//! Which of our salts is whose root, and the other way round?
+//! Prefix roots: maps the engine's salt numbers to the hashes by which peers name a tenant.
 //!
-//! The engine keeps salts apart by numbers of its own, seeded anew in each process; workers name a
-//! tenant to each other by a hash that only who knows the salt can tell. Only the last salts are kept;
-//! blocks under an older one are neither found for others nor fetched.
+//! The engine identifies salts by numbers of its own, seeded anew in each process; workers name a
+//! tenant to each other by a hash that cannot be computed without the salt. Only the last salts are
+//! kept; blocks under an older one are neither offered nor fetched.
 //!
 //! **Invariant:** at most [`SALTS_MAX`] are held, both ways the same.
 
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use overdraft_units::CacheSalt;
 use overdraft_wire::kv_blocks::{KvModel, PrefixRoot};
 
-/// Most salts that are known.
+/// Maximum salts that are known.
 const SALTS_MAX: usize = 4_096;
 
 /// The salt of requests that have none.

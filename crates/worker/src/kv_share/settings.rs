@@ -1,19 +1,19 @@
-//! With whom are blocks shared?
+//! KV cache sharing settings: peers, token and limits.
 
 use super::peer::{Peer, PeerError};
 
 /// Peers that a worker may have.
 const PEERS_MAX: usize = 32;
 
-/// Fewer letters than this are guessed.
+/// Minimum length of a token: a shorter one can be guessed.
 const TOKEN_LENGTH_MIN: usize = 16;
 
 /// How a worker shares its blocks.
 #[derive(Clone)]
 pub struct KvShareSettings {
-    /// Whether others may have ours.
+    /// Whether peers may fetch our blocks.
     pub(super) offers: bool,
-    /// Whom to ask.
+    /// The peers.
     pub(super) peers: Vec<Peer>,
     /// Whether to ask whomever a request's header names.
     pub(super) trusts_gateway: bool,
