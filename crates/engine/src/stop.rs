@@ -1,6 +1,6 @@
-//! Does the completion's text contain a stop string, and how much of it may already be shown?
+//! Stop strings: streaming Knuth-Morris-Pratt matcher that holds back partial matches.
 //!
-//! Text arrives in pieces that know nothing of stop strings. What could still become one is held
+//! Text arrives in pieces of any length. The end that could still become a stop string is held
 //! back; everything before it is released at once. One Knuth-Morris-Pratt automaton per stop string
 //! looks at each byte once, so where the pieces are cut makes no difference.
 //!

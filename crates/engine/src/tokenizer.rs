@@ -1,6 +1,7 @@
-//! What does a GGUF file say about its tokenizer and its chat template?
+//! GGUF tokenizer: reads a model file's tokenizer and chat template.
 //!
-//! The entries `tokenizer.*` in the terms of [`overdraft_tokenizer`], which knows no file format.
+//! It converts the entries `tokenizer.*` to the types of [`overdraft_tokenizer`], which knows no
+//! file format.
 
 use overdraft_tokenizer::{
     ChatTemplate, TemplateError, Tokenizer, TokenizerError, TokenizerSource,

@@ -1,4 +1,4 @@
-//! How is the header of a GGUF file read without trusting a word of it?
+//! GGUF header parser: reads metadata and tensor entries of an untrusted file, with bounds.
 //!
 //! Layout: magic, version, counts, metadata entries, tensor entries, padding, tensor data.
 //! Source: the GGUF specification, <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
@@ -11,13 +11,14 @@ use candle_core::quantized::gguf_file::Value;
 use super::source::{Opened, Reader};
 use super::{Metadata, OpenError, TensorInfo, TensorType};
 
-/// Metadata entries in one file; real ones have fewer than a hundred.
+/// Maximum metadata entries in one file; real ones have fewer than a hundred.
 const METADATA_MAX: u64 = 65_536;
-/// Tensors in one file; the largest models have a few thousand.
+/// Maximum tensors in one file; the largest models have a few thousand.
 const TENSORS_MAX: u64 = 65_536;
-/// Bytes of one string; chat templates reach some ten thousand.
+/// Maximum bytes of one string; chat templates reach some ten thousand.
 const STRING_MAX: u64 = 16 << 20;
-/// Array elements in the whole header; the largest vocabularies with merges have two million.
+/// Maximum array elements in the whole header; the largest vocabularies with merges have two
+/// million.
 const ELEMENTS_MAX: u64 = 16 << 20;
 /// Arrays within arrays.
 const DEPTH_MAX: u32 = 4;

@@ -1,7 +1,8 @@
-//! What does the file say about itself, in the types we need it in?
+//! GGUF metadata: typed access to the entries of a model file.
 //!
 //! Absent entries are `None`; entries of the wrong type are errors that name key, found value and
-//! expected type. Any integer type will do for an integer: writers disagree about widths.
+//! expected type. Any integer type is accepted for an integer, because writers disagree about
+//! widths.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use candle_core::quantized::gguf_file::Value;
 
 use super::OpenError;
 
-/// Characters of a found value that a message quotes at most.
+/// Maximum characters of a value that a message quotes.
 const QUOTED_MAX: usize = 60;
 
 /// The metadata entries of a GGUF file by key.

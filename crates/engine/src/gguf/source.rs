@@ -1,6 +1,6 @@
-//! Where do the bytes of a model come from: a file, or memory?
+//! GGUF source: positional reads from a model file or from memory.
 //!
-//! Reads name a position, so that several threads may read tensors of one file at once.
+//! Each read names its offset, so that several threads may read tensors of one file at once.
 
 use std::borrow::Cow;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! How are the numbers of a tensor encoded, and how many bytes does that take?
+//! GGUF tensor types: the number formats and quantizations, and their block sizes.
 
 use candle_core::quantized::GgmlDType;
 
@@ -6,7 +6,7 @@ use candle_core::quantized::GgmlDType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TensorType(u32);
 
-/// What there is to know about an encoding that can be read.
+/// The block layout of a supported encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
     /// Numbers in one block.

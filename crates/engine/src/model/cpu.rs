@@ -1,8 +1,8 @@
-//! Which numbers does a step compute on the processor, and in which order?
+//! CPU backend: the transformer forward pass of one step, batch-invariant to the bit.
 //!
 //! All positions of all slots are rows of one matrix, so the weights are read once a step. Every
-//! kernel treats a row by itself, in an order that depends on nothing but the row: the logits of a
-//! position are the same to the bit alone, in a batch, and in any cutting of the prompt.
+//! kernel computes a row independently, in an order that depends on nothing but the row: the logits
+//! of a position are bit-identical alone, in a batch, and under any chunking of the prompt.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What does one layer do to the rows of a step?
+//! Transformer layer: attention and feed-forward over the rows of a step.
 //!
 //! `state += output(attend(rope(query(norm(state)))))`, then
 //! `state += down(silu(gate(norm(state))) * up(norm(state)))`. The buffers grow to the largest step

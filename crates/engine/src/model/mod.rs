@@ -1,4 +1,4 @@
-//! How does a model file become something that computes logits?
+//! Model: opens a GGUF file and computes logits.
 //!
 //! [`Model::open`] reads the header, checks that the network is one we know, packs its tensors for
 //! the kernels and lays out the key-value cache. The forward pass is in `cpu`; what differs

@@ -1,6 +1,6 @@
-//! How do encoded numbers become single-precision ones?
+//! Dequantization: decodes tensors to single precision.
 //!
-//! Used for what is small (norms, biases) and for encodings without a kernel of their own.
+//! It serves small tensors (norms, biases) and encodings without a kernel of their own.
 
 use candle_core::Device;
 use candle_core::quantized::{QStorage, QTensor};

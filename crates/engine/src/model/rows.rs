@@ -1,7 +1,7 @@
-//! To which sequence, position and page does each row of a step belong?
+//! Row layout of a batch: sequence, position and KV page of each row of a step.
 //!
-//! All positions of all slots are numbered through as rows of one matrix. **Invariant:** what is
-//! laid out lies within the model and its cache; nothing after it needs to check again.
+//! All positions of all slots are consecutive rows of one matrix. **Invariant:** every index lies
+//! within the model and its cache, so no later code needs to check again.
 
 use overdraft_kernels::RowContext;
 use overdraft_scheduler::batch::Logits;

@@ -1,4 +1,4 @@
-//! What may be chosen when a model is opened?
+//! Model settings: context length, KV cache size, page size and threads.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use overdraft_units::{BlockSize, Blocks, Tokens};
 use super::shape::Dimensions;
 use crate::gguf::OpenError;
 
-/// Sequences of full length that a key-value cache is never made larger for.
+/// Maximum size of a KV cache, in sequences of full length.
 const SEQUENCES_MAX: u32 = 64;
-/// Memory for keys and values where nobody says: 1 GiB.
+/// Default memory for keys and values: 1 GiB.
 const KV_BYTES_DEFAULT: u64 = 1 << 30;
-/// Tokens per page where nobody says.
+/// Default tokens per page.
 const BLOCK_SIZE_DEFAULT: u32 = 16;
 
 /// How a model is opened.

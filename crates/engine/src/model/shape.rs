@@ -1,4 +1,4 @@
-//! What are the dimensions of this model, and which of the family's variations does it use?
+//! Model architecture: dimensions and variations of the Llama family (Llama, Qwen, …).
 //!
 //! All supported families are one network: rms norm, rotary attention with grouped heads, gated
 //! feed-forward. They differ in four answers (biases, per-head norms, which halves of a head are

@@ -1,4 +1,4 @@
-//! How do the tensors of a file become matrices that the kernels multiply?
+//! Weight loading: packs the tensors of a file into matrices for the kernels.
 //!
 //! Each tensor is read, packed and dropped before the next is read: at no time does more than one
 //! exist twice. The embedding is packed like any other matrix and its rows are decoded on demand,

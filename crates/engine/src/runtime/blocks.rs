@@ -1,8 +1,9 @@
-//! How do cached pages get out of the engine, and others' into it?
+//! KV block export and import: copies cached pages out of the engine and into it.
 //!
-//! Between steps, a few at a time, so that whoever decodes hardly notices: an order that is larger
-//! than [`BYTES_AT_ONCE`] is carried out in part, and whoever gave it asks again. What lies in a page
-//! is the backend's affair, which page it is the scheduler's (`docs/design/kv-share.md#r5`).
+//! Copies run between steps, a few pages at a time, so that decodes are hardly delayed: an order
+//! larger than [`BYTES_AT_ONCE`] is done in part, and the caller asks again for the rest. The
+//! backend knows the content of a page, the scheduler which page it is
+//! (`docs/design/kv-share.md#r5`).
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,13 +18,13 @@ use super::handle::{EngineHandle, Letter};
 use super::stats::Health;
 use crate::backend::BlockLayout;
 
-/// Bytes of pages that one order moves between two steps at most, and always at least one page.
+/// Maximum bytes of pages that one order moves between two steps; always at least one page.
 pub const BYTES_AT_ONCE: usize = 4 << 20;
 
-/// A prefix, by its tokens and whose it is.
+/// A prefix: its tokens and its salt.
 #[derive(Clone, Debug)]
 pub struct BlockPrefix {
-    /// Whose.
+    /// Its salt.
     pub salt: CacheSalt,
     /// Its tokens; only full pages of them count.
     pub tokens: Arc<[TokenId]>,

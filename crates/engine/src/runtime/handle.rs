@@ -1,4 +1,4 @@
-//! How does one ask the engine for a completion, from any thread, without ever blocking it?
+//! Engine handle: submits and cancels requests from any thread, without blocking the loop.
 //!
 //! A submission goes into a bounded inbox and its verdict comes back through a one-shot channel, so
 //! the scheduler alone decides. The stream's channel has room for every event its request can have:
@@ -23,12 +23,12 @@ use crate::request::{Event, Request};
 use crate::sample::{LOGPROBS_MAX, Sampler, SamplingError};
 use overdraft_tokenizer::TextCodec;
 
-/// Submissions that may lie in the inbox; the loop empties it before every step.
+/// Maximum submissions in the inbox; the loop empties it before every step.
 pub const INBOX_MAX: usize = 1024;
 /// Events of a request beside one per token: its start and its end.
 const EVENTS_BESIDE_TOKENS: usize = 2;
 
-/// A way to the engine; clones lead to the same one.
+/// A handle of the engine; clones refer to the same one.
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(super) inbox: SyncSender<Letter>,

@@ -1,7 +1,7 @@
-//! What does the engine know of a request between its submission and its end?
+//! Request state in the engine: sampler, text, stream and timings of a running request.
 //!
-//! Everything the scheduler does not: how to choose its tokens, its text, who listens, and when what
-//! happened. None of it depends on the key-value cache, so preemption leaves it alone.
+//! It holds what the scheduler does not: how to sample its tokens, its text, the channel to its
+//! client, and its timestamps. None of it depends on the KV cache, so preemption does not touch it.
 
 use overdraft_units::{Instant, Micros, TokenId, Tokens};
 use tokio::sync::mpsc;

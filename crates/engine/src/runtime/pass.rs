@@ -1,10 +1,10 @@
-//! In how many passes is a plan computed?
+//! Forward passes of a step: splits a plan where prompt log probabilities are wanted.
 //!
-//! One, unless prompt log probabilities are wanted: they need a row of logits for every position of
-//! a chunk, and a row is a vocabulary wide. Such a chunk is computed in pieces, each in a pass of its
-//! own, the last of them together with everything else. **Invariant:** a slot's pieces are in order,
-//! and no other slot runs before the last of them, because it may share their pages; so passes
-//! change when something is computed, never what.
+//! A plan is one pass, unless prompt log probabilities are wanted: they need a row of logits for
+//! every position of a chunk, and a row is a vocabulary wide. Such a chunk is computed in pieces,
+//! each in a pass of its own, the last of them together with everything else. **Invariant:** a
+//! slot's pieces are in order, and no other slot runs before the last of them, because it may share
+//! their pages; so passes change when something is computed, never what.
 
 use overdraft_scheduler::batch::{Logits, Plan, Slot};
 use overdraft_units::Tokens;

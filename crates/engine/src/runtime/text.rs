@@ -1,4 +1,4 @@
-//! What text has a sequence's next token made certain?
+//! Incremental text output: detokenizes a sequence and matches stop strings.
 //!
 //! Tokens become characters, characters pass the stop matcher. Before `min_tokens` stop strings do
 //! not count, not even as the beginning of one that ends later, as in vLLM.

@@ -1,13 +1,12 @@
-//! Can these sampling parameters be obeyed?
+//! Sampling parameter validation: the bounds of OpenAI and vLLM.
 //!
-//! Checked once, when a request is submitted; everything behind relies on it. The bounds are
-//! OpenAI's and vLLM's.
+//! Parameters are checked once, when a request is submitted; all later code relies on it.
 
 use overdraft_units::Tokens;
 
 use crate::request::Sampling;
 
-/// Likeliest tokens that may be asked for at one position, vLLM's default.
+/// Maximum top log probabilities at one position, vLLM's default.
 pub const LOGPROBS_MAX: u32 = 20;
 /// Stop strings of one request.
 pub const STOP_STRINGS_MAX: usize = 32;

@@ -1,9 +1,9 @@
-//! What is left of the model's distribution after temperature, `min_p`, `top_k` and `top_p`?
+//! Sampling filters: temperature, `min_p`, `top_k` and `top_p`.
 //!
-//! In this order, as in vLLM: `min_p` and `top_k` decide on logits alone; `top_p` takes the smallest
-//! set of the likeliest tokens whose share of what they left reaches `p`. Finding that set needs the
-//! mass of everything, which is one pass, and the likeliest tokens in order, which are few: they are
-//! looked for within a few nats of the best, and farther only when those do not suffice.
+//! They apply in this order, as in vLLM: `min_p` and `top_k` use logits alone; `top_p` takes the
+//! smallest set of the likeliest tokens whose share of the remaining mass reaches `p`. That set
+//! needs the total mass, which is one pass, and the likeliest tokens in order, which are few: the
+//! search begins within a few nats of the best and widens only when those do not suffice.
 
 use overdraft_units::TokenId;
 

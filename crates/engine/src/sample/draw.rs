@@ -1,7 +1,7 @@
-//! Which token does a seed draw?
+//! Seeded random numbers: counter-based (`ChaCha8`), by seed, position and purpose.
 //!
-//! The stream of `ChaCha8` numbered by the position gives its uniform numbers, one for each purpose:
-//! whoever computes the position again, after preemption or in another batch, draws the same.
+//! The `ChaCha8` stream of a position gives its uniform numbers, one for each purpose: computing
+//! the position again, after preemption or in another batch, draws the same.
 
 use overdraft_units::TokenId;
 use rand_chacha::ChaCha8Rng;

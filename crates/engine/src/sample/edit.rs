@@ -1,7 +1,7 @@
-//! What do the tokens so far, and the client's wishes about single tokens, change in a row?
+//! Logit processors: `logit_bias`, penalties and masked end tokens.
 //!
-//! All of it is sparse: a handful of end tokens, at most a few hundred biases, the distinct tokens
-//! of the sequence. Each change notes the old value, so that the raw row can be had back.
+//! All edits are sparse: a handful of end tokens, at most a few hundred biases, the distinct tokens
+//! of the sequence. Each edit saves the old value, so that the raw row can be restored.
 
 use indexmap::IndexMap;
 use overdraft_units::{TokenId, Tokens};

@@ -1,6 +1,6 @@
-//! Is a guessed token kept, and if not, which comes instead?
+//! Draft verification: rejection sampling of drafted tokens (speculative sampling).
 //!
-//! What is emitted is distributed as if nothing had been guessed. Two ways lead there:
+//! The output distribution is the same as without drafts. There are two methods:
 //!
 //! - *Drawn together*: the token is chosen as ever, and the guess is right when it is the same one. That
 //!   is all there is to do when the guess was certain (greedy, or looked up). A request with a seed

@@ -1,8 +1,8 @@
-//! How likely was a token, and which were likelier?
+//! Log probabilities of the chosen token and of the likeliest ones.
 //!
-//! Always of the row as the model gave it. The sum of exponentials is taken relative to the maximum
-//! and added up in double precision over short stretches, so that a vocabulary of any size costs no
-//! digits.
+//! They are computed from the raw row of the model. The sum of exponentials is relative to the
+//! maximum (log-sum-exp) and accumulated in double precision over short stretches, so that a large
+//! vocabulary loses no precision.
 
 use overdraft_units::TokenId;
 

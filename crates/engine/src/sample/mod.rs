@@ -1,13 +1,13 @@
-//! Which token comes next, given a row of logits?
+//! Token sampler: chooses the next token from a row of logits.
 //!
 //! The order is vLLM's: log probabilities are read from the model's own distribution; then the
 //! logits are edited (end tokens masked below `min_tokens`, `logit_bias`, penalties), divided by the
 //! temperature, filtered (`min_p`, `top_k`, `top_p`), and one token is drawn. Edits touch few
 //! entries and are undone, so the raw row need not be copied.
 //!
-//! **Invariant:** a draw is a function of the row, the tokens so far, the seed and the position; not
-//! of the batch, of preemption, or of the order in which sequences are served. Of a request that
-//! brings no seed, it may also be one of what a draft model guessed; its distribution is not.
+//! **Invariant:** a draw is a function of the row, the tokens so far, the seed and the position;
+//! not of the batch, of preemption, or of the order in which sequences are served. For a request
+//! without a seed it also depends on the draft model's tokens; its distribution does not.
 
 mod check;
 mod distribution;

@@ -1,8 +1,9 @@
-//! Which are the few largest entries of a row?
+//! Top-k selection: the few largest entries of a row, in one vectorised pass.
 //!
-//! A buffer of about twice the wanted number collects what beats the current bar; when it is full,
-//! the better half stays and the bar rises. After the first stretches almost nothing beats it, so
-//! the pass costs one vectorised maximum per stretch. A sort of the vocabulary never happens.
+//! A buffer of about twice the wanted number collects the entries above the current threshold; when
+//! it is full, the better half stays and the threshold rises. After the first stretches almost no
+//! entry exceeds it, so the pass costs one vectorised maximum per stretch. A sort of the vocabulary
+//! never happens.
 
 use core::cmp::Ordering;
 

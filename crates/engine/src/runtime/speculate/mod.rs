@@ -1,10 +1,10 @@
-//! Who guesses what in the next step, and what came of it?
+//! Speculative decoding in the engine: makes drafts before a step and verifies them after it.
 //!
-//! Before a plan the controller is asked how deep to guess for each sequence that decodes; looked-up
-//! tokens are there already, the draft model computes the others, and the scheduler is handed both.
-//! After the step what was emitted is compared with what was guessed, used or not: a lookup is judged
-//! by every token, whoever guessed it. **Invariant:** nothing here decides what is emitted; a wrong
-//! guess costs time alone (`docs/design/speculation.md`).
+//! Before a plan the controller sets the draft depth of each sequence that decodes; prompt lookup
+//! has its tokens already, the draft model computes the others, and the scheduler gets both. After
+//! the step the emitted tokens are compared with the drafts, used or not: prompt lookup is judged
+//! by every token, whichever drafter was used. **Invariant:** nothing here decides what is emitted;
+//! a wrong guess costs time alone (`docs/design/speculation.md`).
 
 mod model;
 mod pages;
@@ -30,11 +30,12 @@ use super::live::Live;
 use crate::backend::{Backend, ModelShape};
 use crate::sample::Guess;
 
-/// Bytes of logits that drafts may add to a step: bounds the rows where the vocabulary is large.
+/// Maximum bytes of logits that drafts may add to a step: bounds the rows where the vocabulary is
+/// large.
 const DRAFT_LOGITS_MAX: usize = 64 << 20;
-/// Rows that drafts may always have.
+/// Minimum rows that drafts may always have.
 const DRAFT_ROWS_MIN: usize = 16;
-/// Failures of the draft model before it is not asked again.
+/// Failures of the draft model after which it is switched off for good.
 const DRAFT_FAILURES_MAX: u32 = 3;
 /// Accepted share below which the operator is told, once.
 const POOR: Share = Share::percent(20);

@@ -1,9 +1,9 @@
-//! What does the draft model guess?
+//! Draft model: proposes tokens for all sequences in batched passes.
 //!
-//! One pass for each place of a draft, over all sequences that want one there: after each guess its pursuit says
-//! whether another is worth a pass. The first pass reads
-//! what the model has not read yet, usually the one or two tokens of the last step; a long backlog is
-//! read in chunks, and its sequence gets no guesses until it is through.
+//! There is one pass per draft position, over all sequences that want a token there: after each
+//! drafted token its pursuit decides whether another is worth a pass. The first pass prefills the
+//! tokens that the model lacks, usually the one or two of the last step; a long backlog is
+//! prefilled in chunks, and its sequence gets no drafts until that is done.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use crate::backend::{Backend, BackendError, BatchSlot};
 use crate::runtime::live::Live;
 use crate::sample::Guess;
 
-/// Rows of the first pass at most, over all sequences that have more to read than the last step.
+/// Maximum rows of the first pass, over all sequences with a backlog longer than the last step.
 const CATCH_UP_ROWS: usize = 256;
-/// Tokens that a step leaves to be read: the last draft, which was not, and the one after it.
+/// Tokens that a step leaves to prefill: the last drafted one and the one after it.
 const STEP_TOKENS: usize = 2;
 
 /// A draft model with its cache.

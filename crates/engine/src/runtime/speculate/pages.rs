@@ -1,17 +1,17 @@
-//! Which pages of the draft model hold what the target's pages of the same numbers hold?
+//! Draft KV cache validity: which pages of the draft model match the target's pages.
 //!
-//! The draft model keeps its keys and values under the target's block tables, so prefixes are shared,
-//! sequences preempted and drafts rolled back for both at once. But it does not compute every step:
-//! while it is off, the target's pages change and its own do not. So it is noted what each full page of
-//! its own was computed from, as a hash chained over the pages before it. A collision would cost wrong
-//! guesses and nothing else.
+//! The draft model keeps its keys and values under the target's block tables, so prefixes are
+//! shared, sequences preempted and drafts rolled back for both at once. But it does not compute
+//! every step: while it is off, the target's pages change and its own do not. So a hash, chained
+//! over the pages before it, records the tokens of each full page of its own. A collision would
+//! cost rejected drafts and nothing else.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use overdraft_units::{BlockId, SequenceId, TokenId};
 
-/// What is noted of all pages and of the sequences that were drafted for.
+/// The records of all pages and of the sequences that were drafted for.
 #[derive(Debug)]
 pub(super) struct DraftPages {
     page: usize,

@@ -1,8 +1,9 @@
-//! What does a step of so many rows cost on this machine?
+//! Step cost profiling: measures the time of a step by its number of rows at start.
 //!
-//! Asked once, before anything is served: the cache is empty, so it may be written to. Few rows are
-//! always measured, however slow the model: a table that ends before the rows that drafts take says
-//! that each of them costs as much as a step. More rows, and each again, while there is time.
+//! It runs once, before anything is served: the cache is empty, so it may be written to. Small
+//! numbers of rows are always measured, however slow the model: a table without the rows that
+//! drafts take would charge each of them as much as a step. More rows and repetitions follow while
+//! there is time.
 
 use std::collections::BTreeSet;
 use std::slice::SliceIndex;
@@ -14,7 +15,8 @@ use overdraft_units::{BlockId, Micros, TokenId, Tokens};
 
 use crate::backend::{Backend, BatchSlot};
 
-/// Time for the profile of one model, where one step of each few rows does not take longer.
+/// Time budget for the profile of one model, unless one step of each small number of rows takes
+/// longer.
 pub const PROFILE_MAX: Micros = Micros::new(2_000_000);
 /// Rows that are always measured: those of one sequence with a full draft, and of a few without. Whether to guess is
 /// decided by these, and of those a table that was disturbed says that some are dear and the next one free.

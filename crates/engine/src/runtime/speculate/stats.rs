@@ -1,4 +1,4 @@
-//! What did speculation bring so far?
+//! Speculation statistics: drafted and accepted tokens, depth and rule, as in vLLM's metrics.
 
 use overdraft_scheduler::speculate::{DEPTH_MAX, Drafter, Reason, Share};
 use overdraft_units::Micros;
@@ -7,7 +7,7 @@ use overdraft_units::Micros;
 /// vLLM's `spec_decode` counters where it has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpeculationStats {
-    /// Whether anybody could guess.
+    /// Whether there is a drafter.
     pub enabled: bool,
     /// The rule in force, without its numbers.
     pub policy: &'static str,
