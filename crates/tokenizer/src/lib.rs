@@ -1,10 +1,10 @@
-//! How does text become a model's tokens, and tokens text again?
+//! Tokenizer library: byte-pair and score-based vocabularies, and chat templates.
 //!
-//! Two kinds of vocabularies, the chat templates that models come with, and the seam through which an
-//! engine's loop sees them. A [`Prompter`] puts them together with a cache of pieces: it makes the
+//! It has two kinds of vocabularies, the chat templates of models, and the interface through which
+//! an engine's loop uses them. A [`Prompter`] combines them with a cache of pieces: it makes the
 //! prompt of a request, for the worker that computes it and for the gateway that routes it
-//! (docs/design/tokenizing.md). No clock and no model files: whoever reads one describes what is in it
-//! as a [`TokenizerSource`]; only [`Prompter::from_folder`] opens files.
+//! (docs/design/tokenizing.md). No clock and no model files: the reader of a model file describes
+//! its vocabulary as a [`TokenizerSource`]; only [`Prompter::from_folder`] opens files.
 
 pub mod codec;
 pub mod document;

@@ -1,11 +1,11 @@
-//! Where may a text be cut so that the tokens of its parts are the tokens of the whole?
+//! Text splitting for the token cache: where a text may be cut without changing its tokens.
 //!
-//! Where no token can span the cut and nothing on one side decides how the other is read
-//! (docs/design/tokenizing.md#r2). For words of bytes that is behind a letter of a script whose letters
-//! every known pattern takes as long as they come, before a character that no pattern lets follow
-//! within one word. For pieces with scores it is before a space, if no pair to merge has one inside.
-//! **Invariant:** the answer depends on the two characters around the cut alone, so that equal
-//! beginnings are cut at equal places.
+//! A cut is valid where no token can span it and neither side affects how the other is tokenised
+//! (docs/design/tokenizing.md#r2). For words of bytes that is behind a letter of a script whose
+//! letters every known pattern takes as long as they come, before a character that no pattern lets
+//! follow within one word. For pieces with scores it is before a space, if no pair to merge has one
+//! inside. **Invariant:** the answer depends on the two characters around the cut alone, so that
+//! equal beginnings are cut at equal places.
 
 use super::piece_spelling::SPACE;
 

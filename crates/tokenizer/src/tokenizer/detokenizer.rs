@@ -1,7 +1,7 @@
-//! How do the tokens of one completion become text while it is being made?
+//! Streaming detokenizer: turns the tokens of a completion into text, whole characters at a time.
 //!
-//! A token may end within a character; its bytes wait until the character is whole. **Invariant:** at
-//! most three bytes wait, and what is yielded never has to be taken back.
+//! A token may end within a UTF-8 character; its bytes are buffered until the character is
+//! complete. **Invariant:** at most three bytes are buffered, and text that was yielded is final.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where in a text does a token stand that is recognised as a whole?
+//! Special tokens (added tokens): finds them in a text before it is split into words.
 //!
 //! Control tokens and user-defined ones are found before text is cut into words: leftmost first, and
 //! of several at one place the longest. **Invariant:** a control token is found only where the caller

@@ -1,7 +1,7 @@
-//! How does text become a model's tokens, and tokens text again?
+//! Tokenizer: encodes text into token ids and decodes them.
 //!
-//! The vocabulary comes from the model's own file; pair merging is the `tokenizers` crate's, the rest
-//! is ours: which texts are control tokens is decided *before* merging, so that what a client wrote can
+//! The vocabulary comes from the model's own file; the `tokenizers` crate does the pair merging,
+//! this crate the rest: control tokens are recognised *before* merging, so that a client's text can
 //! be kept from becoming one. **Invariant:** for tokens without control tokens, the pieces a
 //! [`Detokenizer`] yields joined are what [`Tokenizer::decode`] yields.
 

@@ -1,7 +1,7 @@
-//! What does a model's file say about its vocabulary?
+//! Vocabulary description: tokens, merges and token types of a model, as in GGUF.
 //!
-//! [`TokenizerSource`] is the description as GGUF gives it; [`Vocabulary`] is what it means: the
-//! bytes and the kind of every token. **Invariant:** every id of a [`Vocabulary`] that its accessors
+//! [`TokenizerSource`] is the description as GGUF gives it; [`Vocabulary`] is the result: the bytes
+//! and the kind of every token. **Invariant:** every id of a [`Vocabulary`] that its accessors
 //! return lies within it.
 
 use std::collections::BTreeMap;
