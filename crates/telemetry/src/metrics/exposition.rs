@@ -1,8 +1,9 @@
-//! How does a scraper want it: the classic text format 0.0.4, or `OpenMetrics`?
+//! Metrics exposition formats: Prometheus text 0.0.4 and `OpenMetrics`.
 //!
-//! The registry speaks `OpenMetrics`. The classic format differs in how it names a counter's family
-//! (`x_total`, where `OpenMetrics` says `x` and appends `_total` to the sample), in having no unit
-//! and no end marker; the rest is the same. **Invariant:** every sample is the same in both.
+//! The registry produces `OpenMetrics`. The classic format differs in how it names a counter's
+//! family (`x_total`, where `OpenMetrics` says `x` and appends `_total` to the sample), in having
+//! no unit and no end marker; the rest is the same. **Invariant:** every sample is the same in
+//! both.
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;

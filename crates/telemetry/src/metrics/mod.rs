@@ -1,8 +1,8 @@
-//! What is counted, under which name?
+//! Metrics registry: the Prometheus metrics of worker and gateway.
 //!
-//! Two catalogues: a worker counts under vLLM's names, so that dashboards and autoscalers made for
-//! vLLM read it as they are; the gateway under its own. Both are exposed in the two formats that
-//! scrapers ask for. **Invariant:** no label takes its values from clients without a cap.
+//! There are two sets: a worker uses vLLM's metric names, so that dashboards and autoscalers for
+//! vLLM work unchanged; the gateway has its own. Both are exposed in the two formats that scrapers
+//! request. **Invariant:** no label takes its values from clients without a cap.
 
 mod admission;
 mod buckets;

@@ -1,4 +1,4 @@
-//! Which of a worker's metrics goes by which of vLLM's names?
+//! vLLM metric names: the mapping of a worker's metrics to the names of vLLM releases.
 //!
 //! The whole mapping, one line per name; help texts are vLLM's. The registry adds `_total` to
 //! counters.
