@@ -1,8 +1,8 @@
-//! What does the environment add to a file?
+//! Environment variables: `${NAME}` interpolation and `OVERDRAFT__…` overrides.
 //!
 //! Two things: `${NAME}` and `${NAME:-default}` inside strings of the file, and variables such as
 //! `OVERDRAFT__SCRAPE__INTERVAL=1s` that stand in for the value at `scrape.interval`. Text from the
-//! environment has no type of its own, so it becomes whatever is asked for.
+//! environment has no type of its own, so it is parsed as the type of its key.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::yaml;
 /// What variables that override a value begin with, and what stands between their parts.
 pub const OVERRIDE_PREFIX: &str = "OVERDRAFT__";
 
-/// How deep an override may reach; no key is deeper.
+/// Maximum depth of an override; no key is deeper.
 const OVERRIDE_PARTS_MAX: usize = 8;
 
 /// Bytes that a string may hold once its variables are filled in.

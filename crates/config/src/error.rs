@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and how is it mended?
+//! Configuration errors: what is wrong, at which line, and how to fix it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::node::{self, Step};
 use crate::place::{Origin, REDACTED, SECRET_KEYS, Source, Spot};
 use crate::yaml::{DEPTH_MAX, NODES_MAX};
 
-/// Most faults that one look at a configuration tells; more would bury the first.
+/// Maximum faults that one check reports; more would bury the first.
 pub const FAULTS_MAX: usize = 32;
 
 /// One fault of a configuration.

@@ -1,7 +1,8 @@
-//! How does a file become a configuration?
+//! Configuration loader: from a file to a typed, validated configuration.
 //!
-//! Read, parse, override, fill in, type, check: each step knows the place of every value, and the
-//! first step that fails ends the way, because what follows would only guess.
+//! The steps are read, parse, override, interpolate, deserialize and validate. Each step knows the
+//! place of every value, and the first step that fails ends the load, because later ones would
+//! report consequential errors.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +17,7 @@ use crate::tree::Config;
 use crate::worker_source::WorkerSource;
 use crate::{read, toml_file, yaml};
 
-/// Most bytes of a configuration file.
+/// Maximum bytes of a configuration file.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// How a file is read.

@@ -1,8 +1,8 @@
-//! What does a file say, before anybody asks what it means?
+//! Syntax tree: the common tree of YAML and TOML, whose nodes know their place.
 //!
 //! YAML and TOML become one tree of [`Node`]s that remember where they were written. Everything
-//! after that (variables, overrides, types, checks) works on this tree, so a fault is told in the
-//! same words and with its place, whichever notation the file uses.
+//! after that (variables, overrides, types, checks) works on this tree, so an error has the same
+//! words and its place, whichever notation the file uses.
 
 use crate::place::Origin;
 

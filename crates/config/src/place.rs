@@ -1,7 +1,7 @@
-//! Where does a value come from: which file, line and column, or which environment variable?
+//! Source location of a value: file, line and column, or an environment variable.
 //!
-//! A fault is only half told without its place. Places are kept as lines and columns, counted in
-//! characters from one, because that is what editors and people count.
+//! Every error names its place. Lines and columns are counted in characters from one, as editors
+//! count them.
 
 use std::path::{Path, PathBuf};
 

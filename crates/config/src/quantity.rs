@@ -1,8 +1,7 @@
-//! How are spans of time, shares and sizes written?
+//! Durations, percentages and byte sizes: parsing and printing of `200ms`, `10%`, `64MiB`.
 //!
-//! `200ms`, `10%`, `64MiB`: the unit stands with the number, because a bare number in a file is a
-//! question that only the source code answers. Values are exact integers, never floats, so that
-//! what is shown is what was written.
+//! The unit is part of the value, because the unit of a bare number is only in the source code.
+//! Values are exact integers, never floats, so that a value prints as it was written.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,10 +12,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// Longest span of time that can be asked for, in microseconds: a week.
+/// Maximum duration in microseconds: a week.
 const SPAN_MICROS_MAX: u64 = 7 * 24 * 3_600 * 1_000_000;
 
-/// Largest size that can be asked for, in bytes: a tebibyte.
+/// Maximum size in bytes: a tebibyte.
 const SIZE_BYTES_MAX: u64 = 1 << 40;
 
 /// Largest factor that can be asked for, in thousandths.

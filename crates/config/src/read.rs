@@ -1,8 +1,7 @@
-//! How does a node become a value of the typed tree?
+//! Deserializer (`serde`): reads nodes into the typed tree, with the place of every error.
 //!
-//! A `serde` deserializer over nodes. What it adds to the derived code is the place: the innermost
-//! node that could not be read names the line, and every table and list on the way out adds its
-//! step to the path.
+//! It adds the place to the derived code: the innermost node that could not be read names the line,
+//! and every table and list around it adds its key or index to the path.
 
 use std::fmt;
 

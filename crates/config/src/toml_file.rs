@@ -1,7 +1,7 @@
-//! How is TOML read into nodes?
+//! TOML parser: reads a document into nodes, with bounds on size and depth.
 //!
-//! The parser bounds how deep values are nested but not how many there are, nor how deep a dotted
-//! key reaches; both are bounded here, alike for both notations.
+//! The TOML crate bounds how deep values are nested but not how many there are, nor how deep a
+//! dotted key reaches; this file bounds both, with the same limits as for YAML.
 
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};

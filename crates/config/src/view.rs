@@ -1,7 +1,7 @@
-//! What is in force, and what could be?
+//! Effective configuration and JSON Schema: what is in force, and what can be set.
 //!
-//! The effective view is the whole tree with every default filled in and every secret blotted out;
-//! the schema is the tree's shape, for editors and for the reference.
+//! The effective view is the whole tree with every default filled in and every secret redacted; the
+//! schema describes the tree, for editors and for the reference.
 
 use crate::tree::Config;
 
@@ -11,7 +11,7 @@ impl Config {
         serde_json::Value::from(schemars::schema_for!(Self))
     }
 
-    /// The whole configuration as YAML: defaults filled in, secrets blotted out.
+    /// The whole configuration as YAML: defaults filled in, secrets redacted.
     pub fn effective_yaml(&self) -> String {
         serde_saphyr::to_string(self).expect("a tree of strings, numbers and tables is YAML")
     }

@@ -1,4 +1,4 @@
-//! Has the file changed, and may the change come into force?
+//! Configuration hot reload: detects that the file has changed and validates the change.
 //!
 //! [`Watcher`] decides; the shell only looks at the clock and calls [`Watcher::look`] every
 //! [`LOOK_EVERY`]. Each look opens the file by its name and compares its text. That sees through
@@ -6,9 +6,10 @@
 //! within one tick of the file system's clock), where notifications and time stamps each miss some;
 //! a configuration is small, and reading it once a second costs nothing.
 //!
-//! A text is taken in once two looks in a row have seen it, so that a half-written file is not.
+//! A text is applied once two consecutive looks have seen it, so that a half-written file is not.
 //!
-//! Invariant: what is in force was whole and valid; a file that is not leaves it as it is.
+//! Invariant: the configuration in force was complete and valid; an invalid file leaves it
+//! unchanged.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
-//! How is YAML read into nodes?
+//! YAML parser: reads a document into nodes, with bounds on size, depth and aliases.
 //!
-//! The parser refuses duplicate keys, unknown anchors and anchors that multiply ("billion laughs")
-//! by itself; here its findings get our words.
+//! The YAML crate itself refuses duplicate keys, unknown anchors and anchors that multiply
+//! ("billion laughs"); this file rewords its errors.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::error::{ConfigError, ConfigErrors, Wrong};
 use crate::node::{Entry, Node, Value};
 use crate::place::{Origin, Source, Spot};
 
-/// Values that one file may hold, those repeated through anchors counted each time.
+/// Maximum values of one file; those repeated through anchors count each time.
 pub(crate) const NODES_MAX: usize = 65_536;
 
 /// How deep tables and lists may be nested.

@@ -1,4 +1,4 @@
-//! Which admission can be read and still not be meant?
+//! Admission validation: rejects admission settings that contradict each other.
 
 use super::findings::Findings;
 use crate::node::Step;

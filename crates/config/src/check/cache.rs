@@ -1,4 +1,4 @@
-//! What cannot be meant about answers that are given again?
+//! Response cache validation: rejects cache settings that cannot work.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::findings::Findings;
 use crate::node::Step;
 use crate::tree::{CacheMode, Config, Secret};
 
-/// Longest life of an answer.
+/// Maximum TTL of an answer.
 const TTL_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// Characters below which a secret is guessed.
+/// Minimum characters of a secret.
 const SECRET_CHARACTERS_MIN: usize = 16;
 
 pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {

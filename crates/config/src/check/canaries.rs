@@ -1,4 +1,4 @@
-//! Which trials of another model can be read and still not be meant?
+//! Canary validation: rejects model canaries that cannot work.
 
 use super::findings::Findings;
 use super::served::served_models;
@@ -7,7 +7,7 @@ use crate::error::did_you_mean;
 use crate::node::Step;
 use crate::tree::Config;
 
-/// Trials at most: each has metrics of its own.
+/// Maximum canaries: each has metrics of its own.
 const CANARIES_MAX: usize = 16;
 
 pub(super) fn check(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {

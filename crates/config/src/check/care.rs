@@ -1,4 +1,4 @@
-//! What cannot be meant about scaling, fragmented memory and warming up?
+//! Maintenance validation: rejects invalid scaling, fragmentation and warm-up settings.
 
 use super::events::events;
 use super::findings::Findings;

@@ -1,4 +1,4 @@
-//! Which cascades can be read and still not be meant?
+//! Cascade validation: rejects cascades that cannot work.
 
 use super::findings::Findings;
 use super::served::served_models;
@@ -7,10 +7,10 @@ use crate::error::did_you_mean;
 use crate::node::Step;
 use crate::tree::{Cascade, CascadeLabels, CascadeMode, CascadeScoring, Config};
 
-/// Cascades at most: each has metrics and a calibration of its own.
+/// Maximum cascades: each has metrics and a calibration of its own.
 const CASCADES_MAX: usize = 64;
 
-/// Tokens of a window at most: what is held back is held in memory.
+/// Maximum tokens of a window, which is buffered in memory.
 const WINDOW_MAX: u32 = 4_096;
 
 /// Comparisons at once, at most.

@@ -1,6 +1,6 @@
-//! Which keys can be read and still not be meant?
+//! API key validation: rejects invalid or duplicate keys without printing them.
 //!
-//! No message repeats a key: what is configured here is a secret.
+//! No message repeats a key, because keys are secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::error::did_you_mean;
 use crate::node::Step;
 use crate::tree::{Config, Key};
 
-/// Keys at most: a table of this size is looked into for each request.
+/// Maximum keys: each request looks its key up in a table of this size.
 const KEYS_MAX: usize = 10_000;
 
-/// Tenants at most, for each has metrics of its own.
+/// Maximum tenants, because each has metrics of its own.
 const TENANTS_MAX: usize = 1_000;
 
 /// Characters of a key at most.

@@ -1,7 +1,7 @@
-//! What can be read and still cannot be meant?
+//! Semantic validation: rules over the typed configuration, each with the path of its fault.
 //!
-//! Each rule looks at the typed tree and names the way to the value at fault; the place in the file
-//! is found from that way. All rules run, so that one look tells everything.
+//! Each rule reads the typed tree and names the path of the value at fault; the path gives the line
+//! in the file. All rules run, so that one check reports every fault.
 
 /// A path from words and indices.
 macro_rules! path {

@@ -1,4 +1,4 @@
-//! What cannot be meant about guessing ahead?
+//! Speculation validation: rejects speculative decoding settings that cannot work.
 
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 

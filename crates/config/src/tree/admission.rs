@@ -1,4 +1,4 @@
-//! What can be configured about which requests are taken on, and which wait for how long?
+//! Admission section: admission mode, wait queue limits and overload thresholds.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What can be configured about answers that are given again, and about what tenants share at workers?
+//! Response cache and tenant isolation sections.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What can be configured about trying another model, or another cascade?
+//! Canary section: a share of a model's requests that goes to another model or cascade.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What can be configured about scaling, fragmented memory and warming up?
+//! Scaling, fragmentation and warm-up sections.
 //!
 //! The defaults are those of the core's and the gateway's own settings; a test in the binary
 //! compares them.

@@ -1,4 +1,4 @@
-//! What can be configured about asking a small model first?
+//! Cascade section: draft and target models, allowed loss and modes.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What can be configured about finding workers?
+//! Service discovery section: DNS, file and Kubernetes.
 
 use std::borrow::Cow;
 use std::fmt;

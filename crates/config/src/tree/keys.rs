@@ -1,4 +1,4 @@
-//! What can be configured about who may ask, how urgently and how much?
+//! API key section: keys with tenants, priorities and rate limits.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

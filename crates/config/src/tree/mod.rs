@@ -1,7 +1,7 @@
-//! What can be configured?
+//! Typed configuration tree: every key, its type and its default, one file per section.
 //!
-//! The typed tree, one file per topic. Every key has a default that is the behaviour without a
-//! file; the comments here are the reference that users read (`docs/reference/config.md`).
+//! Every key has a default, which is the behaviour without a file; the comments here are the
+//! reference that users read (`docs/reference/config.md`).
 
 mod address;
 mod admission;

@@ -1,4 +1,4 @@
-//! What can be configured about one model?
+//! Model section: aliases and overrides of one model.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

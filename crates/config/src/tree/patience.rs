@@ -1,4 +1,4 @@
-//! What can be configured about watching, waiting, bounds and trying again?
+//! Scrape, probe, timeout, limit and retry sections.
 //!
 //! The defaults are those of the gateway's own settings; a test in the binary compares them.
 

@@ -1,4 +1,4 @@
-//! What can be configured about the choice of a worker?
+//! Routing section: the policy, sticky sessions and the prefix index.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What can be configured about guessing ahead?
+//! Speculative decoding section: the rule and the draft depth of workers in this process.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

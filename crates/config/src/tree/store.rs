@@ -1,4 +1,4 @@
-//! What can be configured about breakers, and about what gateways share?
+//! Circuit breaker section, and the store that gateways share.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::quantity::{Share, TimeSpan};
 
-/// Longest namespace, in bytes.
+/// Maximum length of a namespace, in bytes.
 const NAMESPACE_MAX: usize = 64;
 
 /// What gateways before the same workers share, and where.

@@ -1,4 +1,4 @@
-//! What can be configured about workers with a fixed address, and the end of their machine?
+//! Worker section: static workers, their maintenance, and spot termination notices.
 
 use std::borrow::Cow;
 use std::fmt;
