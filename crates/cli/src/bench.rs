@@ -1,4 +1,4 @@
-//! `overdraft bench`: how does an endpoint answer a load, in real time?
+//! `overdraft bench`: load generator that measures latency and throughput of an endpoint.
 
 use std::path::PathBuf;
 use std::sync::Arc;

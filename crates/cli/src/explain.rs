@@ -1,7 +1,7 @@
-//! `overdraft explain`: where would a running gateway send this request, and why?
+//! `overdraft explain`: the routing decision a running gateway would make for a request, and why.
 //!
-//! The gateway answers from the function that decides for real requests, with the load and the
-//! prefixes it knows at that moment; nothing is sent to a worker.
+//! The gateway answers with the function that routes real requests, from its current load and
+//! prefix index; nothing is sent to a worker.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -15,10 +15,10 @@ use serde::Deserialize;
 use crate::ask::{Address, Want, ask};
 use crate::fault::Fault;
 
-/// Bytes of an explanation at most.
+/// Maximum bytes of an explanation.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of a request at most.
+/// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(clap::Args, Debug)]

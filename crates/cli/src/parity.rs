@@ -1,8 +1,9 @@
-//! Do the models of a cascade make the same tokens (A8)?
+//! Tokenizer parity check: whether the models of a cascade use the same tokens (A8).
 //!
-//! Asked before anything is served: of the tokenizers that are configured or that workers hand out, else
-//! of what workers make of fixed texts. A model that tells nothing is not known, which refuses nothing;
-//! the gateway goes on asking then, and leaves the draft out once it knows better.
+//! The check runs before anything is served: it compares the tokenizers that are configured or that
+//! workers publish, else the tokens that workers make of fixed texts. A model without such
+//! information is not known, which is no error; the gateway then goes on checking, and leaves the
+//! draft out once it finds a difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{self, Address, Want};
 
-/// Workers that are asked what they serve, at most.
+/// Maximum workers that are asked what they serve.
 const WORKERS_MAX: usize = 64;
 
 /// Bytes of a list of models or of tokens.

@@ -1,7 +1,6 @@
-//! `overdraft simulate`: what would a fleet make of a load?
+//! `overdraft simulate`: discrete-event simulation of a fleet under a workload.
 //!
-//! Policies and seeds are run one after the other in virtual time; everything that is told says that it
-//! was simulated.
+//! Policies and seeds run one after the other in virtual time; all output is marked as simulated.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
-//! `overdraft tune`: which depths should a vLLM worker guess at, by what it tells of itself?
+//! `overdraft tune`: computes a static speculation depth table for a vLLM worker from its metrics.
 //!
-//! vLLM takes a table of depths by batch size when it starts, and nothing after. The worker's counters
-//! are read while it serves what it serves; another worker of the same model that nobody guesses for
-//! tells what steps take without. What follows from both is reckoned in `core`; nothing is changed
-//! anywhere.
+//! vLLM takes a table of depths by batch size when it starts, and cannot change it afterwards. The
+//! command reads the worker's counters under its normal load; another worker of the same model
+//! without speculation gives the step times without drafts. The scheduler's `tune` module computes
+//! the table; nothing is changed anywhere.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -23,9 +23,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::ask::{Address, Want, get};
 use crate::fault::Fault;
 
-/// Milliseconds between two looks at least.
+/// Minimum milliseconds between two samples.
 const EVERY_MIN: u64 = 50;
-/// Looks at most.
+/// Maximum samples.
 const LOOKS_MAX: u64 = 100_000;
 
 #[derive(clap::Args, Debug)]

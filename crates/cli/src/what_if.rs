@@ -1,4 +1,4 @@
-//! `overdraft simulate --access-log`: what if the requests of a log had met another fleet, policy or price?
+//! `overdraft simulate --access-log`: replays logged requests under another fleet, policy or price.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! Can a cascade pay, and how much can it accept at all?
+//! Cascade check: the break-even acceptance rate, and how much a cascade can accept at all.
 //!
-//! Reckoned from prices and the loss that is allowed, before anything is served: who pays for a draft that
-//! cannot pay for itself finds out here.
+//! It is computed from prices and the allowed loss before anything is served, so that an operator
+//! learns beforehand that a draft cannot pay for itself.
 
 use overdraft_config::{Cascade, CascadeMode, Config};
 use overdraft_core::cascade::Chance;
@@ -11,7 +11,7 @@ use overdraft_units::Tokens;
 use super::preflight::{Finding, Report, Verdict};
 use crate::parity::{self, Mismatch};
 
-/// The shapes of requests that are reckoned with: prompt and answer.
+/// The shapes of requests that are evaluated: prompt and answer.
 const SHAPES: [(&str, u32, u32); 3] =
     [("chat", 1_000, 250), ("long prompt", 8_000, 250), ("long answer", 500, 1_000)];
 

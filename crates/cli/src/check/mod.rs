@@ -1,6 +1,7 @@
-//! `overdraft check`: is the file good, and are its workers what it says?
+//! `overdraft check`: validates a configuration file and probes its workers and store.
 //!
-//! Exit codes: 0 good (perhaps with warnings), 1 a worker or the store cannot be used, 2 the file cannot.
+//! Exit codes: 0 valid (perhaps with warnings), 1 a worker or the store cannot be used, 2 the file
+//! is invalid.
 
 mod cascade;
 mod preflight;

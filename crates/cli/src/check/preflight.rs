@@ -1,7 +1,7 @@
-//! Are the workers there, and will the gateway get from them what it needs?
+//! Preflight check: probes every configured worker for what the gateway needs of it.
 //!
-//! Every worker is asked the same few questions, all at once and each within [`ask::PATIENCE`].
-//! What is missing costs something at run time that is hard to see there; here it has a name and a
+//! Every worker gets the same few requests, all concurrently and each within [`ask::PATIENCE`]. A
+//! missing ability has a cost at run time that is hard to see there; here it has a name and a
 //! remedy.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Is the store there, and may the gateway use it?
+//! Store check: whether Redis is reachable and the gateway may use it.
 
 use overdraft_config::Config;
 use overdraft_store::{Fault, Place, Store};

@@ -1,11 +1,11 @@
-//! What does the configuration say about which requests are taken on, and which wait?
+//! Admission settings: maps the section `admission` to the core's admission control.
 
 use overdraft_config::{self as config, Config};
 use overdraft_core::admit::{AdmitSettings, ByPriority, Mode, QueueSettings};
 use overdraft_gateway::AdmissionSettings;
 use overdraft_units::Micros;
 
-/// Scrapes after which a worker's word on its load is not believed any more.
+/// Missed scrapes after which a worker's reported load is stale.
 const STALE_SCRAPES: u32 = 25;
 
 /// When a worker takes one more request.

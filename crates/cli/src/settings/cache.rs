@@ -1,4 +1,4 @@
-//! What do `cache` and `isolation` mean for the gateway?
+//! Response cache settings: maps the sections `cache` and `isolation` to the gateway's.
 
 use overdraft_config as config;
 use overdraft_core::reuse::Reuse;

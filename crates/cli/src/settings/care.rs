@@ -1,4 +1,4 @@
-//! What does the configuration say about scaling, fragmented memory and warming up?
+//! Maintenance settings: maps scaling, fragmentation and warm-up to the gateway's.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What does the configuration say about asking a small model first?
+//! Cascade settings: maps the sections `cascades` and `canaries` to the gateway's.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What does the configuration say about who may ask, how urgently and how much?
+//! API key settings: maps the keys, their priorities and rate limits to the gateway's.
 
 use std::num::NonZeroU32;
 
@@ -6,7 +6,7 @@ use overdraft_config as config;
 use overdraft_core::admit::Priority;
 use overdraft_gateway::{Budget, KeyDigest, KeySettings};
 
-/// One of the keys; the key itself goes no further than this.
+/// One of the keys; only its hash leaves this function.
 pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
     let plain = configured.key.as_ref().map(|key| KeyDigest::of(key.reveal()));
     // The configuration was checked: there is one of them, and it is a digest.

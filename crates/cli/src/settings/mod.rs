@@ -1,8 +1,7 @@
-//! What does a configuration mean for the gateway?
+//! Settings: maps a configuration to the gateway's settings, one function per section.
 //!
-//! One function per section, so that a key that the gateway learns to follow is one line here.
-//! Invariant: every key has an effect; a setting that is silently ignored is worse than one that is
-//! refused.
+//! A new configuration key is one line here. Invariant: every key has an effect; a setting that is
+//! silently ignored is worse than one that is refused.
 
 mod admission;
 mod cache;

@@ -1,4 +1,4 @@
-//! What does the configuration say about routing?
+//! Routing settings: maps the sections `routing` and `models` to the gateway's.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! What do `breaker` and `store` mean for the gateway?
+//! Circuit breaker and store settings: maps the sections `breaker` and `store`.
 
 use overdraft_config as config;
 use overdraft_core::breaker::BreakerSettings;
@@ -23,7 +23,7 @@ fn micros(span: config::TimeSpan) -> Micros {
     Micros::new(u64::try_from(span.duration().as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The store; an address that is none is refused by whoever opens it.
+/// The store; opening it refuses an invalid address.
 pub(crate) fn store(configured: &config::Store) -> StoreSettings {
     StoreSettings {
         place: Place::parse(configured.url.reveal()).unwrap_or_else(Place::Wrong),

@@ -1,4 +1,4 @@
-//! What does the configuration say about workers that come and go?
+//! Service discovery settings: maps the section `discovery` to the gateway's sources.
 
 use overdraft_config as config;
 use overdraft_gateway::{

@@ -1,7 +1,7 @@
-//! Is the engine running, and what happens when it is not?
+//! Engine child process: starts, watches, restarts and stops the supervised command.
 //!
-//! The child leads a process group of its own, so that what it has started can be ended with it:
-//! an orphan that holds the device's memory keeps its successor from starting.
+//! The child leads a process group of its own, so that its descendants can be ended with it: an
+//! orphan that holds the device's memory keeps the next child from starting.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::Order;
 use super::environment::Setting;
 use crate::fault::Fault;
 
-/// How long to wait for what.
+/// Timeouts and pauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// From asking the command to end until it is killed.

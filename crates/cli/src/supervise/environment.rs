@@ -1,7 +1,7 @@
-//! Which variables does an engine get?
+//! Engine environment variables: defaults that prevent fragmentation and long hangs.
 //!
-//! Those that keep its memory whole and its failures short (A11), unless the operator says
-//! otherwise: in the environment, or with `--env`. `--help` lists them.
+//! The defaults (A11) apply unless the operator overrides them in the environment or with `--env`.
+//! `--help` lists them.
 
 use std::ffi::OsString;
 

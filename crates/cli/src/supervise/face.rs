@@ -1,7 +1,7 @@
-//! What may others ask of a supervisor?
+//! Supervisor HTTP API: health, metrics and restart of the supervised engine.
 //!
-//! Whether the command runs, how often it was started again, and to restart it: whoever presents
-//! the token, or, where there is none, whoever comes from this machine and speaks for itself.
+//! It says whether the command runs and how often it was restarted, and restarts it. A restart
+//! needs the token, or, where there is none, a request over loopback that is not forwarded.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::child::State;
 
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
-/// Headers that whoever speaks for another sends.
+/// Headers that mark a forwarded request.
 const SPEAKS_FOR_OTHERS: [&str; 4] = ["forwarded", "origin", "via", "x-forwarded-for"];
 
 /// The HTTP face.
