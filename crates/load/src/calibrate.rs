@@ -1,8 +1,8 @@
-//! What does the endpoint serve, and how many tokens does it make of a word?
+//! Token calibration: the endpoint's models, and tokens per word with its own tokenizer.
 //!
-//! Workloads are in tokens, requests in text. Two short requests whose texts differ by a known number of
-//! words tell how many tokens a word takes with the endpoint's own tokenizer; chat templates add the same
-//! to both and fall out. They also show, before the load begins, whether the endpoint answers at all.
+//! Workloads are in tokens, requests in text. Two short requests whose texts differ by a known
+//! number of words give the tokens per word; the tokens of the chat template are equal in both and
+//! cancel out. They also show, before the load begins, whether the endpoint answers at all.
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};

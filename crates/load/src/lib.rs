@@ -1,10 +1,11 @@
-//! How does an endpoint answer a workload, in real time?
+//! Load generator: sends a workload to an OpenAI endpoint in real time (open or closed loop).
 //!
-//! [`run`] sends sessions to any OpenAI endpoint when they are due and records what came back. When they
-//! are due is decided by the workload alone (open loop) or by so many users who each wait for their answers
-//! (closed loop). **Invariant:** a request's times count from when it was due, so a client, a connection or
-//! a bound on concurrency that holds it back shows up in the figures instead of hiding what waits behind it
-//! (coordinated omission); how late it was sent is reported too.
+//! [`run`] sends sessions to any OpenAI endpoint when they are due and records what came back. The
+//! workload alone decides when they are due (open loop), or a number of users who each wait for
+//! their answers (closed loop). **Invariant:** a request's times count from when it was due, so a
+//! client, a connection or a bound on concurrency that holds it back shows up in the figures
+//! instead of hiding what waits behind it (coordinated omission); how late it was sent is reported
+//! too.
 
 mod answer;
 mod body;

@@ -1,10 +1,10 @@
-//! How far is a run, for whoever looks on?
+//! Progress counters of a run, readable while it goes on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Kinds of failures that are counted apart; the rest are `other`.
+/// Maximum kinds of failures that are counted separately; the rest are `other`.
 pub const KINDS_MAX: usize = 32;
 
 /// Counts that grow while a run goes on.

@@ -1,4 +1,4 @@
-//! Whom does the load tool believe at the other end of `https`?
+//! TLS of the load generator: which certificates it trusts for `https`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// What is spoken inside.
+/// The ALPN protocol.
 const HTTP: &[u8] = b"http/1.1";
 
 /// Who vouches for an endpoint.
