@@ -1,7 +1,7 @@
-//! Which profiles are there?
+//! Profile catalogue: the built-in GPU profiles and those of the user's files.
 //!
-//! Those that ship with the binary, then those of the user's files; a later one of the same name
-//! takes the place of an earlier.
+//! A user's profile replaces a built-in one of the same name, and a later file's replaces an
+//! earlier one's.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const BUILTIN: [(&str, &str); 3] = [
     ("rates.toml", include_str!("../profiles/rates.toml")),
 ];
 
-/// Names told to someone who asked for an unknown one.
+/// Maximum suggestions for an unknown name.
 const SUGGESTIONS_MAX: usize = 3;
 
 /// Bytes per parameter of the formats that names may have, for what no profile knows.

@@ -1,8 +1,8 @@
-//! What would so many clients see, each sending its next request when it has its answer?
+//! Closed-loop simulation: latency and throughput of one worker at a fixed concurrency.
 //!
-//! The engine's own scheduler in virtual time: [`Scheduler`] plans, the profile says how long the
-//! step takes, and the clock moves on by that. It is how published end-to-end measurements were taken
-//! (a closed loop with so many at once), so it is what the model is compared with them by.
+//! The engine's own scheduler runs in virtual time: [`Scheduler`] plans, the profile gives the time
+//! of the step, and the clock advances by it. Published end-to-end measurements were taken in a
+//! closed loop with a fixed concurrency, so this simulation compares the model with them.
 
 use overdraft_scheduler::batch::{
     Arrival, BatchLimits, Logits, Outcome, PrefixReuse, Progress, Scheduler, Verdict,

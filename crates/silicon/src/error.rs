@@ -1,12 +1,12 @@
-//! Why is there no such profile?
+//! Profile errors: unknown names, unreadable files and invalid figures.
 
 use std::fmt::Write as _;
 
-/// A profile that cannot be had.
+/// A profile that cannot be found or read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// The name has not the form that names have.
+    /// The name does not have the form of a profile name.
     #[error(
         "`{name}` is not the name of a profile; expected HARDWARE-tpN/MODEL-WEIGHTS, as in \
          `h100-tp2/llama-3-70b-fp8`"

@@ -1,7 +1,8 @@
-//! How long are answers, when nobody says?
+//! Answer length distribution: simulated output lengths where the workload has none.
 //!
-//! Clients declare far more than they get. A simulated answer therefore has a length of its own,
-//! drawn for each prompt by what the prompt is, so that the same prompt is answered alike.
+//! Clients declare a far greater `max_tokens` than they use. A simulated answer therefore has a
+//! length of its own, drawn from a hash of the prompt, so that the same prompt gets the same
+//! length.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use overdraft_units::Tokens;
 
 use crate::profile::whole;
 
-/// Answers are never longer, whatever is drawn.
+/// Maximum length of an answer.
 const ANSWER_MAX: f64 = 1_000_000.0;
 
 /// The distribution of lengths, in tokens.

@@ -1,10 +1,11 @@
-//! How long does a step take on a GPU that is not here, and how much fits into it?
+//! GPU performance model: step times (roofline) and memory of a GPU with a model.
 //!
-//! A [`Profile`] is a GPU, so many of them, a model and its format: how fast it reads and multiplies,
-//! what it holds, what it costs. From a [`Batch`] of sequences it tells the step's time, by a
-//! roofline with ten fitted constants. Profiles are data: those in `profiles/` ship inside the binary,
-//! each figure with its source and how far it is to be trusted, and a user adds files of the same
-//! form. Formulas, units and what they were checked against are in `docs/design/silicon.md`.
+//! A [`Profile`] is a GPU, their number, a model and its format: how fast it reads and multiplies,
+//! what it holds, what it costs. From a [`Batch`] of sequences it computes the step's time, by a
+//! roofline with ten fitted constants. Profiles are data: those in `profiles/` ship inside the
+//! binary, each figure with its source and how far it is to be trusted, and a user adds files of
+//! the same form. Formulas, units and what they were checked against are in
+//! `docs/design/silicon.md`.
 //!
 //! **Invariant:** equal profiles and equal batches take equal times; nothing here reads a clock.
 

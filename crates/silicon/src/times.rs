@@ -1,18 +1,18 @@
-//! How long do steps take, asked millions of times?
+//! Step time cache: memoises the costly part of a profile's step time.
 //!
-//! Most of what a step's time costs to find are the powers that join reading weights to multiplying by them, and
-//! those depend on the number of rows alone, of which a busy worker has the same few again and again.
-//! **Invariant:** what is remembered is what would be computed, bit for bit.
+//! Most of the cost of computing a step's time is in the powers that join reading weights to
+//! multiplying by them. Those depend on the number of rows alone, and a busy worker repeats the
+//! same few numbers. **Invariant:** cached values equal computed ones, bit for bit.
 
 use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::profile::Profile;
 
-/// Numbers of rows that are remembered: sequences that decode at once, and some.
+/// Maximum number of rows that is cached: sequences that decode at once, and some more.
 const ROWS_MAX: usize = 1_024;
 
-/// A profile that remembers.
+/// A profile with a cache of its step times.
 #[derive(Clone, Debug)]
 pub struct StepTimes {
     profile: Profile,
