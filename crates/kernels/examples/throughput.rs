@@ -1,4 +1,4 @@
-//! How fast are the kernels on this machine, beside the speed of its memory?
+//! Kernel throughput of this machine, compared with its memory bandwidth.
 //!
 //! `cargo run --release -p overdraft-kernels --example throughput [threads] [instructions] [format]`
 //!

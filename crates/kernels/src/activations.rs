@@ -1,4 +1,4 @@
-//! In which shape do the inputs of a matrix product lie in memory?
+//! Activation layout: the packed and quantized inputs of a matrix product.
 //!
 //! Rows come in groups of up to sixteen, interleaved within the group, so that a kernel finds the
 //! same columns of all rows of a group side by side. Quantized matrices read eight-bit integers

@@ -1,11 +1,11 @@
-//! What do a few queries make of one key-value head?
+//! Attention kernel: flash-style online softmax over a paged KV cache.
 //!
-//! Softmax in one pass over chunks of 8 tiles of 16 slots: scores of a chunk, the new greatest
-//! score, weights relative to it, older sums shrunk to match, weighted values added in order of
+//! The softmax takes one pass over chunks of 8 tiles of 16 slots: scores of a chunk, the new
+//! maximum, weights relative to it, older sums rescaled to match, weighted values added in order of
 //! position. Several queries (the heads of a group, the rows of a run) share every key and value
 //! that is loaded, each with its own length.
 //!
-//! Invariant: what a query adds, and in which order, depends on its own length alone.
+//! Invariant: the terms of a query's sums, and their order, depend on its own length alone.
 
 #![expect(
     clippy::needless_range_loop,

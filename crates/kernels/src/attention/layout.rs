@@ -1,4 +1,4 @@
-//! In which vector and lane of a cache does a number lie?
+//! KV cache layout: the vector and lane of each number in a block.
 
 use super::AttentionShape;
 use crate::simd::LANES;

@@ -1,11 +1,13 @@
-//! Where do the keys and values of past tokens live, and what does a query read of them?
+//! Paged attention: a KV cache of fixed-size blocks, and queries over block tables.
 //!
-//! A [`KvCache`] holds one layer's keys and values, as binary16 or `f32`, in blocks of a fixed number
-//! of token slots. Which block is whose is the scheduler's business: a query comes with the table of
-//! its sequence, and position `p` is in block `table[p / block_size]`, slot `p % block_size`.
+//! A [`KvCache`] holds one layer's keys and values, as binary16 or `f32`, in blocks of a fixed
+//! number of token slots. The scheduler assigns blocks to sequences: a query comes with the block
+//! table of its sequence, and position `p` is in block `table[p / block_size]`, slot `p %
+//! block_size`.
 //!
-//! Inside, a block keeps each key-value head apart. Keys lie across: one vector holds one dimension
-//! of 16 slots, so that scores need no sum over lanes. Values lie along: 16 dimensions of one slot.
+//! A block stores each key-value head separately. Keys are transposed: one vector holds one
+//! dimension of 16 slots, so that scores need no sum over lanes. Values are not: a vector holds 16
+//! dimensions of one slot.
 //!
 //! Invariant: a query's result is a function of the query, its position and the slots up to it.
 

@@ -1,4 +1,4 @@
-//! In which numbers are keys and values kept?
+//! KV cache number formats: binary16 and `f32`.
 //!
 //! Binary16 halves the memory and the time to read it, and moves log-probabilities by some
 //! thousandths; `f32` keeps them as the model computed them.

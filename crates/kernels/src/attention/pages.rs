@@ -1,11 +1,11 @@
-//! How are one layer's numbers read and written, whatever their format?
+//! KV cache storage of one layer, generic over its number format.
 
 use super::layout::Layout;
 use super::number::Number;
 use crate::pool::Pool;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// Keys and values in one number format. See [`Layout`] for who lies where.
+/// Keys and values in one number format. See [`Layout`] for the order.
 #[derive(Debug)]
 pub(super) struct Pages<N> {
     pub(super) layout: Layout,

@@ -1,8 +1,7 @@
-//! What happens to rows between the matrix products of a Llama-family model?
+//! Elementwise kernels: RMS norm, rotary embedding (RoPE), SwiGLU, residual sums and log-sum-exp.
 //!
-//! Normalisation, rotary positions, the gated activation, residual sums; and at the end the
-//! greatest logit, its probability, and the logarithm of the sum of their exponentials. Every function treats rows
-//! independently and in a fixed order.
+//! At the end of a model they give the greatest logit, its probability, and the logarithm of the
+//! sum of exponentials. Every function treats rows independently and in a fixed order.
 
 mod logits;
 mod norm;

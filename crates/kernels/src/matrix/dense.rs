@@ -1,8 +1,8 @@
-//! How are plain weights (`f32`, binary16, bfloat16) multiplied?
+//! Dense matrix product: weights in `f32`, binary16 or bfloat16.
 //!
-//! For each column: widen the weights of 16 rows, and add their products with each input row's
-//! value to the row's running sum, rounded once each. With few input rows several tiles are in
-//! flight, for one sum alone would wait for its own last addition.
+//! For each column it widens the weights of 16 rows, and adds their products with each input row's
+//! value to the row's running sum (fused multiply-add). With few input rows several tiles are in
+//! flight, because a single sum would wait for its own last addition.
 
 #![expect(
     clippy::needless_range_loop,
@@ -17,7 +17,7 @@ use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
 use std::ptr::from_ref;
 
-/// How far ahead of its use a weight is asked for, in bytes.
+/// Prefetch distance of weights, in bytes.
 const PREFETCH_BYTES: usize = 2048;
 
 /// A plain number of a weight matrix.

@@ -1,4 +1,4 @@
-//! Which weight formats are understood, and how many bytes does a row of each take?
+//! Weight formats: the supported GGUF quantizations, and the bytes per row of each.
 //!
 //! Names, block sizes and type numbers are those of ggml, the library behind GGUF files.
 

@@ -1,4 +1,4 @@
-//! How are a model's weights kept, and what is asked of them?
+//! Matrix: packed weights of a model, and their product with rows of activations.
 //!
 //! A [`Matrix`] is packed from the bytes of a GGUF tensor into tiles of 16 rows, so that a vector
 //! register holds the same column of 16 rows and no sum ever crosses lanes. Packing changes the
@@ -27,10 +27,10 @@ use outputs::Outputs;
 use quantized::QuantizedPanel;
 use tiles::{Q4_0, Q4K, Q5K, Q6K, Q8_0};
 
-/// Bytes of weights that a thread takes at a time when there are several input rows: half of the
-/// second-level cache that machines of this decade have at least.
+/// Maximum bytes of weights that a thread takes at a time when there are several input rows: half
+/// of the smallest usual second-level cache.
 const PANEL_BYTES_MAX: usize = 256 * 1024;
-/// Panels that each thread gets in a product, so that a thread that is held up holds up little.
+/// Panels per thread in a product, so that a delayed thread delays the product little.
 const PANELS_PER_THREAD: usize = 8;
 /// Multiplications in a panel at least, over all input rows: half a microsecond or more. Fewer take less time than the
 /// threads need to tell each other who has which panel.

@@ -1,4 +1,4 @@
-//! How do the lower four bits of weights lie in a tile, and how do they become bytes again?
+//! Nibble packing: how four-bit weights are stored in a tile and unpacked to bytes.
 //!
 //! A step of 32 columns takes four vectors of 64 bytes. Byte `4 * row + c` of vector `i` holds
 //! column `4 * i + c` in its lower half and column `16 + 4 * i + c` in its upper.

@@ -1,4 +1,4 @@
-//! How are integer weights multiplied with integer activations?
+//! Quantized matrix product: integer weights with eight-bit activations.
 //!
 //! For each tile of 16 rows and each step of 32 columns: decode the weights to bytes once, then for
 //! each input row take exact integer dot products and add them, scaled, to the row's running sum:
@@ -20,7 +20,7 @@ use std::ops::Range;
 
 /// Registers' worth of weights in a step: eight times four columns of 16 rows.
 pub(super) const STEP_VECTORS: usize = BLOCK_COLUMNS / 4;
-/// How far ahead of its use a weight is asked for, in bytes.
+/// Prefetch distance of weights, in bytes.
 const PREFETCH_BYTES: usize = 4096;
 /// A cache line.
 const LINE_BYTES: usize = 64;

@@ -1,7 +1,7 @@
-//! How do several threads write one slice without a lock?
+//! Disjoint slices: several threads write parts of one slice without a lock.
 //!
-//! Each takes ranges that no other takes. The compiler cannot check that, so taking one is
-//! `unsafe`, and every caller says why its ranges are its own.
+//! Each thread takes ranges that no other takes. The compiler cannot check that, so taking one is
+//! `unsafe`, and every caller says why its ranges are disjoint.
 
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -1,8 +1,9 @@
-//! When may a worker touch the caller's job, and when may the caller take it back?
+//! Job gate: synchronises workers with the caller's job by one atomic word.
 //!
 //! One word holds the turn (which job), whether the gate is open, and how many workers are inside.
-//! The caller opens it with a job, works along, shuts it, and waits until it is empty. A worker
-//! that comes late finds it shut and is not waited for: waking a sleeper never delays a job.
+//! The caller opens it with a job, works along, shuts it, and waits until it is empty. A late
+//! worker finds it shut, and the caller does not wait for it: waking a sleeping thread never delays
+//! a job.
 //!
 //! Invariant: the job is written only while the gate is shut and empty, and read only by a worker
 //! inside.
@@ -12,10 +13,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Looks at the gate before a worker sleeps: some tens of microseconds, longer than the pause
-/// between two kernels and shorter than anyone would notice.
+/// Spins before a worker sleeps: some tens of microseconds, longer than the pause between two
+/// kernels.
 const SPINS_BEFORE_SLEEP: u32 = 4_000;
-/// Looks at the gate before the caller sleeps until the last worker leaves.
+/// Spins before the caller sleeps until the last worker leaves.
 const SPINS_BEFORE_WAIT: u32 = 20_000;
 
 /// Workers inside: the low bits.

@@ -1,12 +1,12 @@
-//! Which thread does which part of a kernel's work?
+//! Thread pool (fork-join): distributes the parts of a kernel over threads.
 //!
-//! A fork-join pool: [`Pool::run`] hands part numbers to whoever is free, the caller included, and
-//! returns when all are done. Workers spin for a bounded time, for the next kernel follows within
-//! microseconds, and then sleep, for other engines and the gateway want the machine too.
+//! [`Pool::run`] gives part numbers to idle threads, the caller included, and returns when all
+//! parts are done. Workers spin for a bounded time, because the next kernel follows within
+//! microseconds, and then sleep, because other engines and the gateway need the machine too.
 //!
 //! Invariant: a worker holds the job's pointer only between joining through the gate and leaving
-//! it, and `run` returns only when the gate is shut and empty. Results never depend on who does
-//! which part: that is the kernels' promise, not the pool's.
+//! it, and `run` returns only when the gate is shut and empty. The kernels, not the pool, guarantee
+//! that results do not depend on which thread computes which part.
 
 mod disjoint;
 mod gate;

@@ -1,8 +1,8 @@
-//! How is `exp` computed sixteen at a time, with the same bits on every machine?
+//! Vectorised `exp`: sixteen lanes, bit-identical on every instruction set.
 //!
 //! `exp(x) = 2^n * exp(r)` with `n` the integer nearest to `x / ln 2`, and a polynomial for the
-//! rest. Relative error below 3e-7 in -87..=88; outside the result stays at the ends' (1.2e-38 and
-//! 1.7e38), never infinite. A NaN stays a NaN.
+//! rest. The relative error is below 3e-7 in -87..=88; outside the result is clamped to 1.2e-38 and
+//! 1.7e38, never infinite. A NaN stays a NaN.
 
 use super::Simd;
 

@@ -1,4 +1,4 @@
-//! How is one kernel written once and run on AVX-512, AVX2 or anything else?
+//! SIMD abstraction: one generic kernel for AVX-512, AVX2 and portable code.
 //!
 //! A kernel is generic over [`Simd`]: sixteen lanes of `f32` or `i32`, or 64 bytes. AVX-512 holds
 //! them in one register, AVX2 in two, the portable twin in arrays. Every operation is defined to

@@ -1,7 +1,7 @@
-//! What does a tile of each quantized format look like?
+//! Quantized tile formats: memory layout, packing and decoding, one file per format.
 //!
-//! One file for each format: the tile's memory, how a file's block is put into it, and how a step
-//! of 32 columns is decoded. Block layouts are ggml's.
+//! Each file has the tile's memory layout, the packing of a GGUF block into it, and the decoding of
+//! a step of 32 columns. Block layouts are ggml's.
 
 mod q4_0;
 mod q4_k;
