@@ -1,8 +1,8 @@
-//! What does each trigger get to hear?
+//! KEDA trigger state: the wanted number of workers of each trigger, with cooldown.
 //!
-//! A trigger's number is held steady between questions, so each has a [`Hold`] of its own, found by
-//! what it asks for. The desk looks at all of them on its own account as well: KEDA asks every half
-//! a minute, and a peak in between must not be missed.
+//! A trigger's number must not flap between queries, so each has a [`Hold`] of its own, keyed by
+//! the query. The desk also updates all of them by itself: KEDA polls every half a minute, and a
+//! peak in between must not be missed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,8 @@ use crate::{Source, TRIGGERS_MAX};
 /// The one metric: workers wanted. Its target is one worker to a replica.
 pub(crate) const METRIC: &str = "desired_workers";
 
-/// A trigger that nobody has asked about for so long is forgotten; KEDA asks at least each minute
-/// unless told otherwise.
+/// Time without a query after which a trigger is forgotten; by default KEDA polls at least each
+/// minute.
 const FORGOTTEN_AFTER: Micros = Micros::new(1_800_000_000);
 
 /// What a trigger asks for wants, now.

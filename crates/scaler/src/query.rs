@@ -1,14 +1,14 @@
-//! What does a trigger's metadata ask for?
+//! KEDA trigger metadata: parses pool, model and targets of a trigger.
 //!
-//! `pool` and `model` say of whom, `kvTarget`, `queueTarget` and `runningTarget` what one worker is
-//! meant to carry. KEDA hands over everything that stands in the trigger, its own keys too; any
-//! other key is a slip, and a slip that is ignored scales by something that nobody wrote.
+//! `pool` and `model` select workers; `kvTarget`, `queueTarget` and `runningTarget` are the targets
+//! per worker. KEDA passes all keys of the trigger, its own too; any other key is a mistake and is
+//! refused, because ignoring it would scale by a target that the operator did not write.
 
 use std::collections::BTreeMap;
 
 use overdraft_core::scale::Targets;
 
-/// Keys that are ours.
+/// Our own keys.
 const KEYS: &[&str] = &["pool", "model", "kvTarget", "queueTarget", "runningTarget"];
 
 /// Keys of KEDA's own `external` and `external-push` triggers.

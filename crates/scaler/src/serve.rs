@@ -1,7 +1,7 @@
-//! How is KEDA listened to?
+//! KEDA external scaler: the gRPC server over HTTP/2.
 //!
-//! HTTP/2 without TLS, inside a cluster. The listener owns its connections; a stream of changes is
-//! looked at every quarter of a second and says something when the answer is another one.
+//! It serves HTTP/2 without TLS, inside a cluster. The listener owns its connections; a stream of
+//! changes is checked every quarter of a second and sends a message when the answer changes.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -30,10 +30,10 @@ use crate::message::{IsActiveResponse, ScaledObjectRef};
 use crate::query::Query;
 use crate::{CONNECTIONS_MAX, LOOK_EVERY, STREAMS_MAX, Source};
 
-/// Bytes of a question at most.
+/// Maximum bytes of a request.
 const QUESTION_BYTES_MAX: usize = 64 * 1024;
 
-/// Questions at once on one connection.
+/// Maximum concurrent requests on one connection.
 const CONCURRENT_MAX: u32 = 64;
 
 /// Bytes of a question's head at most.
