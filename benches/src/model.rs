@@ -1,4 +1,4 @@
-//! Where does a model to measure with come from when nobody names one?
+//! Random-weight model: made for the benches when no model file is given.
 //!
 //! Weights do not change the work, so they are random: written once as `Q4_K_M` would be (`Q4_K`, with
 //! `Q6_K` for the output and for the more sensitive half of values and down projections), and kept

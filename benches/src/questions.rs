@@ -1,6 +1,6 @@
-//! What are the shipped models asked?
+//! Held-out questions for the shipped models.
 //!
-//! Held-out questions of every family of the model card, written by `models/questions.py`: no model was
+//! They cover every family of the model card and are written by `models/questions.py`; no model was
 //! trained on any of them.
 
 use std::path::Path;

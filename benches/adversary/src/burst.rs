@@ -1,7 +1,8 @@
-//! Twice as much for half a minute: does a fleet find its prefixes again afterwards?
+//! Burst recovery: whether a fleet finds its prefixes again after half a minute of double load.
 //!
-//! The full fleet is asked four fifths of what it can answer, then twice that or twice what it can answer for 30 s,
-//! then as before. What share of prompt tokens is found in caches a minute later, beside before?
+//! The full fleet gets four fifths of its capacity, then twice that or twice its capacity for 30 s,
+//! then as before. The figure is the cache hit rate of prompt tokens a minute later, compared with
+//! before.
 
 use anyhow::{Result, anyhow};
 use overdraft_claims::{Aim, Claim};
@@ -16,9 +17,9 @@ use crate::figures::{float, whole};
 use crate::world::{Arm, Asks};
 use crate::{Arguments, Told, jobs};
 
-/// Four fifths of what the fleet can answer, in requests a second.
+/// Four fifths of the fleet's capacity, in requests a second.
 const RATE: f64 = 10.0;
-/// How many times that the bursts are.
+/// The bursts, as multiples of that rate.
 const TIMES: [f64; 2] = [2.0, 2.5];
 /// Seconds before the burst, of it, until it is to be over, and that are looked at.
 const BEFORE: f64 = 240.0;

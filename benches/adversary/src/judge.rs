@@ -1,4 +1,4 @@
-//! Who wins clearly (`docs/design/simulation.md#r19`)?
+//! Verdict of a comparison: when one side clearly wins (`docs/design/simulation.md#r19`).
 //!
 //! The defaults *lose* a draw where one figure is clearly worse: tokens a second under 0.9; the mean or the p95 of
 //! first tokens over 1.25 times and 50 ms; the p99 of time per token over 1.25; half a point more without an
@@ -7,16 +7,17 @@
 //!
 //! The p99 of time per token is no measure where more than one of a hundred got no answer: it would be one of those.
 //!
-//! An answer whose first token comes after the patience of the queue counts as an answer for the baseline. How many
-//! losses are only that the defaults refused what the baseline answered later than that is told beside.
+//! An answer whose first token comes after the maximum wait of the queue counts as an answer for
+//! the baseline. The report also counts losses that are due only to the defaults refusing a request
+//! that the baseline answered later than that.
 
 use serde::Serialize;
 
 use crate::figures::Figures;
 
-/// What tokens a second have to be, at least.
+/// Minimum ratio of tokens a second.
 const TOKENS: f64 = 0.9;
-/// How many times as late first tokens are clearly later, and by how many milliseconds.
+/// Ratio and difference in milliseconds from which first tokens are clearly later.
 const LATER: f64 = 1.25;
 const LATER_MS: f64 = 50.0;
 /// How many times the p99 of the time for a token is clearly more.

@@ -1,7 +1,8 @@
-//! Do the default decisions beat switching them off, on fleets and loads that nobody chose?
+//! Adversarial comparison: the default decisions against switching them off, on drawn loads.
 //!
-//! Everything is simulated, and says so: time comes from a model of the GPUs, the decisions from the code that
-//! runs live. Each comparison sets two ways of deciding before one fleet under one load.
+//! Everything is simulated and marked as such: time comes from a model of the GPUs, the decisions
+//! from the code that runs live. Each comparison runs two sets of decisions before one fleet under
+//! one load.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 #![expect(clippy::print_stderr, reason = "a bench says how far it is beside its report")]
 

@@ -1,4 +1,4 @@
-//! What does the project promise, and does it hold?
+//! Claim: a figure that the project promises, its bound and the measured value.
 
 use std::fmt;
 use std::process::ExitCode;

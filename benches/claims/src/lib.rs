@@ -1,8 +1,8 @@
-//! What does a bench promise, and does it hold?
+//! Claims of a bench: the figures it promises, and whether they hold.
 //!
 //! A bench prints its table, then one line per claim, and fails when one falls short. A claim that
-//! could not be measured says why and fails nothing. This is apart from the benches that need the
-//! engine and the gateway, so that a bench of the simulator builds without them.
+//! could not be measured says why and fails nothing. This crate is separate from the benches that
+//! need the engine and the gateway, so that a bench of the simulator builds without them.
 
 mod claim;
 mod runs;

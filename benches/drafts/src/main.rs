@@ -1,9 +1,10 @@
-//! Simulated acceptance: does a gate pay before any draft, and harm before none?
+//! Cascade simulation: whether the gate pays for good drafts and does no harm for bad ones.
 //!
-//! Simulated requests in virtual time; the decisions are the core's. Each draw is a draft of its own: how often it is as
-//! good and whether it shows it, how fast it is, whether it fails, hangs, is overloaded, changes in the middle or is wrong
-//! for one tenant. Beside it stand the target alone, with the same times to the microsecond, and the best gate with a fixed
-//! bar, found afterwards among all bars that keep to the loss and to the slowdown.
+//! Requests are simulated in virtual time; the decisions are the core's. Each draw is a draft of
+//! its own: its quality and how well its confidence shows it, its speed, and whether it fails,
+//! hangs, is overloaded, changes in the middle or is wrong for one tenant. The baselines are the
+//! target alone, with the same times to the microsecond, and the best gate with a fixed threshold,
+//! chosen in hindsight among all thresholds that keep to the loss and to the slowdown.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 mod draw;

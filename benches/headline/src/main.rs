@@ -1,8 +1,8 @@
-//! What do the write-ups' headline figures come to on the kinds of load that they describe?
+//! Headline figures of the write-ups, simulated on the kinds of load that they describe.
 //!
-//! Everything is simulated, and says so: time comes from a model of the GPUs, the decisions from the code
-//! that runs live. Each part sets a plain fleet, the write-up's own rule and ours side by side, over
-//! several seeds, with the write-up's figures next to them.
+//! Everything is simulated and marked as such: time comes from a model of the GPUs, the decisions
+//! from the code that runs live. Each part sets a plain fleet, the write-up's own rule and ours
+//! side by side, over several seeds, with the write-up's figures next to them.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 mod guessing;

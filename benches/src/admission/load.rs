@@ -1,4 +1,4 @@
-//! Which requests come when?
+//! Arrivals and lengths: the kinds of traffic of the admission bench.
 
 use crate::Dice;
 use overdraft_core::admit::Priority;

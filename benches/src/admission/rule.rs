@@ -1,4 +1,4 @@
-//! Which rules start requests?
+//! Admission rules under comparison: thresholds, reservation and the predicted peak.
 
 use overdraft_core::admit::{AdmitSettings, ByPriority, Mode};
 

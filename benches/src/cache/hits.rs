@@ -1,4 +1,4 @@
-//! How long does a hit take, from a request's first byte to its answer's last?
+//! Latency of a response-cache hit, from the request's first byte to the answer's last.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! How many hits are there, by how much may be kept?
+//! Hit ratio of the response cache by its size, under Zipf-distributed requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use overdraft_sim::report::{Plot, Scale, page_of_plots};
 use overdraft_units::{Instant, Micros};
 use serde::Serialize;
 
-/// Requests that come again and again, by Zipf's law.
+/// Requests that repeat, by Zipf's law.
 const HOT: usize = 20_000;
 
 /// Of ten thousand requests, those that are among them; the rest comes once.

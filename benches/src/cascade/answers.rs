@@ -1,7 +1,7 @@
-//! What do the two demo models answer to questions that neither was trained on?
+//! Answers of the two demo models to held-out questions, with their log probabilities.
 //!
-//! Greedily, through the engine's own loop, with log probabilities. An answer is right when it is one of those that
-//! the question allows, to the letter. Questions: `models/questions.py`.
+//! The models answer greedily, through the engine's own loop. An answer is right when it equals one
+//! of those that the question allows. Questions: `models/questions.py`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use overdraft_telemetry::Clock;
 use overdraft_units::{Blocks, CacheSalt, Priority, Tokens};
 use serde_json::{Value, json};
 
-/// Tokens of an answer at most; no right one is longer.
+/// Maximum tokens of an answer; no right one is longer.
 const ANSWER_MAX: u32 = 192;
 /// Alternatives whose entropy is taken, as the gateway asks of a draft.
 const ALTERNATIVES: u32 = 20;

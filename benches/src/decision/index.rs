@@ -1,4 +1,4 @@
-//! What does the index of prefixes cost: time for a block, memory for a block?
+//! Cost of the prefix index: time and memory per block.
 
 use overdraft_claims::as_float;
 use overdraft_core::fleet::{Fleet, WorkerId};

@@ -1,4 +1,4 @@
-//! How many bytes a second can all threads together read from memory?
+//! Memory bandwidth: bytes a second that all threads together read.
 //!
 //! Each thread sums its part of a block much larger than the caches. Decoding one token reads every
 //! weight once, so this bounds its speed.

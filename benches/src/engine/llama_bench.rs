@@ -1,4 +1,4 @@
-//! What does llama.cpp's own `llama-bench` say, where llama-cpp-python is not installed?
+//! `llama-bench` as the peer, where llama-cpp-python is not installed.
 //!
 //! It measures one sequence and prefill, not batches; it runs once, before the turns, so its ratios
 //! do not share our minutes.

@@ -1,8 +1,8 @@
-//! How fast is the engine beside what the memory allows, and beside llama.cpp?
+//! Engine bench: decode and prefill speed, compared with memory bandwidth and llama.cpp.
 //!
-//! One model, one number of threads, measurements of both engines taken in turns within the same
-//! minutes, because a shared machine drifts. Ratios are medians over the turns; each turn's figure is
-//! the best of a few repeats.
+//! It uses one model and one number of threads, and measures both engines in turns within the same
+//! minutes, because a shared machine drifts. Ratios are medians over the turns; each turn's figure
+//! is the best of a few repeats.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -27,7 +27,7 @@ use self::ours::Ours;
 use self::peer::Peer;
 use self::report::{Report, Row};
 
-/// Tokens that every sequence holds when a decode is measured.
+/// Context length of every sequence when a decode is measured.
 const CONTEXT: usize = 128;
 /// Sequences that are decoded together at most.
 const SEQUENCES: usize = 16;

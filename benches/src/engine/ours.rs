@@ -1,4 +1,4 @@
-//! How long does our engine take?
+//! Timings of our engine: decode and prefill.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! How long does llama.cpp take for the same?
+//! Timings of llama.cpp for the same work, by a Python process or `llama-bench`.
 //!
 //! A Python process keeps the model loaded and answers one line for each measurement. Where it
-//! cannot start, `llama-bench` stands in for it; without either, the bench goes on without a peer
-//! and says why.
+//! cannot start, `llama-bench` replaces it; without either, the bench goes on without a peer and
+//! says why.
 
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! What does the table show, and which claims does it support?
+//! Report of the engine bench: its table and claims.
 
 use std::fmt;
 use std::io;

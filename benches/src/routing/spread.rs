@@ -1,4 +1,5 @@
-//! Where do requests go while nobody has said anything, and is everything given back?
+//! Load spread without metrics: where requests go, and whether the in-flight ledger returns to
+//! zero.
 
 use std::time::Duration;
 

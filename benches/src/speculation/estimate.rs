@@ -1,4 +1,4 @@
-//! What is the mean of a few runs, and how sure is it?
+//! Mean and confidence interval of a few runs (Student's t).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How many tokens come out of an engine while so many streams ask it?
+//! Closed-loop load on an engine: tokens per second at a number of concurrent streams.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Which models are measured, and what are they asked?
+//! Target and draft models of the speculation bench, and their prompts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use overdraft_units::{Blocks, CacheSalt, Priority, TokenId, Tokens};
 
 use super::steer::{Role, Steered, Text};
 
-/// Pages of both caches.
+/// Pages of each of the two caches.
 const PAGES: u32 = 768;
-/// Tokens of a draft at most.
+/// Maximum tokens of a draft.
 pub(crate) const DEPTH: usize = 8;
 /// Tokens of a prompt of random weights, and of its answer.
 const PROMPT: u32 = 80;

@@ -1,4 +1,4 @@
-//! Which rules are measured against each other?
+//! Speculation policies under comparison, each with an engine of its own.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use overdraft_units::Micros;
 use super::gate::Gate;
 use super::pair::{DEPTH, Drafters, Pair};
 
-/// An engine is looked at so often until it is ready, and at most for so long.
+/// Polling interval until an engine is ready, and the timeout.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const READY_MAX: Micros = Micros::new(60_000_000);
 

@@ -1,9 +1,9 @@
-//! How are two models of random weights made to agree as often as wanted?
+//! Steered models: two random-weight models that agree with a chosen probability.
 //!
-//! Every forward pass is computed and paid for; then the logit of one token is raised above all others.
-//! Which one is a function of the last token and its position, so the target says the same text with and
-//! without guesses, and the draft's token is that one with the wanted chance. Tokens tell what kind of
-//! text they are of, so one pair speaks texts that are easy and hard to guess.
+//! Every forward pass is computed at full cost; then the logit of one token is raised above all
+//! others. That token is a function of the last token and its position, so the target generates the
+//! same text with and without speculation, and the draft agrees with the chosen probability. Token
+//! ids encode the kind of text, so one pair generates texts that are easy and hard to draft.
 
 use overdraft_engine::{Backend, BackendError, BatchSlot, ModelShape};
 use overdraft_scheduler::batch::Logits;
