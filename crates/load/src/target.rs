@@ -6,6 +6,7 @@ use http::Uri;
 use http::header::{
     AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
+use overdraft_units::port_of;
 use rustls::ClientConfig;
 
 use crate::tls::{self, Trust, TrustError};
@@ -68,6 +69,8 @@ impl Target {
         let base = known.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
         let base = if base.is_empty() { "/v1" } else { base };
         let authority = uri.authority().map_or(host, |authority| authority.as_str());
+        let port = port_of(authority, if is_encrypted { 443 } else { 80 })
+            .map_err(|_| fault("has a port that is not a number from 1 to 65535"))?;
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| fault("has no host"))?);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -75,7 +78,7 @@ impl Target {
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
-            port: uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 }),
+            port,
             base: base.to_owned(),
             headers,
             tls: is_encrypted.then(|| tls::config(trust)).transpose()?,

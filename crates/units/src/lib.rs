@@ -6,11 +6,13 @@
 #![no_std]
 
 mod ids;
+mod port;
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
 pub use self::ids::{BlockId, CacheSalt, Priority, SequenceId, TokenId};
+pub use self::port::{NotAPort, port_of};
 
 /// Declares an unsigned quantity: ordered, summable with itself, and printed with its unit.
 macro_rules! quantity {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::uri::Scheme;
+use overdraft_units::port_of;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
@@ -243,5 +244,7 @@ pub fn host_and_port(url: &str) -> Result<(String, u16), WorkerUrlError> {
     if host.is_empty() {
         return Err(fault("it has no host"));
     }
-    Ok((host.to_owned(), authority.port_u16().unwrap_or(80)))
+    let port = port_of(authority.as_str(), 80)
+        .map_err(|_| fault("its port is not a number from 1 to 65535"))?;
+    Ok((host.to_owned(), port))
 }

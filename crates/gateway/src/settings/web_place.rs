@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
+use overdraft_units::port_of;
 
 /// `http://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,6 +34,8 @@ impl WebPlace {
         if authority.as_str().contains('@') {
             return Err(fault("it has a user name"));
         }
+        port_of(authority.as_str(), 80)
+            .map_err(|_| fault("its port is not a number from 1 to 65535"))?;
         let path = uri.path_and_query().cloned();
         Ok(Self { authority, path: path.unwrap_or(PathAndQuery::from_static("/")) })
     }
@@ -42,7 +45,7 @@ impl WebPlace {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.authority.port_u16().unwrap_or(80)
+        port_of(self.authority.as_str(), 80).unwrap_or(80)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use http::uri::{Authority, Scheme};
 
+use overdraft_units::port_of;
+
 use super::error::GatewayError;
 use super::isolation::SaltPolicy;
 use super::maintenance::{Care, RestartHook};
@@ -124,6 +126,8 @@ impl Address {
             return Err(fault("it has a user name"));
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        Ok(Self { host, port: authority.port_u16().unwrap_or(80), authority })
+        let port = port_of(authority.as_str(), 80)
+            .map_err(|_| fault("its port is not a number from 1 to 65535"))?;
+        Ok(Self { host, port, authority })
     }
 }

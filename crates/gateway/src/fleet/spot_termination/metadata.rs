@@ -12,6 +12,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use overdraft_units::port_of;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -59,7 +60,7 @@ impl Metadata {
         plain.then_some(())?;
         Some(Self {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            port: port_of(authority.as_str(), 80).ok()?,
             authority: HeaderValue::from_str(authority.as_str()).ok()?,
             timeout,
         })
