@@ -8,10 +8,11 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use super::scan::Object;
 use crate::error::{ApiError, clip};
-use crate::request::StreamUsage;
+use crate::request::{StreamUsage, as_integer};
 
 /// The fields of a chat or completion request that decide where it goes and how it is relayed.
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ impl<'a> RequestPeek<'a> {
             max_tokens,
             user: text(&object, "user")?,
             cache_salt: text(&object, "cache_salt")?,
-            priority: typed(&object, "priority", "an integer")?,
+            priority: number(&object, "priority")?.and_then(whole::<i32>),
             service_tier: text(&object, "service_tier")?,
             messages: object.raw("messages"),
             prompt: object.raw("prompt"),
@@ -102,8 +103,20 @@ fn stream_usage(object: &Object<'_>) -> Result<StreamUsage, ApiError> {
     }))
 }
 
+/// A number of things. What no number of things can be, as -1 that some servers take for no limit, is the worker's
+/// to judge.
 fn count(object: &Object<'_>, name: &str) -> Result<Option<u32>, ApiError> {
-    typed(object, name, "an integer, zero or more")
+    Ok(number(object, name)?.and_then(whole::<u32>))
+}
+
+/// A number in any spelling: clients of languages without integers write 256.0 or 1e3.
+fn number(object: &Object<'_>, name: &str) -> Result<Option<serde_json::Number>, ApiError> {
+    typed(object, name, "a number")
+}
+
+/// The number as an integer, where it is one of that type.
+fn whole<T: TryFrom<i128>>(number: serde_json::Number) -> Option<T> {
+    as_integer(&Value::Number(number)).and_then(|integer| T::try_from(integer).ok())
 }
 
 /// A string, borrowed unless it has escapes.

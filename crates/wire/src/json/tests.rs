@@ -126,11 +126,11 @@ fn a_peek_names_the_field_of_the_wrong_type() {
     for (body, param) in [
         (r#"{"model":5}"#, "model"),
         (r#"{"stream":"yes"}"#, "stream"),
-        (r#"{"n":-1}"#, "n"),
+        (r#"{"n":"1"}"#, "n"),
         (r#"{"max_tokens":"9"}"#, "max_tokens"),
         (r#"{"stream_options":true}"#, "stream_options"),
         (r#"{"user":{}}"#, "user"),
-        (r#"{"priority":1.5}"#, "priority"),
+        (r#"{"priority":[1]}"#, "priority"),
         (r#"{"model":"\ud800"}"#, "model"),
     ] {
         let error = RequestPeek::parse(body.as_bytes()).unwrap_err();
@@ -145,6 +145,20 @@ fn a_peek_names_the_field_of_the_wrong_type() {
 fn of_duplicates_the_last_counts() {
     let peek = RequestPeek::parse(br#"{"model":"a","model":"b"}"#).unwrap();
     assert_eq!(peek.model.as_deref(), Some("b"));
+}
+
+#[test]
+fn numbers_in_any_spelling_are_read_and_ranges_are_the_workers_to_judge() {
+    let peek = |body: &str| {
+        let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+        (peek.max_tokens, peek.n, peek.priority)
+    };
+    assert_eq!(peek(r#"{"max_tokens":256.0,"n":2.0,"priority":-1.0}"#), (Some(256), 2, Some(-1)));
+    assert_eq!(peek(r#"{"max_completion_tokens":1e3}"#), (Some(1_000), 1, None));
+    // No number of tokens, and yet what some servers take for no limit.
+    assert_eq!(peek(r#"{"max_tokens":-1,"n":1.5,"priority":1e99}"#), (None, 1, None));
+    let error = RequestPeek::parse(br#"{"max_tokens":"256"}"#).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("max_tokens"));
 }
 
 #[test]

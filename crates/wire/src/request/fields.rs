@@ -145,7 +145,7 @@ pub(super) fn integer_at(
 }
 
 /// A JSON number without a fraction.
-pub(super) fn as_integer(value: &Value) -> Option<i128> {
+pub(crate) fn as_integer(value: &Value) -> Option<i128> {
     /// Beyond this, not every integer is a float.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let number = value.as_number()?;
