@@ -4,11 +4,14 @@
 //! given, and not at all with `x-should-retry: false`, which is said where coming back would only
 //! make it worse.
 
+use std::time::{Duration, SystemTime};
+
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use overdraft_core::admit::{Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use overdraft_http::{Body, reply};
+use overdraft_telemetry::unix_time;
 use overdraft_units::Micros;
 use overdraft_wire::{ApiError, ErrorKind};
 
@@ -139,13 +142,24 @@ fn tell_retry(head: &mut HeaderMap, wait: Micros) {
 
 /// Makes a worker's own refusal say when to come back: as it did, within our bounds.
 pub(crate) fn bound_retry(head: &mut HeaderMap) {
-    tell_retry(head, asked_for(head).unwrap_or(RETRY_AFTER_MIN));
+    let asked = asked_for(head).unwrap_or(RETRY_AFTER_MIN);
+    if RETRY_AFTER_MAX < asked {
+        // Whoever came back as soon as we tell it would come too soon.
+        head.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+    tell_retry(head, asked);
 }
 
-/// The time that a worker asks to be left alone for.
+/// The time that a worker asks to be left alone for: seconds, or a date (RFC 9110, section 10.2.3).
 pub(crate) fn asked_for(head: &HeaderMap) -> Option<Micros> {
-    let seconds = head.get(RETRY_AFTER)?.to_str().ok()?.parse::<u64>().ok()?;
-    Some(Micros::new(seconds.saturating_mul(1_000_000)))
+    let text = head.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Micros::new(seconds.saturating_mul(1_000_000)));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    let then = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let left = then.saturating_sub(Duration::try_from_secs_f64(unix_time()).ok()?);
+    Some(Micros::new(u64::try_from(left.as_micros()).unwrap_or(u64::MAX)))
 }
 
 /// Nobody is told to wait for longer than the maximum; who would have to, should not come by itself.
@@ -197,7 +211,21 @@ mod tests {
             bound_retry(&mut head);
             assert_eq!(head[RETRY_AFTER], told);
             assert_eq!(head[RETRY_AFTER_MS], format!("{told}000"));
+            let should_retry = head.get(SHOULD_RETRY).map(HeaderValue::as_bytes);
+            assert_eq!(should_retry, (said == "900").then_some(&b"false"[..]), "{said}");
         }
+    }
+
+    #[test]
+    fn a_date_is_as_good_as_seconds() {
+        let date = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(unix_time() + 20.0);
+        let mut head = HeaderMap::new();
+        let text = httpdate::fmt_http_date(date);
+        head.insert(RETRY_AFTER, HeaderValue::from_str(&text).unwrap());
+        let left = asked_for(&head).unwrap().get();
+        assert!((18_000_000..=20_000_000).contains(&left), "{left}");
+        head.insert(RETRY_AFTER, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert_eq!(asked_for(&head), Some(Micros::ZERO));
     }
 
     #[test]
