@@ -3,7 +3,7 @@
 //! The union of what the workers that are up list, each model told once and in the worker's own
 //! words. The list is put together when a worker's list or standing changes, not when it is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -13,6 +13,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::settings::Routes;
+
+/// Models that are remembered at most once their workers have gone.
+const SEEN_MAX: usize = 1_024;
 
 /// One model as a worker describes it.
 #[derive(Clone, Debug)]
@@ -65,6 +68,8 @@ struct Inner {
     aliases: Vec<(String, String)>,
     cards: BTreeMap<String, Bytes>,
     document: Bytes,
+    /// Models that a worker has ever listed, so that one whose workers are all away is not taken for none.
+    seen: BTreeSet<String>,
 }
 
 impl Default for ModelList {
@@ -73,7 +78,8 @@ impl Default for ModelList {
         let cards = BTreeMap::new();
         let document = document(&cards);
         let (listings, aliases) = (Vec::new(), Vec::new());
-        Self(Mutex::new(Inner { listings, aliases, cards, document }))
+        let seen = BTreeSet::new();
+        Self(Mutex::new(Inner { listings, aliases, cards, document, seen }))
     }
 }
 
@@ -111,6 +117,11 @@ impl ModelList {
     /// The answer to `GET /v1/models/{id}`.
     pub(crate) fn card(&self, id: &str) -> Option<Bytes> {
         self.inner().cards.get(id).cloned()
+    }
+
+    /// Whether a worker has ever listed a model.
+    pub(crate) fn has_seen(&self, id: &str) -> bool {
+        self.inner().seen.contains(id)
     }
 
     /// Tokens that a model has room for, if a worker says.
@@ -165,6 +176,10 @@ impl Inner {
                 cards.entry(alias.clone()).or_insert(card);
             }
         }
+        let room = SEEN_MAX.saturating_sub(self.seen.len());
+        let new = cards.keys().filter(|id| !self.seen.contains(*id)).take(room).cloned();
+        let new: Vec<String> = new.collect();
+        self.seen.extend(new);
         self.document = document(&cards);
         self.cards = cards;
     }

@@ -211,6 +211,7 @@ fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused
     let model = &info.model;
     let now = Retry::After(Micros::ZERO);
     match choice {
+        Choice::UnknownModel if is_expected(pipeline, model) => none_up(model),
         Choice::UnknownModel => unknown_model(pipeline, &info.caller, model).into(),
         Choice::NoRoom { asked, most, .. } if most < asked => ApiError::new(
             ErrorKind::ContextLengthExceeded,
@@ -237,11 +238,22 @@ fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused
             ));
             Refused::for_room(error, "threshold", Retry::After(retry_after))
         }
-        _ => {
-            let error = ApiError::overloaded(format!(
-                "no worker that serves `{model}` is up; try again in a moment"
-            ));
-            Refused::for_room(error, "none_up", now)
-        }
+        _ => none_up(model),
     }
+}
+
+/// Nobody who serves the model is there now.
+fn none_up(model: &str) -> Refused {
+    let why = format!("no worker that serves `{model}` is up; try again in a moment");
+    Refused::for_room(ApiError::overloaded(why), "none_up", Retry::After(Micros::ZERO))
+}
+
+/// Whether a model that no worker serves now will be served: it is configured, or it was served before.
+fn is_expected(pipeline: &Pipeline, model: &str) -> bool {
+    let settings = pipeline.settings();
+    let is_it = |named: &Option<String>| named.as_deref() == Some(model);
+    settings.routing.models.contains_key(model)
+        || settings.workers.iter().any(|worker| is_it(&worker.model))
+        || settings.discovery.iter().any(|source| source.model() == Some(model))
+        || pipeline.fleet.models.has_seen(model)
 }

@@ -1,5 +1,6 @@
 //! Routes: which path leads where, and what the gateway answers itself.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
@@ -26,6 +27,7 @@ enum Route<'a> {
     Model(&'a str),
     Health,
     Alive,
+    Version,
     Metrics,
     Admin,
     Index,
@@ -39,7 +41,8 @@ impl<'a> Route<'a> {
         }
         match path {
             "/v1/models" => Self::Models,
-            "/healthz" | "/health" => Self::Health,
+            "/healthz" | "/health" | "/ping" => Self::Health,
+            "/version" => Self::Version,
             "/livez" => Self::Alive,
             "/metrics" => Self::Metrics,
             "/" => Self::Index,
@@ -59,6 +62,7 @@ impl<'a> Route<'a> {
             Self::Model(_) => "/v1/models/{id}",
             Self::Health => "/healthz",
             Self::Alive => "/livez",
+            Self::Version => "/version",
             Self::Metrics => "/metrics",
             Self::Admin => "/admin",
             Self::Index => "/",
@@ -82,7 +86,8 @@ impl Service for GatewayService {
     async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
         let Self(gateway) = self;
         let (head, body) = request.into_parts();
-        let route = Route::of(head.uri.path());
+        let path = plain_path(head.uri.path());
+        let route = Route::of(&path);
         let mut guard =
             RequestGuard::new(&gateway.pipeline, &exchange.access, route.route(), exchange.begun);
         if let Route::Worker(endpoint) = route
@@ -118,6 +123,7 @@ impl Gateway {
         match route {
             Route::Health => self.health(exchange),
             Route::Alive => reply::json(StatusCode::OK, &br#"{"status":"alive"}"#[..]),
+            Route::Version => reply::json(StatusCode::OK, VERSION),
             Route::Metrics => self.metrics(head),
             _ => reply::text(StatusCode::OK, index()),
         }
@@ -193,11 +199,27 @@ impl Gateway {
     }
 }
 
+/// What load tools that know vLLM ask first.
+const VERSION: &str =
+    concat!("{\"version\":\"", env!("CARGO_PKG_VERSION"), "\",\"server\":\"overdraft\"}");
+
+/// A path without the slashes that clients of a base URL with a slash at its end double, and without one at
+/// its own end.
+fn plain_path(path: &str) -> Cow<'_, str> {
+    let is_plain = !path.contains("//") && (path == "/" || !path.ends_with('/'));
+    if is_plain {
+        return Cow::Borrowed(path);
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    Cow::Owned(format!("/{}", parts.join("/")))
+}
+
 /// What is listed at `/` beside the workers' endpoints.
 const INDEX: &str = "\
 GET  /v1/models             the models that can be asked for
 GET  /v1/models/{id}        one of them
-GET  /healthz, /health      200 once a worker is up
+GET  /healthz, /health      200 once a worker is up; /ping too
+GET  /version               of this gateway
 GET  /livez                 200 while the process runs
 GET  /metrics               Prometheus metrics
 GET  /admin/workers         the workers as the router sees them

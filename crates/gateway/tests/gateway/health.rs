@@ -132,3 +132,35 @@ async fn metrics_count_requests_by_how_they_ended() {
         assert!(text.lines().any(|own| own == line), "{line} is missing in\n{text}");
     }
 }
+
+#[tokio::test]
+async fn paths_that_vllm_has_are_there_with_any_number_of_slashes() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    for path in ["/health", "/ping", "/version", "/healthz/", "//v1//models", "/v1/models/"] {
+        assert_eq!(gateway.client().await.get(path).await.0.status, 200, "{path}");
+    }
+    let (_, version) = gateway.client().await.get("/version").await;
+    assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    assert_eq!(gateway.client().await.get("/v2/").await.0.status, 404);
+}
+
+#[tokio::test]
+async fn a_model_that_is_configured_and_not_there_yet_is_worth_coming_back_for() {
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| manner.health = 503);
+    let gateway = Gateway::start_unready(&[&mock], |settings| {
+        settings.probe.interval = OFTEN;
+        settings.workers[0].model = Some(MODEL.to_owned());
+    })
+    .await;
+    let ask = async |model: &str| {
+        let mut client = gateway.client().await;
+        client.post(CHAT, &format!(r#"{{"model":"{model}","messages":[]}}"#)).await;
+        client.whole().await.0
+    };
+    let head = ask(MODEL).await;
+    assert_eq!(head.status, 503);
+    assert!(head.header("retry-after").is_some());
+    assert_eq!(ask("other").await.status, 404);
+}

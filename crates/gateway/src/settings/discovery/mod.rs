@@ -40,6 +40,15 @@ impl Source {
         }
     }
 
+    /// The model that its workers are said to serve, where all serve one.
+    pub(crate) fn model(&self) -> Option<&str> {
+        match self {
+            Self::Static(_) | Self::File(_) => None,
+            Self::Dns(settings) => settings.model.as_deref(),
+            Self::Kubernetes(settings) => settings.model.as_deref(),
+        }
+    }
+
     /// What the workers that it finds have in common; those that the settings name say it themselves.
     pub(crate) fn each(&self) -> Each {
         match self {
