@@ -114,6 +114,7 @@ fn limits(configured: config::Limits, limits: &mut Limits) {
     let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     limits.requests = count(configured.requests);
     limits.streams = count(configured.streams);
+    limits.event_bytes = usize::try_from(configured.event_bytes.bytes()).unwrap_or(usize::MAX);
     limits.of_request = RequestBounds {
         prompt_tokens: configured.prompt_tokens,
         max_tokens: configured.max_tokens,

@@ -97,6 +97,8 @@ pub struct Limits {
     pub requests: u32,
     /// Streams among them.
     pub streams: u32,
+    /// Bytes of one event of a stream; pictures and sounds come as one.
+    pub event_bytes: ByteSize,
     /// Tokens of a prompt at most; a longer one is refused. Without it, what a worker's cache holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u32>,
@@ -113,6 +115,7 @@ impl Default for Limits {
         Self {
             requests: 4_096,
             streams: 2_048,
+            event_bytes: ByteSize::from_bytes(8 << 20),
             prompt_tokens: None,
             max_tokens: None,
             max_tokens_default: None,

@@ -38,7 +38,7 @@ impl Default for Limits {
             streams: 2_048,
             of_request: RequestBounds::default(),
             answer_bytes: 1024 * 1024,
-            event_bytes: 1024 * 1024,
+            event_bytes: 8 * 1024 * 1024,
             answer_head_bytes: 64 * 1024,
             idle_connections: 256,
         }

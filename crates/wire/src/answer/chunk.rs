@@ -110,7 +110,7 @@ impl<'a> AnswerChunk<'a> {
 
     /// Whether it tells token counts and nothing else.
     pub fn is_usage_only(&self) -> bool {
-        self.usage.is_some() && self.choices.as_ref().is_some_and(Vec::is_empty)
+        self.usage.is_some() && self.choices.as_ref().is_none_or(Vec::is_empty)
     }
 }
 

@@ -14,7 +14,7 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// An event is longer than the splitter's limit; the stream is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a server-sent event exceeds the limit of {limit} bytes")]
+#[error("a server-sent event exceeds the limit of {limit} bytes (`limits.event_bytes`)")]
 pub struct EventTooLarge {
     /// The limit.
     pub limit: usize,
