@@ -78,7 +78,9 @@ impl Server {
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 if let Some((_, rest)) = line.split_once("serves on http://") {
-                    let _ = found.send(rest.trim().parse().expect("an address after `serves on`"));
+                    // In a log of JSON lines the address ends with the message.
+                    let address = rest.split('"').next().unwrap_or(rest).trim();
+                    let _ = found.send(address.parse().expect("an address after `serves on`"));
                 }
                 let mut log = kept.lock().expect("no reader panics");
                 log.push_str(&line);

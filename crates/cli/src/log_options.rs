@@ -24,6 +24,11 @@ enum Format {
 }
 
 impl LogOptions {
+    /// Whether lines are JSON, each of them, so that nothing else may stand between them.
+    pub(crate) const fn is_json(&self) -> bool {
+        matches!(self.log_format, Format::Json)
+    }
+
     /// Installs the subscriber, once per process.
     pub(crate) fn install(&self) -> Result<(), Fault> {
         let format = match self.log_format {

@@ -185,7 +185,8 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let address = listener
         .local_addr()
         .map_err(|error| Fault::running(format!("the listener has no address: {error}")))?;
-    let scaler = scaler(arguments.scaler_listen.or(config.scaling.listen)).await?;
+    let is_json = arguments.log.is_json();
+    let scaler = scaler(arguments.scaler_listen.or(config.scaling.listen), is_json).await?;
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
     let mut embedded = JoinSet::new();
@@ -218,7 +219,13 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     tasks.spawn(async move {
         // Those that run elsewhere may be down for long; our own come up together.
         ready::healthy(address, fleet.models.len().max(1)).await;
-        banner(address, &fleet);
+        if is_json {
+            let version = env!("CARGO_PKG_VERSION");
+            let models = fleet.models.join(",");
+            tracing::info!(models, "overdraft {version} serves on http://{address}");
+        } else {
+            banner(address, &fleet);
+        }
     });
     let listeners = Listeners { clients: listener, scaler };
     let drained = overdraft_gateway::run_reloading(listeners, settings, stop.asked()).await;
@@ -353,14 +360,16 @@ fn url(listener: &TcpListener) -> Result<String, Fault> {
 
 /// Where KEDA asks, if anywhere.
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-async fn scaler(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Fault> {
+async fn scaler(address: Option<SocketAddr>, is_json: bool) -> Result<Option<TcpListener>, Fault> {
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Fault::input(format!("`{address}` cannot be listened on: {error}"))
             .hint("choose another with `--scaler-listen`; port 0 takes a free one")
     })?;
-    if let Ok(address) = listener.local_addr() {
-        eprintln!("overdraft scaler listens on grpc://{address}");
+    match listener.local_addr() {
+        Ok(address) if is_json => tracing::info!("overdraft scaler listens on grpc://{address}"),
+        Ok(address) => eprintln!("overdraft scaler listens on grpc://{address}"),
+        Err(_) => {}
     }
     Ok(Some(listener))
 }

@@ -114,7 +114,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     for (place, listener) in (0..crowd).zip(listeners) {
         let face = one_of(&arguments, &face, place)?;
         let worker = embedded::open(source.clone(), &arguments.engine, face, clock).await?;
-        greet(&listener, &worker.summary);
+        greet(&listener, &worker.summary, &arguments.log);
         workers.push((worker, listener));
     }
     let mut serving = JoinSet::new();
@@ -183,8 +183,11 @@ fn one_of(arguments: &Arguments, face: &Face, place: u16) -> Result<Face, Fault>
 }
 
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-fn greet(listener: &TcpListener, summary: &str) {
-    if let Ok(address) = listener.local_addr() {
+fn greet(listener: &TcpListener, summary: &str, log: &LogOptions) {
+    let Ok(address) = listener.local_addr() else { return };
+    if log.is_json() {
+        tracing::info!(model = summary, "overdraft worker serves on http://{address}");
+    } else {
         eprintln!("overdraft worker serves on http://{address}");
         eprintln!("  model    {summary}");
     }
