@@ -1,4 +1,4 @@
-//! How many requests a second a fleet can answer, about: by the cost of steps, without a run.
+//! Capacity estimate: requests a second that a fleet can answer, from step costs, without a run.
 //!
 //! It only says where on the scale from idle to overloaded a draw lies, so a fifth more or less does not matter.
 

@@ -1,4 +1,4 @@
-//! Worlds that nobody chose: a fleet, what comes to it, and how much of what it can do that is.
+//! Drawn worlds: a random fleet, its load, and the load's share of the fleet's capacity.
 //!
 //! Equal seeds and numbers draw equal worlds, whatever else is drawn. Each is one that somebody could run: prompts
 //! fit the smallest cache, and a steady load lasts a while.

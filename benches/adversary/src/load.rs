@@ -1,4 +1,4 @@
-//! What comes to a drawn fleet: generators and traces with drawn settings, and ways in which they come.
+//! Load of a drawn fleet: generators and traces with drawn parameters and arrival processes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! More than a fleet can answer: the full fleet asked 16 and 24 times a second, by all alike and by tenants.
+//! Overload: the full fleet at 16 and 24 requests a second, by one tenant and by several.
 //!
 //! Answered tokens, preemptions and first tokens beside admitting everything; what a tenant that asks ten times as
 //! much as each of nine others costs those; how evenly tenants are served that all ask for more than their share.

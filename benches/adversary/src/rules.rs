@@ -1,4 +1,4 @@
-//! What one run may be beside another.
+//! Pass bounds: how much worse one run may be than another.
 
 use crate::figures::{Figures, float};
 

@@ -1,4 +1,4 @@
-//! When requests of a drawn load come.
+//! Arrival times of a drawn load.
 
 use std::fmt::Write as _;
 

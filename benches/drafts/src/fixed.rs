@@ -1,4 +1,4 @@
-//! Hindsight baseline: the best gate with a fixed bar, what a draft could save at most.
+//! Hindsight baseline: the best gate with a fixed threshold, as the upper bound of savings.
 //!
 //! It asks the draft first each time, knows the one thing that tells good drafts from bad, compares nothing, and is chosen
 //! among all bars by what came of them: within the loss and the slowdown, over the very requests it is judged by. None that

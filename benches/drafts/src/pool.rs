@@ -1,4 +1,4 @@
-//! FCFS multi-server queue: the draft pool in virtual time, whoever comes first is served first.
+//! FCFS multi-server queue: the draft pool in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! How fast is the simulator, and does the same seed give the same history? (S4)
+//! Simulator speed, and determinism by seed (S4).
 
 use anyhow::Result;
 use overdraft_claims::{Aim, Claim};

@@ -1,5 +1,5 @@
-//! Does a predicted peak overcommit better than a threshold on metrics that are a second old (S2), than
-//! any fixed limit under a load that lasts (S1), and without one tenant slowing another (S6)?
+//! Admission bench: predicted peak against thresholds on metrics that are a second old (S2),
+//! against fixed limits under sustained load (S1), and tenant isolation (S6).
 //!
 //! Simulated, in virtual time: the gateway's own router and queue before workers that are the
 //! engine's own scheduler with a cost for each step, sized as a 70B model on two GPUs. Under each

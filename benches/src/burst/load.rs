@@ -1,4 +1,4 @@
-//! What is offered: chats that come when they come, and what became of each.
+//! Open-loop load: chats that arrive independently of the fleet's answers, and their outcomes.
 //!
 //! Arrivals are Poisson and decided by a seed, so every rule is offered the same. Clients do what
 //! clients do: they declare four to ten times what their answers turn out to have. A first token's

@@ -1,4 +1,4 @@
-//! Does admission keep a fleet alive, and what does it cost? (S1, S6)
+//! Burst bench: whether admission control keeps an overloaded fleet alive, and its cost (S1, S6).
 //!
 //! The workers are the real binary in processes of their own, simulated at a GPU's pace, and they die
 //! where a running request finds no room in the cache. The gateway is the real one, in this process.

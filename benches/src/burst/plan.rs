@@ -1,4 +1,4 @@
-//! What is measured, in which order.
+//! Measurement plan: what is measured, in which order.
 //!
 //! First what the fleet can do: as many requests in flight as fit its caches. Then three times that is
 //! offered under each rule, on a fleet of its own, after a warm-up at half the capacity that counts for

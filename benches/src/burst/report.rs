@@ -1,4 +1,4 @@
-//! The table, the claims, and the raw figures.
+//! Report of the burst bench: table, claims and raw figures.
 
 use anyhow::Result;
 use overdraft_claims::{Aim, Claim, as_float, percentile, save};

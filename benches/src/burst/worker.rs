@@ -1,4 +1,4 @@
-//! A worker that really dies, and whoever starts it again.
+//! Crashing worker: a real process that dies, and its supervisor that restarts it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What does a hit take, and how many are there? (S2, S6)
+//! Response cache bench: latency of a hit, and hit ratio (S2, S6).
 //!
 //! Hits: the real gateway over loopback sockets before a worker that answers at once, asked one after the
 //! other over one connection; from its own memory, and from a real Redis on this machine by a gateway

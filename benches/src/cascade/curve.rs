@@ -1,4 +1,4 @@
-//! What accuracy remains when that share of the questions never touches the target? (S1)
+//! Accuracy by the share of questions that never reaches the target (S1).
 //!
 //! Three quarters of the questions teach the scorer, about as many as a route remembers, the last is judged; over many
 //! divisions, of which the mean is told. A

@@ -1,4 +1,4 @@
-//! Does asking the small model first keep the quality that it promises, and what does it spare? (S1, S2, S4, S5)
+//! Cascade bench: whether quality stays within its target, and the savings (S1, S2, S4, S5).
 //!
 //! S1 is measured: both demo models answer held-out questions through the engine, and the gate's curve of accuracy over
 //! the share that never touches the target stands beside the draft alone, the target alone, mixing at random, and a

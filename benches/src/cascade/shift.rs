@@ -1,4 +1,4 @@
-//! Does the loss stay within what is allowed when the draft gets worse unnoticed? (S2)
+//! Distribution shift: whether the loss stays within its target when the draft gets worse (S2).
 //!
 //! Simulated requests. In the first half surprise tells how likely the draft is worse; in the second half the draft is
 //! often wrong in a confident voice. The cascade goes on learning from its shadow labels; beside it stands the same

@@ -1,4 +1,4 @@
-//! How soon does a route with a useless draft switch itself off, and how often a sound one? (S5)
+//! Kill switch delay with a useless draft, and false alarms with a sound one (S5).
 //!
 //! Simulated requests. A draft of random weights is as surprised by its own words as by any, and never as good.
 

@@ -1,4 +1,4 @@
-//! How long does a routing decision take in a large fleet? (S6)
+//! Decision latency: the time of a routing decision in a large fleet (S6).
 //!
 //! The core alone, no socket: 64 workers up and loaded, prompts of 8,192 tokens in blocks of 16, an
 //! index of a million blocks. *Decide* is [`Router::choose`](overdraft_core::route::Router::choose);

@@ -1,4 +1,4 @@
-//! The least that a proxy on hyper can do: accept, forward, relay.
+//! Minimal hyper proxy, as the lower bound: accept, forward, relay.
 //!
 //! Bodies stream through in both directions, connections are kept alive on both sides, and nothing
 //! else happens. What the gateway costs beyond this is what its promises cost.

@@ -1,7 +1,7 @@
 //! A worker that answers at once: what it costs is not measured, so it does as little as it can.
 //!
 //! Whole answers are a fixed document. A request that asks for a stream gets [`CHUNKS`] events, one
-//! every [`PACE`], so that each wakes whoever relays it. A stream is asked for by a short request with
+//! every [`PACE`], so that each wakes the relay. A stream is asked for by a short request with
 //! `"stream":true`, for that is what every gateway passes on, whatever else it drops or moves.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What does the gateway cost on top of moving the bytes? (S7)
+//! Gateway overhead: the cost beyond moving the bytes (S7).
 //!
 //! An instant mock worker, a bare hyper proxy and the gateway run as processes of their own, all of
 //! this binary and on the same runtime; the load comes from the parent. Each child tells the CPU

@@ -1,4 +1,4 @@
-//! The table, the claims, and the raw figures.
+//! Report of the gateway bench: table, claims and raw figures.
 
 use std::iter;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Is a prefix that another worker has computed fetched sooner than computed? (S5)
+//! KV sharing bench: fetching a prefix from a peer against recomputing it (S5).
 //!
 //! Three workers with the real engine on the same model, in this process and over sockets: a holder, one
 //! that fetches from it, and one that fetches through a wire that flips a bit. Each prompt is computed

@@ -1,4 +1,4 @@
-//! What came out, and what was promised.
+//! Report of the KV sharing bench: figures and claims.
 
 use overdraft_claims::{Aim, Claim, as_float, median};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Do the load tool and the simulators agree with each other and with others? (S5, S6)
+//! Load generator and simulator agreement, with each other and with other tools (S5, S6).
 //!
 //! Everything is the real binary in processes of its own. A simulated worker in real time is compared with
 //! the discrete-event simulation of the same load, and `overdraft bench` with another tool on the same worker.

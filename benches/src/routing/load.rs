@@ -1,4 +1,4 @@
-//! The load: streamed chats that come when they come, whether the fleet keeps up or not.
+//! Open-loop load: streamed chats that arrive whether the fleet keeps up or not.
 //!
 //! Arrivals are Poisson and decided by a seed, so every policy is sent the same. A first token's time
 //! counts from the moment the request was meant to be sent: a client that falls behind cannot hide

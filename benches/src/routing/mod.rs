@@ -1,4 +1,4 @@
-//! What is routing by cost worth, and does it spread what it knows nothing of? (S1, S4, S5)
+//! Routing bench: the gain of the cost policy, and load spread without metrics (S1, S4, S5).
 //!
 //! The real gateway stands before four real worker servers on this machine, over sockets; only the
 //! model is simulated: it sleeps for as long as a GPU would compute. See `fleet` for the time model,

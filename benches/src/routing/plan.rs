@@ -1,4 +1,4 @@
-//! What is measured, in which order.
+//! Measurement plan: what is measured, in which order.
 //!
 //! First the knee: the highest rate at which round-robin still answers well. At that rate the policies
 //! are compared. Then a control in which nothing is shared, where there is nothing to win and nothing

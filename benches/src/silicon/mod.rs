@@ -1,4 +1,4 @@
-//! How far is the cost model from measured GPUs? (S1)
+//! GPU model accuracy: the error of the cost model against measured GPUs (S1).
 //!
 //! Published end-to-end measurements, a closed loop of so many clients each, are repeated in virtual
 //! time: the engine's own scheduler, steps that take as long as the profile says. The measurements are

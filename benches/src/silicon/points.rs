@@ -1,4 +1,4 @@
-//! What was measured, by whom and on what.
+//! Published measurements: the value, its source and its hardware.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Does the rule that measures bring more than any depth that stays, while load and text change? (S3, S5)
+//! Adaptive depth against every fixed depth, while load and text change (S3, S5).
 //!
 //! Each rule has an engine and goes through all phases with it, so it has to notice every change. In a
 //! phase all have the same load, and compute in turns of ten steps to a few dozen, in an order that is drawn anew each time, so

@@ -1,4 +1,4 @@
-//! Whose turn is it? Engines that are compared compute one at a time, and change over between two steps.
+//! Turn taking: engines under comparison compute one at a time and switch between two steps.
 //!
 //! A machine that others have, too, is slow for parts of a second. Engines that change over after ten steps to a few dozen,
 //! each with its load as it was, meet those parts alike; a load that began anew in each turn could not be as short.

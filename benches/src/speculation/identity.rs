@@ -1,4 +1,4 @@
-//! Are answers token for token what they are without guesses? (S1)
+//! Lossless speculation: answers equal those without drafts, token for token (S1).
 //!
 //! Held-out questions of every family of the model card, greedily, under every rule with each drafter
 //! and with both; what is compared is the answers of an engine that has nobody to guess.

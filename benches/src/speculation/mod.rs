@@ -1,4 +1,4 @@
-//! What does guessing ahead bring, and does it leave answers alone? (S1, S3, S4, S5)
+//! Speculative decoding bench: speed-up and unchanged answers (S1, S3, S4, S5).
 //!
 //! All through the real engine: real forward passes, real scheduling, real sampling. The shipped pair
 //! answers held-out questions. The larger pairs have random weights, so which token they say is steered:

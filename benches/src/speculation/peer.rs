@@ -1,4 +1,4 @@
-//! How fast does llama-server answer the same questions from the same files? (S3)
+//! llama-server as the peer: its speed on the same questions and files (S3).
 //!
 //! One stream, greedily: the shipped pair's files through our engine, without guesses and under `goodput`,
 //! and through llama-server, alone and with the draft (`-md`), in turns. Of llama-server its own timings

@@ -1,4 +1,4 @@
-//! How much faster is one stream, and what would the machine allow? (S3, S4)
+//! Single-stream speed-up, and the machine's upper bound (S3, S4).
 //!
 //! Two rules take turns on the same load. What the machine allows follows from what it takes to compute
 //! one row of a sequence and several: with a chance `a` of every guess, depth `k` yields

@@ -1,4 +1,4 @@
-//! What do requests feel of a Redis that fails? (S5)
+//! Redis faults: their effect on requests (S5).
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What does it cost two gateways to share what they know, and what when that fails? (S4, S5)
+//! Shared state bench: the cost of peer sync between two gateways, and its failures (S4, S5).
 //!
 //! Two real gateways in this process before two workers that answer at once, and a real redis-server.
 //! A worker is turned to 500, and what is told is how long after one gateway's breaker the other's

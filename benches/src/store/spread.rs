@@ -1,4 +1,4 @@
-//! How soon does one gateway know what the other found out, and do both find it out? (S4)
+//! Circuit breaker propagation: how soon one gateway learns of another's ejection (S4).
 
 use std::net::SocketAddr;
 use std::time::Duration;

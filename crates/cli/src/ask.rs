@@ -1,4 +1,4 @@
-//! One question to a worker or a gateway over plain HTTP: bounded in time and in bytes.
+//! Bounded HTTP request to a worker or a gateway: bounded in time and in bytes.
 
 use std::time::Duration;
 

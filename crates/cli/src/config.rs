@@ -1,4 +1,4 @@
-//! `overdraft config`: the schema of the file, and what a file means.
+//! `overdraft config`: prints the JSON Schema or the effective configuration.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What a simulated fleet decides besides where requests go: who is admitted, what is answered again,
-//! guessed, or asked of a cheaper model first. Flags are called as the live ones and the configuration.
+//! Decision flags of the simulator: admission, response cache, speculation and cascade. Flags are
+//! named as the live ones and the configuration.
 
 use overdraft_config::{ByteSize, CascadeSlowdown, Share};
 use overdraft_core::admit::{Mode, Priority, QueueSettings};

@@ -1,4 +1,4 @@
-//! Workers inside this process: opens a model, starts its engine, serves it on a listener.
+//! Embedded workers in this process: open a model, start its engine, serve it on a listener.
 //!
 //! The demo pair ships inside the binary, so that `overdraft serve` needs no file and no download.
 

@@ -1,4 +1,4 @@
-//! How an embedded engine is sized; the names are vLLM's where vLLM has the knob.
+//! Engine flags: the size of an embedded engine; the names are vLLM's where vLLM has the knob.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,4 @@
-//! How a command ends badly: one sentence, perhaps a hint, and the exit code.
+//! Command errors: one sentence, perhaps a hint, and the exit code.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Whether a worker tells what its cache holds, and where; the names are vLLM's where vLLM has them.
+//! KV event flags: whether and where a worker publishes; the names are vLLM's where vLLM has them.
 
 use overdraft_worker::{KvEventsError, KvEventsSettings};
 

@@ -1,4 +1,4 @@
-//! Whether a worker shares the blocks of its cache with others, and with whom.
+//! KV sharing flags: whether a worker shares KV blocks, and with which peers.
 
 use std::fs::File;
 use std::io::Read;

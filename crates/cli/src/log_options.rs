@@ -1,4 +1,4 @@
-//! What to write to standard error, and how.
+//! Log flags: level and format of the log on standard error.
 
 use std::io::IsTerminal;
 

@@ -1,4 +1,4 @@
-//! What a simulated worker does wrong on purpose, and how often.
+//! Fault injection flags: which faults a simulated worker has, and how often.
 
 use std::time::Duration;
 

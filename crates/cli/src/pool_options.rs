@@ -1,4 +1,4 @@
-//! Which workers a simulated fleet has: one kind, or pools of several.
+//! Pool flags: the workers of a simulated fleet, of one kind or in several pools.
 
 use std::str::FromStr;
 

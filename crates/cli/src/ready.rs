@@ -1,4 +1,4 @@
-//! Waits until the gateway says that it can serve.
+//! Readiness wait: polls the gateway until it can serve.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The configuration file while the gateway runs: watched, checked, put in force, told.
+//! Configuration hot reload while the gateway runs: watch, validate, apply, report.
 //!
 //! A change that is bad leaves what is in force; it is told once, with its place. A SIGHUP looks at
 //! once.

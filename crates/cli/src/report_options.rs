@@ -1,4 +1,4 @@
-//! Where reports go: what `bench` and `simulate` have in common.
+//! Report flags: output files, shared by `bench` and `simulate`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! When to stop: the first SIGTERM or interrupt asks for a drain, the second ends at once.
+//! Signal handling: the first SIGTERM or interrupt starts a drain, the second ends at once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;

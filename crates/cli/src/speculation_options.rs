@@ -1,4 +1,4 @@
-//! How an embedded engine guesses ahead; the names are vLLM's where vLLM has the knob.
+//! Speculation flags of an embedded engine; the names are vLLM's where vLLM has the knob.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Which load, how fast, how much of it: what `bench` and `simulate` have in common.
+//! Workload flags: source, rate and size of a load, shared by `bench` and `simulate`.
 
 use std::path::Path;
 

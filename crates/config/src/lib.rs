@@ -1,4 +1,4 @@
-//! The configuration: as typed, as meant, and as it changes.
+//! Configuration: parsing, validation, the typed tree and hot reload.
 //!
 //! A file in YAML or TOML becomes a tree of nodes with places (`yaml`, `toml_file`), the
 //! environment adds to it (`environment`), types are put on it (`read`, [`Config`]), and what can

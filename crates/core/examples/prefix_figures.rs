@@ -1,4 +1,4 @@
-//! What does the prefix index cost? Prints the figures of `docs/design/prefix.md`.
+//! Cost of the prefix index. Prints the figures of `docs/design/prefix.md`.
 //!
 //! A fleet of 64 workers: all hold a common system prompt, each holds conversations of its own, up
 //! to a million blocks in total. Run with `cargo run --release -p overdraft-core --example

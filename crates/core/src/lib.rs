@@ -1,4 +1,4 @@
-//! Every decision about the fleet, and nothing else.
+//! Pure core of the gateway: every decision about the fleet, without clock or I/O.
 //!
 //! The crate is `no_std`, so a clock, a socket, a file or a thread is not merely forbidden here: it
 //! is unreachable. Time and randomness arrive as arguments. The gateway and the simulator drive

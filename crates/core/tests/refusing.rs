@@ -1,4 +1,5 @@
-//! A worker that turns requests away at once does not swallow the traffic, whatever it says and whoever routes.
+//! Black-hole workers: a worker that refuses at once does not swallow the traffic, under any
+//! policy.
 
 use overdraft_core::admit::{AdmitSettings, Priority, Tenant};
 use overdraft_core::estimate::Kind;

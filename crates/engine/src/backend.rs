@@ -1,4 +1,4 @@
-//! What can compute a step: a model on some device, or a stand-in for one.
+//! Backend: the trait of what computes a step, a model on a device or a stand-in.
 //!
 //! A backend is told which positions of which sequences to compute and where their key-value pages
 //! lie; it keeps no opinion of its own about sequences. **Invariant:** the logits of a position

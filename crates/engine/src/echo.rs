@@ -1,4 +1,4 @@
-//! A stand-in for a model: it says again what it was told.
+//! Echo model: a stand-in without weights that repeats its prompt, for tests.
 //!
 //! For tests of everything around a model, without one. The backend keeps the tokens themselves in
 //! its pages, where a model keeps keys and values, and reads them back through the block tables it is

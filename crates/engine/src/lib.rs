@@ -1,8 +1,7 @@
-//! The embedded inference engine: a model, its tokenizer, and the loop that turns plans into
-//! tokens.
+//! Embedded inference engine: a model, its tokenizer, and the loop that turns plans into tokens.
 //!
-//! The loop is `drain inbox; plan; run; learn`: [`overdraft_scheduler::batch`] decides, a [`Backend`]
-//! computes, the sampler draws, and events go to whoever asked.
+//! The loop is `drain inbox; plan; run; learn`: [`overdraft_scheduler::batch`] decides, a
+//! [`Backend`] computes, the sampler draws, and events go to the request's stream.
 
 pub mod backend;
 pub mod echo;

@@ -1,4 +1,4 @@
-//! What one asks of the engine, and what it answers: plain values, no channel, no protocol.
+//! Engine requests and events as plain values, without channels or protocol.
 
 use overdraft_scheduler::speculate::Drafter;
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};

@@ -1,4 +1,4 @@
-//! What goes in and out: request bodies with a bound, response bodies of any making.
+//! HTTP bodies: request bodies with a bound, response bodies of any source.
 //!
 //! **Invariant:** a response body that fails aborts the connection; only one that ends by itself
 //! ends the answer cleanly. Nobody can mistake a broken answer for a whole one.

@@ -1,4 +1,4 @@
-//! What belongs to one request besides its bytes: its name, its client, its access line.
+//! Exchange: the record of one request besides its bytes (id, client, access line).
 //!
 //! The handler and the listener fill the same record; the listener writes it when the answer has
 //! been handed over or can no longer be. **Invariant:** exactly one line per request.

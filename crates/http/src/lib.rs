@@ -1,4 +1,4 @@
-//! What every HTTP face of Overdraft shares: listening, limits, one access line per request, drain.
+//! HTTP server library: listening, limits, one access line per request, drain.
 //!
 //! A [`Server`] is given its socket, its [`Service`] and its end. It owns every task it starts, and
 //! a request is cancelled by dropping its future or its body: when the client goes away, when the

@@ -1,4 +1,4 @@
-//! The few forms an answer takes.
+//! Reply constructors: the few forms of an answer.
 //!
 //! **Invariant:** every error is `OpenAI`'s object, says whether and when to come back, and closes
 //! the connection when the request's body may still be on its way.

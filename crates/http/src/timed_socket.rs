@@ -1,4 +1,4 @@
-//! The socket as hyper sees it: the same bytes, with a sense of time.
+//! Timed socket: enforces header, idle and write timeouts below hyper.
 //!
 //! hyper reads and writes; this layer watches how long that takes. A client that is slow with a
 //! head, idle for too long or not reading its answer is cut off here. hyper's own bare replies to

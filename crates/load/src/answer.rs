@@ -1,4 +1,4 @@
-//! One request, and when each part of its answer came.
+//! Streamed response: one request, and when each part of its answer came.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};

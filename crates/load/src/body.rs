@@ -1,4 +1,4 @@
-//! What a request says: the turn of a session as a body.
+//! Request body of a session's turn.
 //!
 //! Equal pieces are equal text, so what prompts share in the workload they share on the wire. What the
 //! model really answered in earlier turns takes the place of what the workload says it did.

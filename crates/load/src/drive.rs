@@ -1,4 +1,4 @@
-//! Sends sessions when they are due, one turn after the other, and records what came back.
+//! Session driver: sends turns when they are due and records the answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

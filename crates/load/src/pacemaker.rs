@@ -1,4 +1,4 @@
-//! A thread that hands out sessions when they are due.
+//! Pacemaker: a thread that releases sessions when they are due.
 //!
 //! The runtime's timers are true to a millisecond, which is more than a fast endpoint takes; a thread that
 //! waits on its own is true to some tens of microseconds. It also makes the prompts' plan, so that reading a

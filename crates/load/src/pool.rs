@@ -1,4 +1,4 @@
-//! Connections to the endpoint that are open and idle.
+//! Connection pool: idle connections to the endpoint.
 //!
 //! A request takes the one that was used last, or opens another; it comes back when its answer has been
 //! read to the end. The pool owns what drives the connections: dropped, it closes them.

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! Target address of the load.
 
 use std::sync::Arc;
 

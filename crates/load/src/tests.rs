@@ -1,4 +1,5 @@
-//! Against an endpoint whose timing is known: figures are what it did, whoever was late.
+//! Load generator against an endpoint whose timing is known: figures match it, whichever side was
+//! late.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

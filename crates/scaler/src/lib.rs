@@ -1,4 +1,4 @@
-//! KEDA's external scaler: what the fleet wants, over gRPC.
+//! KEDA external scaler: the wanted number of workers, over gRPC.
 //!
 //! KEDA asks over HTTP/2 how many workers a pool wants and is told when that becomes anything at
 //! all. What is wanted is decided by `overdraft_core::scale`; this crate reads the trigger's

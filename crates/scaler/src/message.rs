@@ -1,4 +1,4 @@
-//! What is said: KEDA's messages, field by field as in `proto/externalscaler.proto`.
+//! KEDA messages, field by field as in `proto/externalscaler.proto`.
 
 use std::collections::BTreeMap;
 

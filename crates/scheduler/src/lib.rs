@@ -1,4 +1,4 @@
-//! The engine's decisions: what the next step computes, and how deep it guesses.
+//! Pure core of the engine: step scheduling (continuous batching) and draft depth.
 //!
 //! The crate is `no_std`, so a clock, a socket, a file or a thread cannot be named here. Time
 //! arrives as an argument. The embedded engine, the simulated GPU and the fleet simulator drive the

@@ -1,5 +1,5 @@
-//! The controller in virtual time, against loads that change: does it bring more than any depth that
-//! stays the same, and little less than the best of them in any phase?
+//! Speculation controller in virtual time: under changing loads it beats every fixed depth, and is
+//! near the best depth of each phase.
 //!
 //! The chances and costs of a world are hidden from it, but for a profile of the costs that is a
 //! little off.

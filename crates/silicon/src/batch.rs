@@ -1,4 +1,4 @@
-//! What is computed in a step, as far as its time depends on it.
+//! Batch: the work of a step, as far as its time depends on it.
 //!
 //! Time depends on sums alone, so a batch is a handful of them and any number of sequences costs the
 //! same memory.

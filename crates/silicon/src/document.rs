@@ -1,4 +1,4 @@
-//! A file of profiles, as it is written.
+//! Profile file format.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Where a step's time goes.
+//! Breakdown of a step's time.
 
 /// The parts of a step's time, each in seconds. They add up to the step: nothing overlaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

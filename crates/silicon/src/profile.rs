@@ -1,4 +1,4 @@
-//! A GPU, so many of them, a model and its format.
+//! Profile: a GPU, their number, a model and its format.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How long does a step take? (`docs/design/silicon.md#r1`)
+//! Roofline step time (`docs/design/silicon.md#r1`).
 
 use std::time::Duration;
 

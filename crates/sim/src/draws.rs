@@ -1,4 +1,4 @@
-//! What comes next, where chance decides: draws that a seed determines.
+//! Seeded random numbers of the simulation.
 //!
 //! Equal seeds and equal streams draw alike. Everything that is random in a workload or a simulation draws
 //! from here, each concern from a stream of its own, so that one more draw in one place changes nothing in

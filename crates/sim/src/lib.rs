@@ -1,8 +1,8 @@
-//! What load comes, what became of it, and what a fleet would make of it.
+//! Simulator: workloads, a discrete-event simulation of a fleet, and reports.
 //!
-//! A [`workload`] is a stream of sessions, from a trace or from a generator; a [`report`] is what is told
-//! of the requests that were sent, whether to a real endpoint or to a simulated fleet. Nothing in here
-//! waits, listens or reads a clock: whoever drives it says what time it is.
+//! A [`workload`] is a stream of sessions, from a trace or from a generator; a [`report`] is what
+//! is told of the requests that were sent, whether to a real endpoint or to a simulated fleet.
+//! Nothing in here waits, listens or reads a clock: its caller passes the time.
 
 mod draws;
 pub mod fleet;

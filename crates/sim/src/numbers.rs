@@ -1,4 +1,4 @@
-//! Counts as numbers to reckon with, and back.
+//! Conversions between counts and floats.
 
 /// A count as a number to divide by.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]

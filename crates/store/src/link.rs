@@ -1,5 +1,4 @@
-//! One connection, made when it is needed, given up when it fails, and not even tried for a while
-//! after it failed repeatedly.
+//! Lazy Redis connection: made on demand, dropped on failure, with a circuit breaker.
 
 use std::sync::Arc;
 use std::time::Duration;

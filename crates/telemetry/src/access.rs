@@ -1,8 +1,8 @@
-//! Who asked for what, how long did it take, and how did it end? One line per request.
+//! Access log: one line per request with its timing and how it ended.
 //!
-//! Whoever works on a request fills in what it learns; the listener writes the line when the
-//! answer's last byte is handed over or the client is gone. **Invariant:** one line per request,
-//! also for the refused and the broken ones.
+//! Each layer fills in what it learns of a request; the listener writes the line when the answer's
+//! last byte is handed over or the client is gone. **Invariant:** one line per request, also for
+//! the refused and the broken ones.
 //!
 //! The end code has two letters, as `HAProxy`'s: who ended it, then in which phase.
 //!

@@ -1,8 +1,8 @@
-//! What time is it? The shell's only clock.
+//! Clock: the shell's only source of time.
 //!
-//! Decisions take `now` as an argument; whoever calls them reads it here, once per event. Instants
-//! count from the clock's own start, so two clocks are never comparable: a process starts one and
-//! passes it on. **Invariant:** `now` never runs backwards.
+//! Decisions take `now` as an argument; their callers read it here, once per event. Instants count
+//! from the clock's own start, so two clocks are never comparable: a process starts one and passes
+//! it on. **Invariant:** `now` never runs backwards.
 
 use overdraft_units::{Instant, Micros};
 

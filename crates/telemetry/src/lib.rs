@@ -1,5 +1,4 @@
-//! What Overdraft tells about itself: metric catalogues, the access line, names of requests, the
-//! clock.
+//! Telemetry: metrics, access log, request ids, logging and the clock.
 //!
 //! Nothing here decides anything. What it shows is handed to it; the names it uses are the ones
 //! operators already have dashboards for.

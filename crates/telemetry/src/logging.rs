@@ -1,4 +1,4 @@
-//! Where do log lines go, and in which form? To standard error, as text or as JSON.
+//! Logging: log lines to standard error, as text or as JSON.
 //!
 //! The subscriber is process-wide; only a binary installs one, once.
 

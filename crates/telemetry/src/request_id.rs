@@ -1,4 +1,4 @@
-//! What is this request called? One name per request, the same in headers, logs and upstream.
+//! Request id: one id per request, the same in headers, logs and upstream.
 //!
 //! A client may bring its own name as long as it is harmless to print; otherwise the process makes
 //! one: `req_` and 24 hexadecimal digits from a counter that is scrambled with a seed of the

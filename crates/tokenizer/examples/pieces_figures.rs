@@ -1,5 +1,5 @@
-//! What does a prompt's tokenization cost, cold, warm, and when the prompt has grown? Prints the figures
-//! of `docs/design/tokenizing.md`.
+//! Cost of tokenizing a prompt, cold, warm, and grown. Prints the figures of
+//! `docs/design/tokenizing.md`.
 //!
 //! A chat of 32 KB in turns of 1 KB, and one twice and four times as long, with a vocabulary trained
 //! on this repository. Run with

@@ -1,7 +1,7 @@
-//! What does the engine need to know about text? How tokens become it, and which tokens end it.
+//! Text codec: the engine's interface to detokenization and end tokens.
 //!
-//! The seam between the loop and a tokenizer: the loop never encodes, and a detokenizer is the state
-//! of one sequence, because a character may span tokens.
+//! The loop never encodes, and a detokenizer is the state of one sequence, because a character may
+//! span tokens.
 
 use overdraft_units::TokenId;
 

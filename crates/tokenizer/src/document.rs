@@ -1,4 +1,4 @@
-//! How does a worker tell others its tokenizer? As one JSON document, `GET /tokenizer_source`.
+//! Tokenizer document: a worker's tokenizer as JSON (`GET /tokenizer_source`).
 //!
 //! `{"version": 1, "source": {…}, "chat_template": "…" or null, "digest": "…"}`. The digest names the
 //! tokenizer and the template: equal digests, equal prompts. **Invariant:** a document that is read is

@@ -1,4 +1,4 @@
-//! What does a model's folder say about its tokenizer? Hugging Face's layout, three files of it.
+//! Tokenizer folder: reads Hugging Face's files of a model.
 //!
 //! `tokenizer.json` has the vocabulary, `tokenizer_config.json` names the tokens around a prompt and
 //! may hold the chat template, `chat_template.jinja` holds it otherwise and wins. What the result

@@ -1,4 +1,4 @@
-//! How is a prompt encoded whose beginning was encoded before? By pieces that are remembered.
+//! Token cache: reuses the tokens of a prompt's beginning.
 //!
 //! What stands between control tokens is cut at the first place after each [`PIECE_BYTES`] where a cut
 //! changes no token (docs/design/tokenizing.md). Places are counted from the segment's start, so

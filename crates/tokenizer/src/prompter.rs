@@ -1,4 +1,4 @@
-//! Which tokens will a worker make of an OpenAI request? Those that its own tokenizer makes.
+//! Prompter: the tokens that a worker will make of an OpenAI request.
 //!
 //! A tokenizer, a chat template and the cache of pieces, together. The worker asks it for the prompts
 //! it computes and a gateway for the prompts it routes, so both get the same tokens.

@@ -1,4 +1,4 @@
-//! How does a conversation become a prompt? By the Jinja template that came with the model.
+//! Chat template: renders a conversation with the model's Jinja template.
 //!
 //! Templates are rendered as Hugging Face renders them, within bounds of time and depth. What clients
 //! wrote is *guarded* first: where their text spells a control token, a character that no text

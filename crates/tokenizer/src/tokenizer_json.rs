@@ -1,4 +1,4 @@
-//! What does a `tokenizer.json` mean in our terms? Pairs of bytes, or pieces, as a [`TokenizerSource`].
+//! `tokenizer.json` reader: Hugging Face's format as a [`TokenizerSource`].
 //!
 //! Two families are understood: words of bytes (GPT-2's descendants), whose patterns must be ones that
 //! [`crate::tokenizer`] knows, and `SentencePiece`'s pieces with a list of pairs. Every entry that

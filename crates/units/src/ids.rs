@@ -1,4 +1,4 @@
-//! Names of things: which token, which sequence, which block, whose cache.
+//! Ids: tokens, sequences, blocks and cache salts.
 //!
 //! An identifier is compared and carried, never added; that is what sets it apart from a quantity.
 

@@ -1,4 +1,4 @@
-//! The quantities every other crate speaks in.
+//! Units: newtypes for tokens, blocks and time.
 //!
 //! A bare `u64` never crosses a function boundary in this workspace. Each quantity is a newtype
 //! that adds and subtracts only with its own kind, so mixing tokens with blocks, or a point in time

@@ -1,4 +1,4 @@
-//! What a client is told when its request cannot be served: OpenAI's error object.
+//! OpenAI error object: what a client gets when its request cannot be served.
 //!
 //! [`ErrorKind`] is the one table from a refusal to its status, type and code; clients match on
 //! those, people read the message. **Invariant:** every error has a message that says what is wrong

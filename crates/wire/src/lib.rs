@@ -1,4 +1,4 @@
-//! Bytes to types and back: the OpenAI objects and server-sent events, without any I/O.
+//! Wire formats: OpenAI objects, server-sent events, KV events and metrics, without any I/O.
 //!
 //! There are two readers of a request. The *worker* needs every field and parses it into checked
 //! types ([`request`]); the *gateway* needs a few fields and must keep the rest byte for byte, so it

@@ -1,4 +1,4 @@
-//! From a chat request to a plan: the template renders the messages, the tokenizer reads them.
+//! Chat requests: renders the template, tokenizes the prompt and makes a plan.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From a completion request to a plan: every prompt, text or tokens, is one to complete.
+//! Completion requests: makes a plan of prompts in text or tokens.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From a plan to an answer: asks the engine, listens to it, tells the client.
+//! Generation: submits a plan to the engine and relays its events to the client.
 //!
 //! All completions of a request are asked for at once and listened to together. Whoever listens owns
 //! them: when the client goes away the answer is dropped, with it the engine's streams, and the

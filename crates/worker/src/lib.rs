@@ -1,4 +1,4 @@
-//! The engine as a server with vLLM's contract.
+//! Worker: the engine as a server with vLLM's API.
 //!
 //! A request becomes a `plan`: prompts as tokens, sampling in the engine's terms, the form of the
 //! answer. The engine's events become `piece`s, and pieces become an answer, whole or streamed, in

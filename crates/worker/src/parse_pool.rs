@@ -1,7 +1,7 @@
-//! Who parses and tokenizes a request? The async thread if it is small, a blocking one if not.
+//! Parse pool: large requests are parsed on a blocking thread, small ones on the async one.
 //!
-//! A prompt of megabytes takes long to tokenize; done in place it would hold up every stream of the
-//! same thread. Few are worked on at once, so that they cannot take all cores from the engine.
+//! A prompt of megabytes takes long to tokenize; on the async thread it would hold up every stream
+//! of that thread. Concurrency is bounded, so that parsing cannot take all cores from the engine.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is new about one choice, in neither generation.
+//! Piece: one increment of a choice, independent of the API's form.
 //!
 //! An event of the engine becomes a piece. A stream tells each piece as it comes, a whole answer
 //! tells their sum: both are made of the same pieces, so they cannot say different things.

@@ -1,4 +1,4 @@
-//! What is asked, in the engine's terms and in those of no endpoint.
+//! Plan: a request in the engine's terms, independent of the endpoint.
 //!
 //! Both kinds of request come down to the same thing: some prompts as tokens, each to be completed
 //! `n` times in the same way, and a form in which the answer is told. **Invariant:** choice

@@ -1,4 +1,4 @@
-//! From pieces to what a client reads, in its generation.
+//! Rendering: turns pieces into the client's JSON, for chat or completions.
 
 use overdraft_engine::{FinishReason as Ended, StopCause, Tokenizer};
 use overdraft_units::TokenId;

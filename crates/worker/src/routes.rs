@@ -1,4 +1,4 @@
-//! Which path does what? The whole table.
+//! Route table of the worker.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A worker from its listener to its end.
+//! Worker life cycle: from its listener to its end.
 //!
 //! While the first requests may already come in, one of our own goes through the model; only then is
 //! the worker healthy. Pages get touched, threads started, caches filled before anyone waits for it.

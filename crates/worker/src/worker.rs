@@ -1,4 +1,4 @@
-//! What one worker serves, shared by all its requests.
+//! Worker state shared by all its requests.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,11 +1,12 @@
-//! What a client sees of a cascade: the real gateway before real workers, each a process of its own, with the demo models.
+//! Cascade as a client sees it: the real gateway before real worker processes, with the demo
+//! models.
 //!
-//! | question                                              | file          |
-//! |-------------------------------------------------------|---------------|
-//! | Who serves?                                           | `fleet.rs`    |
-//! | Who asked, and when did what come?                    | `client.rs`   |
-//! | How soon does an accepted stream begin?               | `stream.rs`   |
-//! | How soon is a draft of random weights found out?      | `random.rs`   |
+//! | subject                                   | file        |
+//! |-------------------------------------------|-------------|
+//! | Target, draft and gateway                 | `fleet.rs`  |
+//! | Streamed chat and its timings             | `client.rs` |
+//! | Time to first token of an accepted stream | `stream.rs` |
+//! | Kill switch with a random-weight draft    | `random.rs` |
 
 mod client;
 mod fleet;

@@ -1,4 +1,4 @@
-//! How soon does a route whose draft has random weights switch itself off? (S5)
+//! Kill switch with a random-weight draft: how soon its route switches itself off (S5).
 //!
 //! The demo draft with the numbers of every quantized block drawn anew: the same tokenizer and pace, and nothing known.
 

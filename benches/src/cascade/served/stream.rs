@@ -1,4 +1,4 @@
-//! How soon does an accepted stream begin, and is it what the draft said? (S4)
+//! Time to first token of an accepted draft stream, and that it equals the draft's text (S4).
 //!
 //! Every question is put twice: to the draft's worker, as the gateway puts it, where it is seen when the first window's
 //! tokens are there; and to the cascade, where it is seen when the first text comes. Which comes first changes from

@@ -1,4 +1,4 @@
-//! What was understood and what was found, as text for people and as JSON for programs.
+//! Check report: findings as text for people and as JSON for programs.
 
 use std::fmt::Write as _;
 use std::path::Path;

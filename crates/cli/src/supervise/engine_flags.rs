@@ -1,7 +1,7 @@
-//! Flags of vLLM: a default that it is given, and what its others are likely to cost.
+//! vLLM flags: a default that the supervisor adds, and warnings about costly ones.
 //!
-//! Only a command that starts vLLM's server is looked at, and only flags that stand in it: what a file behind `--config`
-//! says is not known here, so nothing is added beside one.
+//! The supervisor reads only a command that starts vLLM's server, and only flags on the command
+//! line: the content of a `--config` file is not known here, so no flag is added beside one.
 
 /// Sequences at once, unless the command says.
 const SEQUENCES: [&str; 2] = ["--max-num-seqs", "256"];

@@ -1,4 +1,4 @@
-//! What a worker's own word on its cache says that our books do not.
+//! Ledger correction: reconciles a worker's reported cache use with the gateway's own ledger.
 //!
 //! What it holds beyond all that we may have put there is others': counted at once when it grows, and
 //! forgotten by quarters. Where it holds less, that says nothing: what waits there, or is still being

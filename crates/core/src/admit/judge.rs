@@ -1,11 +1,11 @@
-//! When one worker takes one more request.
+//! Admission test: whether one worker takes one more request.
 //!
-//! A request is held only if starting it now costs others more than holding costs it. Starting costs
-//! others where the worker would run out of cache, for somebody loses what was computed of his answer:
-//! the predicted peak with the request must fit (R3). And it costs others where somebody with a greater claim is there and delayed: who waits
-//! for the worker already, those who ask for less than their share beside one who asks for more (R11), and
-//! greater priorities, before whose prompts few others may stand (R6).
-//! An idle worker takes whatever it can hold.
+//! A request is held only if starting it now costs others more than holding costs it. Starting
+//! costs others where the worker would run out of cache, because a preempted request loses the
+//! computed part of its answer: the predicted peak with the request must fit (R3). And it costs
+//! others where it delays a request with a greater claim: one that already waits for the worker,
+//! one of a tenant below its fair share beside one above it (R11), and one of a greater priority,
+//! before whose prompt few others may be queued (R6). An idle worker takes whatever it can hold.
 
 use overdraft_units::{Instant, Micros, Tokens};
 

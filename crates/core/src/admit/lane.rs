@@ -1,9 +1,9 @@
-//! Fair shares of one priority: which tenant's turn it is.
+//! Start-time fair queueing between the tenants of one priority.
 //!
-//! Start-time fair queueing (Goyal, Vin, Cheng 1996) in tokens: each tenant has a *tag*, the tokens it
-//! was served since the lane is busy, and the smallest goes next. A tenant that begins to wait starts
-//! from where the lane is, so that not having asked earlier is no credit; one that asks for ten times
-//! its share waits for itself.
+//! The algorithm (Goyal, Vin, Cheng 1996) counts tokens: each tenant has a *tag*, the tokens it was
+//! served since the lane has been busy, and the smallest tag goes next. A tenant that begins to
+//! wait starts at the lane's current tag, so that idle time is no credit; a tenant that sends ten
+//! times its share delays only itself.
 
 use alloc::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Those who wait for one model: where each waits, and whose turn it is.
+//! Model queue: the requests that wait for one model, and which is called next.
 //!
-//! What comes free is matched with those who wait: those who wait at the worker where it is, by priority
-//! and by fair shares; where nobody waits there, the one that would wait for the longest elsewhere, which
-//! then says whether being computed here is cheaper for it. One is called at a time.
+//! Free room at a worker goes to the requests that wait there, by priority and fair shares; where
+//! none waits there, to the request that would wait longest elsewhere, if being computed here is
+//! cheaper for it. One request is called at a time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 

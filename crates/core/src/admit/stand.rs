@@ -1,9 +1,9 @@
-//! Those who wait for room at one worker.
+//! Worker queue: the requests that wait for room at one worker.
 //!
-//! A request waits where it is cheapest for it to be computed, which mostly is where its prefix lies. When
-//! something comes free there, those who wait there are tried in their order, a bounded number of them: a
-//! small one may pass a large one that finds no room, until the large one has waited for so long that the
-//! worker is kept for it.
+//! A request waits for the worker where it is cheapest to compute, which mostly is the one that
+//! holds its prefix. When room comes free there, a bounded number of waiting requests is tried in
+//! order: a small one may overtake a large one that does not fit (backfilling), until the large one
+//! has waited for so long that the worker is reserved for it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,11 +1,12 @@
-//! Shares of tenants: who has more in flight than an equal part while others want theirs.
+//! Tenant shares (fairness): which tenants have more in flight than an equal part while others
+//! wait.
 //!
-//! The queue shares out what comes free, but a tenant that asks for little should not have to wait for
-//! anything to come free. So whoever holds more than an equal part, or asks at a lesser priority than
-//! somebody else does, leaves room for those with a greater claim who are there: as much as they ask for,
-//! and nothing where nobody is (`judge.rs`). While there is only one tenant, it has everything.
+//! The queue distributes room that comes free, but a tenant with little load should not have to
+//! wait for that. So a tenant above its equal share, or with a lower priority than another's,
+//! leaves room for the active tenants with a greater claim: as much as they ask for, and none where
+//! there are none (`judge.rs`). A tenant that is alone may use everything.
 //!
-//! Invariant: what is counted for a tenant is what it has in flight.
+//! Invariant: a tenant's count equals its requests in flight.
 
 use alloc::collections::BTreeMap;
 

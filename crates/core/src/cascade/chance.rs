@@ -88,7 +88,7 @@ const LEAST: i64 = -64_000_000;
 impl LogProb {
     /// What is certain.
     pub const CERTAIN: Self = Self(0);
-    /// The least that is told apart.
+    /// The smallest non-zero chance.
     pub const LEAST: Self = Self(-64_000_000);
 
     /// So many millionths of a nat; what is above zero, as rounding makes it, is zero.
@@ -152,7 +152,7 @@ fn millionths(nats: f64) -> i64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Propensity(Chance);
 
-/// Labels are drawn with at least this chance, and weigh accordingly.
+/// Minimum sampling chance of a label, which bounds its inverse propensity weight.
 pub const PROPENSITY_MIN: Chance = Chance::percent(1);
 
 /// What a label that was certain to be known weighs.

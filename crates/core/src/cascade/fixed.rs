@@ -1,4 +1,4 @@
-//! The logistic curve and the exponential, in whole numbers.
+//! Fixed-point logistic and exponential functions.
 //!
 //! Twenty-four bits of fraction. A float's `exp` is not the same on every machine and is not there at
 //! all without `std`; this is off by less than a millionth, and the same everywhere.
@@ -13,7 +13,7 @@ pub(super) const ONE: i64 = 1 << BITS;
 
 /// The logarithm of two.
 const LN_2: i64 = 11_629_080;
-/// Beyond so much the exponential is nothing.
+/// Argument beyond which the exponential is zero.
 const FAR: i64 = 32 * ONE;
 
 /// The product of two.

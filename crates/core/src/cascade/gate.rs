@@ -1,4 +1,4 @@
-//! The cascade of one route: who is asked, whose answer is given, what is learnt.
+//! Cascade of one route: joins exclusion, scoring, threshold, labels and kill switch.
 //!
 //! The shell asks [`Cascade::ask`] whether the draft is asked at all, feeds what the draft says into an
 //! [`Evidence`], and asks [`Cascade::judge`] whose answer the client gets: at the first window of a stream, or when
@@ -32,7 +32,8 @@ pub const PARTS_VERSION: i64 = 4;
 /// The first version that says how far other gateways were heard.
 const HEARD_SINCE: i64 = 3;
 
-/// A route that accepts nothing, or whose draft may be useless, goes on as while learning up to so many labels.
+/// Maximum labels up to which a route that accepts nothing, or whose draft may be useless, goes on
+/// as while learning.
 const SETTLED_LABELS: u64 = 500;
 
 /// How a route's cascade is meant.

@@ -53,15 +53,16 @@ const WEIGHT_MAX: i64 = 16 * ONE;
 const STEP_MAX: i64 = ONE;
 /// Steps of a fit.
 const STEPS: usize = 2;
-/// A weight is held to zero as by so many labels.
+/// Ridge penalty of a weight, in labels.
 const RIDGE: i64 = 10;
 /// Features have twelve bits of fraction.
 const FEATURE_BITS: u32 = 12;
-/// Sums of a label's slopes have so many.
+/// Fraction bits of the gradient sums.
 const SUM_BITS: u32 = BITS + FEATURE_BITS;
-/// Factors of the elimination have so many.
+/// Fraction bits of the factors of the elimination.
 const FACTOR_BITS: u32 = 32;
-/// A label never counts less than a thousandth of one: what is certain must not leave the sums without a bottom.
+/// Minimum curvature of a label, a thousandth: certain predictions must not make the Hessian
+/// singular.
 const DOUBT_MIN: i64 = ONE >> 10;
 
 type Terms = [i64; TERMS];

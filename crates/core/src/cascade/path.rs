@@ -55,12 +55,13 @@ pub enum Server {
 /// vLLM scores given tokens from this version on (`prompt_logprob_token_ids`).
 pub const VLLM_LEAST: (u32, u32) = (0, 31);
 
-/// For how long a worker that refused a way is not asked that way again. It may have been replaced by then by one that
-/// can.
+/// How long a worker that refused an API is not asked over it again. Another process may replace it
+/// meanwhile.
 pub const REFUSED_FOR: Micros = Micros::new(600_000_000);
 
-/// So many answers in a row that told nothing count as a refusal: a server whose cache reaches too far now and then
-/// tells nothing of one request, and one that never tells anything must not cost every request a second one.
+/// Consecutive answers without scores that count as a refusal: a server with a long prefix hit may
+/// lack the scores of one request, but one that never returns any must not cost every request a
+/// second call.
 pub const BLANKS_MAX: u8 = 3;
 
 /// What is known of one worker.

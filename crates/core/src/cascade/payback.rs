@@ -29,19 +29,20 @@ const NOISE: i64 = 5_000;
 const LIMIT_MIN: i64 = 100_000;
 /// Mean deviations above the mean after which a draft times out.
 const LATE_SPREADS: i64 = 6;
-/// Nor longer than this before anything is known of the target.
+/// Maximum timeout of a draft call before the target's time is known.
 const LIMIT_UNKNOWN: Micros = Micros::new(10_000_000);
-/// Where any delay is allowed a draft may take so many times what the target takes.
+/// Timeout of a draft call where any delay is allowed, as a multiple of the target's time.
 const LIMIT_LOOSE: i64 = 8;
 /// Drafts under way at first, before one has come to its verdict.
 const ROOM_FIRST: u32 = 8;
-/// Drafts under way at most.
+/// Maximum drafts in flight.
 const ROOM_MAX: u32 = 4_096;
 /// The room grows by this part of it with each verdict that comes in time.
 const ROOM_GROWS: u32 = 16;
-/// Where nothing is asked beside the target, one request in so many is a trial; twice as many after each that fails.
+/// Exploration where no draft runs beside the target: one request in this many is a trial; the
+/// number doubles after each failed trial.
 const TRIAL_FIRST: u64 = 32;
-/// Doublings of that at most.
+/// Maximum doublings of it.
 const TRIAL_DOUBLINGS: u32 = 5;
 
 /// Why a draft is not asked first.

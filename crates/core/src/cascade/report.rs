@@ -1,4 +1,4 @@
-//! Status of one route's cascade, as people and metrics are told it.
+//! Status of one route's cascade, for operators and metrics.
 
 use super::chance::Chance;
 use super::payback::Unpaid;

@@ -53,9 +53,10 @@ impl Label {
 pub const EXAMPLES_MAX: usize = 4_096;
 /// Minimum new labels before model and curve are fitted again.
 const REDRAWN_EVERY_MIN: usize = 16;
-/// And when this part of those remembered is new, so that a label costs the same however many there are.
+/// Share of new labels, as one part in this many, at which the fit is repeated, so that the
+/// amortised cost per label is constant.
 const REDRAWN_PART: usize = 32;
-/// Labels that share one point of the curve at least: fewer say nothing about one in a hundred.
+/// Minimum labels per point of the calibration curve: fewer cannot resolve one in a hundred.
 const POINT_MIN: usize = 16;
 /// Drafts that were better of those remembered, before anything is made of them.
 const BETTER_MIN: usize = 16;

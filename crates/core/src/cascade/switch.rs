@@ -30,7 +30,7 @@ pub const CLEAN_LABELS: u32 = 100;
 
 /// Stakes of the bets on harm: small stakes detect small harm, large ones large harm.
 const STAKES: [i64; 2] = [2 * ONE, 10 * ONE];
-/// A bet never puts more than half of what it could lose.
+/// Maximum stake of a bet, as one part in this many of its possible loss.
 const STAKE_PART: i64 = 2;
 
 /// Why a route is off.

@@ -32,7 +32,7 @@ const POOL_LABELS: u64 = 128;
 const LEARNT_MIN: u64 = 128;
 /// A label moves the level by its weight's 2,048th part.
 const STEP_LOG2: u32 = 11;
-/// The level is at most so many times the loss that is allowed.
+/// Maximum level, as a multiple of the allowed loss.
 const LEVEL_MAX: i64 = 2;
 /// Billionths in a millionth.
 const FINE: i64 = 1_000;

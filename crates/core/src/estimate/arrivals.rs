@@ -1,4 +1,4 @@
-//! How much one prompt delays those that come after it.
+//! Queueing delay: how much one prompt delays later requests (M/G/1 busy period).
 //!
 //! What is computed for one request stands before all that come to the worker until its queue is empty
 //! again. In a queue with arrivals at rate λ that is busy for a share ρ of its time, so many come in the

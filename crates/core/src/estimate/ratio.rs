@@ -1,4 +1,4 @@
-//! A ratio of two sums that fade.
+//! Moving average (EWMA) as the ratio of two fading sums.
 
 /// Each observation takes a thirty-second of what was there away.
 const FADE: u64 = 32;

@@ -1,9 +1,8 @@
-//! Whether a machine differs from the others of its fleet, or only seems to.
+//! Relative speed of a worker: whether it differs significantly from its fleet.
 //!
-//! How long something takes on one machine beside what the fleet as a whole would lead one to expect is a
-//! ratio with much noise: prompts of different lengths, steps that others take part in. Equal machines are
-//! equal until proven otherwise: a machine differs when the mean of its last ratios is further from one than
-//! chance would put it.
+//! The ratio of a machine's time to the time expected from the whole fleet is noisy: prompts differ
+//! in length, and steps are shared. The null hypothesis is that machines are equal: a machine
+//! differs when the mean of its last ratios is further from one than chance explains.
 //!
 //! Invariant: before a number of ratios were seen, nothing is proven.
 

@@ -1,7 +1,7 @@
-//! Lengths in tokens, put into so few buckets that all of them can be walked through.
+//! Logarithmic buckets of token lengths: eight per octave.
 //!
-//! Eight buckets to an octave: what lies in a bucket differs by less than an eighth, and below 64
-//! tokens by less than eight. Up to a million tokens that makes 120 buckets.
+//! Lengths in one bucket differ by less than an eighth, and below 64 tokens by less than eight. Up
+//! to a million tokens that makes 120 buckets.
 
 /// Buckets.
 pub(crate) const BUCKETS: usize = 120;

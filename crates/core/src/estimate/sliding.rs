@@ -1,8 +1,8 @@
-//! A ratio over a sliding window, read off two counters that only grow.
+//! Sliding-window ratio of two monotonic counters.
 //!
-//! An alert needs what is true of late: a ratio since the start hardly moves after a day, and one of
-//! the last event jumps between nothing and all. Whoever is asked for the ratio hands over both
-//! counters; what they were when they were read before is kept for as long as the window reaches back.
+//! An alert needs a recent ratio: one since the start hardly moves after a day, and one of the last
+//! event jumps between nothing and all. The caller passes both counters with each read; their
+//! earlier values are kept for the length of the window.
 
 use alloc::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The speeds of workers, as answers and probes teach them: pace, decode steps, round trips, arrivals.
+//! Worker speeds (EWMA): prefill pace, decode steps, round trips and arrival rates.
 
 use overdraft_units::{Instant, Micros, Tokens};
 

@@ -1,4 +1,4 @@
-//! One worker as the fleet sees it: standing, load, speed.
+//! Worker state in the fleet: health, breaker, load and speeds of one worker.
 
 use alloc::string::String;
 use alloc::vec::Vec;

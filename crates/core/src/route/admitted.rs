@@ -1,10 +1,10 @@
-//! Whether the chosen worker takes the request, and if it does not, who does or whom it waits for.
+//! Placement with admission: walks the candidates until one admits the request, or queues it.
 //!
-//! Workers are asked in the order of the policy's scores, and only those are: a worker that would not
-//! have been chosen is not looked at. One that has room is passed over where waiting for one that has
-//! none yet is cheaper for all: mostly the request's prefix lies there, and computing it anew elsewhere
-//! delays others and pushes their prefixes out (delay scheduling: Zaharia et al., `EuroSys` 2010). Looks at
-//! a predicted peak, which cost something, are bounded; answers that cost nothing are not.
+//! Workers are tried in the order of the policy's scores; a worker that would not have been chosen
+//! is not tried. One that has room is passed over where waiting for one that has none yet is
+//! cheaper for all: mostly the request's prefix lies there, and computing it anew elsewhere delays
+//! others and pushes their prefixes out (delay scheduling: Zaharia et al., `EuroSys` 2010). Looks
+//! at a predicted peak, which cost something, are bounded; answers that cost nothing are not.
 
 use core::cmp::Reverse;
 
@@ -19,7 +19,7 @@ use super::{Awaits, Choice};
 use crate::admit::{Answer, Asked, Mode, RETRY_AFTER_MAX, judge, retry_after};
 use crate::fleet::WorkerId;
 
-/// Predicted peaks that are looked at for one decision, at most.
+/// Maximum predicted peaks computed for one decision.
 const ADMIT_LOOKS_MAX: usize = 16;
 
 /// The worker that a request had best wait for.

@@ -1,4 +1,4 @@
-//! A request as decisions see it: what is believed of its prompt and of its answers.
+//! Routing request: what decisions know of a request, its prompt and its expected answer.
 
 use overdraft_units::Tokens;
 

@@ -40,7 +40,7 @@ impl Arm {
     }
 }
 
-/// Keeps the draw apart from what else is drawn from the same number.
+/// Stream id that separates this draw from others of the same number.
 const DRAW: u64 = 0x6361_6e61_7279_0001;
 /// The same for the draw of a model.
 const DRAW_MODEL: u64 = 0x6361_6e61_7279_0002;

@@ -1,10 +1,10 @@
-//! The shortest wait for the first token, and the least harm to others.
+//! Cost policy: the least expected time to first token (TTFT), plus the delay of other requests.
 //!
-//! Everything is counted as time that somebody waits (docs/design/routing.md, R3 to R6): what
-//! stands before the request and what of its prompt is not cached, at the worker's measured pace;
-//! decoding beside others; what it pushes out of a cache that is full, as the time to compute that
-//! again; and waiting where requests in flight fill the cache already. Costs that differ by less
-//! than what the figures are worth count as equal, and load decides.
+//! Every cost is a waiting time (docs/design/routing.md, R3 to R6): the queue before the request
+//! and its uncached prefill, at the worker's measured pace; the slowdown of others by its decoding;
+//! the evictions from a full cache, as the time to recompute them; and the wait where requests in
+//! flight fill the cache already. Costs that differ by less than their error count as equal, and
+//! load decides.
 
 use overdraft_units::{Micros, Tokens};
 

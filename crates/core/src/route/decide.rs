@@ -1,4 +1,4 @@
-//! One decision, from the fleet and the ask to a choice with its reasons.
+//! Routing decision: from the fleet and a request to a choice with its reasons.
 
 use overdraft_units::{Instant, Tokens};
 

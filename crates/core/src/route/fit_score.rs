@@ -1,4 +1,5 @@
-//! The write-up's score, verbatim (C2): `free KV × w + free budget × (1 − w)`, the highest wins.
+//! Fit-score policy, the write-up's formula (C2): `free KV × w + free budget × (1 − w)`, highest
+//! wins.
 //!
 //! Workers without budget for the prompt are skipped. The budget is what the worker reports as free:
 //! its maximum less the share in use that it said last, less what this gateway has sent it since (C4).

@@ -1,4 +1,4 @@
-//! The fewest requests, then the fewest tokens, then whoever got work longest ago.
+//! Least-load policy: the fewest requests, then the fewest tokens, then the least recently used.
 
 use super::candidate::Decision;
 use super::scene::Scene;

@@ -1,7 +1,7 @@
-//! Where most of the prompt is, unless too much else is there.
+//! Prefix-affinity (cache-aware) policy: the longest prefix match, unless the load is unbalanced.
 //!
-//! What other gateways call cache-aware: the longest match decides when it is long enough to
-//! matter, and balance decides otherwise. Kept to be compared with.
+//! The longest match decides when it is long enough to matter, and balance decides otherwise. The
+//! policy exists for comparison.
 
 use super::candidate::Decision;
 use super::least_load::{least, rank};

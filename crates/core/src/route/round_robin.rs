@@ -1,4 +1,4 @@
-//! Whoever got work longest ago: what most gateways do, and the baseline of every comparison.
+//! Round-robin policy: the least recently used worker; the baseline of every comparison.
 
 use super::candidate::Decision;
 use super::scene::Scene;

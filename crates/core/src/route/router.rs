@@ -1,4 +1,4 @@
-//! Routing with its memory: the fleet, who holds which prefix, and what is believed of requests.
+//! Router: the fleet, the prefix index, the wait queue and the estimates, behind one interface.
 //!
 //! Gateway and simulator drive this and nothing below it: a request is [`Router::place`]d, its
 //! first token and its end are reported, and so is what workers say. **Invariant:** a [`Placed`]
@@ -27,7 +27,7 @@ use crate::prefix::{
     Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
 };
 
-/// Models of which something is believed, at most.
+/// Maximum models with estimates.
 pub const MODELS_MAX: usize = 1_024;
 
 /// Tokens to a chunk where nothing has been routed yet.

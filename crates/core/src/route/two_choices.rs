@@ -1,4 +1,4 @@
-//! The lesser load of two that are drawn: nearly as even as looking at all, without any herd
+//! Power-of-two-choices policy: the lesser load of two random workers, which avoids herding
 //! (Mitzenmacher 2001).
 
 use super::candidate::Decision;

@@ -1,8 +1,8 @@
-//! The queue of requests that no worker has room for yet, beside the router that places them.
+//! Wait queue at the router: requests that no worker has room for yet.
 //!
-//! A request waits for the worker where it is computed soonest, all told. What ends or is reported there
-//! opens that worker's part of the queue; the shell then asks whose turn it is ([`Router::call`]) and has
-//! the one that is called placed ([`Router::place_called`]), until nobody is.
+//! A request waits for the worker where it will finish its prefill soonest. An end or a report at
+//! that worker opens its part of the queue; the shell then asks for the next request
+//! ([`Router::call`]) and places it ([`Router::place_called`]), until none is called.
 
 use overdraft_units::{Instant, Micros};
 
@@ -14,7 +14,7 @@ use super::{Choice, Tried};
 use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};
 use crate::fleet::{Turn, WorkerId};
 
-/// One that is passed by smaller ones has its worker kept for it after so long.
+/// Wait after which a request that smaller ones overtake has its worker reserved.
 const RESERVE_AFTER: Micros = Micros::new(2_000_000);
 
 impl Router {

@@ -1,4 +1,4 @@
-//! Why a model could not be opened, in one sentence, and what to do about it.
+//! Model open errors: why a model could not be opened, and what to do about it.
 
 use super::TensorType;
 

@@ -1,4 +1,4 @@
-//! What does this GGUF file hold? The header read into memory, the tensors read on demand.
+//! GGUF reader: the header read into memory, the tensors read on demand.
 //!
 //! The reader is ours and not candle's because a model file is foreign input: every count is
 //! bounded, every size is checked against the length of the file before a byte is allocated, and

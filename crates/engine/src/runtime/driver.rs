@@ -1,8 +1,8 @@
-//! The engine's thread: `drain inbox; plan; run; learn`, until it is told to stop.
+//! Engine thread: the loop `drain inbox; plan; run; learn`, until shutdown.
 //!
-//! The scheduler decides, the backend computes, the sampler draws; this file only carries things
+//! The scheduler decides, the backend computes, the sampler draws; this file only passes data
 //! between them. **Invariant:** a sequence is in `live` exactly while the scheduler knows it, and
-//! whoever asked for it hears of its end exactly once.
+//! its stream gets exactly one end.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! The loop that turns requests into tokens: one thread that owns the model, and handles to it.
+//! Engine runtime: one thread that owns the model, and handles to it.
 //!
 //! [`Engine::start`] spawns the thread; [`EngineHandle::submit`] asks it for a completion;
 //! [`RequestStream`] tells of it. Everything between them is bounded: the inbox, the scheduler's

@@ -1,4 +1,4 @@
-//! What happens inside, told as values: an observer makes histograms of it.
+//! Observer: per-step observations of the engine, for histograms.
 
 use overdraft_scheduler::batch::{CacheChange, Overdraft};
 use overdraft_units::{Micros, Tokens};

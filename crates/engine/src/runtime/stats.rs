@@ -1,4 +1,4 @@
-//! How does the engine fare? A snapshot that costs the reader a short lock and the loop another.
+//! Engine statistics: a snapshot that costs the reader a short lock and the loop another.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};

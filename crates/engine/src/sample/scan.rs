@@ -1,8 +1,8 @@
-//! What does one pass over a row of logits tell? Its maximum, its mass, the place of a token.
+//! Passes over a row of logits: maximum, argmax, mass and a token's rank.
 //!
 //! A row holds 128,000 entries and more, and every sequence has one per step: the passes work on
 //! lanes that the compiler turns into vector instructions, and `exp` is a polynomial of our own, so
-//! that the same row gives the same bits on every machine. Not-a-number entries are passed over.
+//! that the same row gives the same bits on every machine. NaN entries are skipped.
 
 use overdraft_units::TokenId;
 

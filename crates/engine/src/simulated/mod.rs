@@ -1,4 +1,4 @@
-//! A worker without a GPU: it takes the time that one would and says words of no meaning.
+//! Simulated engine backend: takes the time of a GPU by its profile and emits meaningless tokens.
 //!
 //! Time comes from a profile of [`overdraft_silicon`]. An answer has a length of its own, so that what
 //! clients declare (`max_tokens`) is more than they get, as in life: `[answer:120]` in a prompt asks

@@ -1,7 +1,8 @@
 //! Admin endpoints of the response cache: what the operator may see and do of it.
 //!
-//! `GET /admin/cache` tells what there is; `POST /admin/cache/purge` with `{"tenant": …, "model": …}`
-//! lets go of what it names, here and at the store, so that no gateway gives it again.
+//! `GET /admin/cache` shows the cache's state; `POST /admin/cache/purge` with `{"tenant": …,
+//! "model": …}` purges the named entries, here and in the store, so that no gateway serves them
+//! again.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An answer as it is kept: packed, with what has to be known to give it again.
+//! Cache entry: a packed answer with the metadata needed to serve it again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Leader of a flight: its question is looked up where others keep answers, asked, watched, and kept.
+//! Leader of a single flight: looks in the shared store, asks a worker, and stores the answer.
 
 use std::sync::Arc;
 use std::time::Duration;

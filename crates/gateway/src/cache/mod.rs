@@ -1,13 +1,14 @@
-//! Response cache: answers that were given once and are given again.
+//! Response cache: stores answers and serves them again to equal requests.
 //!
-//! `core::reuse` says which requests are looked up and which answers are kept; this folder makes the
-//! key (`request`), keeps the bytes here (`Cache`) and where other gateways find them (`ResponseStore`), tells
-//! a kept answer in the form that is wanted (`replay`), and lets equal requests at the same time share
-//! one question (`single_flight`, `leader`). A request's way through it is `serve`.
+//! `core::reuse` decides which requests are looked up and which answers are stored; this folder
+//! makes the key (`request`), stores the bytes locally (`Cache`) and for other gateways
+//! (`ResponseStore`), serves a stored answer in the requested form (`replay`), and lets equal
+//! concurrent requests share one answer (`single_flight`, `leader`). A request's path through it is
+//! `serve`.
 //!
-//! **Invariants.** What is kept is found only by the tenant for whom it was made. Only answers that came to
-//! their clean end are kept. A store that is away costs a tenth of a second now and then, and never an
-//! answer. See `docs/design/cache.md`.
+//! **Invariants.** Only the tenant for which an answer was made can find it. Only answers that
+//! ended cleanly are stored. An unreachable store costs a tenth of a second now and then, and never
+//! an answer. See `docs/design/cache.md`.
 
 pub(crate) mod admin;
 mod entry;

@@ -1,4 +1,4 @@
-//! Replay: a kept answer in the form that is wanted now.
+//! Replay: serves a cached answer in the form that the request asks for, whole or streamed.
 
 use bytes::Bytes;
 use http::header::AGE;

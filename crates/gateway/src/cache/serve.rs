@@ -1,4 +1,4 @@
-//! Lookup: a request's way through the cache: found, joined to a question under way, or asked.
+//! Lookup: a request's path through the cache: hit, follower of a single flight, or leader.
 
 use std::sync::Arc;
 use std::time::Duration;

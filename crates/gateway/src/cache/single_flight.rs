@@ -1,12 +1,14 @@
-//! One question to a worker, and all who wait for its answer.
+//! Single flight: one request to a worker, and all followers that wait for its answer.
 //!
-//! The flight owns the question: whoever asked first has no more of it than those who joined. Each has a
-//! seat; a seat that is dropped is a client that left, and when the last one has, the question is
-//! called off. What the worker says is held for all up to a bound; when there is more, nobody can join
-//! any more, the fastest reader sets the pace, and who falls behind by the whole bound is cut off.
+//! The flight owns the request to the worker: the leader has no more of it than the followers. Each
+//! has a seat; a dropped seat is a client that disconnected, and when the last one has, the request
+//! is cancelled. The answer is buffered for all up to a bound; beyond it no request can join any
+//! more, the fastest reader sets the pace, and a reader that falls behind by the whole bound is cut
+//! off.
 //!
-//! Whoever joins waits until the answer is overdue and no longer. A flight that is overdue, or that a client has left before
-//! anything came, is not joined any more: who gave up and asks again asks anew.
+//! A follower waits until the answer is overdue and no longer. No request joins a flight that is
+//! overdue, or that a client has left before anything came: a client that gave up and retries sends
+//! a new request.
 //!
 //! **Invariants:** at most `bytes_max` bytes and one frame are held for one flight; at most a quarter of the cache's memory,
 //! and a frame each, for all of them.

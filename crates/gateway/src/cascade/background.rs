@@ -1,7 +1,7 @@
 //! Background tasks of cascades: what outlives a request.
 //!
-//! Now and then it is looked whether both models of a cascade make the same tokens, as far as their
-//! workers tell, and what was learnt is kept where the settings say.
+//! They check now and then whether both models of a cascade use the same tokenizer, as far as their
+//! workers tell, and save the learnt state where the settings say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

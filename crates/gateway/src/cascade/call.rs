@@ -1,7 +1,8 @@
-//! Calls to workers for what no client asked for in these words.
+//! Calls to workers: internal requests for drafts, scores and comparisons.
 //!
-//! A draft, a score, the rest of an answer: each is placed by the router, stands in its account and
-//! counts for breakers like any request, and is watched like any answer. What is dropped is given up.
+//! A draft, a score or the rest of an answer is routed, booked on the ledger and counted by circuit
+//! breakers like any request, and checked for completeness like any answer. Dropping a call cancels
+//! it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

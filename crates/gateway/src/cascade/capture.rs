@@ -1,7 +1,7 @@
-//! Capture: what the target said, without standing in its way.
+//! Capture: records the target's answer while it is relayed.
 //!
-//! The answer passes through byte for byte; a copy is kept up to a bound where somebody wants to compare
-//! it. When it has ended the books are closed, before the access line is written.
+//! The answer passes through byte for byte; a copy is kept up to a bound if a shadow comparison
+//! needs it. When it has ended, the cost is accounted before the access line is written.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! The answer from its first words on: window by window, and to its end by whoever may say it.
+//! Continuation: an accepted answer, window by window, to its end by draft or target.
 //!
-//! Invariant: what was shown stays, and what follows continues exactly behind it: by the tokens that were
-//! shown and never by their text. Where that cannot be done, the answer breaks off with an error.
+//! Invariant: released text stays, and the rest continues exactly after it: by the released tokens
+//! and never by their text. Where that cannot be done, the answer breaks off with an error.
 
 use bytes::Bytes;
 use overdraft_core::cascade::Step;

@@ -1,7 +1,7 @@
 //! Cost accounting: what one request cost, and what the target alone would have cost.
 //!
-//! Kept along from call to call and closed once, when the answer has ended: the access line and the
-//! metrics tell both.
+//! The cost adds up over the calls and is recorded once, when the answer has ended, in the access
+//! line and the metrics.
 
 use std::sync::Arc;
 

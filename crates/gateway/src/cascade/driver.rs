@@ -1,8 +1,9 @@
-//! Driver: one request on its way through a cascade, until it is known whose answer begins.
+//! Driver: runs one request through a cascade until it is decided whose answer begins.
 //!
-//! The draft is listened to until its first window is full, or to its end where the answer is whole or the
-//! target could not go on behind a window. Then it is judged: by its own words (gate), or by the target
-//! (verify). What is refused leaves no trace in the answer; the target answers as if nothing had been.
+//! The driver reads the draft until its first window is full, or to its end where the answer is not
+//! streamed or the target could not continue after a window. Then the draft is judged: by its own
+//! confidence (gate), or by the target (verify). A refused draft leaves no trace in the answer; the
+//! target answers as if there had been none.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! A stream that is made here, of what several workers say.
+//! Synthesised stream: a stream of events that the gateway makes from several workers' output.
 //!
-//! Whoever makes it is polled by whoever reads it: a client that leaves drops both, and with them every
-//! request upstream.
+//! The reader polls the producer: a client that leaves drops both, and with them every request
+//! upstream.
 //!
 //! Invariant: it ends cleanly only where its maker says so; else with an error event and an aborted
 //! connection.

@@ -1,30 +1,31 @@
 //! Cascade: a small model answers first, and the target where that is not good enough.
 //!
-//! A request to a cascade is put to the draft where nothing speaks against it; what the draft says is held
-//! back until it has been judged. What is refused, the target answers as if nothing had been. The rules are
-//! in `docs/design/cascade.md`, "In the gateway"; every decision is the core's.
+//! A request to a cascade goes to the draft unless an exclusion applies; the draft's answer is held
+//! back until it has been judged. If it is refused, the target answers as if there had been no
+//! draft. The rules are in `docs/design/cascade.md`, "In the gateway"; every decision is the
+//! core's.
 //!
-//! | question                                        | file          |
-//! |-------------------------------------------------|---------------|
-//! | Does this request meet a draft?                 | `plan.rs`     |
-//! | What is known of a cascade?                     | `state.rs`   |
-//! | What is asked of draft and target?              | `rewrite.rs`      |
-//! | How is a worker asked, and how listened?           | `call.rs`     |
-//! | What was said, and how surely?                  | `draft_transcript.rs`   |
-//! | Whose answer is given?                          | `answer.rs`   |
-//! | Whose answer begins?                            | `driver.rs`   |
-//! | May the target read the prompt meanwhile?       | `prefill.rs`  |
-//! | What would the target have said?                | `verify.rs`   |
-//! | How is it asked for that?                       | `score.rs`    |
-//! | How does the answer go on?                      | `continuation.rs`     |
-//! | How does it look to the client?                 | `response_writer.rs`, `flow.rs` |
-//! | What did it cost?                               | `cost_accounting.rs`   |
-//! | Was it as good?                                 | `shadow.rs`, `judge.rs`, `capture.rs`, `schema.rs` |
-//! | How long did it take?                           | `wait.rs`     |
-//! | What outlives a request, and a restart?         | `background.rs`, `persistence.rs` |
+//! | subject                               | file                                               |
+//! |---------------------------------------|----------------------------------------------------|
+//! | Plan: whether a request meets a draft | `plan.rs`                                          |
+//! | State of a cascade                    | `state.rs`                                         |
+//! | Request rewriting                     | `rewrite.rs`                                       |
+//! | Calls to workers                      | `call.rs`                                          |
+//! | Draft transcript                      | `draft_transcript.rs`                              |
+//! | Answer by draft or target             | `answer.rs`                                        |
+//! | Driver until an answer begins         | `driver.rs`                                        |
+//! | Speculative prefill at the target     | `prefill.rs`                                       |
+//! | Draft verification                    | `verify.rs`                                        |
+//! | Draft scoring                         | `score.rs`                                         |
+//! | Continuation of an answer             | `continuation.rs`                                  |
+//! | Response writing                      | `response_writer.rs`, `flow.rs`                    |
+//! | Cost accounting                       | `cost_accounting.rs`                               |
+//! | Shadow comparisons and their judges   | `shadow.rs`, `judge.rs`, `capture.rs`, `schema.rs` |
+//! | Latency stopwatches                   | `wait.rs`                                          |
+//! | Background tasks and persistence      | `background.rs`, `persistence.rs`                  |
 //!
-//! **Invariant.** No text of a draft reaches a client before it was judged, none is taken back, and what
-//! follows it continues by its tokens or not at all.
+//! **Invariant.** No text of a draft reaches a client before it was judged, none is revoked, and
+//! the target continues it by its token ids or not at all.
 
 mod answer;
 mod background;

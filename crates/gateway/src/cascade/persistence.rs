@@ -1,9 +1,9 @@
-//! Persistence: how what a cascade learnt outlives a restart.
+//! Persistence: saves a cascade's learnt state, so that it survives a restart.
 //!
-//! As the core's row of numbers, in a file if one is set and in the store that gateways share if there is
-//! one. Written now and then by a task of its own and once at the end; read when a cascade appears. Gateways that
-//! share a store tell each other their labels there, and none writes over what another has learnt.
-//! What cannot be read, or says something else than such a row, is told in the log and left.
+//! The state is the core's row of numbers, in a file if one is configured and in the shared store
+//! if there is one. A task writes it now and then and once at the end; it is read when a cascade
+//! appears. Gateways that share a store exchange their labels there, and none overwrites another's.
+//! An unreadable or invalid state is logged and ignored.
 //!
 //! Invariant: a file is replaced as a whole or not at all.
 

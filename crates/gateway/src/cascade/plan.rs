@@ -1,7 +1,7 @@
 //! Plan: whether a request meets a draft, and how.
 //!
-//! What the client asks is looked into once more, for what only a cascade must know: what would be wrong
-//! with another model's answer, and what kind of request it is.
+//! It scans the client's request once more for what only a cascade needs: exclusions, and the class
+//! of the request.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Prefill: the target reads the prompt while the draft still speaks.
+//! Prefill: warms the target's prefix cache with the prompt while the draft still runs.
 //!
-//! Where the settings say so, a worker of the target is asked for one token of the client's own request beside the
-//! draft, at the lowest priority. What that leaves in its cache is found by the target's answer, if there is one: the
-//! index of prefixes knows who was asked. It is given up when the draft has been judged, whatever the verdict; what
-//! was computed by then stays where it is.
+//! Where the settings enable it, a worker of the target gets the client's request for one token
+//! beside the draft, at the lowest priority. A later answer of the target then hits that worker's
+//! prefix cache, because the prefix index routes it there. The prefill is cancelled when the draft
+//! has been judged, whatever the verdict; the blocks computed by then stay cached.
 //!
 //! Invariant: nobody waits for it, and no more run for a cascade than [`PREFILLS_MAX`](super::state::PREFILLS_MAX).
 

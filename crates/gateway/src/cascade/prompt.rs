@@ -1,7 +1,8 @@
 //! Prompt tokens of the target.
 //!
-//! The gateway's own tokenizer for the model says, where it has one; else a worker of the target is asked.
-//! Nothing else than the target's own tokens will do: it scores and continues by them.
+//! They come from the gateway's own tokenizer for the model, where it has one; else from a worker
+//! of the target. They must be the target's own tokens, because the target scores and continues by
+//! them.
 
 use bytes::Bytes;
 use overdraft_core::route::Strictness;

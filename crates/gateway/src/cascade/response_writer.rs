@@ -1,6 +1,7 @@
-//! Response writer: an answer that no worker wrote as it goes out.
+//! Response writer: encodes an answer that the gateway composed.
 //!
-//! In the form of the endpoint that was asked, under the target's name, as the target would have.
+//! The answer has the form of the client's endpoint and the target's model name, as the target's
+//! own would.
 
 use bytes::Bytes;
 use overdraft_units::Tokens;

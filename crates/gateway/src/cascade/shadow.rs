@@ -1,8 +1,8 @@
 //! Shadow comparisons: whether a draft's answer is as good as the target's.
 //!
-//! Found out in the background, after the client has its answer: the side that is missing is asked for at
-//! the lowest priority, both are compared, and the core learns from it. What finds no place, no room or
-//! no end is left out.
+//! A comparison runs in the background, after the client has its answer: the missing answer is
+//! requested at the lowest priority, both are compared, and the core gets the label. A comparison
+//! that finds no slot or no room, or whose answer does not end cleanly, is dropped.
 //!
 //! Invariant: no client ever waits for a comparison, and no more run than the cascade's settings say.
 

@@ -1,9 +1,9 @@
 //! Cascade state: what is known of one cascade, and of all of them.
 //!
-//! The core's state behind a lock that is held for microseconds; the shell draws the numbers that it is
-//! given and says what came of it.
+//! The core's state is behind a lock that is held for microseconds; the shell draws its random
+//! numbers and reports the outcomes.
 //!
-//! Invariant: what was learnt outlives new settings as long as both models stay the same.
+//! Invariant: the learnt state survives a reload as long as both models stay the same.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

@@ -1,8 +1,8 @@
 //! Explain records: why a request went where it went.
 //!
-//! Told from the decision that was carried out, or of one that would have been: the same function
-//! of the core made both. Worker names and loads are the operator's business, so only who may use
-//! `/admin` is told.
+//! A record describes the decision that was carried out, or a dry run: the same function of the
+//! core makes both. Worker names and loads are for operators, so only requests that may use
+//! `/admin` get it.
 
 use bytes::Bytes;
 use overdraft_core::fleet::WorkerId;

@@ -1,6 +1,7 @@
-//! An attempt in flight on a worker, on the core's books until it ends.
+//! Lease: an attempt in flight at a worker, on the core's ledger until it ends.
 //!
-//! Invariant: an attempt that is dropped ends as abandoned, so no exit path leaves it on the books.
+//! Invariant: an attempt that is dropped ends as abandoned, so no exit path leaves it on the
+//! ledger.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Members of the fleet: the shell's side of each worker, by the number that the core gave it.
 //!
-//! Invariant: while an attempt is in flight on a worker, its place in the table is its own.
+//! Invariant: while an attempt is in flight at a worker, the worker's index in the table is not
+//! reused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 

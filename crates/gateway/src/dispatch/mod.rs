@@ -1,17 +1,17 @@
 //! Dispatcher: the one place where events enter the core and decisions leave it, each with its time.
 //!
-//! | question                                            | file                |
-//! |-----------------------------------------------------|---------------------|
-//! | Which events of a request does the core learn?      | `dispatcher.rs`     |
-//! | Which events of the fleet does the core learn?      | `fleet_events.rs`   |
-//! | What do other gateways tell the core?               | `peer_events.rs`    |
-//! | Which attempt is in flight, and how does it end?    | `lease.rs`          |
-//! | Who waits for a worker, and how is he called?       | `wait_queue.rs`     |
-//! | Which workers stand behind the core's numbers?      | `members.rs`        |
-//! | Why did a request go where it went?                 | `explain.rs`        |
+//! | subject                       | file              |
+//! |-------------------------------|-------------------|
+//! | Events of requests            | `dispatcher.rs`   |
+//! | Events of the fleet           | `fleet_events.rs` |
+//! | Events of peer gateways       | `peer_events.rs`  |
+//! | Lease of an attempt in flight | `lease.rs`        |
+//! | Wait queue and wake-ups       | `wait_queue.rs`   |
+//! | Workers behind the core's ids | `members.rs`      |
+//! | Explain records               | `explain.rs`      |
 //!
-//! **Invariants.** The core's lock is held for microseconds and never across an await. Nothing outside
-//! this folder changes the core; who only looks takes a [`View`].
+//! **Invariants.** The core's lock is held for microseconds and never across an await. Nothing
+//! outside this folder changes the core; readers take a [`View`].
 
 mod dispatcher;
 pub(crate) mod explain;

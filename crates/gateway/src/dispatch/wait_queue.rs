@@ -1,10 +1,10 @@
 //! Wait queue: requests that wait for room at a worker, and how each is woken when its turn comes.
 //!
-//! The core's queue, which stands beside its router, says whose turn it is; a bell per ticket wakes who is
-//! called. Whoever is called has itself placed, and then the next is called.
+//! The core's queue, beside its router, decides which request is next; a bell per ticket wakes the
+//! request that is called. That request places itself, and then the next is called.
 //!
-//! Invariant: a place is given back when it is dropped, so a client that goes away while it waits
-//! is out of the queue at once, and if it was just being called, the next is.
+//! Invariant: a dropped place leaves the queue, so a client that disconnects while it waits is
+//! removed at once, and if it was just being called, the next is called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};

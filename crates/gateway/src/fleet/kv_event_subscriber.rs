@@ -1,8 +1,8 @@
 //! KV event subscriber: follows what each worker reports of its cache, and feeds the prefix index.
 //!
-//! One task per worker finds out where it reports, follows that, and feeds the prefix index. A
-//! worker that says it reports nowhere is asked again now and then, for it may be replaced by one
-//! that does.
+//! One task per worker finds the address where it publishes, subscribes, and feeds the prefix
+//! index. A worker without a publisher is asked again now and then, because one with a publisher
+//! may replace it.
 
 use std::convert::Infallible;
 use std::sync::Arc;

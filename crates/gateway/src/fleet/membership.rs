@@ -1,8 +1,8 @@
 //! Fleet membership: which workers are in the fleet now, and who watches each of them.
 //!
-//! The settings and every discovery name workers; the fleet is their union, by address. A worker
-//! that is new joins the fleet and gets its watchers; one that nobody names any more leaves, its
-//! watchers end, and what is in flight on it may finish. The core gives out the places.
+//! The settings and every discovery name workers; the fleet is their union, by address. A new
+//! worker joins the fleet and gets its watchers; one that no source names any more leaves, its
+//! watchers end, and its requests in flight may finish. The core assigns the ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,16 +1,16 @@
-//! Fleet: who the workers are, how they are, and what is done for them beyond sending requests.
+//! Fleet: membership, health probes, scrapes, KV events and maintenance of the workers.
 //!
-//! | question                                          | file                      |
-//! |---------------------------------------------------|---------------------------|
-//! | Which workers are in the fleet?                    | `membership.rs`           |
-//! | Is a worker there, and which models does it serve? | `probe.rs`, `model_list.rs` |
-//! | How loaded is it?                                  | `scrape.rs`               |
-//! | What does its cache hold?                          | `kv_event_subscriber.rs`, `kv_events/` |
-//! | Which tokenizer does its model have?               | `tokenizers.rs`, `tokenizer_search.rs` |
-//! | How can it score a draft?                          | `scoring_abilities.rs`    |
-//! | Must it be warmed up or restarted?                 | `maintenance/`            |
-//! | Is its machine about to be taken away?             | `spot_termination/`       |
-//! | How many workers does a pool want?                 | `scaling.rs`              |
+//! | subject                         | file                                   |
+//! |---------------------------------|----------------------------------------|
+//! | Membership                      | `membership.rs`                        |
+//! | Health probes and model list    | `probe.rs`, `model_list.rs`            |
+//! | Metric scrapes                  | `scrape.rs`                            |
+//! | KV events                       | `kv_event_subscriber.rs`, `kv_events/` |
+//! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs` |
+//! | Scoring abilities               | `scoring_abilities.rs`                 |
+//! | Warm-up, memory drift, restarts | `maintenance/`                         |
+//! | Spot termination                | `spot_termination/`                    |
+//! | Autoscaling                     | `scaling.rs`                           |
 //!
 //! Everything that is learnt here enters the core through the [`Dispatcher`].
 

@@ -1,7 +1,7 @@
 //! Model list: the models that can be asked for.
 //!
-//! The union of what the workers that are up list, each model told once and in the worker's own
-//! words. The list is put together when a worker's list or standing changes, not when it is read.
+//! The list is the union of the lists of all workers that are up, each model once and in the
+//! worker's own words. It is rebuilt when a worker's list or health changes, not when it is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Health probes: whether each worker is there, and which models it serves.
 //!
-//! One task per worker asks `/health` and `/v1/models` in turn and reports to the core what it saw;
-//! what follows from that is the core's business. The prober also sweeps the idle connections.
+//! One task per worker requests `/health` and `/v1/models` in turn and reports the result to the
+//! core, which decides the worker's health. The prober also sweeps the idle connections.
 
 use std::sync::Arc;
 use std::time::Duration;

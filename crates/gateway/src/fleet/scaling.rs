@@ -1,7 +1,7 @@
 //! Autoscaling: how many workers each pool wants, as told to autoscalers and to metrics.
 //!
-//! What is wanted is the core's to say (`overdraft_core::scale`); here the workers of a pool are
-//! gathered, and the numbers for metrics held steady. KEDA's side is the crate `scaler`.
+//! The core computes the wanted number (`overdraft_core::scale`); this file sums up the workers of
+//! a pool, and applies the cooldown to the numbers for metrics. KEDA's side is the crate `scaler`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};

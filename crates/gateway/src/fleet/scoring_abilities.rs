@@ -1,7 +1,7 @@
 //! Scoring abilities: how each worker can be asked what it makes of a draft.
 //!
-//! What it runs is known from its metrics, and of vLLM from its `/version`, which is looked at while nobody
-//! waits.
+//! A worker's metrics say which engine it runs, and vLLM's `/version`, read in the background, says
+//! which release.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! Metric scrapes: how loaded each worker is, by its own `/metrics`.
 //!
-//! One task per worker reads its `/metrics`, often while it has requests of ours and rarely while it
-//! has none. A page that cannot be used changes nothing: the last good one stands and ages, and its
-//! age is data (C1). Where `scrape.failure` says so, a worker that gives none at all is passed over. A page that stays the same to the byte while we keep sending requests is as
-//! good as none, for whoever wrote it has stopped counting.
+//! One task per worker reads its `/metrics`, often while it has requests of ours and rarely while
+//! it has none. An unusable page changes nothing: the last good one stays and ages, and its age is
+//! data (C1). Where `scrape.failure` says so, a worker without any page is not eligible. A page
+//! that stays the same to the byte while we keep sending requests counts as missing, because its
+//! exporter has stopped counting.
 
 use std::sync::Arc;
 use std::time::Duration;

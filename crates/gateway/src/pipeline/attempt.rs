@@ -1,8 +1,8 @@
 //! Attempt: a request sent to one worker, and what came of it.
 //!
-//! The outcome is an answer the client may see, or a failure that the client has not seen anything
-//! of. In between there is nothing: a stream counts as answered from its first token on, a
-//! whole answer once it is whole.
+//! The outcome is an answer for the client, or a failure of which the client has seen nothing.
+//! There is no third case: a stream counts as answered from its first token on, a non-streamed
+//! answer once it is complete.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,10 +1,10 @@
 //! Body buffers: where a request's body is put together and looked at.
 //!
-//! A body that came in one piece stays where it is. Others are put together, long ones in buffers
-//! that are used again: fresh memory of that size has to be cleared page by page, which costs as
-//! much as all else that is done to such a request.
+//! A body that came in one piece is not copied. Others are joined, long ones in reused buffers:
+//! fresh memory of that size must be zeroed page by page, which costs as much as all other work on
+//! such a request.
 //!
-//! Invariant: at most [`BUFFERS_MAX`] buffers of at most [`BUFFER_BYTES_MAX`] bytes lie idle.
+//! Invariant: at most [`BUFFERS_MAX`] buffers of at most [`BUFFER_BYTES_MAX`] bytes are idle.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,8 @@
 //! Request bounds: how much one request may ask for.
 //!
-//! Bounds of the operator's beside those of the workers: on the prompt, and on `max_tokens`, which a
-//! request that names none gets by default. None are set unless configured.
+//! These are the operator's bounds, beside those of the workers: on the prompt, and on
+//! `max_tokens`, which is also the default of a request without one. None are set unless
+//! configured.
 
 use overdraft_wire::{ApiError, ErrorKind, RequestPeek};
 

@@ -1,10 +1,10 @@
 //! Canaries: whether another model, or another cascade, is better than the one that clients ask for.
 //!
-//! A share of the requests for a name is answered as if it had asked for another name. Both sides are watched alike, and
-//! the core says what differs: latency, cost, and how many answers are worse than a target's, as far as a cascade's
-//! comparisons tell.
+//! A share of the requests for a name is answered as if it had asked for another name. Both arms
+//! are measured alike, and the core compares latency, cost, and the share of answers that are worse
+//! than a target's, as far as a cascade's shadow comparisons tell.
 //!
-//! Invariant: all requests of a session are on one side.
+//! Invariant: all requests of a session are in one arm.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Request context: what belongs to one request from its head to its answer.
 //!
 //! It owns the guard that counts the request however it ends, and the explanation of its decision.
-//! An answer that goes on after its head takes the guard along.
+//! A streamed answer takes the guard along.
 
 use std::sync::Arc;
 

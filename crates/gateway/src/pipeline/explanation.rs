@@ -1,6 +1,6 @@
 //! Explanations in headers: who may have a decision explained, and how the answer tells it.
 //!
-//! Worker names and loads are the operator's business, so only who may use `/admin` is told.
+//! Worker names and loads are for operators, so only requests that may use `/admin` get them.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};

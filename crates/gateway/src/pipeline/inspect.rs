@@ -1,6 +1,6 @@
 //! Inspection of a request: what the pipeline must know of it, and what of its body is changed.
 //!
-//! The body is looked into once and sent on as it came, a few members aside.
+//! The body is scanned once and forwarded unchanged, except for a few members.
 
 use bytes::Bytes;
 use overdraft_wire::json::Patch;

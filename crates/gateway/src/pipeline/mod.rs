@@ -1,17 +1,17 @@
 //! Pipeline: what every request passes through, whatever comes before its worker is asked.
 //!
-//! | step                                              | file                  |
-//! |---------------------------------------------------|-----------------------|
-//! | What is known of a request on its way?             | `context.rs`          |
-//! | Who asks, with which priority and budget?          | `keys/`, `charges.rs` |
-//! | What does it ask for?                              | `inspect.rs`, `request_info.rs`, `bounds.rs` |
-//! | Which tokens is its prompt?                        | `prompt_tokens.rs`    |
-//! | What is a worker sent?                             | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
-//! | When does it start, and where?                     | `queue.rs`            |
-//! | One worker after the other, until one answers      | `attempts.rs`, `attempt.rs` |
-//! | How does the answer reach the client?              | `relay/`              |
-//! | What is a client told that is refused?             | `refusal.rs`          |
-//! | What is counted of it, however it ends?            | `request_guard.rs`, `canary.rs` |
+//! | step                               | file                                             |
+//! |------------------------------------|--------------------------------------------------|
+//! | Request context                    | `context.rs`                                     |
+//! | API key, priority and budget       | `keys/`, `charges.rs`                            |
+//! | Inspection of the body, and bounds | `inspect.rs`, `request_info.rs`, `bounds.rs`     |
+//! | Prompt tokens                      | `prompt_tokens.rs`                               |
+//! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
+//! | Admission queue                    | `queue.rs`                                       |
+//! | Attempts, with retries             | `attempts.rs`, `attempt.rs`                      |
+//! | Relay of the answer                | `relay/`                                         |
+//! | Refusals                           | `refusal.rs`                                     |
+//! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
 //!
 //! The response cache and cascades stand above: they are asked first and use these steps.
 

@@ -1,9 +1,9 @@
-//! Prompt tokens: which tokens a prompt is, where that is worth knowing.
+//! Prompt tokenization in the gateway, for exact prefix look-ups.
 //!
-//! It is when a worker reports its cache by tokens: then the prompt's blocks are looked up exactly.
-//! Tokenising runs on the blocking pool, as many prompts at once as [`Tokenizers`] allows, and is given
-//! [`PATIENCE`]; a request that finds no place or takes longer is routed by its text, which costs a
-//! hit and never an error.
+//! It pays when a worker publishes KV events: then the prompt's blocks are looked up exactly.
+//! Tokenizing runs on the blocking pool, for as many prompts at once as [`Tokenizers`] allows, with
+//! the timeout [`PATIENCE`]; a request that finds no slot or times out is routed by its text, which
+//! costs a prefix hit and never an error.
 //!
 //! [`Tokenizers`]: crate::fleet::tokenizers::Tokenizers
 

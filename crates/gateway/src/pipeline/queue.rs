@@ -1,8 +1,9 @@
 //! Admission queue: whether a request is sent now, waits, or is told to come back.
 //!
-//! The core says so; here the waiting is done. A request waits for a worker that has no room for it yet. It is
-//! called when there may be room, and goes when there is. It is refused where it would wait for too long,
-//! when its time is over, and when the gateway shuts down.
+//! The core decides; this file does the waiting. A request waits for a worker that has no room for
+//! it yet. The queue calls it when there may be room, and it starts when there is. It is refused
+//! where its expected wait is too long, when its maximum wait is over, and when the gateway shuts
+//! down.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Refusals: what a client is told that is refused, and when it may come back.
+//! Refusals: the error and the `retry-after` of a request that is not served.
 //!
-//! Both official SDKs come back on their own after 429 and 503: after `retry-after-ms` where it is
-//! given, and not at all with `x-should-retry: false`, which is said where coming back would only
-//! make it worse.
+//! Both official SDKs retry on their own after 429 and 503: after `retry-after-ms` where it is
+//! given, and not at all with `x-should-retry: false`, which is sent where a retry would only add
+//! load.
 
 use std::time::{Duration, SystemTime};
 

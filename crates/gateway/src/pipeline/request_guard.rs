@@ -1,8 +1,8 @@
 //! Request guard: what is counted of a request, however it ends.
 //!
-//! The guard lives as long as the request: in the handler until there is an answer, then in the answer
-//! if that goes on. When it is dropped the request is over, and what the access line knows by then
-//! goes into the metrics.
+//! The guard lives as long as the request: in the handler until there is an answer, then in a
+//! streamed answer. When it is dropped the request is over, and the fields of the access line go
+//! into the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Request info: what routing and admission know of a request.
 //!
-//! Its model, its session, how long its answer may be, and its prompt: by its tokens where they are
-//! known, else by its text in chunks. The chain of chunks is made outside of every lock. Hashing
-//! text runs at memory's speed; what costs, tokenising, is done for the new part only.
+//! This is its model, its session, its maximum answer length, and its prompt: by tokens where they
+//! are known, else by text in chunks. The hash chain is computed outside of every lock. Hashing
+//! text runs at memory speed; the costly part, tokenizing, is done for the new part only.
 
 use std::num::NonZeroU32;
 

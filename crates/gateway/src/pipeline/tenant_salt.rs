@@ -1,11 +1,11 @@
 //! Tenant salts: what keeps tenants from observing each other through a worker's cache.
 //!
-//! Each named tenant's requests carry a salt that nobody can guess: an HMAC of whose they are, mixed
-//! with the salt that the client sent, if it did. Workers share a prefix only under an equal salt. A
-//! client cannot take another's, for what it sends is mixed in and never passed on. Fields by which a
-//! client could reach into a worker's cache or scheduler end here.
+//! Each named tenant's requests carry a salt that cannot be guessed: an HMAC of the tenant, mixed
+//! with the client's own salt, if there is one. Workers share a prefix only under an equal salt. A
+//! client cannot use another tenant's salt, because its own is mixed in and never passed on. Fields
+//! by which a client could affect a worker's cache or scheduler are removed here.
 //!
-//! Requests of nobody in particular (no key, no token) are one tenant, whose salt is none.
+//! Anonymous requests (no key, no token) are one tenant without a salt.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a worker is sent of a request, and how much of it has to be copied for that: nothing, mostly.
+//! Upstream body: the request as the worker gets it, mostly without a copy.
 
 use bytes::Bytes;
 use overdraft_core::admit::Priority;

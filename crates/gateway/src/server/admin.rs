@@ -1,8 +1,8 @@
 //! Admin endpoints: what the operator may see and do.
 //!
-//! `/admin` lists the workers as the router sees them, drains one and calls a drain off, and explains
-//! where a request would go without sending it. It answers whoever presents the configured token,
-//! or, where none is configured, whoever comes over the loopback interface.
+//! `/admin` lists the workers as the router sees them, drains one and calls a drain off, and
+//! explains where a request would go without sending it. It answers requests with the configured
+//! token, or, where none is configured, requests over the loopback interface.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Gauges: what metrics say of the workers right now.
 //!
-//! Gauges of the fleet are read off when somebody asks; counting them along would cost each request
-//! what only a scrape needs. The core is locked while figures are copied, and not while they are
-//! entered.
+//! Gauges of the fleet are computed at each scrape; updating them with every request would cost
+//! each request what only a scrape needs. The core is locked while figures are copied, and not
+//! while they are entered.
 
 use overdraft_core::admit::Priority;
 use overdraft_core::fleet::{Worker, WorkerId};

@@ -1,12 +1,12 @@
 //! Server: the listener's service, its routes, and the path of a request through the layers below.
 //!
-//! | question                                   | file          |
-//! |--------------------------------------------|---------------|
-//! | Who owns what, and how is it reloaded?      | `gateway.rs`  |
-//! | Which path leads where?                     | `service.rs`  |
-//! | What is a request's way to its answer?      | `forward.rs`  |
-//! | What may the operator see and do?           | `admin.rs`    |
-//! | What do metrics say of the workers?         | `gauges.rs`   |
+//! | subject                            | file         |
+//! |------------------------------------|--------------|
+//! | Owners of shared state, and reload | `gateway.rs` |
+//! | Route table                        | `service.rs` |
+//! | A request's path to its answer     | `forward.rs` |
+//! | Admin endpoints                    | `admin.rs`   |
+//! | Gauges of the workers              | `gauges.rs`  |
 
 mod admin;
 mod forward;

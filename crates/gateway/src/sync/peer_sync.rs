@@ -1,8 +1,8 @@
 //! Peer sync: how several gateways before the same workers act as one.
 //!
-//! One task owns the store. It tells the others what this gateway's breakers decided and what it has
-//! in flight, takes in what they say, and asks who may try a worker that is out. Requests go by what
-//! the core knows and never wait for any of this. Away from the store the gateway decides alone.
+//! One task owns the store. It publishes this gateway's breaker decisions and its load in flight,
+//! takes in those of the others, and asks for the trial of ejected workers. Requests use the core's
+//! state and never wait for any of this. Without the store the gateway decides alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! The body of a worker's answer, as it comes.
+//! Upstream answer: the body of a worker's response, as it comes.
 //!
-//! It owns the connection it comes over: polling it drives the connection, dropping it midway closes
-//! the connection, and its clean end gives the connection back.
+//! It owns its connection: polling it drives the connection, dropping it midway closes the
+//! connection, and its clean end returns the connection to the pool.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

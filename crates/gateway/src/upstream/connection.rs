@@ -1,4 +1,4 @@
-//! One connection to a worker, driven by whoever waits on it.
+//! Upstream connection: one connection to a worker, polled by the request that uses it.
 //!
 //! hyper splits a client connection into a handle to send with and a future that moves the bytes.
 //! The usual arrangement gives that future a task; then every token wakes two tasks. Here both

@@ -1,4 +1,4 @@
-//! A page of a worker's: its health, its models, its metrics.
+//! Small fetches from a worker: health, models and metrics.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Upstream client: how a worker is spoken to.
+//! Upstream client: connections and requests to workers.
 //!
 //! One [`Upstream`] per worker: its address, its idle connections, and the exchange of one request
-//! for the head of its answer. A connection is not a task of its own: whoever waits for the answer
-//! drives it, so a relayed token crosses no task boundary, and dropping the wait closes the socket,
-//! which is how the worker learns that nobody listens any more.
+//! for the head of its answer. A connection is not a task of its own: the task that waits for the
+//! answer drives it, so a relayed token crosses no task boundary, and dropping the wait closes the
+//! socket, which tells the worker that the client has disconnected.
 //!
 //! Invariant: a connection returns to the pool only after its answer has ended where the framing
 //! says it ends.

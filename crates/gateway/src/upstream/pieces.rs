@@ -1,4 +1,4 @@
-//! A body that is sent as it lies there: what was put before it, and itself.
+//! Two-part body: a prelude and the client's unchanged body, sent without a copy.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Wakes that would only wake whoever is awake already.
+//! Wake coalescing: drops wake-ups of a task that is already being polled.
 //!
 //! The parts of a connection live in one task and wake each other: a body tells its connection that
 //! there is room, the connection tells the body that there is data. To the runtime each of these

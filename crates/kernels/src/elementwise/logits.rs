@@ -1,5 +1,4 @@
-//! What does a row of logits say? Its greatest, how likely that is, and the logarithm of the sum of exponentials,
-//! which turns logits into logarithms of probabilities.
+//! Log-softmax of a row of logits: the maximum, its probability, and the log-sum-exp.
 
 use crate::pool::Pool;
 use crate::simd::{Kernel, LANES, Simd, exponential};

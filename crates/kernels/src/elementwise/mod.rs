@@ -1,4 +1,4 @@
-//! Elementwise kernels: RMS norm, rotary embedding (RoPE), SwiGLU, residual sums and log-sum-exp.
+//! Elementwise kernels: RMS norm, rotation (`RoPE`), `SwiGLU`, residual sums and log-sum-exp.
 //!
 //! At the end of a model they give the greatest logit, its probability, and the logarithm of the
 //! sum of exponentials. Every function treats rows independently and in a fixed order.

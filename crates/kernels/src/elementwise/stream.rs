@@ -1,4 +1,4 @@
-//! How fast can this machine read memory at all? The bound that products of one row are held to.
+//! Memory read bandwidth of this machine: the bound of single-row products.
 
 use crate::pool::Pool;
 use crate::simd::{Kernel, LANES, Simd};

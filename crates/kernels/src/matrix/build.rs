@@ -1,4 +1,4 @@
-//! How does a tensor become tiles? In parallel, each tile written once, straight to its place.
+//! Weight packing: turns a tensor into tiles in parallel, each written once in place.
 
 use super::quantized::Tile;
 use crate::pool::{Disjoint, Pool};

@@ -1,4 +1,4 @@
-//! The pool's promises: every part once, whoever runs it, whatever goes wrong.
+//! Thread pool: every part runs once, on whichever thread, also when a part panics.
 
 use super::Pool;
 use std::panic::{AssertUnwindSafe, catch_unwind};

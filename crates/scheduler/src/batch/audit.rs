@@ -1,6 +1,6 @@
-//! Does the state hold together? Every invariant that the other files promise, checked in full.
+//! State audit: checks every invariant that the other files promise.
 //!
-//! For tests and simulations: it takes time proportional to the whole state.
+//! It serves tests and simulations, and takes time proportional to the whole state.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

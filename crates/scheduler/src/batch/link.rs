@@ -1,4 +1,4 @@
-//! A page or none, in the four bytes of a page's number: what is walked through is kept small.
+//! Optional page number in four bytes, to keep the structures that are walked small.
 
 use core::num::NonZeroU32;
 

@@ -5,21 +5,21 @@
 //! cancelled and what a step did goes in, a [`Plan`] comes out, and equal inputs give equal plans.
 //! The rules, numbered, are in `docs/design/batch.md`.
 //!
-//! | question                                   | file           |
-//! |--------------------------------------------|----------------|
-//! | What goes in, what comes out?              | `types.rs`     |
-//! | Who comes and goes?                        | `scheduler.rs` |
-//! | What is computed next?                     | `plan.rs`      |
-//! | What did a step do?                        | `step.rs`      |
-//! | Which drafted tokens are verified?         | `drafts.rs`    |
-//! | Whose turn is it?                          | `queue.rs`     |
-//! | What is known about a sequence?            | `sequence.rs`  |
-//! | Which page is free, which is given up?     | `blocks.rs`    |
-//! | Which page holds this prefix?              | `prefix.rs`    |
-//! | How is a page named in four bytes?         | `link.rs`      |
-//! | What came into the cache, what left it?    | `changes.rs`   |
-//! | What did somebody else compute?            | `import.rs`    |
-//! | Does it all hold together?                 | `audit.rs`     |
+//! | subject                                  | file           |
+//! |------------------------------------------|----------------|
+//! | Interface: requests, plans, step results | `types.rs`     |
+//! | State, arrivals and cancellations        | `scheduler.rs` |
+//! | Step planning                            | `plan.rs`      |
+//! | Step completion                          | `step.rs`      |
+//! | Draft slots for speculative decoding     | `drafts.rs`    |
+//! | Scheduling order and aging               | `queue.rs`     |
+//! | State of one sequence                    | `sequence.rs`  |
+//! | Block pool and LRU eviction              | `blocks.rs`    |
+//! | Prefix cache index                       | `prefix.rs`    |
+//! | Page number in four bytes                | `link.rs`      |
+//! | Change log for KV events                 | `changes.rs`   |
+//! | Import of pages from peers               | `import.rs`    |
+//! | Audit of all invariants                  | `audit.rs`     |
 
 mod audit;
 mod blocks;

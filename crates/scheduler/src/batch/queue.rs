@@ -1,10 +1,9 @@
-//! Whose turn is it? One order for everything: who joins first, who computes first, who is
-//! preempted last.
+//! Scheduling order: priority with aging; one order for joining, computing and preemption.
 //!
-//! A sequence's turn is a point in time: its arrival, put off by [`AGING_PER_LEVEL`] for every level
-//! of priority. The turn never changes, so the order needs no upkeep as time passes, yet a sequence
-//! ages against every later one: whatever arrives later than the difference of their levels goes
-//! behind it (`docs/design/batch.md#r1`).
+//! A sequence's turn is a point in time: its arrival, delayed by [`AGING_PER_LEVEL`] for every
+//! level of priority. The turn never changes, so the order needs no updates as time passes, yet a
+//! sequence ages against every later one: a sequence that arrives later than the difference of
+//! their levels goes behind it (`docs/design/batch.md#r1`).
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;

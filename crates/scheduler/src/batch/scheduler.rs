@@ -1,4 +1,4 @@
-//! The scheduler: its state, who comes, who goes, and what can be asked of it.
+//! Scheduler: its state, arrivals, cancellations and queries.
 //!
 //! How a step is chosen is in `plan.rs`, how it ends in `step.rs`. **Invariant:** after every call
 //! each page is counted exactly once as held, cached or blank, and held exactly as often as tables

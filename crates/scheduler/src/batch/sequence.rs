@@ -1,9 +1,9 @@
-//! What is known about one sequence, and where to find it.
+//! Sequence state: tokens, block table and progress of one sequence.
 //!
 //! A sequence is its tokens, of which the first `computed` have keys and values in the pages of its
-//! table. Prefill, decoding and the recomputation after a preemption are the same thing: computing
-//! the rest. **Invariant:** at least one known token is always uncomputed, for the next token is
-//! sampled from its logits.
+//! table. Prefill, decoding and the recomputation after a preemption are the same operation:
+//! computing the rest. **Invariant:** at least one known token is always uncomputed, because the
+//! next token is sampled from its logits.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! What a step did: tokens that follow, sequences that are through, steps that were lost.
+//! Step completion: appends sampled tokens, finishes sequences, handles failed steps.
 //!
-//! **Invariant:** when a step is closed, what can be found was computed, and what was computed to the
-//! end of a page can be found.
+//! **Invariant:** when a step is closed, every page in the prefix index was computed, and every
+//! full computed page is in the index.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What goes into the scheduler and what comes out of it.
+//! Scheduler interface: requests, plans, slots and step results.
 
 use alloc::vec::Vec;
 

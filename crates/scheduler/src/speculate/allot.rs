@@ -137,8 +137,8 @@ struct Row {
 
 /// Tokens that a step leaves unread anyway: the last guess, and the token after it.
 const UNREAD_ALWAYS: u32 = 2;
-/// What has to be read before a sequence can be guessed for is spread over so many steps: about as many
-/// as an answer has left.
+/// Steps over which the draft model's prefill of a sequence is amortised: about as many as an
+/// answer has left.
 const UNREAD_STEPS: f64 = 64.0;
 
 impl Outlook {

@@ -19,11 +19,11 @@ const MEMORY: f64 = 577.0;
 const SEEN_LEAST: f64 = 64.0;
 /// Minimum drafted tokens before confidence is ruled out as useless.
 const SEEN_WELL: f64 = 256.0;
-/// The part of guesses of one confidence where it is that of all. Where a few differ they are told apart, however seldom.
+/// Share of drafted tokens in one bin above which confidence does not discriminate.
 const ALIKE: f64 = 0.98;
 /// So many guesses the mean counts for in each step.
 const PRIOR: f64 = 4.0;
-/// A bar lies so much below what it must let pass, as a factor.
+/// Factor by which a threshold lies below the confidence that must pass it.
 const SLIGHTLY_LESS: f64 = 0.9999;
 
 /// How likely the draft model held its likeliest token, in steps.

@@ -37,22 +37,24 @@ const PLAIN_SOON_STEPS: u64 = 12;
 /// A step without drafts is made where its loss is at most this many hundredths of a step per step
 /// since the last.
 const PLAIN_LOSES_HUNDREDTHS: f64 = 0.5;
-/// Where the draft model is always as confident, one step in so many asks whether that is still so: to add
-/// up what it held likely takes a tenth of a pass.
+/// Where confidence does not discriminate, one step in this many reads it all the same: computing
+/// it costs a tenth of a pass.
 const CONFIDENCE_EVERY_STEPS: u64 = 8;
-/// While the draft model is off, one step in so many asks whether it should begin.
+/// While the draft model is off, one step in this many evaluates whether to switch it on.
 const CONSIDER_EVERY_STEPS: u64 = 4;
-/// Where so many sequences decode at most, each does: what may be guessed for them changes from step to step.
+/// Maximum decoding sequences at which every step evaluates it: with few sequences the benefit
+/// changes from step to step.
 const CONSIDER_ALWAYS_MOST: u32 = 4;
-/// To begin for a lone sequence, the draft model must bring so many hundredths more: it has to read first.
+/// Minimum gain, in percent, required to switch the draft model on for a single sequence: its
+/// prefill comes first.
 const BEGIN_HUNDREDTHS: f64 = 3.0;
-/// To go deeper, so many.
+/// Minimum gain, in percent, required to increase the depth.
 const DEEPER_HUNDREDTHS: f64 = 1.0;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
 const DWELL_STEPS: u64 = 8;
-/// With more of the cache held than this nothing is guessed.
+/// KV cache use above which nothing is drafted.
 const CACHE_FULL: Share = Share::percent(95);
-/// Nor for so long after a preemption.
+/// Time after a preemption during which nothing is drafted.
 const PREEMPTION_ECHO: Micros = Micros::new(1_000_000);
 
 /// The controller of one engine.

@@ -32,16 +32,17 @@ const FACTOR_MOST: f64 = 64.0;
 const DISTURBED_PART: u64 = 5;
 /// … unless that is less than this part of what half of them cost: so much is noise.
 const NOISE_PART: u64 = 2;
-/// A last stretch that rises by less than this part of what those before it do is flat by chance.
+/// A last segment counts as flat by chance if its slope is below this fraction of the slope before
+/// it.
 const FLAT_PART: u64 = 2;
-/// A step without guesses stands for those with guesses before it, at most for so many: only it says what the
-/// table says.
+/// Maximum weight of a step without drafts, in steps: it stands for the steps with drafts before
+/// it.
 const STANDS_FOR_MAX: u64 = 8;
 /// What one more token costs that is only read is told from so many, and so many more.
 const READ_ROWS: [u32; 2] = [16, 64];
 /// A first pass moves what is known of first ones by such a part of what that was off.
 const FIRST_MEMORY: Nanos = 16;
-/// In so many parts of what as many sequences cost.
+/// Denominator of the price of drafted rows, relative to as many sequences.
 const GUESS_WHOLE: u32 = 1 << 16;
 
 /// Cost by number of rows.

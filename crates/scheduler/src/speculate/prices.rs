@@ -27,16 +27,16 @@ const PACE_DRIFT_LEAST: f64 = 0.005;
 const PACE_DRIFT_MOST: f64 = 0.06;
 /// What two steps say of that.
 const PACE_DRIFT_GAIN: f64 = 0.02;
-/// And prices by so much of a row of a sequence.
+/// Process noise of the prices per step, relative to a row of a sequence.
 const PRICE_DRIFT: f64 = 0.005;
-/// At first the pace is off by so much, and prices by so much.
+/// Initial uncertainty of the pace, and of the prices.
 const PACE_UNKNOWN: f64 = 0.3;
 const PRICE_UNKNOWN: f64 = 0.25;
-/// Where many more or many fewer sequences decode, a price may be another by so much.
+/// Added uncertainty of a price where the number of decoding sequences changes much.
 const PRICE_OF_LOAD: f64 = 0.15;
-/// A step that is off by more than so many standard deviations was disturbed, and counts as so many.
+/// Outlier clamp: maximum residual of a step, in standard deviations.
 const DISTURBED: f64 = 2.5;
-/// And the first of them as so many.
+/// Outlier clamp of the first of consecutive outliers.
 const DISTURBED_ONCE: f64 = 1.75;
 /// Steps of Newton's method.
 const ROOT_STEPS: u32 = 8;

@@ -20,9 +20,9 @@ const PATIENCE_SEQUENCES: u32 = 2;
 const PROBE_OFF_STEPS: u32 = 8;
 /// Its depth.
 pub(super) const PROBE_OFF_DEPTH: usize = 2;
-/// A try that goes better than expected is followed by another at once, at most so often.
+/// Maximum consecutive probes: one that goes better than expected is followed by another at once.
 const PROBE_OFF_AGAIN: u32 = 4;
-/// Better by so much.
+/// Improvement that counts as better.
 const PROBE_OFF_BETTER: Share = Share::percent(20);
 
 /// The draft model tried while it is off.

@@ -1,4 +1,4 @@
-//! A part of a whole, in 65,536ths.
+//! Fixed-point share, in 65,536ths.
 //!
 //! Chances are multiplied a few times and then compared: sixteen bits of fraction are more than any
 //! estimate here is worth, and give the same answer on every machine.

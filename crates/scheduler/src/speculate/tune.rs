@@ -25,7 +25,7 @@ const STEPS_MAX: usize = 8_192;
 const STEPS_IN_A_STRETCH_MIN: u64 = 4;
 /// Minimum gain of a depth over no drafts, in thousandths: a static table cannot correct itself.
 const GAIN_MIN_PERMILLE: u64 = 30;
-/// A further guess must bring so many thousandths more than the one before.
+/// Minimum gain of one more drafted token, in thousandths.
 const DEEPER_MIN_PERMILLE: u64 = 5;
 
 /// What was seen of a worker.

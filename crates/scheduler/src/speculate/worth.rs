@@ -17,10 +17,10 @@ const BEGIN_HUNDREDTHS: f64 = 5.0;
 const WANTED_HUNDREDTHS: f64 = 1.0;
 /// Minimum steps before it may switch on.
 const WANTED_STEPS: u64 = 8;
-/// It goes on while it brings so many. Less than to begin: it has read what it must, and tells what it brings only while it
-/// guesses.
+/// Minimum benefit, in hundredths, to stay on. It is lower than to switch on (hysteresis): the
+/// prefill is paid, and the benefit is measured only while it drafts.
 const KEEP_HUNDREDTHS: f64 = 0.3;
-/// Where not every step asks what it would bring, one counts for so many at most.
+/// Maximum weight of one evaluation, in steps, where not every step has one.
 const STANDS_FOR_MOST: u64 = 4;
 
 /// What the draft model would have brought in steps of late.

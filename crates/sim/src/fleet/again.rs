@@ -1,4 +1,4 @@
-//! A request whose worker failed is asked of another, as the live gateway does it.
+//! Retry: a request whose worker failed is sent to another, as the live gateway does it.
 //!
 //! Whether to says the core, by attempts and a budget. Where tokens have been told already nobody asks: what a
 //! client has seen is not said again.

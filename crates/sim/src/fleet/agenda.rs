@@ -1,4 +1,4 @@
-//! What happens next: events by time, and those of one time in the order in which they were entered.
+//! Event queue: events by time, and those of one time in the order of entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

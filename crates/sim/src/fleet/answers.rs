@@ -1,9 +1,9 @@
-//! Answers that are given again.
+//! Response cache of the simulated gateway.
 //!
-//! What may be given again and what makes room for what says `core::reuse`, as it does live. Here a
-//! prompt's pieces stand for its text, and an answer's length for the answer. Equal requests at the same
-//! time are one question if they matter equally (`docs/design/cache.md`, 7): who asks what is being answered
-//! waits for that answer.
+//! `core::reuse` decides what is cacheable and what is evicted, as it does live. Here a prompt's
+//! pieces stand for its text, and an answer's length for the answer. Equal concurrent requests of
+//! the same priority are a single flight (`docs/design/cache.md`, 7): a follower waits for the
+//! leader's answer.
 
 use std::collections::BTreeMap;
 

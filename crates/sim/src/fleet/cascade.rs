@@ -1,4 +1,4 @@
-//! A draft pool before the target's: who is asked first, and whose answer is given.
+//! Cascade of the simulated gateway: a draft pool before the target's.
 //!
 //! What to ask and what to believe decides `core::cascade`, as it does live. What a draft says about its own
 //! certainty and how often it is worse is not known without models: the scenario says it, for each kind of

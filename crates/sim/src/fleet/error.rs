@@ -1,4 +1,4 @@
-//! Errors of a simulation that cannot be.
+//! Simulation errors: scenarios that cannot be run.
 
 use overdraft_silicon::ProfileError;
 

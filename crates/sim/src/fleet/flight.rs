@@ -1,4 +1,4 @@
-//! Requests and sessions under way, in places that are used again.
+//! Slab of requests and sessions in flight, in slots that are reused.
 
 use overdraft_core::cascade::Ask;
 use overdraft_core::fleet::Failure;

@@ -1,8 +1,8 @@
-//! One gateway of several before the same workers, and what they tell each other.
+//! Simulated gateway: one of several before the same workers, with peer sync.
 //!
-//! Each has a router of its own, a queue, its own scrapes and its own view of caches, as live ones have. What
-//! each has in flight on every worker goes through the store (`docs/design/store.md`): told at intervals, and
-//! heard by the others after the way there and back.
+//! Each has a router of its own, a queue, its own scrapes and its own view of caches, as live ones
+//! have. Each publishes its load in flight at every worker through the store
+//! (`docs/design/store.md`) at intervals, and the others read it after a round trip.
 
 use std::collections::BTreeMap;
 

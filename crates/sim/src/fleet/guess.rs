@@ -1,8 +1,8 @@
-//! A draft model that is not there: its guesses are right as often as the scenario says.
+//! Simulated draft model: its drafts are accepted at the scenario's rate.
 //!
-//! How deep to guess decides `scheduler::speculate`, and what of it is verified the scheduler, as they do in
-//! the engine. Whether a guess is right is a draw by what is said and where, so it does not depend on
-//! how deep drafts are.
+//! `scheduler::speculate` decides the draft depth, and the scheduler which drafted tokens are
+//! verified, as in the engine. Acceptance is drawn by text and position, so it does not depend on
+//! the depth of drafts.
 
 use std::collections::BTreeMap;
 

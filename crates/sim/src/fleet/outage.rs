@@ -1,4 +1,4 @@
-//! Steps of workers that turn requests away or are gone: what becomes of the requests.
+//! Outages: what happens to requests when workers refuse or crash.
 
 use overdraft_units::Instant;
 

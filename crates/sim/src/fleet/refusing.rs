@@ -1,7 +1,7 @@
-//! Workers that turn requests away without computing them, or whose process is gone for a while.
+//! Faulty workers: those that refuse requests at once, or whose process is gone for a while.
 //!
-//! What the gateway makes of it says the core, as it does live: refusals come back at once, so a worker that refuses
-//! is never busy.
+//! The core decides how the gateway reacts, as it does live: refusals come back at once, so a
+//! worker that refuses is never busy.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What a worker reports of its cache, as the gateway's index takes it in.
+//! KV events in the simulation: a worker's cache changes, fed into the gateway's prefix index.
 
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{BlockEvent, BlockName, EventFeed, Medium, StoredBlocks};

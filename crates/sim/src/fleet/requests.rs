@@ -1,4 +1,4 @@
-//! A request's way: asked, answered again or placed, computed, ended.
+//! Request life cycle: arrival, response cache or placement, computation, end.
 
 use overdraft_core::admit::{Mode, Tenant};
 use overdraft_core::estimate::Kind;

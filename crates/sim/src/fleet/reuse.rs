@@ -1,4 +1,4 @@
-//! Steps of requests that get another's answer.
+//! Response cache and single flight in the simulation: requests that get another's answer.
 
 use overdraft_units::{Instant, Micros, Tokens};
 

@@ -1,4 +1,4 @@
-//! Steps of gateways: they scrape the workers, and tell each other what they have in flight.
+//! Scrapes and peer sync in the simulation.
 
 use overdraft_core::fleet::{Probe, Share};
 use overdraft_units::Micros;

@@ -1,4 +1,4 @@
-//! The loop: what happens next, and what follows from it.
+//! Event loop of the simulation: pops the next event and applies it.
 
 use overdraft_core::fleet::WorkerId;
 use overdraft_silicon::Profile;

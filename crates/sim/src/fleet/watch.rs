@@ -1,4 +1,4 @@
-//! What is to be seen of a fleet over time: requests that run and wait, and the use of its caches.
+//! Time series of a fleet: requests that run and wait, and cache use.
 
 use overdraft_core::fleet::Scraped;
 use overdraft_units::Instant;

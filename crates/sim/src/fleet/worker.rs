@@ -1,4 +1,4 @@
-//! A worker: the engine's scheduler, and a GPU that is not there.
+//! Simulated worker: the engine's scheduler with a modelled GPU.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The same figures by what requests belong to: the pool that answered, their priority, their tenant.
+//! Breakdown of the figures by pool, priority and tenant.
 //!
 //! **Invariant:** a request counts once on each side; who was answered by no worker is of no pool.
 

@@ -1,4 +1,4 @@
-//! What a simulated fleet counts beside what happened to each request.
+//! Counters of a simulated fleet beside the per-request samples.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! How often each duration came, to three digits, in bounded memory.
+//! Histogram of durations: three significant digits in bounded memory.
 //!
 //! Buckets are of equal width within a factor of two: 1,024 of them to each, so a value is off by less than
 //! a thousandth. What is longer than an hour counts as an hour.

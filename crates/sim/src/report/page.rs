@@ -1,4 +1,4 @@
-//! A report as one HTML page: tables and pictures, nothing loaded from anywhere.
+//! HTML report: one self-contained page with tables and plots.
 
 use std::fmt::Write as _;
 

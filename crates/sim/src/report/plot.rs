@@ -1,4 +1,4 @@
-//! Lines over two axes, as SVG.
+//! SVG line plots.
 
 use std::fmt::Write as _;
 

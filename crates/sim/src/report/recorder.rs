@@ -1,4 +1,4 @@
-//! What happened to each request, and when tokens came.
+//! Recorder: per-request samples and token times of a run.
 
 use overdraft_units::{Instant, Micros, Tokens};
 

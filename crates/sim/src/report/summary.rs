@@ -1,4 +1,4 @@
-//! The figures of a run.
+//! Summary of a run: latency percentiles, throughput, goodput.
 
 use overdraft_units::Instant;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,7 @@
-//! How much came when: sums over equal spans, however long it takes.
+//! Timeline: sums over equal intervals, in bounded memory.
 //!
-//! When the spans run out they are made twice as long, so memory is bounded and the picture is whole.
+//! When the intervals run out they are doubled in length, so memory is bounded and the whole run is
+//! covered.
 
 use overdraft_units::Instant;
 

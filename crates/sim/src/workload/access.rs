@@ -1,4 +1,4 @@
-//! What a gateway's access log says of the load that it bore.
+//! Access log reader: the workload that a gateway served.
 //!
 //! `overdraft serve --log-format json` writes a line for each request when it has ended: when, for how long, how many
 //! tokens, and with `--log-prefixes` names of the prompt's beginnings. Lines are put in the order in which requests came.

@@ -1,4 +1,4 @@
-//! Load of a kind, without a trace: tenants, chats, documents, agents, nothing in common, bursts.
+//! Workload generators: tenants, chats, documents, agents, unshared prompts, bursts.
 //!
 //! All kinds are one generator with other defaults: a prompt is what all share, then what a group shares,
 //! then the turns so far, then what is new. The defaults follow the loads that routing results are

@@ -1,4 +1,4 @@
-//! A file, line by line, each with its number and none longer than a bound.
+//! Line reader: numbered lines of a file, with a bound on their length.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

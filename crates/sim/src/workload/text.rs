@@ -1,7 +1,8 @@
-//! The text of a piece: equal names give equal words, whoever sends them and whenever.
+//! Text of a prompt piece: equal names give equal words.
 //!
-//! Words are short and common, one token or little more in most vocabularies. How many tokens a word
-//! really takes differs by tokenizer, so whoever sends text measures it and says so in a [`Wording`].
+//! Words are short and common, one token or little more in most vocabularies. How many tokens a
+//! word really takes differs by tokenizer, so the sender of text measures it and records it in a
+//! [`Wording`].
 
 use super::{Piece, mix};
 use crate::numbers::{float, whole};

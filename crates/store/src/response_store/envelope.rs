@@ -1,4 +1,4 @@
-//! What lies in the response store, byte by byte, and when is it not what it should be?
+//! Cached response envelope: the byte format in Redis, checksummed and optionally encrypted.
 //!
 //! | bytes | what |
 //! |---|---|

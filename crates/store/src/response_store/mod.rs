@@ -1,4 +1,4 @@
-//! What gateways keep for each other that is too large to tell: answers, by the hash of their requests.
+//! Shared response store: cached answers in Redis, by the hash of their requests.
 //!
 //! A response store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
 //! are made beside the look-ups, and after a few failures nothing is sent for a while. An entry lies in

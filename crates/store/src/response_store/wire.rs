@@ -1,4 +1,4 @@
-//! One connection that many requests use at once, made beside them, and let be after it failed.
+//! Multiplexed Redis connection for cached answers, with backoff after a failure.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

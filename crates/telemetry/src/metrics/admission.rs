@@ -1,4 +1,4 @@
-//! What is counted of admission: who was refused and why, who waits, and what tenants use.
+//! Admission metrics: refusals by reason, queue lengths and tenant use.
 //!
 //! One name is the write-up's own: `router_rejections_total`. Reasons and priorities are closed
 //! sets; tenants are those that the configuration names, and `other`.

@@ -1,4 +1,4 @@
-//! Where do histograms draw their lines? Where vLLM draws them, so that quantiles compare.
+//! Histogram buckets: vLLM's boundaries, so that quantiles compare.
 
 use overdraft_units::Micros;
 

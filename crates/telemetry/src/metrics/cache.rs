@@ -1,4 +1,4 @@
-//! What is counted of answers that are given again.
+//! Response cache metrics.
 //!
 //! `llm_cache_hit_ratio` and `llm_request_duration_seconds{cache_hit,model}` bear the names and the
 //! bucket edges that the original write-up gave them; its ratio was the last request's 0 or 1, this one

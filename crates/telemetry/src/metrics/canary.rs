@@ -1,4 +1,4 @@
-//! What is counted of models and cascades on trial.
+//! Canary metrics.
 //!
 //! Canaries are bounded by the configuration; no label is what a client wrote.
 

@@ -1,5 +1,4 @@
-//! What is told of the fleet as a whole: how many workers it wants, and how its workers' memory
-//! fares.
+//! Fleet metrics: wanted workers of each pool, and memory, repairs and warm-ups of workers.
 //!
 //! Pools and outcomes are closed sets; the workers' gauges are rebuilt for each reading, so that a
 //! worker that left leaves no series behind.

@@ -1,4 +1,4 @@
-//! What is counted of small models that are asked first.
+//! Cascade metrics.
 //!
 //! Cascades, tenants and words are bounded by the configuration and by this program; no label is
 //! what a client wrote.

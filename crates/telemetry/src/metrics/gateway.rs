@@ -1,4 +1,4 @@
-//! What a gateway counts.
+//! Gateway metrics.
 //!
 //! Names begin with `overdraft_`, except for the one that the original write-up of this design gave
 //! its own: `router_request_duration_seconds`. Models come from clients, hence a cap; paths, pools,

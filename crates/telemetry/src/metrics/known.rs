@@ -1,4 +1,4 @@
-//! Series that are found without writing their labels.
+//! Cached metric series, found without formatting their labels.
 //!
 //! A family finds a series by the text of its labels: they have to be put together, most of them
 //! allocated, and hashed, several hundred instructions each time. What every request counts is

@@ -1,4 +1,4 @@
-//! What a worker counts that shares its blocks with others, under vLLM's names where it has them.
+//! KV sharing metrics of a worker, under vLLM's names where it has them.
 //!
 //! Registered only where blocks are shared. Counted as it happens: nothing of it is on the engine's
 //! thread.

@@ -1,4 +1,4 @@
-//! How many different values may a label take? A fixed number; the rest is called `other`.
+//! Label cardinality limit: a fixed number of values, the rest is `other`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What is counted of routing: decisions, prefixes found, workers as the router sees them.
+//! Routing metrics: decisions, prefix hits, workers as the router sees them.
 //!
 //! Two names are the write-up's own: `router_fit_score` and `router_evictions_prevented`, which is also
 //! told with the `_total` that a counter has by today's rules.

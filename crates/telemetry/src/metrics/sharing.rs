@@ -1,4 +1,4 @@
-//! What is counted of breakers, and of what gateways share.
+//! Circuit breaker and peer sync metrics.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

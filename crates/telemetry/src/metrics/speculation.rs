@@ -1,4 +1,4 @@
-//! What a worker that guesses ahead counts, under vLLM's names where it has them.
+//! Speculative decoding metrics, under vLLM's names where it has them.
 //!
 //! Registered only where somebody can guess, as vLLM does. Counts are the engine's own, copied at each
 //! scrape.

@@ -1,4 +1,4 @@
-//! What a worker counts, under the names vLLM uses now, the names it used up to 0.6, or both.
+//! Worker metrics, under vLLM's current names, those up to 0.6, or both.
 //!
 //! The old catalogue labels everything with `model_name` only; the current one adds `engine`, the
 //! rank of a data-parallel replica, always `"0"` here. With both, old names that are still in use

@@ -1,4 +1,4 @@
-//! What does `strftime_now` print? The date in UTC, by Python's format codes.
+//! `strftime_now`: the date in UTC, by Python's format codes.
 //!
 //! A calendar of our own: days since 1970 to year, month and day is twenty lines, and nothing else
 //! here needs a time library.

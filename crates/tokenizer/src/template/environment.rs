@@ -1,4 +1,4 @@
-//! What can a chat template do? What it can under Hugging Face's renderer, within bounds.
+//! Jinja environment: Hugging Face's functions and filters, within bounds.
 //!
 //! Set up like `transformers`: blocks are trimmed, Python's methods work on strings and lists,
 //! `raise_exception`, `strftime_now` and `tojson` exist. A template comes from a model's file, so it

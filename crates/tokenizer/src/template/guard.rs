@@ -1,4 +1,4 @@
-//! Which parts of a rendered prompt did a client write? Those with a guard character in them.
+//! Guard characters: mark the client's text in a rendered prompt.
 //!
 //! The guard is a Unicode noncharacter that none of the client's strings contains. It is put behind
 //! the first character of every text that spells a control token (or could begin one at the end of a

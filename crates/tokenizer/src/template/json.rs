@@ -1,4 +1,4 @@
-//! How does `tojson` print? As Python's `json.dumps(ensure_ascii=False)`, which models were trained on.
+//! `tojson` filter: prints as Python's `json.dumps(ensure_ascii=False)`, as in training.
 //!
 //! The engine's own filter escapes `<` and `>` for HTML, so tool descriptions would become other
 //! tokens.

@@ -1,4 +1,4 @@
-//! How do byte-level vocabularies spell bytes? Each as a printable character.
+//! Byte-level alphabet: spells each byte as a printable character.
 //!
 //! GPT-2's table: a byte that is a printable Latin-1 character stands for itself, the other 68 are
 //! the characters from U+0100 on, in order. **Invariant:** the table is a bijection.

@@ -1,4 +1,4 @@
-//! Why a model's tokenizer cannot be used, and what to do about it.
+//! Tokenizer errors: why a model's tokenizer cannot be used, and what to do about it.
 /// A description of a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! How does a piece of plain text become tokens? By merging pairs, in one of two ways.
+//! Pair merging (BPE): turns a word into tokens, by merge ranks or by scores.
 //!
 //! `gpt2` cuts text into words, spells them in bytes and merges by a list of pairs; `llama`
 //! (`SentencePiece`) merges characters of the whole text by the scores of the pieces they make, and

@@ -1,4 +1,4 @@
-//! How is text cut into words before pairs are merged? By patterns that the model was trained with.
+//! Pre-tokenizer: splits text into words by the model's pattern.
 //!
 //! GGUF names them in `tokenizer.ggml.pre`; llama.cpp's names are used because its converter writes
 //! them. The patterns are those of the models' own `tokenizer.json` files; characters are not composed

@@ -1,4 +1,4 @@
-//! The same value in the same bytes, however it was written.
+//! Canonical JSON: equal values in equal bytes, for cache keys.
 //!
 //! Two requests are the same for a cache only where no worker could tell them apart. So, of what RFC
 //! 8785 unifies, only what nobody sees is unified: white space, escapes, and the order of the

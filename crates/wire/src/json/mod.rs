@@ -1,4 +1,4 @@
-//! The gateway's view of JSON: where the top-level members lie, with every byte kept.
+//! Zero-copy JSON: locates the top-level members of a request and keeps every byte.
 //!
 //! Routing needs half a dozen fields of a request that may be 400 KB long, and forwards the rest
 //! untouched. So the bytes are scanned once (`scan`), a few members are read (`peek`), a few replaced

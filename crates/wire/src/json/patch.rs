@@ -1,4 +1,4 @@
-//! How does a request change on its way through? Members are set or removed, the rest stays.
+//! JSON patch: sets or removes members of a request and copies the rest unchanged.
 //!
 //! Re-serialising a parsed tree would reorder keys, reprint numbers and lose duplicates; a worker
 //! could then see something else than the client sent. **Invariant:** every byte outside a patched

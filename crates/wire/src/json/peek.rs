@@ -1,4 +1,4 @@
-//! What must a gateway know of a message it passes on? A handful of fields, checked for type only.
+//! JSON peek: reads the few fields that a gateway needs, checked for type only.
 //!
 //! Ranges are the worker's business: it knows its model's limits and engines differ in what they
 //! allow. **Invariant:** a field that is absent or null reads as its default; one of the wrong type is

@@ -1,8 +1,8 @@
-//! What a request is told besides, put before all that it says itself.
+//! JSON prelude: fields prepended to the client's JSON body, without copying it.
 //!
-//! A patch copies a request, and a request may be 400 KB long. Members that it does not have can as
-//! well come first: then the request itself is sent on as it lies there. **Invariant:** every byte
-//! behind the opening brace goes out as it came in.
+//! A patch copies a request, and a request may be 400 KB long. Members that it does not have can
+//! come first: then the request itself is sent without a copy. **Invariant:** every byte after the
+//! opening brace is sent unchanged.
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Where do the members of a JSON object lie? One pass over the bytes, checking the grammar.
+//! JSON scanner: finds the members of an object in one pass and checks the grammar.
 //!
 //! An own scanner, because the workspace's JSON library neither tells where a value begins nor limits
 //! the depth of values it skips, and both are needed before a byte is forwarded. Strings, the bulk of

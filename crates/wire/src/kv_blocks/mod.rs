@@ -1,4 +1,4 @@
-//! Blocks of keys and values on their way from one worker to another.
+//! KV block transfer: the wire format of blocks between workers.
 //!
 //! A block is named by what it was computed from ([`BlockKey`]), asked for by its prefix
 //! ([`BlocksAsk`]), and travels in an envelope that says which it is and carries its checksum

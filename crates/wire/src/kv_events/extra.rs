@@ -1,4 +1,4 @@
-//! Extra keys of a KV block hash: cache salt, LoRA adapter and multimodal inputs.
+//! Extra keys of a KV block hash: cache salt, `LoRA` adapter and multimodal inputs.
 //!
 //! Engines list the extra keys of each block: the client's `cache_salt` at the front of a prompt,
 //! the adapter on every block, images at their positions. vLLM wraps each in an array that begins

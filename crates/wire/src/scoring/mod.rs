@@ -1,4 +1,4 @@
-//! How vLLM and `SGLang` are asked how likely given tokens are, and what they answer.
+//! Scoring requests: how vLLM and `SGLang` are asked for log probabilities of given tokens.
 //!
 //! Beside `/v1/completions` with `prompt_logprobs`, which every vLLM has, both have a way of their own that computes no
 //! more than is not in the cache: vLLM from 0.31 on `/inference/v1/generate` with `prompt_logprob_token_ids` (its

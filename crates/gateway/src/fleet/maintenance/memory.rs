@@ -1,7 +1,7 @@
 //! Memory readings: how much memory each worker uses, by its exporter.
 //!
 //! One task per worker that has a memory source reads the exporter's page and hands the share to
-//! the core. A page that cannot be used is told once and teaches nothing.
+//! the core. An unusable page is logged once and changes nothing.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Maintenance of workers: warm-up, memory drift, and restarts.
 //!
-//! When any of it is due is decided by `overdraft_core::fragment`; here pages are read, hooks
-//! called, and drains begun and ended as it says.
+//! `overdraft_core::fragment` decides when any of it is due; this folder reads the pages, calls the
+//! hooks, and begins and ends the drains.
 
 mod hook;
 mod http_call;

@@ -1,7 +1,7 @@
 //! Repairs: drains and restarts of workers whose memory has fragmented.
 //!
-//! One task asks the core twice a second what is to be done and does it: begins and ends drains,
-//! and calls restart hooks, each in a task that this one owns.
+//! One task asks the core twice a second for due actions and executes them: it begins and ends
+//! drains, and calls restart hooks, each in a task that it owns.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Warm-up: the first request to a new process, made before it takes traffic.
 //!
 //! The first request to a new process pays for what is compiled, captured and allocated on first
-//! use (A11). Where a worker is set to be warmed up, that request is ours: the prober makes it
-//! between finding the worker ready and saying so.
+//! use (A11). Where warm-up is enabled, the prober makes that request after it finds the worker
+//! ready and before it reports so.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! AWS spot interruption notices: polls the EC2 instance metadata service (IMDSv2).
+//! AWS spot interruption notices: polls the EC2 instance metadata service (`IMDSv2`).
 //!
 //! Version 2 requires a token, fetched with `PUT` and sent with every request.
 //! `spot/instance-action` is missing until two minutes before the instance is interrupted. The

@@ -1,8 +1,8 @@
 //! Budgets: what a request is charged, and what it gets back.
 //!
-//! A request pays before it goes anywhere, by what it is expected to need, and the difference to
-//! what it did need is settled when it is over; one that was never served gets its tokens back.
-//! The budgets themselves are the store's, shared with other gateways where there are any.
+//! A request is charged its expected tokens before it is sent, and the difference to its actual
+//! tokens is settled when it ends; one that was never served is refunded. The token buckets
+//! themselves are in the store, shared with other gateways if there are any.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! API keys: who asks, and what he may do.
+//! API keys: identify the tenant of a request and what it may do.
 //!
 //! A key is known by its SHA-256 alone: keys are long and random, so nothing slower is needed, and
 //! the time that a look-up of the hash takes tells nothing about the key. With keys configured,
-//! only who presents one of them is served; without any, everybody is, and requests that present
-//! the same bearer token are taken for the same tenant's.
+//! only requests that present one of them are served; without any, all are, and requests with the
+//! same bearer token belong to the same tenant.
 //!
-//! Invariant: no key is kept, shown or logged.
+//! Invariant: no key is stored, printed or logged.
 
 mod budget;
 mod priority;

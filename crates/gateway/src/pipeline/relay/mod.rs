@@ -1,10 +1,10 @@
 //! Relay: how a worker's answer reaches the client.
 //!
 //! A stream is relayed event by event while it is watched for its end ([`Stream`], [`Watch`]); a
-//! whole answer is held back until it is whole, so that a worker that dies in the middle of it can
-//! still be replaced ([`whole`]).
+//! non-streamed answer is buffered until it is complete, so that another worker can replace one
+//! that dies in the middle of it ([`whole`]).
 //!
-//! Invariant: what broke off upstream never ends cleanly downstream.
+//! Invariant: an answer that broke off upstream never ends cleanly downstream.
 
 mod stream;
 mod watch;

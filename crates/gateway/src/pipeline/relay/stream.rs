@@ -1,8 +1,9 @@
-//! A stream on its way from a worker to a client.
+//! Stream relay: forwards a worker's stream to a client.
 //!
-//! It is polled when the client can take more and produces what the worker has sent meanwhile; it
-//! holds no more than one unfinished event. All that is to be given back (the attempt, the place
-//! among the streams, the connection) it owns, so a client that leaves drops it and that is all.
+//! It is polled when the client can take more (backpressure) and yields what the worker has sent
+//! meanwhile; it holds at most one unfinished event. It owns all resources of the request (the
+//! attempt, the stream slot, the connection), so a client that disconnects drops it and releases
+//! them.
 //!
 //! Invariant: it ends cleanly only after `[DONE]`. Every other end is an error event, then an
 //! aborted connection.

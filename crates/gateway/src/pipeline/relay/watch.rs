@@ -1,9 +1,10 @@
-//! Watch over a stream: what of it may be given out, and whether it was cut.
+//! Stream completeness check: which part of a stream may be relayed, and whether it broke off.
 //!
-//! What its events say is read by [`StreamState`]. Most chunks of a stream that has begun say nothing of its
-//! end, and are recognised as such by looking for four short strings; only a chunk that holds one of
-//! them is cut into events and read. A chunk that ends within an event is the other exception: the rest
-//! is held back until the event is whole, so that an error can always follow as an event of its own.
+//! [`StreamState`] parses the events. Most chunks of a stream that has begun do not concern its
+//! end, and a search for four short strings shows that; only a chunk that contains one of them is
+//! split into events and parsed. A chunk that ends within an event is the other exception: the
+//! partial event is held back until it is complete, so that an error can always follow as an event
+//! of its own.
 //!
 //! Invariant: the output is a sequence of complete events with the bytes of the input. It has
 //! nothing after `[DONE]`, no event that reports a failure, and no token counts that only we asked

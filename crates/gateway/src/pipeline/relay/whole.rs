@@ -1,4 +1,4 @@
-//! Whole answers: collected and read before the client hears of them.
+//! Buffered response: collects a non-streamed answer and checks that it is complete.
 //!
 //! Up to a bound the answer is buffered before the client gets its head, so that one that breaks
 //! off can be retried at another worker. A longer answer is relayed as it comes; if it breaks off,

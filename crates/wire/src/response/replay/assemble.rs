@@ -1,4 +1,4 @@
-//! A stream, put together to the whole answer that it tells.
+//! Stream assembly: joins the chunks of a stream into the whole answer.
 
 use serde_json::{Map, Value, json};
 

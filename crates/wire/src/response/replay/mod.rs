@@ -1,4 +1,4 @@
-//! An answer that was given once, given again in the form that is asked for now.
+//! Response replay: turns a cached answer into the form that a request asks for.
 //!
 //! A whole answer becomes a stream and a stream a whole answer, with the id, the time and the words of
 //! the first. **Invariant:** what cannot be carried over completely is not carried over at all: a

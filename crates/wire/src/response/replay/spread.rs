@@ -1,4 +1,4 @@
-//! A whole answer, told as a stream.
+//! Stream synthesis: splits a whole answer into the chunks of a stream.
 
 use serde_json::{Map, Value, json};
 
