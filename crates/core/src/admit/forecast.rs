@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::pinned::{Chain, Pinned};
-use super::world::{Remains, World};
+use super::world::{Remains, Worlds};
 use crate::estimate::{Class, DRAWS, LENGTH_MAX, Lengths};
 
 /// Worlds over which a peak is averaged.
@@ -71,11 +71,20 @@ impl Peak {
     fn over(worlds: [u64; WORLDS]) -> Self {
         let count = worlds.iter().map(|_| 1).sum::<u64>();
         let mean = worlds.iter().sum::<u64>() / count;
-        let square = |world: &u64| u128::from(world.abs_diff(mean)).pow(2);
-        let variance = worlds.iter().map(square).sum::<u128>() / u128::from(count);
-        Self { mean, deviation: u64::try_from(variance.isqrt()).unwrap_or(u64::MAX) }
+        let apart = worlds.map(|world| world.abs_diff(mean));
+        let deviation = if apart.iter().all(|apart| *apart <= APART_NARROW) {
+            (apart.iter().map(|apart| apart * apart).sum::<u64>() / count).isqrt()
+        } else {
+            let variance = apart.iter().map(|apart| u128::from(*apart).pow(2)).sum::<u128>();
+            u64::try_from((variance / u128::from(count)).isqrt()).unwrap_or(u64::MAX)
+        };
+        Self { mean, deviation }
     }
 }
+
+/// Squares of numbers up to this one, one for each world, add up to 64 bits: all of practice, and several times
+/// as fast as 128.
+const APART_NARROW: u64 = 1 << 30;
 
 /// The place of a request among those of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +131,16 @@ impl Held {
     fn generated(&self) -> u32 {
         self.streamed / self.booking.prospect.answers.max(1)
     }
+
+    /// What remains of it, and what it uses.
+    fn remains(&self) -> Remains {
+        let (generated, prospect) = (self.generated(), &self.booking.prospect);
+        Remains {
+            remaining: prospect.lengths.map(|length| length.saturating_sub(generated)),
+            sequences: prospect.sequences(),
+            used: self.used(),
+        }
+    }
 }
 
 /// Tokens in flight on one worker.
@@ -141,7 +160,7 @@ pub(crate) struct Forecast {
     held: Vec<Option<Held>>,
     vacant: Vec<usize>,
     /// Made when the first request comes.
-    worlds: Option<Box<[World; WORLDS]>>,
+    worlds: Option<Box<Worlds>>,
     sums: Sums,
     pinned: Pinned,
 }
@@ -201,22 +220,18 @@ impl Forecast {
         let Some(held) = held.get_mut(place.0).and_then(Option::as_mut) else { return };
         let Some(worlds) = worlds else { return };
         sums.sub(held);
-        let (used_before, generated_before) = (held.used(), held.generated());
+        let before = held.remains();
         held.streamed = held.streamed.max(streamed.get());
         held.phase = Phase::Decode;
         sums.add(held);
-        let (used, generated) = (held.used(), held.generated());
-        let sequences = held.booking.prospect.sequences();
+        let generated = held.generated();
         let Prospect { lengths: drawn, class, limit, dice, .. } = &mut held.booking.prospect;
-        for ((number, world), length) in (0_u64..).zip(&mut **worlds).zip(drawn) {
-            let remaining = length.saturating_sub(generated_before);
-            let before = Remains { remaining, used: used_before };
+        for (number, length) in (0_u64..).zip(drawn) {
             if *length <= generated {
                 *length = lengths.draw_beyond(*class, *limit, generated, *dice ^ number << 32);
             }
-            let remaining = length.saturating_sub(generated);
-            world.change(sequences, before, Remains { remaining, used });
         }
+        worlds.change(&before, &held.remains());
     }
 
     /// Gives back all that a request was booked with.
@@ -263,29 +278,27 @@ impl Forecast {
     pub(crate) fn peak(&self) -> Peak {
         let shared = self.pinned.shared();
         self.worlds.as_ref().map_or_else(Peak::default, |worlds| {
-            Peak::over(worlds.each_ref().map(|world| shared + world.peak_with(None)))
+            Peak::over(worlds.peaks_with(None).map(|peak| shared + peak))
         })
     }
 
     /// The peak with one more request that uses `used` tokens at its start.
     pub(crate) fn peak_with(&self, prospect: &Prospect, used: u32) -> Peak {
-        let (answers, used) = (prospect.sequences(), used.min(LENGTH_MAX));
-        let alone = |length: u32| u64::from(length) * u64::from(answers) + u64::from(used);
+        let (sequences, used) = (prospect.sequences(), used.min(LENGTH_MAX));
+        let alone = |length: u32| u64::from(length) * u64::from(sequences) + u64::from(used);
         let Some(worlds) = &self.worlds else { return Peak::over(prospect.lengths.map(alone)) };
-        let mut peaks = [0; WORLDS];
-        for ((peak, world), &length) in peaks.iter_mut().zip(&**worlds).zip(&prospect.lengths) {
-            *peak = self.pinned.shared() + world.peak_with(Some((length, answers, used)));
-        }
-        Peak::over(peaks)
+        let (remaining, shared) = (prospect.lengths, self.pinned.shared());
+        let peaks = worlds.peaks_with(Some(&Remains { remaining, sequences, used }));
+        Peak::over(peaks.map(|peak| shared + peak))
     }
 
     /// No world's peak is more with this request, buckets aside: as if nobody ended before all have.
     pub(crate) fn bound_with(&self, prospect: &Prospect, used: u32) -> u64 {
         let answers = u64::from(prospect.sequences());
-        let remaining = |world: usize| self.worlds.as_ref().map_or(0, |all| all[world].remaining());
-        let grown = |world| remaining(world) + u64::from(prospect.lengths[world]) * answers;
-        let most = (0..WORLDS).map(grown).max().unwrap_or(0);
-        self.sums().used.saturating_add(most).saturating_add(u64::from(used))
+        let remaining = self.worlds.as_ref().map_or(&[0; WORLDS], |worlds| worlds.remaining());
+        let grown = remaining.iter().zip(&prospect.lengths);
+        let most = grown.map(|(remaining, length)| remaining + u64::from(*length) * answers).max();
+        self.sums().used.saturating_add(most.unwrap_or(0)).saturating_add(u64::from(used))
     }
 
     /// Steps until requests have ended that hold `tokens` by then, as a mean over worlds; `None` if
@@ -293,7 +306,7 @@ impl Forecast {
     pub(crate) fn steps_until_free(&self, tokens: u64) -> Option<u64> {
         let worlds = self.worlds.as_ref()?;
         let (mut sum, mut count) = (0, 0);
-        for steps in worlds.iter().filter_map(|world| world.steps_until_free(tokens)) {
+        for steps in worlds.steps_until_free(tokens).into_iter().flatten() {
             sum += u64::from(steps);
             count += 1;
         }
@@ -302,22 +315,15 @@ impl Forecast {
     }
 
     fn put(&mut self, place: usize, held: Held) {
-        let (used, prospect) = (held.used(), held.booking.prospect);
-        let worlds = self.worlds.get_or_insert_with(World::all);
-        for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
-            world.put(length.saturating_sub(held.generated()), prospect.sequences(), used);
-        }
+        self.worlds.get_or_insert_with(Worlds::new).put(&held.remains());
         self.sums.add(&held);
         self.held[place] = Some(held);
     }
 
     fn take(&mut self, place: Place) -> Option<Held> {
         let held = self.held.get_mut(place.0)?.take()?;
-        let (used, prospect) = (held.used(), held.booking.prospect);
         if let Some(worlds) = &mut self.worlds {
-            for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
-                world.take(length.saturating_sub(held.generated()), prospect.sequences(), used);
-            }
+            worlds.take(&held.remains());
         }
         self.sums.sub(&held);
         Some(held)
@@ -327,7 +333,7 @@ impl Forecast {
 /// What is kept of requests besides their pieces.
 struct Books<'a> {
     held: &'a mut Vec<Option<Held>>,
-    worlds: &'a mut Option<Box<[World; WORLDS]>>,
+    worlds: &'a mut Option<Box<Worlds>>,
     sums: &'a mut Sums,
 }
 
@@ -336,16 +342,11 @@ impl Books<'_> {
     fn shift(&mut self, place: usize, own: impl FnOnce(u32) -> u32) {
         let Some(held) = self.held.get_mut(place).and_then(Option::as_mut) else { return };
         self.sums.sub(held);
-        let before = held.used();
+        let before = held.remains();
         held.booking.own = Tokens::new(own(held.booking.own.get()));
         self.sums.add(held);
-        let (after, generated) = (held.used(), held.generated());
-        let prospect = &held.booking.prospect;
-        let Some(worlds) = self.worlds else { return };
-        for (world, &length) in worlds.iter_mut().zip(&prospect.lengths) {
-            let remaining = length.saturating_sub(generated);
-            let of = |used| Remains { remaining, used };
-            world.change(prospect.sequences(), of(before), of(after));
+        if let Some(worlds) = self.worlds {
+            worlds.change(&before, &held.remains());
         }
     }
 }

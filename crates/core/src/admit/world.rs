@@ -1,127 +1,171 @@
 //! Sampled length scenario: the memory peak of one worker under one draw of output lengths.
 //!
-//! Sorting at every decision is too slow. Requests are kept in buckets by their remaining length,
-//! narrow enough (`estimate/scale.rs`) that counting every request of a bucket with the bucket's
-//! upper bound overestimates the growth by at most an eighth, and never underestimates it.
+//! Sorting at every decision is too slow. Requests are kept in buckets by what remains of them,
+//! narrow enough (`estimate/scale.rs`) that taking everything in a bucket for the longest it can
+//! hold adds at most an eighth to what is still to come, and never takes anything away. All worlds
+//! are walked through together: what a bucket holds of each of them stands in one cache line.
 
 use alloc::boxed::Box;
 
 use super::forecast::WORLDS;
 use crate::estimate::{BUCKETS, LONGEST, bucket_of};
 
-/// The requests of one worker in one world.
+/// The requests of one worker in all worlds.
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    /// Bitmap of the buckets that are not empty.
+pub(super) struct Worlds {
+    /// Which buckets have any in some world, a bit each.
     occupied: u128,
-    cells: [Cell; BUCKETS],
-    /// Sum of the remaining lengths.
-    remaining: u64,
+    rows: [Row; BUCKETS],
+    /// What remains, of all, in each world.
+    remaining: [u64; WORLDS],
 }
 
-/// Requests of about the same remaining length.
+/// Requests of which about as much remains, in each world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cell {
+#[repr(align(64))]
+struct Row {
     /// At least one for each request.
-    sequences: u32,
+    sequences: [u32; WORLDS],
     /// Cannot overflow: requests are as few and use as little as `forecast.rs` lets them.
-    used: u32,
+    used: [u32; WORLDS],
 }
 
-/// What remains of a request, and what it uses.
+/// What remains of each answer to a request in each world, and what the request uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remains {
-    pub(super) remaining: u32,
+    pub(super) remaining: [u32; WORLDS],
+    pub(super) sequences: u32,
     pub(super) used: u32,
 }
 
-impl World {
-    const BLANK: Self =
-        Self { occupied: 0, cells: [Cell { sequences: 0, used: 0 }; BUCKETS], remaining: 0 };
+impl Row {
+    const BLANK: Self = Self { sequences: [0; WORLDS], used: [0; WORLDS] };
+}
 
-    pub(super) fn all() -> Box<[Self; WORLDS]> {
-        Box::new([const { Self::BLANK }; WORLDS])
+impl Worlds {
+    pub(super) fn new() -> Box<Self> {
+        let rows = [Row::BLANK; BUCKETS];
+        Box::new(Self { occupied: 0, rows, remaining: [0; WORLDS] })
     }
 
-    pub(super) const fn remaining(&self) -> u64 {
-        self.remaining
+    /// What remains of all requests, in each world.
+    pub(super) const fn remaining(&self) -> &[u64; WORLDS] {
+        &self.remaining
     }
 
-    pub(super) fn put(&mut self, remaining: u32, sequences: u32, used: u32) {
-        let bucket = bucket_of(remaining);
-        let cell = &mut self.cells[bucket];
-        cell.sequences += sequences;
-        cell.used += used;
+    pub(super) fn put(&mut self, request: &Remains) {
+        for world in 0..WORLDS {
+            self.put_in(world, request);
+        }
+    }
+
+    pub(super) fn take(&mut self, request: &Remains) {
+        for world in 0..WORLDS {
+            self.take_from(world, request);
+        }
+    }
+
+    /// A request was the first, and is the second, with as many answers.
+    pub(super) fn change(&mut self, before: &Remains, after: &Remains) {
+        for world in 0..WORLDS {
+            let bucket = bucket_of(after.remaining[world]);
+            if bucket_of(before.remaining[world]) != bucket {
+                self.take_from(world, before);
+                self.put_in(world, after);
+                continue;
+            }
+            let used = &mut self.rows[bucket].used[world];
+            *used = *used - before.used + after.used;
+            let remaining = &mut self.remaining[world];
+            *remaining = *remaining - before.whole(world) + after.whole(world);
+        }
+    }
+
+    fn put_in(&mut self, world: usize, request: &Remains) {
+        let bucket = bucket_of(request.remaining[world]);
+        let row = &mut self.rows[bucket];
+        row.sequences[world] += request.sequences;
+        row.used[world] += request.used;
         self.occupied |= 1 << bucket;
-        self.remaining += u64::from(remaining) * u64::from(sequences);
+        self.remaining[world] += request.whole(world);
     }
 
-    pub(super) fn take(&mut self, remaining: u32, sequences: u32, used: u32) {
-        let bucket = bucket_of(remaining);
-        let cell = &mut self.cells[bucket];
-        cell.sequences -= sequences;
-        cell.used -= used;
-        if cell.sequences == 0 {
+    fn take_from(&mut self, world: usize, request: &Remains) {
+        let bucket = bucket_of(request.remaining[world]);
+        let row = &mut self.rows[bucket];
+        row.sequences[world] -= request.sequences;
+        row.used[world] -= request.used;
+        if row.sequences == [0; WORLDS] {
             self.occupied &= !(1 << bucket);
         }
-        self.remaining -= u64::from(remaining) * u64::from(sequences);
+        self.remaining[world] -= request.whole(world);
     }
 
-    /// A request was the first, and is the second.
-    pub(super) fn change(&mut self, sequences: u32, before: Remains, after: Remains) {
-        if bucket_of(before.remaining) != bucket_of(after.remaining) {
-            self.take(before.remaining, sequences, before.used);
-            self.put(after.remaining, sequences, after.used);
-            return;
-        }
-        let cell = &mut self.cells[bucket_of(after.remaining)];
-        cell.used = cell.used - before.used + after.used;
-        let of = |remaining| u64::from(remaining) * u64::from(sequences);
-        self.remaining = self.remaining - of(before.remaining) + of(after.remaining);
-    }
-
-    /// Whether nothing is left in it.
+    /// Whether nothing is left in any.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
-        self.occupied == 0 && self.remaining == 0 && self.cells == Self::BLANK.cells
+        self.occupied == 0
+            && self.remaining == [0; WORLDS]
+            && self.rows.iter().all(|row| *row == Row::BLANK)
     }
 
-    /// The peak; `more` is a request besides: what remains of it, its sequences, and what it uses.
-    pub(super) fn peak_with(&self, more: Option<(u32, u32, u32)>) -> u64 {
-        let (extra, more_sequences, more_used) = match more {
-            Some((remaining, sequences, used)) => (bucket_of(remaining), sequences, used),
-            None => (BUCKETS, 0, 0),
-        };
-        let mut left = self.occupied | if extra < BUCKETS { 1 << extra } else { 0 };
-        let (mut sequences, mut used, mut peak) = (0_u64, 0_u64, 0_u64);
-        while left != 0 {
-            let bucket = left.ilog2() as usize;
-            left &= !(1 << bucket);
-            let cell = &self.cells[bucket];
-            sequences += u64::from(cell.sequences);
-            used += u64::from(cell.used);
-            if bucket == extra {
-                sequences += u64::from(more_sequences);
-                used += u64::from(more_used);
-            }
-            peak = peak.max(u64::from(LONGEST[bucket]) * sequences + used);
-        }
-        peak
-    }
-
-    /// Steps until requests have ended that hold `tokens` by then.
-    pub(super) fn steps_until_free(&self, tokens: u64) -> Option<u32> {
+    /// The peak in each world; `more` is a request besides.
+    pub(super) fn peaks_with(&self, more: Option<&Remains>) -> [u64; WORLDS] {
         let mut left = self.occupied;
-        let mut free = 0;
+        let (mut extra, mut more_sequences, mut more_used) = ([u32::MAX; WORLDS], 0, 0);
+        if let Some(more) = more {
+            (more_sequences, more_used) = (more.sequences, more.used);
+            for (extra, &remaining) in extra.iter_mut().zip(&more.remaining) {
+                let bucket = bucket_of(remaining);
+                left |= 1 << bucket;
+                *extra = u32::try_from(bucket).unwrap_or(u32::MAX);
+            }
+        }
+        let (mut sequences, mut used, mut peaks) = ([0_u32; WORLDS], [0_u32; WORLDS], [0; WORLDS]);
+        // Where a world has nothing in a bucket, that bucket's end is no higher than the one before it.
         while left != 0 {
+            let bucket = left.ilog2();
+            left &= !(1 << bucket);
+            let row = &self.rows[bucket as usize];
+            let longest = u64::from(LONGEST[bucket as usize]);
+            for world in 0..WORLDS {
+                let is_extra = extra[world] == bucket;
+                sequences[world] +=
+                    row.sequences[world] + if is_extra { more_sequences } else { 0 };
+                used[world] += row.used[world] + if is_extra { more_used } else { 0 };
+                let peak = longest * u64::from(sequences[world]) + u64::from(used[world]);
+                peaks[world] = peak.max(peaks[world]);
+            }
+        }
+        peaks
+    }
+
+    /// Steps until requests have ended that hold `tokens` by then, in each world; `None` where all of them
+    /// do not.
+    pub(super) fn steps_until_free(&self, tokens: u64) -> [Option<u32>; WORLDS] {
+        let (mut steps, mut free) = ([None; WORLDS], [0; WORLDS]);
+        let (mut left, mut open) = (self.occupied, WORLDS);
+        while left != 0 && 0 < open {
             let bucket = left.trailing_zeros() as usize;
             left &= left - 1;
-            let cell = &self.cells[bucket];
-            free += u64::from(cell.used) + u64::from(cell.sequences) * u64::from(LONGEST[bucket]);
-            if tokens <= free {
-                return Some(LONGEST[bucket]);
+            let row = &self.rows[bucket];
+            for world in 0..WORLDS {
+                let sequences = row.sequences[world];
+                let ended = u64::from(sequences) * u64::from(LONGEST[bucket]);
+                free[world] += u64::from(row.used[world]) + ended;
+                if tokens <= free[world] && 0 < sequences && steps[world].is_none() {
+                    steps[world] = Some(LONGEST[bucket]);
+                    open -= 1;
+                }
             }
         }
-        None
+        steps
+    }
+}
+
+impl Remains {
+    /// What remains of all its answers in one world.
+    fn whole(&self, world: usize) -> u64 {
+        u64::from(self.remaining[world]) * u64::from(self.sequences)
     }
 }
