@@ -6,8 +6,6 @@
 //! others and pushes their prefixes out (delay scheduling: Zaharia et al., `EuroSys` 2010). Looks
 //! at a predicted peak, which cost something, are bounded; answers that cost nothing are not.
 
-use core::cmp::Reverse;
-
 use overdraft_units::Tokens;
 
 use super::candidate::{Candidate, Decision, Reason};
@@ -39,6 +37,7 @@ pub(super) fn first(
 ) -> Result<WorkerId, Choice> {
     let pace = scene.fleet.prefill_rate().pace();
     let asked = u64::from(scene.ask.prompt.get()) + u64::from(scene.ask.completion.get());
+    let waits = scene.settings.admission.mode == Mode::Peak;
     let (mut looks, mut soonest, mut free) = (0, RETRY_AFTER_MAX, 0);
     let mut awaited: Option<Awaited> = None;
     let mut next = Some(chosen);
@@ -46,6 +45,9 @@ pub(super) fn first(
         let worker = scene.fleet.worker(id);
         let by_cost = decision.policy == Policy::Cost;
         let Some(candidate) = decision.open_mut().find(|one| one.worker == id) else { break };
+        // Who costs more than the best wait is neither taken nor waited for, nor is anybody after him.
+        let is_dearer = |best: Awaited| by_cost && waits && best.cost < candidate.score;
+        let is_last = awaited.is_some_and(is_dearer);
         let asked = Asked {
             priority: scene.ask.priority,
             portion: scene.ask.portion,
@@ -60,14 +62,10 @@ pub(super) fn first(
         match judged.answer {
             Answer::Taken => {
                 let dearer = awaited.filter(|one| one.cost < price(scene, candidate, by_cost));
-                if dearer.is_none() || scene.settings.admission.mode != Mode::Peak {
+                if dearer.is_none() || !waits {
                     return Ok(id);
                 }
                 candidate.reason = Reason::Costlier;
-                if by_cost {
-                    // All others cost more still.
-                    break;
-                }
             }
             Answer::Later(wait) => {
                 candidate.reason = Reason::Saturated;
@@ -81,7 +79,7 @@ pub(super) fn first(
                 }
             }
         }
-        next = following(scene, decision);
+        next = if is_last { None } else { following(scene, decision) };
     }
     let (at, awaits) =
         awaited.map_or((chosen, Awaits::Room), |awaited| (awaited.worker, awaited.awaits));
@@ -105,13 +103,11 @@ fn following(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
         decision.stuck = false;
         return decision.policy.choose(scene, decision);
     }
-    let rank = |one: &Candidate| rank(scene.fleet, one.worker);
-    let next = if decision.policy.lower_is_better() {
-        decision.open().min_by_key(|one| (one.score, rank(one)))
-    } else {
-        decision.open().min_by_key(|one| (Reverse(one.score), rank(one)))
-    };
-    next.map(|one| one.worker)
+    // Where the best is, costs little to find; how equals rank, a look at each.
+    let best = decision.open().map(|one| one.score);
+    let best = if decision.policy.lower_is_better() { best.min() } else { best.max() }?;
+    let equal = decision.open().filter(|one| one.score == best).map(|one| one.worker);
+    equal.min_by_key(|&worker| rank(scene.fleet, worker))
 }
 
 /// Tokens of a worker's cache that what is in flight there will not need.

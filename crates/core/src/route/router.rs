@@ -312,10 +312,12 @@ impl Router {
         let waits = !self.queue.is_empty();
         let line = || Line { queue: &self.queue, model: model_number(ask.model), ticket };
         let line = waits.then(line);
+        // Where others wait, the cheapest is mostly full, and all would be looked at for a second time.
+        let is_full = line.is_some_and(|line| 0 < self.queue.waiting_for(line.model));
         let (reuse, behind_milli) = (self.reuse(), self.behind_milli(ask.model));
         let (fleet, prefix) = (&self.fleet, Some(prefix));
         let scene = Scene { fleet, ask, prefix, line, reuse, behind_milli, settings, now };
-        if !usual::decide(&scene, tried, &mut self.decision) {
+        if is_full || !usual::decide(&scene, tried, &mut self.decision) {
             decide_in(&scene, tried, &mut self.decision);
         }
     }
