@@ -56,5 +56,6 @@ pub(crate) fn delayed(own: Micros, span: Micros, behind_milli: u64) -> u64 {
         return product / 1_000;
     }
     let product = u128::from(own.get()) * u128::from(span.get()) / 1_000_000;
-    u64::try_from(product * u128::from(behind_milli) / 1_000).unwrap_or(u64::MAX)
+    let delay = product.saturating_mul(u128::from(behind_milli)) / 1_000;
+    u64::try_from(delay).unwrap_or(u64::MAX)
 }

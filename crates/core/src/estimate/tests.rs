@@ -96,3 +96,20 @@ fn absurd_observations_neither_overflow_nor_divide_by_zero() {
     assert!(texts.tokens_of(u64::MAX).get() > 0);
     assert_eq!(texts.tokens_of(0), Tokens::new(1));
 }
+
+#[test]
+fn a_delay_is_the_same_in_64_bits_and_in_128() {
+    let literal = |own: u64, span: u64, behind: u64| {
+        let product = u128::from(own) * u128::from(span) / 1_000_000;
+        u64::try_from(product.saturating_mul(u128::from(behind)) / 1_000).unwrap_or(u64::MAX)
+    };
+    let times = [0, 1, 999_999, 250_000_000, 1 << 32, 1 << 40, u64::MAX];
+    for own in times {
+        for span in times {
+            for behind in [0, 1, 850, 1_000_000, 1 << 40] {
+                let delay = delayed(Micros::new(own), Micros::new(span), behind);
+                assert_eq!(delay, literal(own, span, behind), "{own} {span} {behind}");
+            }
+        }
+    }
+}

@@ -184,6 +184,14 @@ fn a_peak_is_a_mean_and_a_deviation_over_worlds() {
 }
 
 #[test]
+fn a_deviation_is_the_same_however_far_worlds_are_apart() {
+    for apart in [8, APART_NARROW, 2 * APART_NARROW, 1 << 40] {
+        let peaks = [0, 2, 0, 2, 0, 2, 0, 2].map(|times: u64| 1_000 + times * apart);
+        assert_eq!(Peak::over(peaks), Peak { mean: 1_000 + apart, deviation: apart });
+    }
+}
+
+#[test]
 fn a_draw_that_was_refuted_is_made_again_and_never_beyond_the_limit() {
     let mut forecast = Forecast::new();
     let mut booking = booking([50; WORLDS], 1, 10);
