@@ -19,7 +19,7 @@ pub(crate) struct ParsePool {
 }
 
 impl ParsePool {
-    /// A parse_pool for that many large requests at once.
+    /// A pool for that many large requests at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self { seats: Arc::new(Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS))) }
     }
