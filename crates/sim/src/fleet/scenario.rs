@@ -16,7 +16,7 @@ use super::refusing::Refusing;
 pub struct Scenario {
     /// Each worker's GPUs and model.
     pub profile: Profile,
-    /// How many workers there are; 1 to [`WORKERS_MAX`].
+    /// How many workers there are; 1 to [`WORKERS_MAX`](super::WORKERS_MAX).
     pub workers: u32,
     /// More workers that serve the same model, on other GPUs or with other weights.
     pub others: Vec<Pool>,
@@ -29,7 +29,7 @@ pub struct Scenario {
     pub context: Option<Tokens>,
     /// Tokens that clients say an answer may have (`max_tokens`); by default as many as it has.
     pub declared: Option<Tokens>,
-    /// Gateways before all workers, 1 to [`GATEWAYS_MAX`]; requests are spread over them, and they tell each other
+    /// Gateways before all workers, 1 to [`GATEWAYS_MAX`](super::GATEWAYS_MAX); requests are spread over them, and they tell each other
     /// what they have in flight.
     pub gateways: u32,
     /// Time between two times that they do.
