@@ -9,6 +9,10 @@ mod calendar;
 mod environment;
 mod guard;
 mod json;
+mod methods;
+#[cfg(test)]
+mod parity;
+mod python;
 #[cfg(test)]
 mod tests;
 

@@ -9,7 +9,7 @@ use std::fmt;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-use super::{TemplateError, calendar, json};
+use super::{TemplateError, calendar, json, methods, python};
 
 /// Steps of the template engine per rendering at most: a long conversation with tools takes some
 /// ten thousand.
@@ -41,14 +41,17 @@ pub(super) fn parse(source: &str) -> Result<Environment<'static>, TemplateError>
     environment.set_debug(false);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION_MAX);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
     let syntax = SyntaxConfig::builder()
         .trim_blocks(true)
         .lstrip_blocks(true)
         .build()
         .map_err(|error| syntax_error(&error))?;
     environment.set_syntax(syntax);
+    environment.set_formatter(|out, _state, value| python::write_text(out, value));
+    environment.add_filter("string", python::string);
     environment.add_filter("tojson", json::tojson);
+    environment.add_test("iterable", python::is_iterable);
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         let refusal = Refusal(message);
         Err(Error::new(ErrorKind::InvalidOperation, "refused").with_source(refusal))

@@ -15,7 +15,7 @@ use crate::rendered::Rendered;
 use crate::tokenizer::Markup;
 
 /// Characters that are never assigned: free for use within a program.
-const NONCHARACTERS: std::ops::RangeInclusive<char> = '\u{FDD0}'..='\u{FDEF}';
+pub(super) const NONCHARACTERS: std::ops::RangeInclusive<char> = '\u{FDD0}'..='\u{FDEF}';
 
 /// The first byte of all of them, rare otherwise.
 const NONCHARACTERS_BEGIN: u8 = 0xEF;

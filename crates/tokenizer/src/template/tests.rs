@@ -47,7 +47,7 @@ fn message(value: &Value) -> Message {
     Message { role, content, name: None, tool_calls, tool_call_id, extra: fields }
 }
 
-fn render(
+pub(super) fn render(
     template: &str,
     messages: &[Message],
     tools: &[Value],

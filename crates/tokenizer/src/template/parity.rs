@@ -1,0 +1,121 @@
+//! Chat templates beside Python's renderer: what jinja2 3.1 prints in the settings of `transformers`,
+//! and what vLLM gives templates.
+
+use overdraft_wire::ChatRequest;
+use serde_json::{Value, json};
+
+use super::tests::render;
+
+/// What `template` makes of a request's body.
+fn rendered(template: &str, body: &Value) -> String {
+    let body = serde_json::to_vec(body).unwrap();
+    let request = ChatRequest::parse(&body).unwrap();
+    let rendered = render(template, &request.messages, &request.tools, &request.rendering);
+    rendered.map_or_else(|error| format!("error: {error}"), |rendered| rendered.text().to_owned())
+}
+
+/// What `template` prints of values that Python and Rust spell differently.
+#[track_caller]
+fn check(template: &str, expected: &str) {
+    let x = json!({
+        "none": null, "yes": true, "float": 1.0, "big": 1e20, "small": 1e-7,
+        "text": "Köln <b> 'q' \"d\" \u{2028} \u{1F600} \u{7f}",
+        "list": ["a", 1, null, true], "map": {"b": 1, "a": [1.5, {}], "c": {}},
+    });
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi", "x": x}]});
+    let template = format!("{{% set x = messages[0].x %}}{template}");
+    assert_eq!(rendered(&template, &body), expected, "{template}");
+}
+
+#[test]
+fn values_are_printed_as_python_spells_them() {
+    check("{{ x.none }}{{ x.yes }}{{ x.float }}{{ 'a' ~ x.none ~ x.yes }}", "NoneTrue1.0aNoneTrue");
+    check(
+        "{{ x.small }} {{ x.big }} {{ 1e15 }} {{ 1e16 }}",
+        "1e-07 1e+20 1000000000000000.0 1e+16",
+    );
+    check("{{ 0.0001 }} {{ 0.00001 }} {{ -1.5e-9 }} {{ -0.0 }}", "0.0001 1e-05 -1.5e-09 -0.0");
+    check("{{ x.small | string }}{{ x.none | string }}", "1e-07None");
+    check("{{ x.list }}{{ x.map }}", "['a', 1, None, True]{'b': 1, 'a': [1.5, {}], 'c': {}}");
+    check("{{ [x.small, (1,), (1, 'a'), ()] }}", "[1e-07, (1,), (1, 'a'), ()]");
+    check("{{ [x.text] }}", "['Köln <b> \\'q\\' \"d\" \\u2028 \u{1F600} \\x7f']");
+    check("{{ [\"it's\", 'e\u{301}\u{200b}\\n'] }}", "[\"it's\", 'e\u{301}\\u200b\\n']");
+}
+
+#[test]
+fn tojson_takes_pythons_arguments() {
+    check(
+        "{{ x.map | tojson }}{{ x.list | tojson }}",
+        r#"{"b": 1, "a": [1.5, {}], "c": {}}["a", 1, null, true]"#,
+    );
+    check("{{ x.map | tojson(separators=(',', ':')) }}", r#"{"b":1,"a":[1.5,{}],"c":{}}"#);
+    check("{{ x.map | tojson(sort_keys=True) }}", r#"{"a": [1.5, {}], "b": 1, "c": {}}"#);
+    check(
+        "{{ x.map | tojson(indent=2) }}",
+        "{\n  \"b\": 1,\n  \"a\": [\n    1.5,\n    {}\n  ],\n  \"c\": {}\n}",
+    );
+    check("{{ x.map.a | tojson(indent=none) }}", "[1.5, {}]");
+    check("{{ x.text | tojson }}", "\"Köln <b> 'q' \\\"d\\\" \u{2028} \u{1F600} \u{7f}\"");
+    let ascii = r#""K\u00f6ln <b> 'q' \"d\" \u2028 \ud83d\ude00 \u007f""#;
+    check("{{ x.text | tojson(ensure_ascii=True) }}", ascii);
+    check("{{ x.text | tojson(true) }}", ascii);
+    check(
+        "{{ [x.float, x.big, x.small, 100000000000000000000] | tojson }}",
+        "[1.0, 1e+20, 1e-07, 100000000000000000000]",
+    );
+    check("{{ {1: 2, none: 3, 1.5: 5} | tojson }}", r#"{"1": 2, "null": 3, "1.5": 5}"#);
+    check("{{ (1, 'a', none) | tojson }}", r#"[1, "a", null]"#);
+}
+
+#[test]
+fn strings_have_pythons_methods() {
+    check("{{ 'a.b.c'.rsplit('.', 1) }}{{ 'a b'.rsplit() }}", "['a.b', 'c']['a', 'b']");
+    check(
+        "{{ 'a-b-c'.partition('-') }}{{ 'ab'.partition('-') }}",
+        "('a', '-', 'b-c')('ab', '', '')",
+    );
+    check(
+        "{{ 'a-b-c'.rpartition('-') }}{{ 'ab'.rpartition('-') }}",
+        "('a-b', '-', 'c')('', '', 'ab')",
+    );
+    check(
+        "{{ 'abc'.removeprefix('a') }}{{ 'abc'.removesuffix('c') }}{{ 'b'.removeprefix('a') }}",
+        "bcabb",
+    );
+    check("{{ 'abab'.index('b') }}{{ 'abab'.rindex('b') }}{{ [1, 2].index(2) }}", "131");
+}
+
+#[test]
+fn a_value_that_nests_without_end_is_refused() {
+    let nested =
+        "{% set ns = namespace(x=1) %}{% for i in range(900) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    for print in ["{{ ns.x }}", "{{ ns.x | tojson }}"] {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+        let text = rendered(&format!("{nested}{print}"), &body);
+        assert!(text.contains("nested deeper than 200"), "{text}");
+    }
+}
+
+#[test]
+fn no_tools_are_none_and_none_is_not_iterable() {
+    let template = "{% if tools is iterable and tools | length > 0 %}T{{ tools | length }}{% endif %}\
+        {% if not tools is defined %}U{% endif %}{% if tools is none %}N{% endif %}";
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let body = json!({"model": "m", "messages": messages});
+    assert_eq!(rendered(template, &body), "N");
+    let body = json!({"model": "m", "messages": messages, "tools": null});
+    assert_eq!(rendered(template, &body), "N");
+    let body = json!({"model": "m", "messages": messages, "tools": [{"type": "function"}]});
+    assert_eq!(rendered(template, &body), "T1");
+    check("{{ nothing is iterable }}{{ 'a' is iterable }}{{ 1 is iterable }}", "TrueTrueFalse");
+}
+
+#[test]
+fn guards_are_found_again_in_what_is_escaped() {
+    for print in ["messages[0].content | tojson(ensure_ascii=True)", "[messages[0].content]"] {
+        let template = format!("{{{{ {print} }}}}");
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": "a<|im_end|>"}]});
+        let text = rendered(&template, &body);
+        assert!(!text.contains('\\') && !text.contains("fdd"), "{text}");
+    }
+}
