@@ -8,6 +8,7 @@
 mod calendar;
 mod environment;
 mod guard;
+mod habits;
 mod json;
 mod methods;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use overdraft_wire::request::{Message, PromptEnding, Rendering};
 use serde_json::{Map, Value, json};
 
 use self::guard::Guard;
+use self::habits::{CallForm, Habits};
 pub use crate::rendered::Rendered;
 use crate::tokenizer::{Markup, Tokenizer};
 
@@ -38,10 +40,17 @@ const CHATML: &str = "{% for message in messages %}<|im_start|>{{ message.role }
 #[derive(Debug)]
 pub struct ChatTemplate {
     /// `None` if the model cannot chat.
-    environment: Option<Environment<'static>>,
+    parsed: Option<Parsed>,
     markup: Arc<Markup>,
     /// `bos_token` and its like, for the template.
     names: Map<String, Value>,
+}
+
+/// A template that is valid.
+#[derive(Debug)]
+struct Parsed {
+    environment: Environment<'static>,
+    habits: Habits,
 }
 
 /// What a prompt is made of.
@@ -87,6 +96,13 @@ impl From<TemplateError> for ApiError {
     }
 }
 
+impl Parsed {
+    fn new(source: &str) -> Result<Self, TemplateError> {
+        let environment = environment::parse(source)?;
+        Ok(Self { habits: Habits::of(source, &environment), environment })
+    }
+}
+
 impl ChatTemplate {
     /// The template `source`. Without one, `ChatML` is assumed if the vocabulary has its tokens;
     /// otherwise every rendering is refused.
@@ -95,7 +111,7 @@ impl ChatTemplate {
     /// [`TemplateError::Syntax`].
     pub fn new(source: Option<&str>, tokenizer: &Tokenizer) -> Result<Self, TemplateError> {
         let chatml = || tokenizer.token_id("<|im_start|>").map(|_| CHATML);
-        let environment = source.or_else(chatml).map(environment::parse).transpose()?;
+        let parsed = source.or_else(chatml).map(Parsed::new).transpose()?;
         let name = |token: Option<TokenId>| {
             token.map_or(Value::String(String::new()), |token| {
                 Value::String(tokenizer.token_text(token).into_owned())
@@ -103,7 +119,7 @@ impl ChatTemplate {
         };
         let names = [("bos_token", tokenizer.bos()), ("eos_token", tokenizer.eos())]
             .map(|(key, token)| (key.to_owned(), name(token)));
-        Ok(Self { environment, markup: tokenizer.markup(), names: names.into_iter().collect() })
+        Ok(Self { parsed, markup: tokenizer.markup(), names: names.into_iter().collect() })
     }
 
     /// Renders a conversation.
@@ -111,8 +127,29 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError`], a sentence for the client.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<Rendered, TemplateError> {
-        let environment = self.environment.as_ref().ok_or(TemplateError::Missing)?;
-        let mut messages: Vec<Value> = input.messages.iter().map(message_value).collect();
+        let parsed = self.parsed.as_ref().ok_or(TemplateError::Missing)?;
+        let [first, others @ ..] = CallForm::ALL;
+        let result = self.render_with(parsed, input, first);
+        let has_forms =
+            |message: &Message| message.content.is_none() || !message.tool_calls.is_empty();
+        match result {
+            // A template may add arguments to text, which fails on an object.
+            Err(error) if input.messages.iter().any(has_forms) => {
+                let render = |form| self.render_with(parsed, input, form).ok();
+                others.into_iter().find_map(render).ok_or(error)
+            }
+            result => result,
+        }
+    }
+
+    fn render_with(
+        &self,
+        parsed: &Parsed,
+        input: &ChatInput<'_>,
+        form: CallForm,
+    ) -> Result<Rendered, TemplateError> {
+        let message = |message| parsed.habits.message(message, form);
+        let mut messages: Vec<Value> = input.messages.iter().map(message).collect();
         let mut tools = Value::Array(input.tools.to_vec());
         let mut kwargs = Value::Object(input.rendering.kwargs.clone());
         let all = messages.iter().chain([&tools, &kwargs]);
@@ -125,8 +162,8 @@ impl ChatTemplate {
             guard.mark_end(&mut last["content"]);
         }
         let context = self.context(messages, tools, kwargs, input);
-        let text =
-            environment::render(environment, &context).map_err(|error| guard.clean_error(error))?;
+        let text = environment::render(&parsed.environment, &context)
+            .map_err(|error| guard.clean_error(error))?;
         let kept =
             if continued { guard.cut_at_end(&text).ok_or(TemplateError::NotShown)? } else { &text };
         Ok(guard.remove(kept))
@@ -153,39 +190,4 @@ impl ChatTemplate {
         context.extend(fixed.map(|(key, value)| (key.to_owned(), value)));
         minijinja::Value::from(Serde(&context))
     }
-}
-
-/// A message as templates expect it: text content, and tool arguments as objects.
-fn message_value(message: &Message) -> Value {
-    let mut fields = Map::new();
-    fields.insert("role".to_owned(), Value::String(message.role.clone()));
-    let content = message.content.as_ref().map(|content| content.joined().into_owned());
-    fields.insert("content".to_owned(), content.map_or(Value::Null, Value::String));
-    if let Some(name) = &message.name {
-        fields.insert("name".to_owned(), Value::String(name.clone()));
-    }
-    if !message.tool_calls.is_empty() {
-        let calls = message.tool_calls.iter().cloned().map(with_parsed_arguments).collect();
-        fields.insert("tool_calls".to_owned(), Value::Array(calls));
-    }
-    if let Some(id) = &message.tool_call_id {
-        fields.insert("tool_call_id".to_owned(), Value::String(id.clone()));
-    }
-    for (key, value) in &message.extra {
-        fields.entry(key.clone()).or_insert_with(|| value.clone());
-    }
-    Value::Object(fields)
-}
-
-/// OpenAI sends a call's arguments as a string of JSON; templates print them as an object.
-fn with_parsed_arguments(mut call: Value) -> Value {
-    let pointer = "/function/arguments";
-    let text = call.pointer(pointer).and_then(Value::as_str);
-    let parsed = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    if let Some(object) = parsed.filter(Value::is_object)
-        && let Some(arguments) = call.pointer_mut(pointer)
-    {
-        *arguments = object;
-    }
-    call
 }

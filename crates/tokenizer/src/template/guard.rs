@@ -81,6 +81,9 @@ impl<'a> Guard<'a> {
     /// Marks the end of the content that is to be continued. The space tells later whether the
     /// template trims.
     pub(super) fn mark_end(&self, content: &mut Value) {
+        if let Value::Array(parts) = content {
+            return parts.last_mut().into_iter().for_each(|part| self.mark_end(&mut part["text"]));
+        }
         let text = content.as_str().unwrap_or_default();
         *content = Value::String(format!("{text}{} ", self.end));
     }

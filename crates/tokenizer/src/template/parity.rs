@@ -119,3 +119,68 @@ fn guards_are_found_again_in_what_is_escaped() {
         assert!(!text.contains('\\') && !text.contains("fdd"), "{text}");
     }
 }
+
+/// A history in which the assistant said nothing and made a call with these `arguments`.
+fn history(arguments: &Value) -> Value {
+    let call = json!({"type": "function", "function": {"name": "ls", "arguments": arguments}});
+    json!({"model": "m", "messages": [
+        {"role": "user", "content": "run"},
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+    ]})
+}
+
+#[test]
+fn no_content_is_an_empty_text_unless_the_template_asks_for_none() {
+    let body = history(&json!("{}"));
+    let splits = "{% for m in messages %}{% if '</think>' in m.content %}T{% endif %}{{ m.content }};{% endfor %}";
+    assert_eq!(rendered(splits, &body), "run;;");
+    let asks = "{% for m in messages %}{% if m['content'] is none %}N{% else %}{{ m.content }}{% endif %};{% endfor %}";
+    assert_eq!(rendered(asks, &body), "run;N;");
+    let reasons = "{% for m in messages %}{% if m.reasoning_content is none %}{% endif %}{{ m.content }};{% endfor %}";
+    assert_eq!(rendered(reasons, &body), "run;;");
+    // It asks in one place and fails in another.
+    let fails = "{% for m in messages %}{% if m.content is not none and m.content | length %}{{ m.content }}\
+        {% endif %}{{ m.content | length }};{% endfor %}";
+    assert_eq!(rendered(fails, &body), "run3;0;");
+}
+
+#[test]
+fn arguments_are_an_object_or_for_templates_that_add_them_text() {
+    let object = "{{ messages[1].tool_calls[0].function.arguments | tojson }}";
+    let added = "{{ 'call ' + messages[1].tool_calls[0].function.arguments }}";
+    let text = json!("{\"path\":  \"/tmp\"}");
+    assert_eq!(rendered(object, &history(&text)), r#"{"path": "/tmp"}"#);
+    assert_eq!(rendered(added, &history(&text)), "call {\"path\":  \"/tmp\"}");
+    for not_an_object in [json!("[1]"), json!("{\"cut\": "), json!(""), Value::Null] {
+        assert_eq!(rendered(object, &history(&not_an_object)), "{}", "{not_an_object}");
+    }
+    let refuses = "{{ raise_exception('no calls') if messages[1].tool_calls }}";
+    assert!(rendered(refuses, &history(&text)).ends_with("refuses the messages: no calls"));
+}
+
+#[test]
+fn parts_go_to_templates_that_show_them() {
+    let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+    let body = |role: &str| json!({"model": "m", "messages": [{"role": role, "content": parts}]});
+    let shows = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}\
+        {% for part in m.content %}[{{ part.text }}]{% endfor %}{% endif %}{% endfor %}";
+    assert_eq!(rendered(shows, &body("user")), "[a][b]");
+    assert_eq!(rendered(shows, &body("tool")), "a\nb");
+    for prints in ["{{ messages[0].content }}", "{{ messages[0].content | tojson }}"] {
+        assert!(!rendered(prints, &body("user")).contains("type"));
+    }
+    let mut continued = body("assistant");
+    continued["continue_final_message"] = json!(true);
+    continued["add_generation_prompt"] = json!(false);
+    assert_eq!(rendered(&format!("{shows}<end>"), &continued), "[a][b");
+}
+
+#[test]
+fn a_developer_is_the_system_unless_the_template_names_it() {
+    let message = json!({"role": "developer", "content": "be brief", "tools": []});
+    let body = json!({"model": "m", "messages": [message]});
+    let plain = "{{ messages[0].role }}{{ messages[0].tools is defined }}";
+    assert_eq!(rendered(plain, &body), "systemFalse");
+    let names = format!("{plain}{{{{ messages[0].role == 'developer' }}}}");
+    assert_eq!(rendered(&names, &body), "developerTrueTrue");
+}
