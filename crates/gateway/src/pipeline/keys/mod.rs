@@ -3,7 +3,7 @@
 //! A key is known by its SHA-256 alone: keys are long and random, so nothing slower is needed, and
 //! the time that a look-up of the hash takes tells nothing about the key. With keys configured,
 //! only requests that present one of them are served; without any, all are, and requests with the
-//! same bearer token belong to the same tenant.
+//! same token, in whatever header it comes, belong to the same tenant.
 //!
 //! Invariant: no key is stored, printed or logged.
 
@@ -82,7 +82,8 @@ impl Keyring {
     /// 401 where keys are configured and none of them is presented.
     pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
         if self.keys.is_empty() {
-            let token = bearer(head);
+            // In whatever header: a client that changes its SDK stays the tenant that it was.
+            let token = presented(head).next();
             let tenant = token.map_or(Tenant::default(), |token| Tenant(xxh3_64(token)));
             let realm = token.map(|token| realm(b"bearer", token));
             return Ok(Caller { key: None, tenant, realm });

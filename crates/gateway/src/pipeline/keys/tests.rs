@@ -192,6 +192,22 @@ fn a_charge_takes_back_what_was_not_used() {
     assert_eq!(left(Bill::AsExpected), (5, 330));
 }
 
+#[test]
+fn without_keys_a_token_is_a_tenant_in_whatever_header_it_comes() {
+    let keyring = Keyring::new(&[]);
+    let realm = |name: &'static str, value: &'static str| {
+        let mut head = HeaderMap::new();
+        head.insert(name, HeaderValue::from_static(value));
+        let caller = keyring.identify(&head).unwrap();
+        assert!(!caller.is_nobody());
+        caller.realm()
+    };
+    let a = realm("authorization", "Bearer a");
+    assert_eq!(realm("x-api-key", "a"), a);
+    assert_eq!(realm("api-key", "a"), a);
+    assert_ne!(realm("x-api-key", "b"), a);
+}
+
 proptest! {
     /// Whatever is asked and settled when, nobody spends more than two minutes' worth in one.
     #[test]
