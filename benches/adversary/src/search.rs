@@ -40,8 +40,10 @@ const WINS_TIMES: f64 = 10.0;
 #[derive(Debug, Serialize)]
 struct Found {
     number: u64,
+    /// For a terminal on this machine: paths of traces stand in it, so no record holds it.
+    #[serde(skip)]
     command: String,
-    /// As a case is kept.
+    /// As a case is kept: the same on every machine.
     flags: String,
     traits: Vec<crate::draw::Trait>,
     ours: Figures,
