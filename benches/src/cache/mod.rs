@@ -2,7 +2,7 @@
 //!
 //! Hits: the real gateway over loopback sockets before a worker that answers at once, asked one after the
 //! other over one connection; from its own memory, and from a real Redis on this machine by a gateway
-//! that has nothing in memory yet. Hit ratios: the shelf of `core::reuse` alone, on requests of which
+//! that has nothing in memory yet. Hit ratios: the shelf of `core::response_cache` alone, on requests of which
 //! about two in five repeat one before, by Zipf's law; beside a cache without bounds and LRU.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 #![expect(clippy::disallowed_methods, reason = "a bench ends what it spawns with its runtime")]

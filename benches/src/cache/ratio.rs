@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Dice;
 use overdraft_claims::as_float;
-use overdraft_core::reuse::{Found, Key, Shelf};
+use overdraft_core::response_cache::{Found, Key, Shelf};
 use overdraft_sim::report::{Plot, Scale, page_of_plots};
 use overdraft_units::{Instant, Micros};
 use serde::Serialize;

@@ -4,11 +4,11 @@
 //! is told of the requests that were sent, whether to a real endpoint or to a simulated fleet.
 //! Nothing in here waits, listens or reads a clock: its caller passes the time.
 
-mod draws;
+mod random;
 pub mod fleet;
-mod numbers;
+mod float_conversion;
 pub mod report;
 pub mod what_if;
 pub mod workload;
 
-pub use self::draws::Draws;
+pub use self::random::Draws;

@@ -10,7 +10,7 @@ use overdraft_core::cost::{Money, Prices, Speed, Usage};
 use overdraft_silicon::{Batch, Chunk, Profile};
 use overdraft_units::Tokens;
 
-use crate::numbers::{float, length, whole, whole32};
+use crate::float_conversion::{float, length, whole, whole32};
 use crate::report::{Belongs, Fate, Recorder, Sample};
 use crate::workload::{AccessLog, AnswerSource, Entry};
 

@@ -1,7 +1,7 @@
 //! Response cache settings: maps the sections `cache` and `isolation` to the gateway's.
 
 use overdraft_config as config;
-use overdraft_core::reuse::Reuse;
+use overdraft_core::response_cache::Reuse;
 use overdraft_gateway::{CacheMode, CacheSettings, IsolationSettings, SaltPolicy};
 use overdraft_store::Secret;
 

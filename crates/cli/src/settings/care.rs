@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use overdraft_config as config;
-use overdraft_core::fragment::FragmentSettings;
+use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::restart::Backoff;
 use overdraft_core::scale::{Cooldown, Targets};
 use overdraft_gateway::{

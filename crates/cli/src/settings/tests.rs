@@ -7,7 +7,7 @@ use std::time::Duration;
 use overdraft_config::Config;
 use overdraft_core::admit::{self, Priority};
 use overdraft_core::cascade::{Chance, Mode};
-use overdraft_core::reuse::Reuse;
+use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
     CacheMode, CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook,

@@ -9,8 +9,8 @@
 
 use overdraft_units::{Instant, Micros, Tokens};
 
-use super::caution::CAUTION_MILLI_MAX;
-use super::stand::Ahead;
+use super::safety_margin::CAUTION_MILLI_MAX;
+use super::worker_queue::Ahead;
 use super::{AdmitSettings, Mode, Portion, Priority, Prospect, RETRY_AFTER_MAX};
 use crate::estimate::{LENGTH_MAX, Pace};
 use crate::fleet::Worker;

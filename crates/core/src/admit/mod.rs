@@ -9,36 +9,36 @@
 //!
 //! Invariant: a request's booking is released when it ends, whatever happened in between.
 
-mod caution;
+mod safety_margin;
 mod correction;
 mod forecast;
 mod judge;
-mod lane;
-mod line;
-mod pinned;
+mod fair_queue;
+mod model_queue;
+mod pinned_prefixes;
 mod queue;
 mod settings;
-mod stand;
+mod worker_queue;
 mod tenants;
 #[cfg(test)]
 mod tests;
-mod world;
+mod length_sample;
 
 use core::fmt;
 use core::str::FromStr;
 
 use overdraft_units::Micros;
 
-pub(crate) use self::caution::{Caution, Strain};
+pub(crate) use self::safety_margin::{Caution, Strain};
 pub(crate) use self::correction::Correction;
 pub(crate) use self::forecast::{Booking, Forecast, Place};
 pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};
 pub(crate) use self::judge::{Answer, Asked, judge};
-pub(crate) use self::pinned::Chain;
+pub(crate) use self::pinned_prefixes::Chain;
 pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
-pub(crate) use self::stand::Ahead;
-pub use self::stand::Hold;
+pub(crate) use self::worker_queue::Ahead;
+pub use self::worker_queue::Hold;
 pub use self::tenants::Portion;
 pub(crate) use self::tenants::Tenants;
 

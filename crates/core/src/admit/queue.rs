@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros};
 
-use super::line::Line;
-use super::stand::{Ahead, Hold};
+use super::model_queue::Line;
+use super::worker_queue::{Ahead, Hold};
 use super::{Priority, QueueSettings, Tenant, retry_after};
 use crate::fleet::WorkerId;
 

@@ -6,7 +6,7 @@
 
 use overdraft_units::Tokens;
 
-use crate::mix::mix;
+use crate::hash_mix::mix;
 
 /// Maximum classes with a threshold of their own; all other requests share one.
 pub const CLASSES_MAX: usize = 64;

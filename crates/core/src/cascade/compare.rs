@@ -4,7 +4,7 @@
 //! difference of the means with its interval at 95 %. No samples are kept: a comparison of a
 //! million requests takes as much room as one of ten.
 
-use super::chance::{Propensity, WEIGHT_ONE, WHOLE};
+use super::probability::{Propensity, WEIGHT_ONE, WHOLE};
 use super::scorer::Label;
 use crate::cost::Money;
 use crate::route::Arm;

@@ -7,7 +7,7 @@
 
 use overdraft_units::Tokens;
 
-use super::chance::{LogProb, Nats};
+use super::probability::{LogProb, Nats};
 use super::class::Traits;
 use super::features::Features;
 use crate::estimate::{BUCKETS, LONGEST, bucket_of};

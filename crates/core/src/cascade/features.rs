@@ -6,10 +6,10 @@
 
 use alloc::vec::Vec;
 
-use super::chance::Nats;
+use super::probability::Nats;
 use super::class::{Bound, Script};
 use super::evidence::{Evidence, FIRST_TOKENS, Finish};
-use super::parts::{PartsError, Reader};
+use super::snapshot::{PartsError, Reader};
 
 /// The number of features.
 pub const FEATURES: usize = 20;

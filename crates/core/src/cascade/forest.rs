@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::features::{FEATURES, Features};
-use super::fixed::BITS;
+use super::fixed_point::BITS;
 use super::scorer::Label;
-use crate::mix::mix;
+use crate::hash_mix::mix;
 
 /// Minimum labels for a forest: with fewer the logistic model does better.
 pub(super) const FOREST_LABELS_MIN: usize = 512;

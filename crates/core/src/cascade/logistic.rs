@@ -18,8 +18,8 @@ use super::features::{
     DIGITS, ENTROPY, FEATURES, FEATURES_FIRST, FOURTH_WORST, Features, LENGTH, MEAN, MEDIAN,
     PROMPT, THINNEST, WORST, WORST_DIGIT,
 };
-use super::fixed::{BITS, ONE, logistic, times};
-use super::parts::{PartsError, Reader, number, write};
+use super::fixed_point::{BITS, ONE, logistic, times};
+use super::snapshot::{PartsError, Reader, number, write};
 use super::scorer::{Example, Label};
 
 /// Features whose squares and products are features too: the meaning of a surprisal depends on its

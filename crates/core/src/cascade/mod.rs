@@ -33,56 +33,56 @@
 //! | Modes: off, gate, verify, shadow              | `mode.rs`      |
 //! | One route's gate, which joins all of it       | `gate.rs`      |
 
-mod chance;
+mod probability;
 mod class;
 mod compare;
 mod evidence;
 mod exclusion;
 mod features;
-mod fixed;
+mod fixed_point;
 mod forest;
 mod gate;
 mod isotonic;
-mod journal;
+mod label_journal;
 mod logistic;
 mod mode;
-mod pace;
+mod latency;
 mod parity;
-mod parts;
-mod path;
+mod snapshot;
+mod scoring_api;
 mod payback;
-mod prospect;
+mod early_termination;
 mod quality;
-mod release;
+mod streaming_release;
 mod report;
 mod scorer;
 mod shadow;
-mod switch;
+mod kill_switch;
 #[cfg(test)]
 mod tests;
 mod threshold;
 mod verify;
 
-pub use self::chance::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
+pub use self::probability::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
 pub use self::class::{Bound, CLASSES_MAX, Class, Delivery, Script, Traits};
 pub use self::compare::{COMPARED_MIN, Change, Comparison, Findings, Spread};
 pub use self::evidence::{Evidence, Finish, Observation};
 pub use self::exclusion::{ANSWER_MIN, Exclusion, Exclusions};
 pub use self::features::{FEATURES, Features};
 pub use self::gate::{Ask, Cascade, Judgement, Moment, PARTS_VERSION, Settings};
-pub use self::journal::{Hearing, JOURNAL_MAX, Journal, Note};
+pub use self::label_journal::{Hearing, JOURNAL_MAX, Journal, Note};
 pub use self::mode::Mode;
 pub use self::parity::{Difference, Parity, Tokenizer};
-pub use self::parts::PartsError;
-pub use self::path::{Abilities, BLANKS_MAX, PATHS, Path, REFUSED_FOR, Server, VLLM_LEAST};
+pub use self::snapshot::PartsError;
+pub use self::scoring_api::{Abilities, BLANKS_MAX, PATHS, Path, REFUSED_FOR, Server, VLLM_LEAST};
 pub use self::payback::{DEBT_MAX, Payback, Unpaid, Upshot, Waited};
-pub use self::prospect::{Prospects, Stand, Stands};
+pub use self::early_termination::{Prospects, Stand, Stands};
 pub use self::quality::{Estimate, Interval};
-pub use self::release::{FIRST_MAX, FIRST_MIN, Release, Running, Step, Windows};
+pub use self::streaming_release::{FIRST_MAX, FIRST_MIN, Release, Running, Step, Windows};
 pub use self::report::Report;
 pub use self::scorer::{EXAMPLES_MAX, Label, Scorer};
 pub use self::shadow::{Draw, Shadow};
-pub use self::switch::{
+pub use self::kill_switch::{
     CLEAN_LABELS, FALSE_ALARM, HORIZON_LABELS, KillSwitch, OffReason, Sample, Standing,
 };
 pub use self::threshold::{Bar, Choice, LOSS_MAX, LOSS_MIN, Lesson, Threshold};

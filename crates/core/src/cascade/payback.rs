@@ -12,9 +12,9 @@
 
 use overdraft_units::Micros;
 
-use super::chance::Chance;
+use super::probability::Chance;
 use super::class::{Delivery, Traits};
-use super::pace::{MEMORY, MEMORY_LONG, MEMORY_SHORT, Mean, Paces, Pick, sample};
+use super::latency::{MEMORY, MEMORY_LONG, MEMORY_SHORT, Mean, Paces, Pick, sample};
 
 /// Delay budget, in answers of the target: beyond this total delay of all clients, drafts no longer
 /// run first.

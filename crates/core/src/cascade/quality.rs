@@ -4,7 +4,7 @@
 //! labels. Zero losses in few labels do not prove a loss of zero; Wilson's interval says so and the
 //! normal approximation does not.
 
-use super::chance::{Chance, WHOLE};
+use super::probability::{Chance, WHOLE};
 
 /// The square of 1.96, in millionths.
 const Z_SQUARED: u128 = 3_841_459;

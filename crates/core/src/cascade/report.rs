@@ -1,9 +1,9 @@
 //! Status of one route's cascade, for operators and metrics.
 
-use super::chance::Chance;
+use super::probability::Chance;
 use super::payback::Unpaid;
 use super::quality::Estimate;
-use super::switch::Standing;
+use super::kill_switch::Standing;
 use super::threshold::Bar;
 
 /// What is known of a route, for people and metrics.

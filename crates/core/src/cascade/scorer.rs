@@ -8,14 +8,14 @@
 
 use alloc::vec::Vec;
 
-use super::chance::Chance;
+use super::probability::Chance;
 use super::class::Class;
 use super::features::{FEATURES, FEATURES_FIRST, Features};
-use super::fixed::{BITS, ONE, chance, log_odds, logistic};
+use super::fixed_point::{BITS, ONE, chance, log_odds, logistic};
 use super::forest::{Forest, Shares};
 use super::isotonic::{Pool, pool};
 use super::logistic::Logistic;
-use super::parts::{PartsError, Reader, number, write};
+use super::snapshot::{PartsError, Reader, number, write};
 
 /// The outcome of comparing the draft's answer with the target's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

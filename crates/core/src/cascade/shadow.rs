@@ -4,7 +4,7 @@
 //! sampling: at first one in twenty, later as little as one in a hundred, and more where the score
 //! is near the threshold, because there a label is most informative. `docs/design/cascade.md#r5`.
 
-use super::chance::{Chance, PROPENSITY_MIN, Propensity};
+use super::probability::{Chance, PROPENSITY_MIN, Propensity};
 use super::threshold::Bar;
 
 /// Labels after which the sampling chance is 0.7 of its initial value.

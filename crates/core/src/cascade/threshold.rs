@@ -12,9 +12,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::chance::{Chance, Propensity, WEIGHT_ONE, WHOLE};
+use super::probability::{Chance, Propensity, WEIGHT_ONE, WHOLE};
 use super::class::{CLASSES_MAX, Class};
-use super::parts::{PartsError, Reader, number, signed};
+use super::snapshot::{PartsError, Reader, number, signed};
 use super::quality::Estimate;
 use super::scorer::Label;
 

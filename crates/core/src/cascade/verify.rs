@@ -12,8 +12,8 @@ use core::fmt;
 
 use overdraft_units::TokenId;
 
-use super::chance::{LogProb, Nats};
-use super::fixed::{ONE, decay, millionths};
+use super::probability::{LogProb, Nats};
+use super::fixed_point::{ONE, decay, millionths};
 
 /// Log probabilities nearer than this are a tie: batches of another shape round differently.
 pub const TIE: Nats = Nats::micronats(1_000);
@@ -256,5 +256,5 @@ pub fn keeps_rest(target: LogProb, draft: LogProb, drawn: u64) -> bool {
 
 /// Whether an even draw falls below so many of 2^24.
 fn below(drawn: u64, parts: i64) -> bool {
-    i64::try_from(drawn >> (u64::BITS - super::fixed::BITS)).unwrap_or(i64::MAX) < parts
+    i64::try_from(drawn >> (u64::BITS - super::fixed_point::BITS)).unwrap_or(i64::MAX) < parts
 }

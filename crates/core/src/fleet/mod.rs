@@ -11,14 +11,14 @@
 
 mod attempt;
 mod breakers;
-mod glance;
+mod hot_fields;
 mod health;
 mod load;
 mod refusals;
 mod speeds;
 #[cfg(test)]
 mod tests;
-mod unseen;
+mod nonstreamed_prefill;
 mod worker;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use overdraft_units::{Instant, Tokens};
 
 use self::attempt::Phase;
 pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
-pub(crate) use self::glance::{Glance, Seldom};
+pub(crate) use self::hot_fields::{Glance, Seldom};
 use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub use self::load::{Scraped, Share};

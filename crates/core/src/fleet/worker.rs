@@ -9,7 +9,7 @@ use super::attempt::{Demand, FirstToken};
 use super::health::Health;
 use super::load::{Load, Scraped, Share};
 use super::refusals::Refusals;
-use super::unseen::Unseen;
+use super::nonstreamed_prefill::Unseen;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
 use crate::estimate::{Lengths, Pace, PrefillRate, StepTime};

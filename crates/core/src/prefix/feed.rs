@@ -16,7 +16,7 @@ use overdraft_units::{BlockSize, CacheSalt, TokenId};
 
 use super::Chunks;
 use super::chain::{Chunking, PrefixChain, PrefixKey};
-use super::reported::Event;
+use super::reported_blocks::Event;
 
 /// Maximum names remembered while the worker's number of blocks is unknown: 4 million tokens in
 /// blocks of 16, in about 10 MB.

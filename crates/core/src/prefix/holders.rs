@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 
-use super::slots::{SLOTS_MAX, SlotId};
+use super::slot_allocation::{SLOTS_MAX, SlotId};
 
 /// The name of an interned set of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use super::chain::PrefixKey;
 use super::holders::{HolderSet, Holders};
-use super::slots::{Slot, Slots, Source};
+use super::slot_allocation::{Slot, Slots, Source};
 use super::table::{EntryId, Table};
 use super::{Chunks, PrefixIndex};
 use crate::fleet::WorkerId;

@@ -12,15 +12,15 @@
 //! **Invariant:** memory has a bound that is set at the start ([`PrefixLimits`]); equal events give
 //! equal answers; no event takes time that grows with the number of keys held.
 
-mod announced;
+mod pending_insertions;
 mod chain;
 mod feed;
 mod holders;
 mod lookup;
-mod places;
-mod reported;
-mod routed;
-mod slots;
+mod two_choice_table;
+mod reported_blocks;
+mod estimated_cache;
+mod slot_allocation;
 mod sweep;
 mod table;
 #[cfg(test)]
@@ -31,8 +31,8 @@ use alloc::vec::Vec;
 
 use overdraft_units::Instant;
 
-use self::announced::Announced;
-pub use self::announced::{ANNOUNCED_MAX, Announcement};
+use self::pending_insertions::Announced;
+pub use self::pending_insertions::{ANNOUNCED_MAX, Announcement};
 pub use self::chain::{Chunking, PrefixChain, PrefixKey, digest_of, salt_of, salt_with_adapter};
 pub use self::feed::{
     BlockEvent, BlockName, BlockSizeMismatch, EventFeed, Medium, NAMES_MAX_DEFAULT, Skipped,
@@ -40,11 +40,11 @@ pub use self::feed::{
 };
 use self::holders::Holders;
 pub use self::lookup::Matches;
-pub use self::reported::Event;
-pub use self::routed::{
+pub use self::reported_blocks::Event;
+pub use self::estimated_cache::{
     CAPACITY_UNKNOWN, GENERATIONS_MAX, HINT_SETTLE, Hint, PENDING_SPAN, Receipt,
 };
-use self::slots::{SlotId, Slots};
+use self::slot_allocation::{SlotId, Slots};
 use self::sweep::Remains;
 pub use self::sweep::{CLEAR_STEP, SWEEP_STEP};
 use self::table::{EntryId, Table};
@@ -185,7 +185,7 @@ impl PrefixIndex {
     pub fn knowledge(&self, worker: WorkerId) -> Knowledge {
         let (feed, trust_permille) = match self.workers.get(worker.index()) {
             Some(record) => (record.feed, record.trust_permille),
-            None => (Feed::Never, routed::TRUST_FIRST),
+            None => (Feed::Never, estimated_cache::TRUST_FIRST),
         };
         match feed {
             Feed::Complete => Knowledge::Exact,
@@ -282,7 +282,7 @@ impl Record {
             fresh: 0,
             routed: 0,
             capacity: CAPACITY_UNKNOWN,
-            trust_permille: routed::TRUST_FIRST,
+            trust_permille: estimated_cache::TRUST_FIRST,
         }
     }
 }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::PrefixIndex;
 use super::holders::{Change, HolderSet};
-use super::slots::SlotId;
+use super::slot_allocation::SlotId;
 use super::table::{EntryId, Parent, Swept, WARMED_MAX};
 
 /// Entries of ended generations visited per changed chunk: each change adds at most one, so the

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::chain::PrefixKey;
 use super::holders::HolderSet;
-use super::places::Places;
+use super::two_choice_table::Places;
 
 /// Entries to a page.
 const PAGE: usize = 4_096;

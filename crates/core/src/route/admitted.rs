@@ -12,7 +12,7 @@ use super::candidate::{Candidate, Decision, Reason};
 use super::cost::Before;
 use super::least_load::rank;
 use super::policy::Policy;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use super::{Awaits, Choice};
 use crate::admit::{Answer, Asked, Mode, RETRY_AFTER_MAX, judge, retry_after};
 use crate::fleet::WorkerId;

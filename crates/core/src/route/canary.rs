@@ -1,7 +1,7 @@
 //! Canary assignment: which arm of a comparison a request belongs to.
 
 use super::policy::Policy;
-use crate::mix::mix;
+use crate::hash_mix::mix;
 
 /// A policy on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

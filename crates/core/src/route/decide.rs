@@ -4,9 +4,9 @@ use overdraft_units::{Instant, Tokens};
 
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
-use super::scene::{Prefix, Scene};
+use super::decision_scene::{Prefix, Scene};
 use super::settings::RouteSettings;
-use super::{Ask, Choice, Policy, Tried, admitted, cost, standing, sticky};
+use super::{Ask, Choice, Policy, Tried, admitted, cost, eligibility, sticky};
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
 use crate::transfer::FETCH_TOKENS_MIN;
 
@@ -41,22 +41,22 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     decision.cached_most = cached.unwrap_or_default();
     let holder = rare.shares.then(|| note_fetchable(scene, decision)).flatten();
     if rare.is_shut {
-        standing::keep_best(scene, decision, tried);
+        eligibility::keep_best(scene, decision, tried);
     }
     if rare.is_small {
-        standing::pass_over_small(decision);
+        eligibility::pass_over_small(decision);
     }
     if rare.warms {
         hold_back_warming(scene, decision);
     }
     if 0 < tried.attempts() {
-        standing::keep_proven(scene, decision);
+        eligibility::keep_proven(scene, decision);
     }
     if let Some(choice) = nobody(scene, decision) {
         decision.choice = choice;
         return;
     }
-    let trial = rare.is_due.then(|| standing::trial(scene, decision, tried)).flatten();
+    let trial = rare.is_due.then(|| eligibility::trial(scene, decision, tried)).flatten();
     if let Some(id) = trial {
         settle(scene, decision, holder, rare.is_crowded, id);
         return;
@@ -105,7 +105,7 @@ impl Rare {
         if candidate.reason != Reason::Outscored {
             self.is_shut = true;
             let worker = scene.fleet.worker(candidate.worker);
-            self.is_due |= worker.health().is_up() && standing::is_due(scene, worker);
+            self.is_due |= worker.health().is_up() && eligibility::is_due(scene, worker);
         }
     }
 }
@@ -147,7 +147,7 @@ fn shut(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Reason {
     match worker.health() {
         _ if worker.is_draining() => Reason::Draining,
         _ if tried.has(id) => Reason::Tried,
-        health if health.is_up() => standing::reason(scene, worker),
+        health if health.is_up() => eligibility::reason(scene, worker),
         health if health.is_last_resort() => Reason::LastResort,
         _ => Reason::Down,
     }

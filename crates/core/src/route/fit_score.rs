@@ -11,7 +11,7 @@ use overdraft_units::Tokens;
 
 use super::candidate::{Decision, Reason};
 use super::least_load::rank;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use crate::fleet::{Worker, WorkerId};
 
 /// The weights of free cache against free budget.

@@ -1,7 +1,7 @@
 //! Least-load policy: the fewest requests, then the fewest tokens, then the least recently used.
 
 use super::candidate::Decision;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use crate::fleet::{Fleet, WorkerId};
 
 /// Lower is better; ours and others' requests, our tokens, and how lately it got work.

@@ -2,7 +2,7 @@
 
 use super::candidate::Decision;
 use super::policy::Policy;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use super::{cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
 use crate::fleet::WorkerId;
 

@@ -5,7 +5,7 @@
 
 use super::candidate::Decision;
 use super::least_load::{least, rank};
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use crate::fleet::WorkerId;
 
 /// A match that is shorter than this share of the prompt does not matter, in thousandths.

@@ -1,7 +1,7 @@
 //! Round-robin policy: the least recently used worker; the baseline of every comparison.
 
 use super::candidate::Decision;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use crate::fleet::WorkerId;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {

@@ -12,14 +12,14 @@ use core::num::NonZeroU32;
 
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
-use super::asking::model_number;
+use super::routing_request::model_number;
 use super::candidate::Decision;
 use super::decide::decide_in;
 use super::fit_score::fit_score_permille;
-use super::placed::{Outcome, Placed};
-use super::scene::{Line, Prefix, Scene};
+use super::placed_request::{Outcome, Placed};
+use super::decision_scene::{Line, Prefix, Scene};
 use super::settings::RouteSettings;
-use super::{Ask, Choice, Tried, usual};
+use super::{Ask, Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Ratio, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
@@ -317,7 +317,7 @@ impl Router {
         let (reuse, behind_milli) = (self.reuse(), self.behind_milli(ask.model));
         let (fleet, prefix) = (&self.fleet, Some(prefix));
         let scene = Scene { fleet, ask, prefix, line, reuse, behind_milli, settings, now };
-        if is_full || !usual::decide(&scene, tried, &mut self.decision) {
+        if is_full || !fast_path::decide(&scene, tried, &mut self.decision) {
             decide_in(&scene, tried, &mut self.decision);
         }
     }

@@ -6,7 +6,7 @@
 
 use overdraft_units::Instant;
 
-use super::placed::Placed;
+use super::placed_request::Placed;
 use super::router::{Prompt, Router};
 use crate::admit::Chain;
 

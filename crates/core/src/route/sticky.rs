@@ -8,7 +8,7 @@
 
 use super::candidate::{Decision, Reason};
 use crate::fleet::{Fleet, WorkerId};
-use crate::mix::mix;
+use crate::hash_mix::mix;
 
 /// How firmly sessions stick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use super::candidate::Decision;
 use super::least_load::rank;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use crate::fleet::WorkerId;
-use crate::mix::mix;
+use crate::hash_mix::mix;
 
 /// Keeps the two draws apart.
 const DRAWS: [u64; 2] = [0x7477_6f00, 0x6368_6f69];

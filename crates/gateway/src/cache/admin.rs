@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
-use overdraft_core::reuse::FIELDS;
+use overdraft_core::response_cache::FIELDS;
 use overdraft_http::{Body, RequestBody, reply};
 use overdraft_store::Scope;
 use overdraft_wire::{ApiError, ErrorKind};

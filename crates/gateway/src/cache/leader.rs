@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, Uri};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use overdraft_core::reuse::{Answered, Finish, Unkept, Wanted, unkept};
+use overdraft_core::response_cache::{Answered, Finish, Unkept, Wanted, unkept};
 use overdraft_http::{Body, Exchange};
 use overdraft_store::{Looked, Ticket};
 use overdraft_telemetry::{AccessRecord, unix_time};

@@ -1,6 +1,6 @@
 //! Response cache: stores answers and serves them again to equal requests.
 //!
-//! `core::reuse` decides which requests are looked up and which answers are stored; this folder
+//! `core::response_cache` decides which requests are looked up and which answers are stored; this folder
 //! makes the key (`request`), stores the bytes locally (`Cache`) and for other gateways
 //! (`ResponseStore`), serves a stored answer in the requested form (`replay`), and lets equal
 //! concurrent requests share one answer (`single_flight`, `leader`). A request's path through it is
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use overdraft_core::reuse::{Evicted, Found, Openings, Shelf};
+use overdraft_core::response_cache::{Evicted, Found, Openings, Shelf};
 use overdraft_store::{Name, OpenError, ResponseStore, Scope, StoreSettings};
 use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
 use overdraft_units::Instant;

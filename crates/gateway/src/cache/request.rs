@@ -2,11 +2,11 @@
 //!
 //! The key is the SHA-256 over all that decides on the answer, each part with its length before it:
 //! the tenant, the endpoint, the model behind the alias, its revision and the pool that serves it,
-//! and every field that `core::reuse` puts into the key, in its canonical form.
+//! and every field that `core::response_cache` puts into the key, in its canonical form.
 
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use overdraft_core::reuse::{Asked, Bypass, Effect, Key, Plan, Reuse, Wish, effect, plan};
+use overdraft_core::response_cache::{Asked, Bypass, Effect, Key, Plan, Reuse, Wish, effect, plan};
 use overdraft_store::{NAME_BYTES, Name};
 use overdraft_telemetry::Delivery;
 use overdraft_wire::json::Object;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::response::Parts;
 use overdraft_core::admit::Priority;
-use overdraft_core::reuse::Key;
+use overdraft_core::response_cache::Key;
 use overdraft_telemetry::AccessRecord;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use overdraft_core::reuse::{Bypass, Effect, FIELDS, effect};
+use overdraft_core::response_cache::{Bypass, Effect, FIELDS, effect};
 use overdraft_wire::json::Object;
 
 use super::request::{Served, fields};

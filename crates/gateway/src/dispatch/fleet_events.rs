@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 
 use overdraft_core::fleet::{Probe, Scraped, WorkerId};
-use overdraft_core::fragment::Step;
+use overdraft_core::memory_drift::Step;
 use overdraft_core::prefix::{Event, Knowledge};
 use overdraft_core::route::Router;
 use overdraft_units::{BlockSize, Micros, Tokens};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 use overdraft_core::fleet::WorkerId;
-use overdraft_core::fragment::Watch;
+use overdraft_core::memory_drift::Watch;
 use overdraft_core::scale::Hold;
 use overdraft_telemetry::metrics::CareMetrics;
 use tokio::sync::watch;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use overdraft_core::reuse::Reuse;
+use overdraft_core::response_cache::Reuse;
 use overdraft_store::Secret;
 
 /// Whether answers are given again.

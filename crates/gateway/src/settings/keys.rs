@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use overdraft_core::admit::Priority;
-use overdraft_core::reuse::Reuse;
+use overdraft_core::response_cache::Reuse;
 pub use overdraft_store::Limits as Budget;
 use sha2::{Digest, Sha256};
 

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::WORKERS_MAX;
-use overdraft_core::fragment::FragmentSettings;
+use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::route::RetrySettings;
 use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};

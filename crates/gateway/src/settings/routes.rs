@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::prefix::PrefixLimits;
-use overdraft_core::reuse::Reuse;
+use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::xxh3_64;

@@ -13,8 +13,8 @@ use overdraft_core::route::Router;
 use overdraft_scheduler::batch::CacheChange;
 use overdraft_units::Instant;
 
-use super::agenda::FlightId;
-use super::reports;
+use super::event_queue::FlightId;
+use super::kv_events;
 use super::scenario::{CacheKnowledge, Scenario};
 use super::worker::Worker;
 use crate::workload::named;
@@ -44,7 +44,7 @@ impl Gateway {
             // As a probe tells it.
             gateway.router.round_trip(id, scenario.network + scenario.network);
             if scenario.knowledge == CacheKnowledge::Reported {
-                gateway.feeds.push(reports::begin(&mut gateway.router, id));
+                gateway.feeds.push(kv_events::begin(&mut gateway.router, id));
             }
         }
         gateway
@@ -58,14 +58,14 @@ impl Gateway {
     pub(super) fn restarted(&mut self, id: WorkerId, worker: &Worker, now: Instant) {
         self.see(id, worker, now);
         if let Some(feed) = self.feeds.get_mut(id.index()) {
-            *feed = reports::begin(&mut self.router, id);
+            *feed = kv_events::begin(&mut self.router, id);
         }
     }
 
     /// Takes in what a worker says of its cache.
     pub(super) fn cache_changed(&mut self, id: WorkerId, changes: &[CacheChange]) {
         if let Some(feed) = self.feeds.get_mut(id.index()) {
-            reports::apply(&mut self.router, id, feed, changes);
+            kv_events::apply(&mut self.router, id, feed, changes);
         }
     }
 

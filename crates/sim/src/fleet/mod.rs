@@ -7,40 +7,40 @@
 //! **Invariant:** equal scenarios, workloads and seeds give equal histories, to the microsecond; memory
 //! grows with the requests under way, and by one sample for each that has ended.
 
-mod again;
-mod agenda;
-mod answers;
+mod retry;
+mod event_queue;
+mod response_cache;
 mod bounds;
 mod cascade;
-mod causes;
+mod miss_causes;
 mod error;
-mod flight;
-mod gatekeeper;
+mod request_slab;
+mod draft_gate;
 mod gateway;
-mod guess;
-mod missed;
-mod mix;
+mod draft_model;
+mod miss_attribution;
+mod tenant_mix;
 mod outage;
-mod refusing;
-mod reports;
-mod requests;
-mod reuse;
+mod faulty_workers;
+mod kv_events;
+mod life_cycle;
+mod single_flight;
 mod scenario;
 mod scrapes;
-mod simulation;
+mod event_loop;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod time_series;
 mod worker;
 
 pub use self::bounds::{GATEWAYS_MAX, WORKERS_MAX};
 pub use self::error::SimulateError;
-pub use self::gatekeeper::{Cascading, Drafts, RequestKind};
-pub use self::guess::Guesses;
-pub use self::mix::Mix;
-pub use self::refusing::{Manner, Refusing};
+pub use self::draft_gate::{Cascading, Drafts, RequestKind};
+pub use self::draft_model::Guesses;
+pub use self::tenant_mix::Mix;
+pub use self::faulty_workers::{Manner, Refusing};
 pub use self::scenario::{
     AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, Pool,
     RESTART_DEFAULT, Scenario, Speculation,
 };
-pub use self::simulation::{Simulated, simulate};
+pub use self::event_loop::{Simulated, simulate};

@@ -7,9 +7,9 @@ use overdraft_silicon::Profile;
 use overdraft_units::{Micros, Tokens};
 
 use super::bounds::SHARE_EVERY;
-use super::gatekeeper::Cascading;
-use super::mix::Mix;
-use super::refusing::Refusing;
+use super::draft_gate::Cascading;
+use super::tenant_mix::Mix;
+use super::faulty_workers::Refusing;
 
 /// A fleet and how it is driven.
 #[derive(Clone, Debug)]

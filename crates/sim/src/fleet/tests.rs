@@ -8,7 +8,7 @@ use overdraft_silicon::Catalogue;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
-use crate::numbers::float;
+use crate::float_conversion::float;
 use crate::report::{Belongs, Fate, Objectives, Sample, Summary};
 use crate::workload::{Pacing, Source, WorkloadError};
 
@@ -468,14 +468,14 @@ fn what_matters_least_waits_longest_and_is_refused_first() {
         let all = of(priority);
         assert!(250 < all.len(), "a third of nine hundred");
         let refused = all.iter().filter(|sample| sample.fate == Fate::Refused).count();
-        float(crate::numbers::length(refused)) / float(crate::numbers::length(all.len()))
+        float(crate::float_conversion::length(refused)) / float(crate::float_conversion::length(all.len()))
     });
     let [flex, default, priority] = refused;
     assert!(0.1 < flex && default < flex && priority <= default, "{refused:?}");
     let waited = |priority| {
         let firsts = of(priority);
         let firsts: Vec<_> = firsts.iter().filter_map(Sample::ttft).map(Micros::get).collect();
-        firsts.iter().sum::<u64>() / crate::numbers::length(firsts.len()).max(1)
+        firsts.iter().sum::<u64>() / crate::float_conversion::length(firsts.len()).max(1)
     };
     assert!(waited(Priority::Priority) < waited(Priority::Flex));
 }
@@ -486,7 +486,7 @@ fn a_tenant_that_asks_for_little_does_not_wait_behind_one_that_floods() {
     let answered = |tenant| {
         let all = of_group(&told, |belongs| belongs.tenant == Some(tenant));
         let answered = all.iter().filter(|sample| sample.fate == Fate::Completed).count();
-        float(crate::numbers::length(answered)) / float(crate::numbers::length(all.len()))
+        float(crate::float_conversion::length(answered)) / float(crate::float_conversion::length(all.len()))
     };
     assert!(answered(0) < 0.9, "{}", answered(0));
     assert!(answered(0) + 0.1 < answered(1), "{} {}", answered(0), answered(1));

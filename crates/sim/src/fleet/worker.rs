@@ -11,10 +11,10 @@ use overdraft_scheduler::speculate::Ran;
 use overdraft_silicon::{Batch, Chunk, Profile, StepTimes};
 use overdraft_units::{Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens};
 
-use super::agenda::FlightId;
+use super::event_queue::FlightId;
 use super::bounds::{DRAFT_MODEL, MODEL, PAGE};
 use super::error::SimulateError;
-use super::guess::{Came, Guesser, Guesses, Said};
+use super::draft_model::{Came, Guesser, Guesses, Said};
 use super::scenario::{CacheKnowledge, Overdraft, Scenario};
 
 /// A token of a prompt and one of its answer.

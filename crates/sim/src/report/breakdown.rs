@@ -13,7 +13,7 @@ use super::plot::escaped;
 use super::recorder::{Recorder, Sample};
 use super::summary::Summary;
 use super::{Objectives, Run};
-use crate::numbers::{float, length};
+use crate::float_conversion::{float, length};
 
 /// Rows of a table at most; JSON has all.
 const ROWS_MAX: usize = 24;

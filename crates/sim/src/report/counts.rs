@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::missed::Missed;
-use crate::numbers::float;
+use crate::float_conversion::float;
 
 /// Counts of a whole fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Buckets are of equal width within a factor of two: 1,024 of them to each, so a value is off by less than
 //! a thousandth. What is longer than an hour counts as an hour.
 
-use crate::numbers::{float, length};
+use crate::float_conversion::{float, length};
 
 /// Buckets to a factor of two, as a power of two.
 const DIGITS: u32 = 10;

@@ -180,7 +180,7 @@ impl Estimate {
             [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
         /// For more of them: a little too wide up to some thirty seeds.
         const STUDENT_MORE: f64 = 2.16;
-        let count = crate::numbers::float(crate::numbers::length(values.len()));
+        let count = crate::float_conversion::float(crate::float_conversion::length(values.len()));
         let mean = values.iter().sum::<f64>() / count;
         if values.len() < 2 {
             return Self { mean, half: None };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::recorder::{Fate, Sample};
-use crate::numbers::float;
+use crate::float_conversion::float;
 
 /// Bounds in milliseconds; an unset bound always holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::plot::{Plot, Scale, escaped};
 use super::summary::{FIGURES, quantile};
 use super::{Fate, Origin, Report, Run, Sample, breakdown};
-use crate::numbers::float;
+use crate::float_conversion::float;
 
 /// Points of a curve of shares.
 const SHARES: u32 = 200;
@@ -181,12 +181,12 @@ fn density(report: &Report, title: &str, of: &dyn Fn(&Sample) -> Option<f64>) ->
     const STEPS: f64 = 12.0;
     let line = |label: &str| {
         let values = pooled(report, label, of);
-        let count = float(crate::numbers::length(values.len())).max(1.0);
+        let count = float(crate::float_conversion::length(values.len())).max(1.0);
         let step = |value: f64| (value.max(1e-3).log10() * STEPS).floor();
         let mut points: Vec<(f64, f64)> = Vec::new();
         for group in values.chunk_by(|one, other| step(*one).total_cmp(&step(*other)).is_eq()) {
             let middle = 10_f64.powf((step(group[0]) + 0.5) / STEPS);
-            let share = float(crate::numbers::length(group.len())) / count;
+            let share = float(crate::float_conversion::length(group.len())) / count;
             points.push((middle, share * 100.0));
         }
         (label.to_owned(), points)

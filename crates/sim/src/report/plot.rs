@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::numbers::{float, length};
+use crate::float_conversion::{float, length};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
@@ -86,7 +86,7 @@ impl Axis {
                 let step = round_step((self.high - self.low) / TICKS);
                 let first = (self.low / step).ceil();
                 let count = ((self.high - first * step) / step).floor().max(0.0);
-                (0..=crate::numbers::whole(count)).map(|n| (first + float(n)) * step).collect()
+                (0..=crate::float_conversion::whole(count)).map(|n| (first + float(n)) * step).collect()
             }
             Scale::Logarithmic => {
                 /// More than can be told apart.

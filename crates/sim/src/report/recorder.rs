@@ -87,7 +87,7 @@ impl Recorder {
 
     /// A request has ended.
     pub fn sample(&mut self, sample: Sample) {
-        if crate::numbers::length(self.samples.len()) < SAMPLES_MAX {
+        if crate::float_conversion::length(self.samples.len()) < SAMPLES_MAX {
             self.samples.push(sample);
         } else {
             self.dropped += 1;
@@ -112,7 +112,7 @@ impl Recorder {
         let first = self.samples.iter().map(|sample| sample.intended).min();
         let last = self.samples.iter().map(|sample| sample.ended).max();
         let (first, last) = (first.unwrap_or(Instant::ORIGIN), last.unwrap_or(Instant::ORIGIN));
-        crate::numbers::float(last.since(first).get()) / 1e6
+        crate::float_conversion::float(last.since(first).get()) / 1e6
     }
 
     /// A number that is equal only for equal histories.
@@ -149,7 +149,7 @@ impl Sample {
     pub fn tpot_us(&self) -> Option<f64> {
         let after = self.output.get().checked_sub(1).filter(|&after| 0 < after)?;
         let span = self.ended.since(self.first_token?);
-        Some(crate::numbers::float(span.get()) / f64::from(after))
+        Some(crate::float_conversion::float(span.get()) / f64::from(after))
     }
 
     /// Time to the end.

@@ -5,7 +5,7 @@
 
 use overdraft_units::Instant;
 
-use crate::numbers::{float, length};
+use crate::float_conversion::{float, length};
 
 /// Spans at most.
 const SPANS_MAX: usize = 512;

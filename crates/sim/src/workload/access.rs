@@ -20,7 +20,7 @@ use super::error::{Fault, WorkloadError};
 use super::lines::Lines;
 use super::table::calendar_seconds;
 use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, Sessions, TENANTS_MAX, Turn, Voice, named};
-use crate::numbers::{float, length, whole};
+use crate::float_conversion::{float, length, whole};
 
 /// Requests of a log at most: they are put in order in memory.
 pub const REQUESTS_MAX: usize = 1_000_000;

@@ -65,7 +65,7 @@ impl Iterator for Claude {
 fn session(path: &Path, name: u64) -> Result<Session, WorkloadError> {
     let text = lines::read(path, EXPECTED)?;
     let file: File = serde_json::from_str(&text).map_err(|error| {
-        let line = crate::numbers::length(error.line());
+        let line = crate::float_conversion::length(error.line());
         let shown = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
         Fault::new(shown, format!("does not fit ({error})"), EXPECTED).at(path, line)
     })?;

@@ -135,5 +135,5 @@ const fn mix(value: u64) -> u64 {
 
 /// Seconds as they are written in files, as a span; what is negative or no number is zero.
 pub(crate) fn seconds(seconds: f64) -> Micros {
-    Micros::new(crate::numbers::whole(seconds * 1e6))
+    Micros::new(crate::float_conversion::whole(seconds * 1e6))
 }

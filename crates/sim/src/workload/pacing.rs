@@ -6,7 +6,7 @@ use overdraft_units::{Instant, Micros};
 
 use super::{Session, Sessions, WorkloadError};
 use crate::Draws;
-use crate::numbers::{float, length, whole};
+use crate::float_conversion::{float, length, whole};
 
 /// When sessions begin.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,7 +15,7 @@ use super::error::{Fault, WorkloadError};
 use super::lines::{self, Lines};
 use super::{Piece, Sender, Session, Turn, named};
 use crate::Draws;
-use crate::numbers::{length, whole, whole32};
+use crate::float_conversion::{length, whole, whole32};
 
 const EXPECTED: &str = "a folder with pairs of `NAME-trace.csv` and `NAME-dataset.json`";
 const ROW: &str = "`start,requests a second,variation,Gamma or Weibull,shape,scale`";

@@ -222,12 +222,12 @@ fn count(line: &str, column: usize, cell: Option<&str>) -> Result<u32, Fault> {
     let whole = cell
         .parse::<f64>()
         .ok()
-        .filter(|count| (0.0..=crate::numbers::float(PROMPT_TOKENS_MAX)).contains(count));
+        .filter(|count| (0.0..=crate::float_conversion::float(PROMPT_TOKENS_MAX)).contains(count));
     let whole = whole.ok_or_else(|| {
         let expected = format!("a number of tokens up to {PROMPT_TOKENS_MAX}");
         Fault::new(cell, format!("is no `{name}`"), expected)
     })?;
-    Ok(crate::numbers::whole32(whole))
+    Ok(crate::float_conversion::whole32(whole))
 }
 
 /// `2023-11-16 18:15:46.6805900` as seconds since 1970, whatever zone it says.

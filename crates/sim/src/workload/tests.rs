@@ -7,7 +7,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use tempfile::TempDir;
 
 use super::*;
-use crate::numbers::{float, length};
+use crate::float_conversion::{float, length};
 
 /// A folder with one file.
 fn file(name: &str, text: &str) -> (TempDir, PathBuf) {

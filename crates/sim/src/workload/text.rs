@@ -5,7 +5,7 @@
 //! [`Wording`].
 
 use super::{Piece, mix};
-use crate::numbers::{float, whole};
+use crate::float_conversion::{float, whole};
 
 /// Words that most vocabularies have as a token.
 const WORDS: [&str; 64] = [

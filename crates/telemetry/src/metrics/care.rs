@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use overdraft_core::fragment::Outcome;
+use overdraft_core::memory_drift::Outcome;
 use overdraft_core::scale::{Load, Signal};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use overdraft_units::{Instant, Micros};
 use proptest::prelude::*;
 
-use crate::admit::stand::LOOKS_MAX;
+use crate::admit::worker_queue::LOOKS_MAX;
 use crate::admit::{
     Hold, Priority, Queue, QueueSettings, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Refusal, Tenant,
     Ticket, Waiter,

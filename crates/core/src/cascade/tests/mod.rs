@@ -17,7 +17,7 @@ mod verify;
 use overdraft_units::Tokens;
 
 use super::{Chance, Evidence, LogProb, Observation, Traits};
-use crate::mix::mix;
+use crate::hash_mix::mix;
 
 /// Draws that a seed decides.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::super::fixed::{ONE, decay, log_odds, logistic};
+use super::super::fixed_point::{ONE, decay, log_odds, logistic};
 use super::super::isotonic::{Pool, pool};
-use super::super::parts::Reader;
+use super::super::snapshot::Reader;
 use super::super::{Chance, Class, EXAMPLES_MAX, Evidence, Label, PARTS_VERSION, Scorer};
 use super::{Dice, draft, traits};
 

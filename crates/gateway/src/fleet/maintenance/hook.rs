@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use overdraft_core::fragment::Hooked;
+use overdraft_core::memory_drift::Hooked;
 use serde::Serialize;
 use tokio::process::Command;
 use tokio::time::timeout;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use overdraft_core::fleet::WorkerId;
-use overdraft_core::fragment::Reading;
+use overdraft_core::memory_drift::Reading;
 use overdraft_wire::prometheus::memory::{MemoryError, memory_permille};
 use tokio::time::sleep;
 

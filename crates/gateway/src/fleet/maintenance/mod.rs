@@ -1,6 +1,6 @@
 //! Maintenance of workers: warm-up, memory drift, and restarts.
 //!
-//! `overdraft_core::fragment` decides when any of it is due; this folder reads the pages, calls the
+//! `overdraft_core::memory_drift` decides when any of it is due; this folder reads the pages, calls the
 //! hooks, and begins and ends the drains.
 
 mod hook;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::fleet::{Probe, WorkerId};
-use overdraft_core::fragment::{Cure, Hooked, Outcome, Place, Step};
+use overdraft_core::memory_drift::{Cure, Hooked, Outcome, Place, Step};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use overdraft_core::admit::{Priority, Tenant};
-use overdraft_core::reuse::Reuse;
+use overdraft_core::response_cache::Reuse;
 use overdraft_wire::ApiError;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;

@@ -3,13 +3,13 @@
 use overdraft_core::cascade::Ask;
 use overdraft_core::fleet::Failure;
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
-use overdraft_core::reuse::Key;
+use overdraft_core::response_cache::Key;
 use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
-use super::agenda::VisitId;
+use super::event_queue::VisitId;
 use super::bounds::{DRAFT_MODEL, MODEL, VOCABULARY};
-use super::missed::Held;
+use super::miss_attribution::Held;
 use crate::report::Fate;
 use crate::workload::{Piece, Sender, Session, Turn};
 

@@ -7,7 +7,7 @@
 
 use super::Tried;
 use super::candidate::{Candidate, Decision, Ejections, Reason, Room};
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use crate::breaker::Standing;
 use crate::fleet::{Acceptance, RefusalKind, Refusals, Worker, WorkerId};
 

@@ -3,7 +3,7 @@
 //! Twenty-four bits of fraction. A float's `exp` is not the same on every machine and is not there at
 //! all without `std`; this is off by less than a millionth, and the same everywhere.
 
-use super::chance::{Chance, WHOLE};
+use super::probability::{Chance, WHOLE};
 use super::features::{UNIT, logarithm};
 
 /// Bits of fraction.

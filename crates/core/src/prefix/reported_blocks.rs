@@ -11,7 +11,7 @@
 
 use super::chain::PrefixKey;
 use super::holders::Change;
-use super::slots::{SlotId, Source};
+use super::slot_allocation::{SlotId, Source};
 use super::table::{EntryId, Parent};
 use super::{Feed, PrefixIndex};
 use crate::fleet::WorkerId;

@@ -9,9 +9,9 @@
 
 use alloc::vec::Vec;
 
-use super::chance::{Chance, Propensity};
-use super::fixed::{ONE, parts, times};
-use super::parts::{PartsError, Reader, signed};
+use super::probability::{Chance, Propensity};
+use super::fixed_point::{ONE, parts, times};
+use super::snapshot::{PartsError, Reader, signed};
 use super::scorer::Label;
 use super::threshold::Choice;
 

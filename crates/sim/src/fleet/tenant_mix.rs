@@ -6,7 +6,7 @@
 use overdraft_core::admit::Priority;
 
 use super::error::SimulateError;
-use crate::numbers::float;
+use crate::float_conversion::float;
 use crate::workload::{Sender, Session, TENANTS_MAX, named};
 
 /// Streams of a session's draws.

@@ -154,7 +154,7 @@ impl Guesser {
         let deepest = chances.len() - 1;
         let chance = chances[usize::try_from(place).unwrap_or(deepest).min(deepest)];
         let drawn = named(&[STREAM, said.answer.content, u64::from(at)]) >> 11;
-        if crate::numbers::float(drawn) * (f64::EPSILON / 2.0) < chance {
+        if crate::float_conversion::float(drawn) * (f64::EPSILON / 2.0) < chance {
             return right;
         }
         // No token of the vocabulary.
@@ -163,7 +163,7 @@ impl Guesser {
 
     /// What guessing for the step under way takes.
     pub(super) fn takes(&self) -> Micros {
-        Micros::new(self.settings.pass.get() * crate::numbers::length(self.passes))
+        Micros::new(self.settings.pass.get() * crate::float_conversion::length(self.passes))
     }
 
     /// Takes note of what a sequence's drafts came to.
@@ -175,8 +175,8 @@ impl Guesser {
             return;
         }
         let right = came.right.min(drafted);
-        self.guesses.drafted += crate::numbers::length(drafted);
-        self.guesses.right += crate::numbers::length(right);
+        self.guesses.drafted += crate::float_conversion::length(drafted);
+        self.guesses.right += crate::float_conversion::length(right);
         if let Some(seen) = self.seen.get_mut(&sequence) {
             seen[Drafter::Model.place()].observe(drafted, right);
         }
@@ -184,8 +184,8 @@ impl Guesser {
         self.controller.learn(Trial { class, drafter: Drafter::Model, drafted, right });
         self.controller.note_used(drafted, right);
         let kept = self.kept.entry(sequence).or_default();
-        kept.0 += crate::numbers::length(came.drafted);
-        kept.1 += crate::numbers::length(right);
+        kept.0 += crate::float_conversion::length(came.drafted);
+        kept.1 += crate::float_conversion::length(right);
     }
 
     /// Takes note of what the target took for a step, and the passes before it.
@@ -222,6 +222,6 @@ fn nanos(profile: &Profile, batch: &Batch) -> Nanos {
 
 /// Which kind of text a session is of.
 fn kind(settings: &Speculation, session: u64) -> u64 {
-    let kinds = crate::numbers::length(settings.acceptance.len());
+    let kinds = crate::float_conversion::length(settings.acceptance.len());
     named(&[STREAM, session]) % kinds.max(1)
 }

@@ -7,7 +7,7 @@ use overdraft_core::cascade::{
 use overdraft_silicon::Profile;
 use overdraft_units::{Micros, Tokens};
 
-use super::flight::{Flight, Origin};
+use super::request_slab::{Flight, Origin};
 use crate::Draws;
 use crate::workload::named;
 

@@ -3,7 +3,7 @@
 use overdraft_core::fleet::Scraped;
 use overdraft_units::Instant;
 
-use crate::numbers::{float, length};
+use crate::float_conversion::{float, length};
 use crate::report::Series;
 
 /// Points that are kept; beyond that every other one is dropped.

@@ -7,7 +7,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::numbers::float;
+use crate::float_conversion::float;
 
 /// Tries at one gamma draw: more than 95 of 100 are taken at once.
 const TRIES_MAX: u32 = 64;
@@ -125,7 +125,7 @@ impl Ranks {
         let share = draws.share();
         let last = self.cumulated.len() - 1;
         let at = self.cumulated.partition_point(|&below| below <= share).min(last);
-        crate::numbers::length(at)
+        crate::float_conversion::length(at)
     }
 }
 

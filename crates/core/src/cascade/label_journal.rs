@@ -11,12 +11,12 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::chance::{Chance, Propensity};
+use super::probability::{Chance, Propensity};
 use super::class::Class;
 use super::evidence::Evidence;
 use super::features::Features;
 use super::gate::{Judgement, Moment, at};
-use super::parts::{PartsError, Reader, number, signed};
+use super::snapshot::{PartsError, Reader, number, signed};
 use super::scorer::Label;
 use super::threshold::Choice;
 

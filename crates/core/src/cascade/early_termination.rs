@@ -7,8 +7,8 @@
 
 use alloc::vec::Vec;
 
-use super::chance::{Chance, WHOLE};
-use super::parts::{PartsError, Reader, signed};
+use super::probability::{Chance, WHOLE};
+use super::snapshot::{PartsError, Reader, signed};
 use super::threshold::Choice;
 
 /// Length buckets of a draft: up to 7 tokens, up to 15, up to 31 and so on.

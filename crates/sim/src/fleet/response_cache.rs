@@ -1,6 +1,6 @@
 //! Response cache of the simulated gateway.
 //!
-//! `core::reuse` decides what is cacheable and what is evicted, as it does live. Here a prompt's
+//! `core::response_cache` decides what is cacheable and what is evicted, as it does live. Here a prompt's
 //! pieces stand for its text, and an answer's length for the answer. Equal concurrent requests of
 //! the same priority are a single flight (`docs/design/cache.md`, 7): a follower waits for the
 //! leader's answer.
@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 
 use overdraft_core::admit::Priority;
-use overdraft_core::reuse::{
+use overdraft_core::response_cache::{
     Answered, Asked, Finish, Found, Key, Plan, Reuse, Shelf, Wish, plan, unkept,
 };
 use overdraft_units::{Instant, Tokens};
 
-use super::agenda::FlightId;
+use super::event_queue::FlightId;
 use super::scenario::AnswerCache;
 use crate::workload::{Piece, named};
 

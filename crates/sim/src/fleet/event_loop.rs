@@ -4,19 +4,19 @@ use overdraft_core::fleet::WorkerId;
 use overdraft_silicon::Profile;
 use overdraft_units::{Instant, Micros, Tokens};
 
-use super::agenda::{Agenda, Event};
-use super::answers::Answers;
+use super::event_queue::{Agenda, Event};
+use super::response_cache::Answers;
 use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
 use super::error::SimulateError;
-use super::flight::{Flight, Origin, Places, Visit};
-use super::gatekeeper::{Drafts, Gatekeeper, RequestKind};
+use super::request_slab::{Flight, Origin, Places, Visit};
+use super::draft_gate::{Drafts, Gatekeeper, RequestKind};
 use super::gateway::Gateway;
-use super::guess::Guesses;
-use super::missed::Ledger;
+use super::draft_model::Guesses;
+use super::miss_attribution::Ledger;
 use super::scenario::{Pace, Scenario};
-use super::watch::Watch;
+use super::time_series::Watch;
 use super::worker::Worker;
-use crate::numbers::length;
+use crate::float_conversion::length;
 use crate::report::{Belongs, Counts, Fate, Groups, Missed, PoolTold, Recorder, Sample, Series};
 use crate::workload::{Session, Sessions};
 

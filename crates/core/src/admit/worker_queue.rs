@@ -8,7 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::lane::Lane;
+use super::fair_queue::Lane;
 use super::queue::{Ticket, Waiter};
 use super::{Priority, Tenant};
 

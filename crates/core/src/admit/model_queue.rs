@@ -9,9 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use overdraft_units::{Instant, Micros};
 
 use super::Priority;
-use super::lane::Lane;
+use super::fair_queue::Lane;
 use super::queue::{AGING_EVERY, Ticket, Waiter};
-use super::stand::{Ahead, Hold, Stand};
+use super::worker_queue::{Ahead, Hold, Stand};
 use crate::estimate::Ratio;
 use crate::fleet::WorkerId;
 

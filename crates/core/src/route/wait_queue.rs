@@ -6,8 +6,8 @@
 
 use overdraft_units::{Instant, Micros};
 
-use super::asking::model_number;
-use super::placed::Placed;
+use super::routing_request::model_number;
+use super::placed_request::Placed;
 use super::router::{Request, Router};
 use super::settings::RouteSettings;
 use super::{Choice, Tried};

@@ -7,7 +7,7 @@
 
 use overdraft_units::{Micros, Tokens};
 
-use super::chance::Chance;
+use super::probability::Chance;
 use super::evidence::Finish;
 use super::threshold::{Bar, Choice};
 

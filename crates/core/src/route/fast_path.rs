@@ -14,7 +14,7 @@ use super::candidate::{Decision, Reason, Room};
 use super::cost::{Before, equal_to, pushed_out};
 use super::decide::candidate;
 use super::least_load::rank;
-use super::scene::Scene;
+use super::decision_scene::Scene;
 use super::{Choice, Policy, Tried, admitted};
 use crate::fleet::WorkerId;
 

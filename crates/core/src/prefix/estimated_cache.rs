@@ -18,7 +18,7 @@ use overdraft_units::{Instant, Micros};
 
 use super::chain::PrefixKey;
 use super::holders::{Change, HolderSet};
-use super::slots::{SlotId, Source};
+use super::slot_allocation::{SlotId, Source};
 use super::table::{EntryId, Parent, Table, WARMED_MAX};
 use super::{Chunks, Feed, Generation, PrefixIndex};
 use crate::fleet::WorkerId;

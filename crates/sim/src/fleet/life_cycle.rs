@@ -8,17 +8,17 @@ use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Strictness
 use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
-use super::again;
-use super::agenda::{Event, FlightId, VisitId};
-use super::answers::Answers;
+use super::retry;
+use super::event_queue::{Event, FlightId, VisitId};
+use super::response_cache::Answers;
 use super::bounds::{PAGE, VOCABULARY};
 use super::error::SimulateError;
-use super::flight::{Flight, Origin, Role, Visit, spell_all};
+use super::request_slab::{Flight, Origin, Role, Visit, spell_all};
 use super::gateway::Gateway;
-use super::guess::Said;
-use super::missed::Held;
+use super::draft_model::Said;
+use super::miss_attribution::Held;
 use super::scenario::{CacheKnowledge, Overdraft, Pace};
-use super::simulation::Simulation;
+use super::event_loop::Simulation;
 use super::worker::Next;
 use crate::report::Fate;
 use crate::workload::named;
@@ -152,7 +152,7 @@ impl Simulation<'_> {
         let chunk = self.chunk();
         let flight = self.flights.of(id);
         let settings = strictness.over(&self.scenario.routing);
-        let (tried, turn) = (flight.tried, again::turn(&flight.tried));
+        let (tried, turn) = (flight.tried, retry::turn(&flight.tried));
         let request = request(flight, chunk);
         let router = &mut self.gateways[flight.gateway].router;
         let mut placed = router.place(request, &settings, (&tried, turn), self.now)?;
