@@ -3,7 +3,7 @@
 //! It only says where on the scale from idle to overloaded a draw lies, so a fifth more or less does not matter.
 
 use anyhow::Result;
-use overdraft_silicon::{Batch, Catalogue, Chunk, Profile};
+use overdraft_gpu_model::{Batch, Catalogue, Chunk, Profile};
 use overdraft_sim::workload::Session;
 use overdraft_units::Tokens;
 use std::collections::BTreeSet;

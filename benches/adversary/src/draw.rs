@@ -261,7 +261,7 @@ fn fleet(dice: &mut Draws, world: &mut World, seen: Shape, traits: &mut Vec<Trai
 
 /// Tokens of the smallest cache.
 fn smallest(world: &World) -> Result<f64> {
-    let catalogue = overdraft_silicon::Catalogue::builtin();
+    let catalogue = overdraft_gpu_model::Catalogue::builtin();
     let mut least = f64::INFINITY;
     for machines in &world.fleet {
         let profile = catalogue.find(&machines.profile).context("a listed profile")?;

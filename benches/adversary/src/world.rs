@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::route::{Policy, RouteSettings};
-use overdraft_silicon::Catalogue;
+use overdraft_gpu_model::Catalogue;
 use overdraft_sim::fleet::{
     CacheKnowledge, Mix, Overdraft, Pace, Pool, RESTART_DEFAULT, Scenario, Simulated, simulate,
 };

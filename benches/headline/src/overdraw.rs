@@ -5,8 +5,8 @@ use overdraft_claims::{Aim, Claim, as_float};
 use overdraft_core::admit::Mode;
 use overdraft_core::cascade::{self, Chance};
 use overdraft_core::route::Policy;
+use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{self, DEPTH_MAX};
-use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::CacheKnowledge::Estimated;
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, RESTART_DEFAULT, RequestKind,

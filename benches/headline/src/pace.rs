@@ -3,7 +3,7 @@
 use anyhow::Result;
 use overdraft_claims::{Aim, Claim};
 use overdraft_core::route::{Policy, RouteSettings};
-use overdraft_silicon::Catalogue;
+use overdraft_gpu_model::Catalogue;
 use overdraft_sim::fleet::{Scenario, Simulated, simulate};
 use overdraft_sim::workload::{Pacing, Source};
 use rustix::time::{ClockId, clock_gettime};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use overdraft_core::route::{Policy, RouteSettings};
-use overdraft_silicon::Catalogue;
+use overdraft_gpu_model::Catalogue;
 use overdraft_sim::fleet::{CacheKnowledge, Scenario, Simulated, simulate};
 use overdraft_sim::report::{Estimate, Objectives, Run, Summary};
 use overdraft_sim::workload::{Pacing, Sessions, Source};

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use overdraft_claims::judge;
-use overdraft_silicon::Catalogue;
+use overdraft_gpu_model::Catalogue;
 
 use self::points::{Kind, read};
 use self::report::Report;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use overdraft_silicon::{ClosedLoop, Lengths};
+use overdraft_gpu_model::{ClosedLoop, Lengths};
 use serde::Serialize;
 
 /// Where in the folder of traces the measurements lie.

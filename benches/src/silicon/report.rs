@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use overdraft_claims::{Aim, Claim, as_float, median, save};
-use overdraft_silicon::{Catalogue, LoopResult};
+use overdraft_gpu_model::{Catalogue, LoopResult};
 use serde::Serialize;
 
 use super::points::{Kind, Point};

@@ -5,8 +5,8 @@ use overdraft_config::{ByteSize, CascadeSlowdown, Share};
 use overdraft_core::admit::{Mode, Priority, QueueSettings};
 use overdraft_core::cascade::{self, Chance};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
+use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
-use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
     RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation,

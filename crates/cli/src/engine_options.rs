@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use overdraft_engine::EngineSettings;
 use overdraft_engine::echo::EchoSettings;
 use overdraft_engine::model::{KvBudget, ModelSettings};
-use overdraft_silicon::Profile;
+use overdraft_gpu_model::Profile;
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, Tokens};
 

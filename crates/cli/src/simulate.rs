@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_core::route::{Policy, RouteSettings};
-use overdraft_silicon::{Catalogue, Profile, ProfileError};
+use overdraft_gpu_model::{Catalogue, Profile, ProfileError};
 use overdraft_sim::fleet::{CacheKnowledge, Pace, Pool, Scenario, simulate};
 use overdraft_sim::report::{Origin, Report, Run};
 use overdraft_sim::workload::{Sessions, catalogue, similar};
@@ -112,7 +112,7 @@ Examples:
   overdraft simulate --list
 
 The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
-model (docs/design/silicon.md). Nothing is sent anywhere.
+model (docs/design/gpu-model.md). Nothing is sent anywhere.
 
 Exit codes: 0 simulated, 1 a trace broke off, 2 the input cannot be used.";
 

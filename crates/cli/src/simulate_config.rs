@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use overdraft_config::{Config, Loader, WorkerSource};
 use overdraft_gateway::CacheMode;
+use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::Policy as Depth;
-use overdraft_silicon::Catalogue;
 use overdraft_sim::fleet::{AnswerCache, LOOK_UP_DEFAULT, Pool, Scenario};
 use overdraft_units::Micros;
 

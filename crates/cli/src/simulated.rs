@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use overdraft_engine::{CacheChanges, Observation, Observer, SimulatedSettings};
-use overdraft_silicon::{AnswerLengths, Catalogue, Profile, ProfileError};
+use overdraft_gpu_model::{AnswerLengths, Catalogue, Profile, ProfileError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, Blocks, Tokens};
 use overdraft_worker::MishapSettings;

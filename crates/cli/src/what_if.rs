@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use overdraft_core::cost::Prices;
 use overdraft_core::route::Policy;
-use overdraft_silicon::Profile;
+use overdraft_gpu_model::Profile;
 use overdraft_sim::fleet::Pool;
 use overdraft_sim::report::{Groups, Origin, Report, Run};
 use overdraft_sim::what_if::{self, Kept, Recorded, Work};

@@ -4,9 +4,9 @@
 //! is told of the requests that were sent, whether to a real endpoint or to a simulated fleet.
 //! Nothing in here waits, listens or reads a clock: its caller passes the time.
 
-mod random;
 pub mod fleet;
 mod float_conversion;
+mod random;
 pub mod report;
 pub mod what_if;
 pub mod workload;

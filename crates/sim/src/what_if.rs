@@ -7,7 +7,7 @@
 //! mechanism: response cache, else cascade, else prefix cache.
 
 use overdraft_core::cost::{Money, Prices, Speed, Usage};
-use overdraft_silicon::{Batch, Chunk, Profile};
+use overdraft_gpu_model::{Batch, Chunk, Profile};
 use overdraft_units::Tokens;
 
 use crate::float_conversion::{float, length, whole, whole32};
@@ -204,7 +204,7 @@ fn dollars(money: Money) -> f64 {
 mod tests {
     use std::fmt::Write as _;
 
-    use overdraft_silicon::Catalogue;
+    use overdraft_gpu_model::Catalogue;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 //! What it holds beyond all that we may have put there is others': counted at once when it grows, and
 //! forgotten by quarters. Where it holds less, that says nothing: what waits there, or is still being
 //! computed, is on our books and not yet in its cache, and prefixes that requests share are counted
-//! once by their blocks (`pinned.rs`).
+//! once by their blocks (`pinned_prefixes.rs`).
 
 /// One part in so many of what others do not hold any more is believed each time.
 const SLOWNESS: u64 = 4;

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 
 use overdraft_units::{Instant, Micros, Tokens};
 
-use super::pinned_prefixes::{Chain, Pinned};
 use super::length_sample::{Remains, Worlds};
+use super::pinned_prefixes::{Chain, Pinned};
 use crate::estimate::{Class, DRAWS, LENGTH_MAX, Lengths};
 
 /// Worlds over which a peak is averaged.

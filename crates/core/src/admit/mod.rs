@@ -9,38 +9,38 @@
 //!
 //! Invariant: a request's booking is released when it ends, whatever happened in between.
 
-mod safety_margin;
 mod correction;
+mod fair_queue;
 mod forecast;
 mod judge;
-mod fair_queue;
+mod length_sample;
 mod model_queue;
 mod pinned_prefixes;
 mod queue;
+mod safety_margin;
 mod settings;
-mod worker_queue;
 mod tenants;
 #[cfg(test)]
 mod tests;
-mod length_sample;
+mod worker_queue;
 
 use core::fmt;
 use core::str::FromStr;
 
 use overdraft_units::Micros;
 
-pub(crate) use self::safety_margin::{Caution, Strain};
 pub(crate) use self::correction::Correction;
 pub(crate) use self::forecast::{Booking, Forecast, Place};
 pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};
 pub(crate) use self::judge::{Answer, Asked, judge};
 pub(crate) use self::pinned_prefixes::Chain;
 pub use self::queue::{AGING_EVERY, Queue, Refusal, Ticket, Waiter};
+pub(crate) use self::safety_margin::{Caution, Strain};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
-pub(crate) use self::worker_queue::Ahead;
-pub use self::worker_queue::Hold;
 pub use self::tenants::Portion;
 pub(crate) use self::tenants::Tenants;
+pub(crate) use self::worker_queue::Ahead;
+pub use self::worker_queue::Hold;
 
 /// How much a request matters; the greater goes first and is refused last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,13 +3,13 @@
 //! Each model has a queue of its own, so that a model without room holds up no other (no
 //! head-of-line blocking). Within a queue the greater priority goes first; at equal priority the
 //! tenant that was served the fewest tokens since all of them began to wait (start-time fair
-//! queueing, `lane.rs`); and within a tenant the first that came (FIFO). A request that has waited
+//! queueing, `fair_queue.rs`); and within a tenant the first that came (FIFO). A request that has waited
 //! for half of its maximum wait gets one call in [`AGING_EVERY`] ahead of greater priorities
 //! (aging).
 //!
 //! The queue *calls* a waiter: the shell tries to place it, and starts it or puts it back. One
 //! waiter of a queue is called at a time, for the room of one worker; a waiter that is put back
-//! waits for the worker where it is cheapest (`line.rs`, `stand.rs`).
+//! waits for the worker where it is cheapest (`model_queue.rs`, `worker_queue.rs`).
 //!
 //! Invariant: every ticket is returned by exactly one of `admitted`, `leave` and `expire`, and the
 //! counts equal the requests that wait.

@@ -7,9 +7,9 @@
 
 use overdraft_units::Tokens;
 
-use super::probability::{LogProb, Nats};
 use super::class::Traits;
 use super::features::Features;
+use super::probability::{LogProb, Nats};
 use crate::estimate::{BUCKETS, LONGEST, bucket_of};
 
 /// How many of the first tokens have a mean of their own: a draft that will fail is often uncertain

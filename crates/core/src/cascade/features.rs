@@ -6,9 +6,9 @@
 
 use alloc::vec::Vec;
 
-use super::probability::Nats;
 use super::class::{Bound, Script};
 use super::evidence::{Evidence, FIRST_TOKENS, Finish};
+use super::probability::Nats;
 use super::snapshot::{PartsError, Reader};
 
 /// The number of features.

@@ -3,8 +3,8 @@
 //! Twenty-four bits of fraction. A float's `exp` is not the same on every machine and is not there at
 //! all without `std`; this is off by less than a millionth, and the same everywhere.
 
-use super::probability::{Chance, WHOLE};
 use super::features::{UNIT, logarithm};
+use super::probability::{Chance, WHOLE};
 
 /// Bits of fraction.
 pub(super) const BITS: u32 = 24;

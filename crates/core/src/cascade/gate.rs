@@ -11,19 +11,19 @@ use alloc::vec::Vec;
 
 use overdraft_units::Tokens;
 
-use super::probability::{Chance, Propensity};
 use super::class::{Class, Traits};
+use super::early_termination::{Prospects, Stand, Stands};
 use super::evidence::{Evidence, Finish};
 use super::features::Features;
+use super::kill_switch::{KillSwitch, Sample, Standing};
 use super::label_journal::{Account, Heard, Hearing, Journal, Lesson as Told, Note};
 use super::mode::Mode;
-use super::snapshot::{PartsError, Reader};
 use super::payback::{Payback, Unpaid, Upshot};
-use super::early_termination::{Prospects, Stand, Stands};
+use super::probability::{Chance, Propensity};
 use super::report::Report;
 use super::scorer::{Label, Scorer};
 use super::shadow::Shadow;
-use super::kill_switch::{KillSwitch, Sample, Standing};
+use super::snapshot::{PartsError, Reader};
 use super::threshold::{Bar, Choice, Lesson, Threshold};
 
 /// The version of what [`Cascade::to_parts`] writes.

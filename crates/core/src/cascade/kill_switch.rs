@@ -9,10 +9,10 @@
 
 use alloc::vec::Vec;
 
-use super::probability::{Chance, Propensity};
 use super::fixed_point::{ONE, parts, times};
-use super::snapshot::{PartsError, Reader, signed};
+use super::probability::{Chance, Propensity};
 use super::scorer::Label;
+use super::snapshot::{PartsError, Reader, signed};
 use super::threshold::Choice;
 
 /// Horizon of the false-alarm bound: within this many labels a false alarm ...

@@ -11,13 +11,13 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::probability::{Chance, Propensity};
 use super::class::Class;
 use super::evidence::Evidence;
 use super::features::Features;
 use super::gate::{Judgement, Moment, at};
-use super::snapshot::{PartsError, Reader, number, signed};
+use super::probability::{Chance, Propensity};
 use super::scorer::Label;
+use super::snapshot::{PartsError, Reader, number, signed};
 use super::threshold::Choice;
 
 /// The version of what [`Journal::to_parts`] writes.

@@ -19,8 +19,8 @@ use super::features::{
     PROMPT, THINNEST, WORST, WORST_DIGIT,
 };
 use super::fixed_point::{BITS, ONE, logistic, times};
-use super::snapshot::{PartsError, Reader, number, write};
 use super::scorer::{Example, Label};
+use super::snapshot::{PartsError, Reader, number, write};
 
 /// Features whose squares and products are features too: the meaning of a surprisal depends on its
 /// position and on the answer's length and share of digits.

@@ -12,9 +12,9 @@
 
 use overdraft_units::Micros;
 
-use super::probability::Chance;
 use super::class::{Delivery, Traits};
 use super::latency::{MEMORY, MEMORY_LONG, MEMORY_SHORT, Mean, Paces, Pick, sample};
+use super::probability::Chance;
 
 /// Delay budget, in answers of the target: beyond this total delay of all clients, drafts no longer
 /// run first.

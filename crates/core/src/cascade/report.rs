@@ -1,9 +1,9 @@
 //! Status of one route's cascade, for operators and metrics.
 
-use super::probability::Chance;
-use super::payback::Unpaid;
-use super::quality::Estimate;
 use super::kill_switch::Standing;
+use super::payback::Unpaid;
+use super::probability::Chance;
+use super::quality::Estimate;
 use super::threshold::Bar;
 
 /// What is known of a route, for people and metrics.

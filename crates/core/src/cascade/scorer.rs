@@ -8,13 +8,13 @@
 
 use alloc::vec::Vec;
 
-use super::probability::Chance;
 use super::class::Class;
 use super::features::{FEATURES, FEATURES_FIRST, Features};
 use super::fixed_point::{BITS, ONE, chance, log_odds, logistic};
 use super::forest::{Forest, Shares};
 use super::isotonic::{Pool, pool};
 use super::logistic::Logistic;
+use super::probability::Chance;
 use super::snapshot::{PartsError, Reader, number, write};
 
 /// The outcome of comparing the draft's answer with the target's.

@@ -7,8 +7,8 @@
 
 use overdraft_units::{Micros, Tokens};
 
-use super::probability::Chance;
 use super::evidence::Finish;
+use super::probability::Chance;
 use super::threshold::{Bar, Choice};
 
 /// Minimum length of the first window: fewer tokens carry too little evidence.

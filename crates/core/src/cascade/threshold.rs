@@ -12,11 +12,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::probability::{Chance, Propensity, WEIGHT_ONE, WHOLE};
 use super::class::{CLASSES_MAX, Class};
-use super::snapshot::{PartsError, Reader, number, signed};
+use super::probability::{Chance, Propensity, WEIGHT_ONE, WHOLE};
 use super::quality::Estimate;
 use super::scorer::Label;
+use super::snapshot::{PartsError, Reader, number, signed};
 
 /// Minimum loss that can be configured: the remembered labels cannot resolve less.
 pub const LOSS_MIN: Chance = Chance::permille(2);

@@ -12,8 +12,8 @@ use core::fmt;
 
 use overdraft_units::TokenId;
 
-use super::probability::{LogProb, Nats};
 use super::fixed_point::{ONE, decay, millionths};
+use super::probability::{LogProb, Nats};
 
 /// Log probabilities nearer than this are a tie: batches of another shape round differently.
 pub const TIE: Nats = Nats::micronats(1_000);

@@ -11,14 +11,14 @@
 
 mod attempt;
 mod breakers;
-mod hot_fields;
 mod health;
+mod hot_fields;
 mod load;
+mod nonstreamed_prefill;
 mod refusals;
 mod speeds;
 #[cfg(test)]
 mod tests;
-mod nonstreamed_prefill;
 mod worker;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -29,9 +29,9 @@ use overdraft_units::{Instant, Tokens};
 
 use self::attempt::Phase;
 pub use self::attempt::{Attempt, Demand, Ending, Failure, FirstToken, Turn};
-pub(crate) use self::hot_fields::{Glance, Seldom};
 use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
+pub(crate) use self::hot_fields::{Glance, Seldom};
 pub use self::load::{Scraped, Share};
 pub use self::refusals::{
     Acceptance, BACK_OFF_FIRST, BACK_OFF_MAX, Credentials, LATELY, MISCONFIGURED_FIRST,

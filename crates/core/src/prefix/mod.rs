@@ -12,38 +12,38 @@
 //! **Invariant:** memory has a bound that is set at the start ([`PrefixLimits`]); equal events give
 //! equal answers; no event takes time that grows with the number of keys held.
 
-mod pending_insertions;
 mod chain;
+mod estimated_cache;
 mod feed;
 mod holders;
 mod lookup;
-mod two_choice_table;
+mod pending_insertions;
 mod reported_blocks;
-mod estimated_cache;
 mod slot_allocation;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod two_choice_table;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use overdraft_units::Instant;
 
-use self::pending_insertions::Announced;
-pub use self::pending_insertions::{ANNOUNCED_MAX, Announcement};
 pub use self::chain::{Chunking, PrefixChain, PrefixKey, digest_of, salt_of, salt_with_adapter};
+pub use self::estimated_cache::{
+    CAPACITY_UNKNOWN, GENERATIONS_MAX, HINT_SETTLE, Hint, PENDING_SPAN, Receipt,
+};
 pub use self::feed::{
     BlockEvent, BlockName, BlockSizeMismatch, EventFeed, Medium, NAMES_MAX_DEFAULT, Skipped,
     StoredBlocks,
 };
 use self::holders::Holders;
 pub use self::lookup::Matches;
+use self::pending_insertions::Announced;
+pub use self::pending_insertions::{ANNOUNCED_MAX, Announcement};
 pub use self::reported_blocks::Event;
-pub use self::estimated_cache::{
-    CAPACITY_UNKNOWN, GENERATIONS_MAX, HINT_SETTLE, Hint, PENDING_SPAN, Receipt,
-};
 use self::slot_allocation::{SlotId, Slots};
 use self::sweep::Remains;
 pub use self::sweep::{CLEAR_STEP, SWEEP_STEP};

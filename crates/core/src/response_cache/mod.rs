@@ -10,14 +10,16 @@
 //! **Invariant:** a request with a field that is not in this table never shares an answer. See
 //! `docs/design/cache.md`.
 
-mod key_fields;
-mod single_flight_timeout;
 mod cache_control;
 mod eviction;
+mod key_fields;
+mod single_flight_timeout;
 #[cfg(test)]
 mod tests;
 
+pub use self::cache_control::{
+    Answered, Asked, Bypass, Finish, Plan, Reuse, Unkept, Wish, plan, unkept,
+};
+pub use self::eviction::{Evicted, Found, Key, Shelf};
 pub use self::key_fields::{Effect, FIELDS, Field, effect};
 pub use self::single_flight_timeout::{Openings, Wanted};
-pub use self::cache_control::{Answered, Asked, Bypass, Finish, Plan, Reuse, Unkept, Wish, plan, unkept};
-pub use self::eviction::{Evicted, Found, Key, Shelf};

@@ -10,9 +10,9 @@ use overdraft_units::Tokens;
 
 use super::candidate::{Candidate, Decision, Reason};
 use super::cost::Before;
+use super::decision_scene::Scene;
 use super::least_load::rank;
 use super::policy::Policy;
-use super::decision_scene::Scene;
 use super::{Awaits, Choice};
 use crate::admit::{Answer, Asked, Mode, RETRY_AFTER_MAX, judge, retry_after};
 use crate::fleet::WorkerId;

@@ -9,8 +9,8 @@
 use overdraft_units::{Micros, Tokens};
 
 use super::candidate::{Candidate, Cost, Decision, Room};
-use super::least_load::rank;
 use super::decision_scene::Scene;
+use super::least_load::rank;
 use crate::estimate::{Pace, STEP_DOUBLES_AT, delayed};
 use crate::fleet::{BlockSharing, Glance, Worker, WorkerId};
 

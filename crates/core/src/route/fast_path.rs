@@ -13,8 +13,8 @@ use overdraft_units::Tokens;
 use super::candidate::{Decision, Reason, Room};
 use super::cost::{Before, equal_to, pushed_out};
 use super::decide::candidate;
-use super::least_load::rank;
 use super::decision_scene::Scene;
+use super::least_load::rank;
 use super::{Choice, Policy, Tried, admitted};
 use crate::fleet::WorkerId;
 

@@ -10,8 +10,8 @@
 use overdraft_units::Tokens;
 
 use super::candidate::{Decision, Reason};
-use super::least_load::rank;
 use super::decision_scene::Scene;
+use super::least_load::rank;
 use crate::fleet::{Worker, WorkerId};
 
 /// The weights of free cache against free budget.

@@ -11,11 +11,13 @@
 //! alike.
 
 mod admitted;
-mod routing_request;
 mod canary;
 mod candidate;
 mod cost;
 mod decide;
+mod decision_scene;
+mod eligibility;
+mod fast_path;
 mod fit_score;
 mod least_load;
 mod placed_request;
@@ -28,28 +30,26 @@ mod router;
 mod router_blocks;
 mod router_breakers;
 mod router_memory;
-mod decision_scene;
+mod routing_request;
 mod settings;
-mod eligibility;
 mod sticky;
 #[cfg(test)]
 mod tests;
 mod two_choices;
-mod fast_path;
 mod wait_queue;
 
 use overdraft_units::{Instant, Micros, Tokens};
 
-pub use self::routing_request::model_number;
 pub use self::canary::{Arm, Canary};
 pub use self::candidate::{Candidate, Cost, Decision, Ejections, PrefixFate, Reason, Room};
 pub use self::decide::decide;
+pub use self::decision_scene::Prefix;
 pub use self::fit_score::FitScore;
 pub use self::placed_request::{Outcome, Placed};
 pub use self::policy::Policy;
 pub use self::retry::{GiveUp, RetrySettings, Strictness, Verdict, retry};
 pub use self::router::{MODELS_MAX, Prompt, Request, Router};
-pub use self::decision_scene::Prefix;
+pub use self::routing_request::model_number;
 pub use self::settings::RouteSettings;
 pub use self::sticky::Sticky;
 use crate::admit::{Portion, Priority, Prospect};

@@ -1,8 +1,8 @@
 //! Table of routing policies: the function that chooses for each.
 
 use super::candidate::Decision;
-use super::policy::Policy;
 use super::decision_scene::Scene;
+use super::policy::Policy;
 use super::{cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
 use crate::fleet::WorkerId;
 

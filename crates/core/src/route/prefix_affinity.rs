@@ -4,8 +4,8 @@
 //! policy exists for comparison.
 
 use super::candidate::Decision;
-use super::least_load::{least, rank};
 use super::decision_scene::Scene;
+use super::least_load::{least, rank};
 use crate::fleet::WorkerId;
 
 /// A match that is shorter than this share of the prompt does not matter, in thousandths.

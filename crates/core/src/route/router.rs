@@ -12,12 +12,12 @@ use core::num::NonZeroU32;
 
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
-use super::routing_request::model_number;
 use super::candidate::Decision;
 use super::decide::decide_in;
+use super::decision_scene::{Line, Prefix, Scene};
 use super::fit_score::fit_score_permille;
 use super::placed_request::{Outcome, Placed};
-use super::decision_scene::{Line, Prefix, Scene};
+use super::routing_request::model_number;
 use super::settings::RouteSettings;
 use super::{Ask, Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};

@@ -2,8 +2,8 @@
 //! (Mitzenmacher 2001).
 
 use super::candidate::Decision;
-use super::least_load::rank;
 use super::decision_scene::Scene;
+use super::least_load::rank;
 use crate::fleet::WorkerId;
 use crate::hash_mix::mix;
 

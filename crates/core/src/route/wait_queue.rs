@@ -6,9 +6,9 @@
 
 use overdraft_units::{Instant, Micros};
 
-use super::routing_request::model_number;
 use super::placed_request::Placed;
 use super::router::{Request, Router};
+use super::routing_request::model_number;
 use super::settings::RouteSettings;
 use super::{Choice, Tried};
 use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};

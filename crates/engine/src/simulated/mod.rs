@@ -1,6 +1,6 @@
 //! Simulated engine backend: takes the time of a GPU by its profile and emits meaningless tokens.
 //!
-//! Time comes from a profile of [`overdraft_silicon`]. An answer has a length of its own, so that what
+//! Time comes from a profile of [`overdraft_gpu_model`]. An answer has a length of its own, so that what
 //! clients declare (`max_tokens`) is more than they get, as in life: `[answer:120]` in a prompt asks
 //! for 120 tokens, any other prompt's answer has a length drawn by what the prompt says.
 //!
@@ -17,8 +17,8 @@ mod tests;
 
 use std::time::Duration;
 
+use overdraft_gpu_model::{AnswerLengths, Batch, Chunk, Profile};
 use overdraft_scheduler::batch::Logits;
-use overdraft_silicon::{AnswerLengths, Batch, Chunk, Profile};
 use overdraft_telemetry::Clock;
 use overdraft_tokenizer::{Tokenizer, TokenizerSource};
 use overdraft_units::{BlockSize, Blocks, Instant, Micros, TokenId, Tokens};

@@ -1,6 +1,6 @@
 //! How long answers are, and that pages hold what they should.
 
-use overdraft_silicon::Catalogue;
+use overdraft_gpu_model::Catalogue;
 use overdraft_tokenizer::{ControlTokens, SpecialTokens};
 use overdraft_units::BlockId;
 

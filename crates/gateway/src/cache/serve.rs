@@ -65,7 +65,9 @@ pub(crate) async fn serve(
     let settings = Arc::clone(&cache.pipeline.settings());
     let explains = explanation::is_wanted(&settings.admin, context.exchange, &context.head.headers);
     let seeking = match seek(cache, context, content, info)? {
-        Seeking::Sought(_) if explains => Seeking::Past(overdraft_core::response_cache::Bypass::Explained),
+        Seeking::Sought(_) if explains => {
+            Seeking::Past(overdraft_core::response_cache::Bypass::Explained)
+        }
         seeking => seeking,
     };
     let sought = match seeking {

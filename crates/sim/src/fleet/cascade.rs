@@ -8,12 +8,12 @@
 use overdraft_core::cascade::{Ask, Choice, Upshot};
 use overdraft_units::Tokens;
 
-use super::event_queue::{Event, FlightId};
-use super::error::SimulateError;
-use super::request_slab::{Flight, Role};
 use super::draft_gate::traits;
-use super::life_cycle::unsent;
+use super::error::SimulateError;
 use super::event_loop::Simulation;
+use super::event_queue::{Event, FlightId};
+use super::life_cycle::unsent;
+use super::request_slab::{Flight, Role};
 use crate::report::Fate;
 
 impl Simulation<'_> {

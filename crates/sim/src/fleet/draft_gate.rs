@@ -4,7 +4,7 @@ use overdraft_core::cascade::{
     Ask, Cascade, Choice, Delivery, Evidence, Finish, Judgement, Label, LogProb, Moment, Nats,
     Observation, Settings, Traits, Upshot, Waited,
 };
-use overdraft_silicon::Profile;
+use overdraft_gpu_model::Profile;
 use overdraft_units::{Micros, Tokens};
 
 use super::request_slab::{Flight, Origin};

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use overdraft_gpu_model::{Batch, Chunk, Profile};
 use overdraft_scheduler::batch::Scheduler;
 use overdraft_scheduler::speculate::{
     Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Pass, Prospect, Ran, Share, StepCosts,
     Trial,
 };
-use overdraft_silicon::{Batch, Chunk, Profile};
 use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
 
 use super::bounds::VOCABULARY;

@@ -1,6 +1,6 @@
 //! Simulation errors: scenarios that cannot be run.
 
-use overdraft_silicon::ProfileError;
+use overdraft_gpu_model::ProfileError;
 
 use super::bounds::{GATEWAYS_MAX, PAGE, WORKERS_MAX};
 use crate::workload::{TENANTS_MAX, WorkloadError};

@@ -1,18 +1,18 @@
 //! Event loop of the simulation: pops the next event and applies it.
 
 use overdraft_core::fleet::WorkerId;
-use overdraft_silicon::Profile;
+use overdraft_gpu_model::Profile;
 use overdraft_units::{Instant, Micros, Tokens};
 
-use super::event_queue::{Agenda, Event};
-use super::response_cache::Answers;
 use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
-use super::error::SimulateError;
-use super::request_slab::{Flight, Origin, Places, Visit};
 use super::draft_gate::{Drafts, Gatekeeper, RequestKind};
-use super::gateway::Gateway;
 use super::draft_model::Guesses;
+use super::error::SimulateError;
+use super::event_queue::{Agenda, Event};
+use super::gateway::Gateway;
 use super::miss_attribution::Ledger;
+use super::request_slab::{Flight, Origin, Places, Visit};
+use super::response_cache::Answers;
 use super::scenario::{Pace, Scenario};
 use super::time_series::Watch;
 use super::worker::Worker;

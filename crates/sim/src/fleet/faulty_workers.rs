@@ -109,7 +109,7 @@ impl Refusing {
 mod tests {
     use overdraft_core::admit::Mode;
     use overdraft_core::route::{Policy, RouteSettings};
-    use overdraft_silicon::Catalogue;
+    use overdraft_gpu_model::Catalogue;
 
     use super::*;
     use crate::fleet::{Scenario, Simulated, simulate};

@@ -8,17 +8,17 @@ use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Strictness
 use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
-use super::retry;
-use super::event_queue::{Event, FlightId, VisitId};
-use super::response_cache::Answers;
 use super::bounds::{PAGE, VOCABULARY};
-use super::error::SimulateError;
-use super::request_slab::{Flight, Origin, Role, Visit, spell_all};
-use super::gateway::Gateway;
 use super::draft_model::Said;
-use super::miss_attribution::Held;
-use super::scenario::{CacheKnowledge, Overdraft, Pace};
+use super::error::SimulateError;
 use super::event_loop::Simulation;
+use super::event_queue::{Event, FlightId, VisitId};
+use super::gateway::Gateway;
+use super::miss_attribution::Held;
+use super::request_slab::{Flight, Origin, Role, Visit, spell_all};
+use super::response_cache::Answers;
+use super::retry;
+use super::scenario::{CacheKnowledge, Overdraft, Pace};
 use super::worker::Next;
 use crate::report::Fate;
 use crate::workload::named;

@@ -81,7 +81,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use overdraft_core::route::{Policy, RouteSettings};
-    use overdraft_silicon::Catalogue;
+    use overdraft_gpu_model::Catalogue;
     use overdraft_units::{Micros, Tokens};
 
     use super::*;

@@ -1,10 +1,10 @@
 //! Causes of missed prompt tokens, told when a request is sent and when its first token comes.
 
-use super::event_queue::FlightId;
 use super::bounds::{MODEL, PAGE};
-use super::request_slab::{Flight, Role};
-use super::miss_attribution::Held;
 use super::event_loop::Simulation;
+use super::event_queue::FlightId;
+use super::miss_attribution::Held;
+use super::request_slab::{Flight, Role};
 use super::worker::Worker;
 use crate::report::Missed;
 

@@ -2,9 +2,9 @@
 
 use overdraft_units::Instant;
 
+use super::event_loop::Simulation;
 use super::event_queue::{Event, FlightId};
 use super::faulty_workers::Manner;
-use super::event_loop::Simulation;
 
 impl Simulation<'_> {
     /// Notes when processes go and come back.

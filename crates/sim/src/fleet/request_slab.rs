@@ -7,8 +7,8 @@ use overdraft_core::response_cache::Key;
 use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
-use super::event_queue::VisitId;
 use super::bounds::{DRAFT_MODEL, MODEL, VOCABULARY};
+use super::event_queue::VisitId;
 use super::miss_attribution::Held;
 use crate::report::Fate;
 use crate::workload::{Piece, Sender, Session, Turn};

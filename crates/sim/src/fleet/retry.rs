@@ -7,8 +7,8 @@ use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict, retry};
 use overdraft_units::Tokens;
 
-use super::request_slab::{Flight, Role};
 use super::event_loop::Simulation;
+use super::request_slab::{Flight, Role};
 use crate::report::Fate;
 
 /// Whether an attempt is the first.

@@ -2,14 +2,14 @@
 
 use overdraft_core::admit::{Mode, QueueSettings};
 use overdraft_core::route::{RetrySettings, RouteSettings};
+use overdraft_gpu_model::Profile;
 use overdraft_scheduler::speculate::Policy;
-use overdraft_silicon::Profile;
 use overdraft_units::{Micros, Tokens};
 
 use super::bounds::SHARE_EVERY;
 use super::draft_gate::Cascading;
-use super::tenant_mix::Mix;
 use super::faulty_workers::Refusing;
+use super::tenant_mix::Mix;
 
 /// A fleet and how it is driven.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use overdraft_core::fleet::{Probe, Share};
 use overdraft_units::Micros;
 
+use super::event_loop::Simulation;
 use super::event_queue::Event;
 use super::gateway::Gateway;
-use super::event_loop::Simulation;
 use crate::workload::named;
 
 impl Simulation<'_> {

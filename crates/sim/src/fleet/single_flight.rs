@@ -2,10 +2,10 @@
 
 use overdraft_units::{Instant, Micros, Tokens};
 
-use super::event_queue::{Event, FlightId};
 use super::error::SimulateError;
-use super::request_slab::{Flight, Origin};
 use super::event_loop::Simulation;
+use super::event_queue::{Event, FlightId};
+use super::request_slab::{Flight, Origin};
 use crate::report::Fate;
 
 impl Simulation<'_> {

@@ -3,8 +3,8 @@
 use overdraft_core::admit::{Mode, Priority};
 use overdraft_core::cascade;
 use overdraft_core::route::{Policy, RouteSettings};
+use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate;
-use overdraft_silicon::Catalogue;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
@@ -468,7 +468,8 @@ fn what_matters_least_waits_longest_and_is_refused_first() {
         let all = of(priority);
         assert!(250 < all.len(), "a third of nine hundred");
         let refused = all.iter().filter(|sample| sample.fate == Fate::Refused).count();
-        float(crate::float_conversion::length(refused)) / float(crate::float_conversion::length(all.len()))
+        float(crate::float_conversion::length(refused))
+            / float(crate::float_conversion::length(all.len()))
     });
     let [flex, default, priority] = refused;
     assert!(0.1 < flex && default < flex && priority <= default, "{refused:?}");
@@ -486,7 +487,8 @@ fn a_tenant_that_asks_for_little_does_not_wait_behind_one_that_floods() {
     let answered = |tenant| {
         let all = of_group(&told, |belongs| belongs.tenant == Some(tenant));
         let answered = all.iter().filter(|sample| sample.fate == Fate::Completed).count();
-        float(crate::float_conversion::length(answered)) / float(crate::float_conversion::length(all.len()))
+        float(crate::float_conversion::length(answered))
+            / float(crate::float_conversion::length(all.len()))
     };
     assert!(answered(0) < 0.9, "{}", answered(0));
     assert!(answered(0) + 0.1 < answered(1), "{} {}", answered(0), answered(1));

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use overdraft_core::fleet::Scraped;
+use overdraft_gpu_model::{Batch, Chunk, Profile, StepTimes};
 use overdraft_scheduler::batch::{
     Arrival, BatchLimits, BatchStats, CacheChange, Logits, Outcome, Plan, PrefixReuse, Progress,
     Scheduler, Verdict,
 };
 use overdraft_scheduler::speculate::Ran;
-use overdraft_silicon::{Batch, Chunk, Profile, StepTimes};
 use overdraft_units::{Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens};
 
-use super::event_queue::FlightId;
 use super::bounds::{DRAFT_MODEL, MODEL, PAGE};
-use super::error::SimulateError;
 use super::draft_model::{Came, Guesser, Guesses, Said};
+use super::error::SimulateError;
+use super::event_queue::FlightId;
 use super::scenario::{CacheKnowledge, Overdraft, Scenario};
 
 /// A token of a prompt and one of its answer.

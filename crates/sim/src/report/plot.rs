@@ -86,7 +86,9 @@ impl Axis {
                 let step = round_step((self.high - self.low) / TICKS);
                 let first = (self.low / step).ceil();
                 let count = ((self.high - first * step) / step).floor().max(0.0);
-                (0..=crate::float_conversion::whole(count)).map(|n| (first + float(n)) * step).collect()
+                (0..=crate::float_conversion::whole(count))
+                    .map(|n| (first + float(n)) * step)
+                    .collect()
             }
             Scale::Logarithmic => {
                 /// More than can be told apart.

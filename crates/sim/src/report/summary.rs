@@ -131,7 +131,8 @@ impl Spread {
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = share * float(length(last));
-    let below = usize::try_from(crate::float_conversion::whole(place.floor())).unwrap_or(last).min(last);
+    let below =
+        usize::try_from(crate::float_conversion::whole(place.floor())).unwrap_or(last).min(last);
     let above = (below + 1).min(last);
     sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor())
 }

@@ -11,8 +11,8 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::error::WorkloadError;
 use super::knobs::Values;
 use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, TURNS_MAX, Turn, Voice, named, seconds};
-use crate::random::{Draws, Ranks};
 use crate::float_conversion::{float, length, whole, whole32};
+use crate::random::{Draws, Ranks};
 
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -55,7 +55,9 @@ impl Lines {
                     return Some(Err(WorkloadError::Unreadable { file, error, expected }));
                 }
             }
-            if crate::float_conversion::length(bytes.len()) == LINE_BYTES_MAX && !bytes.ends_with(b"\n") {
+            if crate::float_conversion::length(bytes.len()) == LINE_BYTES_MAX
+                && !bytes.ends_with(b"\n")
+            {
                 let head = String::from_utf8_lossy(&bytes[..80]).into_owned();
                 let expected = format!("lines of up to {LINE_BYTES_MAX} bytes");
                 return Some(Err(self.fault(Fault::new(&head, "does not end", expected))));

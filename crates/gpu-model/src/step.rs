@@ -1,4 +1,4 @@
-//! Roofline step time (`docs/design/silicon.md#r1`).
+//! Roofline step time (`docs/design/gpu-model.md#r1`).
 
 use std::time::Duration;
 

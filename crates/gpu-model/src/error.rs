@@ -59,7 +59,7 @@ impl ProfileError {
             }
             Self::File { .. } => {
                 "a file of profiles has [[hardware]], [[model]] and [[profile]] tables; \
-                 docs/design/silicon.md names their fields"
+                 docs/design/gpu-model.md names their fields"
             }
         }
     }

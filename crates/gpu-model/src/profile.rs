@@ -165,7 +165,7 @@ impl Profile {
         self.model.weight_bytes(self.rates.bytes_per_parameter) / self.gpus()
     }
 
-    /// Tokens whose keys and values fit beside the weights (`docs/design/silicon.md#r2`).
+    /// Tokens whose keys and values fit beside the weights (`docs/design/gpu-model.md#r2`).
     ///
     /// # Errors
     /// [`ProfileError::TooLarge`] when not even one does.

@@ -5,7 +5,7 @@
 //! roofline with ten fitted constants. Profiles are data: those in `profiles/` ship inside the
 //! binary, each figure with its source and how far it is to be trusted, and a user adds files of
 //! the same form. Formulas, units and what they were checked against are in
-//! `docs/design/silicon.md`.
+//! `docs/design/gpu-model.md`.
 //!
 //! **Invariant:** equal profiles and equal batches take equal times; nothing here reads a clock.
 
