@@ -82,6 +82,10 @@ const fn policy(configured: config::Policy) -> Policy {
         config::Policy::LeastLoad => Policy::LeastLoad,
         config::Policy::TwoChoices => Policy::TwoChoices,
         config::Policy::RoundRobin => Policy::RoundRobin,
+        config::Policy::Random => Policy::Random,
+        config::Policy::CacheAware => Policy::CacheAware,
+        config::Policy::Dynamo => Policy::Dynamo,
+        config::Policy::LlmD => Policy::LlmD,
     }
 }
 

@@ -24,8 +24,16 @@ pub enum Policy {
     LeastLoad,
     /// The less loaded of two drawn at random.
     TwoChoices,
-    /// Each in turn.
+    /// The least recently used worker.
     RoundRobin,
+    /// Every worker with the same chance.
+    Random,
+    /// As vllm-router and sglang-router decide, for comparison.
+    CacheAware,
+    /// As NVIDIA Dynamo decides, for comparison.
+    Dynamo,
+    /// As llm-d decides, for comparison.
+    LlmD,
 }
 
 /// How workers are chosen, for every model that says nothing else.

@@ -20,6 +20,7 @@ mod eligibility;
 mod fast_path;
 mod fit_score;
 mod least_load;
+mod peers;
 mod placed_request;
 mod policies;
 mod policy;

@@ -2,6 +2,7 @@
 
 use super::candidate::Decision;
 use super::decision_scene::Scene;
+use super::peers::{cache_aware, dynamo, llm_d, random};
 use super::policy::Policy;
 use super::{cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
 use crate::fleet::WorkerId;
@@ -15,6 +16,10 @@ impl Policy {
             Self::LeastLoad => least_load::choose(scene, decision),
             Self::TwoChoices => two_choices::choose(scene, decision),
             Self::RoundRobin => round_robin::choose(scene, decision),
+            Self::Random => random::choose(scene, decision),
+            Self::CacheAware => cache_aware::choose(scene, decision),
+            Self::Dynamo => dynamo::choose(scene, decision),
+            Self::LlmD => llm_d::choose(scene, decision),
         }
     }
 }

@@ -17,20 +17,35 @@ pub enum Policy {
     LeastLoad,
     /// The lesser load of two that are drawn.
     TwoChoices,
-    /// Whoever got work longest ago.
+    /// The least recently used worker.
     RoundRobin,
+    /// Every worker with the same chance.
+    Random,
+    /// As vllm-router and sglang-router: the longest match, unless the load is out of balance.
+    CacheAware,
+    /// As NVIDIA Dynamo: the least prefill and running KV cache.
+    Dynamo,
+    /// As llm-d: a weighted sum of prefix, KV cache and queue.
+    LlmD,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Cost,
         Self::FitScore,
         Self::PrefixAffinity,
         Self::LeastLoad,
         Self::TwoChoices,
         Self::RoundRobin,
+        Self::Random,
+        Self::CacheAware,
+        Self::Dynamo,
+        Self::LlmD,
     ];
+
+    /// Those of other routers, which are there to be compared with.
+    pub const PEERS: [Self; 4] = [Self::Random, Self::CacheAware, Self::Dynamo, Self::LlmD];
 
     /// As configuration and metrics call it.
     pub const fn name(self) -> &'static str {
@@ -41,19 +56,26 @@ impl Policy {
             Self::LeastLoad => "least-load",
             Self::TwoChoices => "two-choices",
             Self::RoundRobin => "round-robin",
+            Self::Random => "random",
+            Self::CacheAware => "cache-aware",
+            Self::Dynamo => "dynamo",
+            Self::LlmD => "llm-d",
         }
     }
 
     /// Whether its scores are costs: microseconds for `cost`, requests for `least-load` and
-    /// `two-choices`, the turn for `round-robin`. The other two score in millionths, higher is
-    /// better.
+    /// `two-choices`, the turn for `round-robin`, tokens for `dynamo`. The others score in
+    /// millionths, higher is better.
     pub const fn lower_is_better(self) -> bool {
-        !matches!(self, Self::FitScore | Self::PrefixAffinity)
+        !matches!(self, Self::FitScore | Self::PrefixAffinity | Self::CacheAware | Self::LlmD)
     }
 
     /// Whether it asks where a prompt's prefix is.
     pub const fn asks_for_prefixes(self) -> bool {
-        matches!(self, Self::Cost | Self::PrefixAffinity)
+        matches!(
+            self,
+            Self::Cost | Self::PrefixAffinity | Self::CacheAware | Self::Dynamo | Self::LlmD
+        )
     }
 }
 
