@@ -72,6 +72,7 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
         at_once: usize::try_from(own.shadow.at_once).unwrap_or(usize::MAX),
         prices: own.prices.map(|prices| [self::prices(prices.draft), self::prices(prices.target)]),
         tenants_out: own.tenants_out.iter().cloned().collect(),
+        log: None,
     }
 }
 

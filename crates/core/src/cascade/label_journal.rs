@@ -203,7 +203,7 @@ impl Journal {
     }
 
     /// The number of the latest.
-    pub(super) const fn told(&self) -> u64 {
+    pub const fn told(&self) -> u64 {
         self.told
     }
 

@@ -32,6 +32,7 @@
 //! | Report for metrics and operators              | `report.rs`            |
 //! | Modes: off, gate, verify, shadow              | `mode.rs`              |
 //! | One route's gate, which joins all of it       | `gate.rs`              |
+//! | Protocol of one request                       | `protocol/`            |
 
 mod class;
 mod compare;
@@ -51,6 +52,7 @@ mod mode;
 mod parity;
 mod payback;
 mod probability;
+mod protocol;
 mod quality;
 mod report;
 mod scorer;
@@ -78,6 +80,10 @@ pub use self::mode::Mode;
 pub use self::parity::{Difference, Parity, Tokenizer};
 pub use self::payback::{DEBT_MAX, Payback, Unpaid, Upshot, Waited};
 pub use self::probability::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
+pub use self::protocol::{
+    Action, Cause, Continuation, DraftCall, Event, Outcome, Protocol, Rejected, RequestDraws, Said,
+    Scored, Terms, Tokenizers,
+};
 pub use self::quality::{Estimate, Interval};
 pub use self::report::Report;
 pub use self::scorer::{EXAMPLES_MAX, Label, Scorer};

@@ -5,25 +5,24 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use overdraft_core::cascade::{Ask, Upshot, Waited};
+use overdraft_core::cascade::{Action, Cause, DraftCall, Event};
 use overdraft_http::{Access, Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase, unix_seconds};
 use overdraft_wire::Generation;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use super::CascadeLayer;
 use super::call::CallContext;
 use super::capture::Capture;
-use super::continuation::{Sink, Told};
+use super::continuation::{Sink, Told, Unfinished};
 use super::cost_accounting::CostAccount;
-use super::driver::{Driver, Rejected};
+use super::driver::Driver;
 use super::flow::Flow;
 use super::plan::Plan;
-use super::plan::Way;
+use super::protocol::Fallback;
 use super::response_writer::{Counts, ResponseWriter};
 use super::shadow::{self, Target};
-use super::wait::{Telling, Wait, micros};
+use super::state::CascadeState;
 use crate::pipeline::attempt::Question;
 use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::context::RequestContext;
@@ -46,53 +45,64 @@ pub(crate) async fn answer(
     info: &RequestInfo,
     question: &Question<'_>,
 ) -> Result<Response<Body>, Refused> {
-    let (state, way, traits) = (Arc::clone(&plan.state), plan.way, plan.traits);
+    let state = Arc::clone(&plan.state);
     let mut driver = start(layer, context, plan, info, question);
     if let Some(guard) = context.guard() {
         guard.counts(&driver.calls.times);
     }
-    let (outcome, compare) = match way {
-        Way::Target(reason) => {
-            layer.metrics.excluded(&state.name, reason);
-            ("target", None)
-        }
-        Way::Ask(Ask::Target) => ("target", None),
-        Way::Ask(asked @ Ask::Beside(_)) => ("target", Some((asked, None))),
-        Way::Ask(Ask::Draft) => match Box::pin(begin(driver, context)).await {
+    let actions = driver.report(Event::Arrived);
+    let asked = actions.iter().find_map(|action| match action {
+        Action::AskDraft(call) => Some(*call),
+        _ => None,
+    });
+    let fallback = match asked {
+        None => Fallback::of(&actions),
+        Some(call) => match Box::pin(begin(driver, call, context)).await {
             Ok(response) => {
                 context.explanation.withdraw();
                 return Ok(response);
             }
-            Err((kept, why)) => {
+            Err((kept, fallback)) => {
                 driver = kept;
-                let judgement = driver.judgement.filter(|judgement| judgement.checked);
-                (why, judgement.map(|judgement| (Ask::Draft, Some(judgement))))
+                Some(fallback)
             }
         },
     };
-    layer.metrics.answered(&state.name, outcome);
+    let fallback = fallback.expect("a request goes to the draft or to the target");
+    layer.metrics.answered(&state.name, outcome(layer, &state, fallback.cause));
     let account = driver.change_account();
-    let wanted = compare.map(move |(asked, judgement)| {
+    let protocol = driver.protocol.clone();
+    let wanted = fallback.compares.then(move || {
         let (sender, coming) = oneshot::channel();
-        shadow::begin(driver, asked, judgement, Target::Coming(coming));
+        shadow::begin(driver, Target::Coming(coming));
         sender
     });
-    // What no draft may answer says nothing of how long the target takes where one may.
-    let mut telling = matches!(way, Way::Ask(_)).then(|| Telling::begin(&state, traits));
     let mut response = ask_until_answered(&layer.pipeline, context, info, question).await?;
     response.headers_mut().insert(SERVED_BY, HeaderValue::from_static("target"));
     let is_success = response.status().is_success();
     let wanted = wanted.filter(|_| is_success);
     let streamed = info.delivery == Delivery::Streamed;
-    if let Some(telling) = telling.as_mut().filter(|_| streamed) {
-        telling.first();
-    }
-    let telling = telling.filter(|_| is_success);
-    Ok(response.map(|body| Body::wrap(Capture::new(body, account, wanted, telling, streamed))))
+    let _none = protocol.report(Event::TargetBegan);
+    let protocol = is_success.then_some(protocol);
+    Ok(response.map(|body| Body::wrap(Capture::new(body, account, wanted, protocol, streamed))))
 }
 
-/// A draft that the client has seen something of may always be silent for so long: to change the model costs more.
-const SILENCE_MIN: Duration = Duration::from_secs(2);
+/// What came of the draft of a request that the target answers, as metrics call it.
+fn outcome(layer: &CascadeLayer, state: &CascadeState, cause: Cause) -> &'static str {
+    match cause {
+        Cause::Excluded(reason) => {
+            layer.metrics.excluded(&state.name, reason);
+            "target"
+        }
+        Cause::Chosen => "target",
+        Cause::Rejected(rejected) if rejected.is_fault() => {
+            layer.metrics.draft_failed(rejected.name());
+            "draft_failed"
+        }
+        Cause::Rejected(rejected) => rejected.name(),
+        Cause::BrokenOff => "draft_failed",
+    }
+}
 
 /// A request that nothing has been done for yet.
 fn start(
@@ -128,45 +138,32 @@ fn start(
         usage: plan.usage,
     };
     let tenant = info.caller.label().to_owned();
-    let (access, estimated) = (&exchange.access, plan.traits.prompt);
+    let (access, estimated) = (&exchange.access, plan.terms.traits.prompt);
     let account =
         CostAccount::new(layer, &plan.state, &tenant, access, estimated).on(info.side.clone());
     let body = question.content.body.clone();
     Box::new(Driver::new(calls, plan, body, info.clone(), writer, account))
 }
 
-/// A request whose draft was of no use, and why.
-type Kept = (Box<Driver>, &'static str);
+/// A request whose draft was of no use, and what follows.
+type Kept = (Box<Driver>, Fallback);
 
 /// Asks the draft; the answer once something of it may be shown.
 async fn begin(
     mut driver: Box<Driver>,
+    call: DraftCall,
     context: &mut RequestContext<'_>,
 ) -> Result<Response<Body>, Kept> {
     let exchange = context.exchange;
-    let wait = Wait::begin(driver.state(), driver.plan.traits);
-    // A draft that would spare no time any more is given up, and the target asked.
-    let opened = timeout(wait.limit(), Box::pin(driver.open())).await;
-    let opened = opened.unwrap_or_else(|_elapsed| {
-        driver.stream = None;
-        Err(Rejected::broken("late"))
-    });
+    let opened = driver.open(call).await;
     if let Some(stream) = &mut driver.stream {
-        stream.hurry(wait.limit().max(SILENCE_MIN));
+        stream.hurry(Duration::from_micros(driver.protocol.silence().get()));
     }
-    wait.end(match opened {
-        Ok(()) => Some(Upshot::Given),
-        Err(rejected) if rejected.broken => (!rejected.unasked).then_some(Upshot::Failed),
-        Err(_) => Some(Upshot::Refused),
-    });
     driver.end_prefill();
-    if let Err(rejected) = opened {
-        if rejected.broken {
-            driver.calls.layer.metrics.draft_failed(rejected.why);
-            return Err((driver, "draft_failed"));
-        }
-        return Err((driver, rejected.why));
-    }
+    let actions = match opened {
+        Ok(actions) => actions,
+        Err(fallback) => return Err((driver, fallback)),
+    };
     let layer = Arc::clone(&driver.calls.layer);
     let served = if driver.verifies() { "verified" } else { "draft" };
     driver.account.served = served;
@@ -186,9 +183,9 @@ async fn begin(
             if let Some(guard) = &mut driver.guard {
                 guard.answered(StatusCode::OK);
             }
-            streamed(driver, exchange.access.clone())
+            streamed(driver, actions, exchange.access.clone())
         }
-        Delivery::Whole => whole(driver, &exchange.access).await?,
+        Delivery::Whole => whole(driver, actions, &exchange.access).await?,
     };
     let headers = response.headers_mut();
     headers.insert(SERVED_BY, HeaderValue::from_static(served));
@@ -199,10 +196,10 @@ async fn begin(
 }
 
 /// An answer that is told as it comes.
-fn streamed(mut driver: Box<Driver>, access: Access) -> Response<Body> {
+fn streamed(mut driver: Box<Driver>, actions: Vec<Action>, access: Access) -> Response<Body> {
     let flow = Flow::new(|sender| async move {
         let mut sink = Sink::Stream(sender.clone());
-        match driver.tell(&mut sink).await {
+        match driver.tell(actions, &mut sink).await {
             Ok(told) => {
                 let note = driver.note();
                 let end = driver.writer.end(told.reason, note.as_deref(), told.counts);
@@ -211,7 +208,7 @@ fn streamed(mut driver: Box<Driver>, access: Access) -> Response<Body> {
                 let _gone = sender.send(end).await;
                 Ok(())
             }
-            Err(error) => {
+            Err(Unfinished { error, .. }) => {
                 let end = EndCode { ender: Ender::Server, phase: Phase::Data };
                 access.note(|record| record.end = end);
                 Err(error)
@@ -227,19 +224,24 @@ fn streamed(mut driver: Box<Driver>, access: Access) -> Response<Body> {
 }
 
 /// An answer that is told when it has ended; what breaks off leaves it to the target.
-async fn whole(mut driver: Box<Driver>, access: &Access) -> Result<Response<Body>, Kept> {
+async fn whole(
+    mut driver: Box<Driver>,
+    actions: Vec<Action>,
+    access: &Access,
+) -> Result<Response<Body>, Kept> {
     let mut sink = Sink::Whole(String::new());
-    match driver.tell(&mut sink).await {
+    match driver.tell(actions, &mut sink).await {
         Ok(told) => {
             let text = sink.into_text();
             let document = driver.writer.whole(text, told.reason, told.counts);
             finish(driver, told, access);
             Ok(reply::json(StatusCode::OK, document))
         }
-        Err(error) => {
+        Err(Unfinished { error, fallback }) => {
             tracing::debug!(%error, "the draft's answer was not finished; the target answers");
             driver.account.served = "target";
-            Err((driver, "draft_failed"))
+            let fallback = fallback.expect("where nothing was shown the target answers alone");
+            Err((driver, fallback))
         }
     }
 }
@@ -251,22 +253,14 @@ fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
         (record.prompt, record.completion) = (Some(prompt), Some(completion));
         record.end = EndCode::WHOLE;
     });
-    let took = micros(driver.calls.begun.elapsed());
-    let traits = driver.plan.traits;
-    driver.state().timed(|payback| payback.handle_draft_end(&traits, took, Waited::Client));
-    let judgement = driver.judgement.filter(|judgement| judgement.checked && !driver.goes_on);
-    driver.account.is_compared = judgement.is_some();
+    let compares = driver.report(Event::Ended).contains(&Action::Compare);
+    driver.account.is_compared = compares;
     driver.account.close();
     // Whoever reads the answer to its end is counted then.
     let (state, layer) = (Arc::clone(driver.state()), Arc::clone(&driver.calls.layer));
-    let outcome = match (driver.verifies(), driver.account.is_mixed() || driver.goes_on) {
-        (true, _) => "verified",
-        (false, false) => "draft",
-        (false, true) => "handed_over",
-    };
-    layer.metrics.answered(&state.name, outcome);
-    if let Some(judgement) = judgement {
+    layer.metrics.answered(&state.name, driver.protocol.outcome().name());
+    if compares {
         driver.change_account();
-        shadow::begin(driver, Ask::Draft, Some(judgement), Target::Ask);
+        shadow::begin(driver, Target::Ask);
     }
 }

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::CascadeLayer;
 use super::call::CallContext;
 use super::prompt;
-use super::state::{CascadeState, break_even_of};
+use super::state::CascadeState;
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::{Asking, RequestInfo};
 use crate::settings::CascadeSettings;
@@ -167,7 +167,7 @@ fn gauges(state: &CascadeState, now: Moment) -> CascadeGauges {
         loss: [interval.share, interval.low, interval.high].map(share),
         labels: report.labels,
         shadow: if state.compares() { share(report.shadow) } else { 0.0 },
-        break_even: break_even_of(&state.settings).map(share),
+        break_even: state.settings.break_even().map(share),
     }
 }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use overdraft_core::cascade::Event;
 use overdraft_http::{Body, BoxError};
 use overdraft_wire::sse::Splitter;
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::cost_accounting::CostAccount;
 use super::draft_transcript::DraftTranscript;
-use super::wait::Telling;
+use super::protocol::ProtocolHandle;
 
 /// Bytes of an answer that are copied at most; a longer one is not compared.
 const COPY_BYTES_MAX: usize = 1024 * 1024;
@@ -26,8 +27,8 @@ pub(super) struct Capture {
     inner: Body,
     account: Option<CostAccount>,
     copy: Option<Copied>,
-    /// Until it has ended.
-    telling: Option<Telling>,
+    /// Until it has ended; nothing where it is no success.
+    protocol: Option<ProtocolHandle>,
 }
 
 /// Who wants the copy, and what it is so far.
@@ -42,16 +43,16 @@ impl Capture {
         inner: Body,
         account: CostAccount,
         wanted: Option<oneshot::Sender<String>>,
-        telling: Option<Telling>,
+        protocol: Option<ProtocolHandle>,
         streamed: bool,
     ) -> Self {
         let copy = wanted.map(|wanted| Copied { bytes: Vec::new(), streamed, wanted });
-        Self { inner, account: Some(account), copy, telling }
+        Self { inner, account: Some(account), copy, protocol }
     }
 
     fn ended(&mut self) {
-        if let Some(telling) = self.telling.take() {
-            telling.end();
+        if let Some(protocol) = self.protocol.take() {
+            let _none = protocol.report(Event::TargetEnded);
         }
         if let Some(mut account) = self.account.take() {
             account.close();

@@ -4,7 +4,7 @@
 //! and never by their text. Where that cannot be done, the answer breaks off with an error.
 
 use bytes::Bytes;
-use overdraft_core::cascade::Step;
+use overdraft_core::cascade::{Action, Event};
 use overdraft_core::route::Strictness;
 use overdraft_core::route::{Tried, Verdict};
 use overdraft_telemetry::Delivery;
@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 
 use super::call::{AnswerStream, Call, CallError};
 use super::draft_transcript::DraftTranscript;
-use super::driver::{Driver, Listened, Rejected};
+use super::driver::Driver;
+use super::protocol::Fallback;
 use super::response_writer::Counts;
 use super::rewrite;
 use crate::pipeline::relay::Fault;
@@ -47,9 +48,22 @@ pub(super) struct Told {
     pub(super) counts: Counts,
 }
 
+/// An answer that was not finished.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    /// How it ends where some of it was shown.
+    pub(super) error: ApiError,
+    /// What follows where none of it was: the target answers alone.
+    pub(super) fallback: Option<Fallback>,
+}
+
 impl Driver {
-    /// Tells the rest, whatever it takes.
-    pub(super) async fn tell(&mut self, sink: &mut Sink) -> Result<Told, ApiError> {
+    /// Tells the answer from the first thing to show on, whatever it takes.
+    pub(super) async fn tell(
+        &mut self,
+        mut actions: Vec<Action>,
+        sink: &mut Sink,
+    ) -> Result<Told, Unfinished> {
         let opening = self.writer.opening(self.counts(Tokens::ZERO));
         if let Sink::Stream(sender) = sink
             && !opening.is_empty()
@@ -58,23 +72,43 @@ impl Driver {
             let _gone = sender.send(opening).await;
         }
         loop {
-            self.show(sink).await;
-            if self.goes_on {
-                return self.continued(sink).await;
+            for action in &actions {
+                match action {
+                    Action::Show(_) => self.show(sink).await,
+                    Action::HandOver(_) => return self.hand_over(sink).await,
+                    Action::BreakOff(_) | Action::AskTarget(_) => {
+                        return Err(self.break_off(&actions));
+                    }
+                    Action::End => return Ok(self.ended()),
+                    _ => {}
+                }
             }
-            if self.stream.is_none() {
-                return Ok(self.ended());
-            }
-            let next = if self.verifies() { self.next_verified().await } else { self.next().await };
-            if let Err(rejected) = next {
-                tracing::debug!(
-                    cascade = self.plan.state.name,
-                    why = rejected.why,
-                    "the target goes on behind the draft"
-                );
-                self.hand_over(rejected.why)?;
-            }
+            actions = self.drive(Vec::new()).await;
         }
+    }
+
+    /// The draft is left; the target goes on behind what was shown.
+    async fn hand_over(&mut self, sink: &mut Sink) -> Result<Told, Unfinished> {
+        self.stream = None;
+        tracing::debug!(cascade = self.plan.state.name, "the target goes on behind the draft");
+        let continued = self.continued(sink).await;
+        continued.map_err(|error| {
+            let fallback = Fallback::of(&self.report(Event::BrokeOff));
+            Unfinished { error, fallback }
+        })
+    }
+
+    fn break_off(&mut self, actions: &[Action]) -> Unfinished {
+        self.stream = None;
+        let why = actions.iter().find_map(|action| match action {
+            Action::BreakOff(why) => Some(*why),
+            _ => None,
+        });
+        let why = why.unwrap_or("broken");
+        let error = ApiError::upstream(format!(
+            "the model that answered broke off ({why}), and no other can go on behind it"
+        ));
+        Unfinished { error, fallback: Fallback::of(actions) }
     }
 
     /// The draft has said it all.
@@ -87,9 +121,11 @@ impl Driver {
     /// Shows what was kept and has not been shown.
     async fn show(&mut self, sink: &mut Sink) {
         let text = self.transcript.text();
-        let until = match (self.stream.is_none() && !self.goes_on, self.transcript.ids()) {
+        let kept = self.protocol.kept();
+        let is_all = self.stream.is_none() && !self.protocol.is_handed_over();
+        let until = match (is_all, self.transcript.ids()) {
             (true, _) | (_, None) => text.len(),
-            (false, Some(_)) => self.transcript.mark(self.kept).bytes,
+            (false, Some(_)) => self.transcript.mark(kept).bytes,
         };
         let Some(more) = text.get(self.shown..until).filter(|more| !more.is_empty()) else {
             return;
@@ -103,65 +139,15 @@ impl Driver {
         }
         self.shown = until;
         if let Some(guard) = &mut self.guard {
-            guard.streamed(u32::try_from(self.kept).unwrap_or(u32::MAX));
+            guard.streamed(u32::try_from(kept).unwrap_or(u32::MAX));
         }
         self.calls.layer.metrics.released(&self.plan.state.name);
-    }
-
-    /// Listens until the next window of a gated draft may be shown, or may not.
-    async fn next(&mut self) -> Result<(), Rejected> {
-        loop {
-            let listened = self.listen().await?;
-            if listened == Listened::More
-                && !self.release.due(self.evidence.tokens(), self.transcript.finish())
-            {
-                continue;
-            }
-            let (score, bar) = self.state().running(&self.evidence);
-            let running = self.running(score, bar);
-            match self.release.proceed(&running) {
-                Step::Show(tokens) => {
-                    self.kept = usize::try_from(tokens.get()).unwrap_or(usize::MAX);
-                    if listened == Listened::End || self.transcript.reason().is_none() {
-                        return Ok(());
-                    }
-                }
-                // All that was said has been judged; only the formalities follow.
-                Step::Hold if listened == Listened::End => return Ok(()),
-                Step::Hold => {}
-                Step::Refuse | Step::HandOver(_) => {
-                    return Err(Rejected::down("doubted"));
-                }
-            }
-        }
-    }
-
-    /// The same where the target vouches.
-    async fn next_verified(&mut self) -> Result<(), Rejected> {
-        let before = self.kept;
-        self.verify_window().await.inspect_err(|_| self.kept = before)
-    }
-
-    /// The draft is left; the target goes on behind what was shown.
-    fn hand_over(&mut self, why: &'static str) -> Result<(), ApiError> {
-        self.stream = None;
-        let shown = self.shown;
-        let mark = self.transcript.mark(self.kept);
-        if self.prompt.is_none() || self.transcript.ids().is_none() || mark.bytes != shown {
-            return Err(ApiError::upstream(format!(
-                "the model that answered broke off ({why}), and no other can go on behind it"
-            )));
-        }
-        self.kept = mark.tokens;
-        self.goes_on = true;
-        self.account.handed_over();
-        Ok(())
     }
 
     /// The target's words behind those that were kept; if a worker breaks off, another goes on.
     async fn continued(&mut self, sink: &mut Sink) -> Result<Told, ApiError> {
         let kept = self.transcript.ids().unwrap_or_default();
-        let kept = kept.get(..self.kept).unwrap_or(kept).to_vec();
+        let kept = kept.get(..self.protocol.kept()).unwrap_or(kept).to_vec();
         let prompt = self.prompt.clone().unwrap_or_default();
         let mut said: Vec<u32> = Vec::new();
         let mut tried = Tried::default();

@@ -41,7 +41,6 @@ pub(super) struct CostAccount {
     target: Vec<Usage>,
     continued: Option<Tokens>,
     pub(super) served: &'static str,
-    handed_over: bool,
     closed: bool,
     /// Whether nobody waits for what is done.
     background: bool,
@@ -73,7 +72,6 @@ impl CostAccount {
             target: Vec::new(),
             continued: None,
             served: "target",
-            handed_over: false,
             closed: false,
             background: false,
             side: None,
@@ -126,11 +124,6 @@ impl CostAccount {
         }
     }
 
-    /// The target goes on behind what the draft said.
-    pub(super) const fn handed_over(&mut self) {
-        self.handed_over = true;
-    }
-
     /// The target is asked to go on behind so many tokens.
     pub(super) fn continued(&mut self, tokens: usize) {
         self.continued = Some(Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX)));
@@ -150,11 +143,6 @@ impl CostAccount {
     /// What the draft's whole answer came to.
     pub(super) fn counts_of_draft(&self) -> Option<Counts> {
         self.told.map(|used| Counts { prompt: used.prompt, completion: used.completion })
-    }
-
-    /// Whether both models speak in the answer, the one whose words it began with not vouched for.
-    pub(super) const fn is_mixed(&self) -> bool {
-        self.handed_over
     }
 
     /// Closes the books over an answer of which the access line knows the tokens.

@@ -6,64 +6,31 @@
 //! target answers as if there had been none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use overdraft_core::cascade::{
-    Ask, Bar, Chance, Evidence, Finish, Judgement, Mode, Moment, Parity, Path, Release, Running,
-    Stands, Step, Windows,
+    Action, Continuation, DraftCall, Event, Mode, Observation, Outcome, Path, Rejected, Said,
 };
 use overdraft_core::fleet::WorkerId;
-use overdraft_telemetry::Delivery;
 use overdraft_units::Tokens;
 use overdraft_wire::{Generation, Object};
+use tokio::time::timeout;
 
 use super::call::{AnswerStream, Call, CallContext};
 use super::cost_accounting::CostAccount;
 use super::draft_transcript::DraftTranscript;
-use super::plan::{Plan, Way};
+use super::plan::Plan;
 use super::prefill::Prefill;
 use super::prompt;
+use super::protocol::{Fallback, ProtocolHandle};
 use super::response_writer::{Counts, ResponseWriter};
 use super::rewrite;
-use super::state::{CascadeState, is_given};
+use super::state::CascadeState;
+use super::verify::tokens_of;
 use crate::pipeline::prompt_tokens;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
-
-/// Tokens after which it is asked whether a draft is still worth waiting for.
-const PROSPECT_TOKENS: u32 = 4;
-
-/// What goes wrong with a draft, or speaks against it: the target answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rejected {
-    /// As metrics call it.
-    pub(super) why: &'static str,
-    /// Whether the draft is at fault and not its answer.
-    pub(super) broken: bool,
-    /// Whether there was nobody to ask, which took no time.
-    pub(super) unasked: bool,
-}
-
-impl Rejected {
-    pub(super) const fn down(why: &'static str) -> Self {
-        Self { why, broken: false, unasked: false }
-    }
-
-    pub(super) const fn broken(why: &'static str) -> Self {
-        Self { why, broken: true, unasked: false }
-    }
-
-    pub(super) const fn unasked(why: &'static str) -> Self {
-        Self { why, broken: true, unasked: true }
-    }
-}
-
-/// What an event of the draft amounted to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listened {
-    More,
-    End,
-}
 
 /// One request.
 #[derive(Debug)]
@@ -80,25 +47,18 @@ pub(super) struct Driver {
     /// While the target reads the prompt beside it.
     pub(super) prefill: Option<Prefill>,
     pub(super) transcript: DraftTranscript,
-    pub(super) evidence: Evidence,
-    pub(super) release: Release,
-    /// What the draft's answer came to, once it was judged.
-    pub(super) judgement: Option<Judgement>,
+    /// What decides.
+    pub(super) protocol: ProtocolHandle,
     /// The prompt as the target makes tokens of it, where the target may go on behind the draft's.
     pub(super) prompt: Option<Vec<u32>>,
     /// Tokens that the answer may have, where the target may go on.
     pub(super) most: u32,
-    /// Draft tokens that the target has accepted (verify), or that were shown (gate).
-    pub(super) kept: usize,
     /// Bytes of text that were shown.
     pub(super) shown: usize,
-    /// Whether the target goes on behind what was kept.
-    pub(super) goes_on: bool,
     /// Who drafts.
     pub(super) worker: Option<WorkerId>,
     /// What is counted of the request, once its answer has begun to be told.
     pub(super) guard: Option<RequestGuard>,
-    stands: Stands,
 }
 
 impl Driver {
@@ -110,14 +70,9 @@ impl Driver {
         writer: ResponseWriter,
         account: CostAccount,
     ) -> Self {
-        let settings = &plan.state.settings;
-        let windows = Windows {
-            first: Tokens::new(settings.first_window),
-            next: Tokens::new(settings.next_window),
-        };
+        let clock = calls.layer.pipeline.dispatcher.clock;
         Self {
-            evidence: plan.state.evidence(plan.traits),
-            release: Release::new(windows),
+            protocol: ProtocolHandle::begin(&plan.state, clock, plan.terms),
             calls,
             plan,
             body,
@@ -127,15 +82,11 @@ impl Driver {
             stream: None,
             prefill: None,
             transcript: DraftTranscript::default(),
-            judgement: None,
             prompt: None,
             most: 0,
-            kept: 0,
             shown: 0,
-            goes_on: false,
             worker: None,
             guard: None,
-            stands: Stands::default(),
         }
     }
 
@@ -147,8 +98,9 @@ impl Driver {
 
     /// What is told about an answer that both models have said parts of, unvouched.
     pub(super) fn note(&self) -> Option<String> {
-        let mixed = self.account.is_mixed() && !self.verifies();
-        mixed.then(|| format!("overdraft served-by=draft,target draft-tokens={}", self.kept))
+        let is_mixed = self.protocol.outcome() == Outcome::HandedOver;
+        let kept = self.protocol.kept();
+        is_mixed.then(|| format!("overdraft served-by=draft,target draft-tokens={kept}"))
     }
 
     pub(super) fn state(&self) -> &Arc<CascadeState> {
@@ -160,45 +112,94 @@ impl Driver {
         self.state().settings.mode == Mode::Verify
     }
 
-    /// Listens until something may be shown.
-    pub(super) async fn open(&mut self) -> Result<(), Rejected> {
-        let call = self.draft().await;
+    /// Reports what has happened; what is to be done now.
+    pub(super) fn report(&mut self, event: Event) -> Vec<Action> {
+        let actions = self.protocol.report(event);
+        if !self.protocol.can_continue() {
+            self.prompt = None;
+        }
+        actions
+    }
+
+    /// Asks the draft, and listens until something may be shown.
+    pub(super) async fn open(&mut self, call: DraftCall) -> Result<Vec<Action>, Fallback> {
+        let opening = Box::pin(async {
+            let event = match self.ask_draft(call).await {
+                Ok(continuation) => Event::Opened(continuation),
+                Err(rejected) => Event::Failed(rejected, None),
+            };
+            let actions = self.report(event);
+            self.drive(actions).await
+        });
+        let opened = timeout(Duration::from_micros(call.limit.get()), opening).await;
+        let actions = opened.unwrap_or_else(|_elapsed| {
+            self.stream = None;
+            self.report(Event::Late)
+        });
+        Fallback::of(&actions).map_or(Ok(actions), Err)
+    }
+
+    async fn ask_draft(&mut self, asked: DraftCall) -> Result<Continuation, Rejected> {
+        let call = self.draft(self.wants_rivals()).await;
         let place = self.calls.place_draft(&call);
-        let lease = place.map_err(|error| Rejected::unasked(error.name()))?;
+        let lease = place.map_err(|error| Rejected::Unasked(error.name()))?;
         self.worker = Some(lease.worker());
-        self.begin_prefill();
-        let asked = self.calls.stream(lease, &call);
-        let wanted = self.verifies() || self.info.delivery == Delivery::Streamed;
-        let (stream, prompt) = tokio::join!(asked, async {
-            if !(wanted && self.may_continue()) {
+        if asked.prefills {
+            self.begin_prefill();
+        }
+        let opening = self.calls.stream(lease, &call);
+        let (stream, prompt) = tokio::join!(opening, async {
+            if !asked.needs_prompt {
                 return None;
             }
             let endpoint = self.plan.generation.endpoint();
             prompt::of_target(&self.calls, &self.info, &self.body, endpoint).await
         });
-        self.stream = Some(stream.map_err(|error| Rejected::broken(error.name()))?);
+        self.stream = Some(stream.map_err(|error| Rejected::Failed(error.name()))?);
         self.most = self.limit(prompt.as_deref());
         self.prompt = prompt.filter(|_| 0 < self.most);
-        if self.verifies() {
-            if self.prompt.is_none() {
-                return Err(Rejected::down("no_tokens"));
-            }
-            return self.verify_window().await;
-        }
-        self.gate().await
+        let is_known = self.prompt.is_some();
+        Ok(if is_known { Continuation::Possible } else { Continuation::Impossible })
     }
 
-    /// Asks the draft, if that has not been done, for an answer that nobody waits for.
-    pub(super) async fn begin(&mut self) -> Result<(), Rejected> {
-        if self.worker.is_some() {
-            return Ok(());
+    /// Obeys, and listens to the draft, until there is something to do about the client's answer.
+    pub(super) async fn drive(&mut self, mut actions: Vec<Action>) -> Vec<Action> {
+        loop {
+            let mut score = None;
+            for action in &actions {
+                match *action {
+                    Action::CountAccepted(tokens) => {
+                        self.calls.layer.metrics.accepted(&self.plan.state.name, tokens.get());
+                    }
+                    Action::Score { tokens, finish } => score = Some((tokens, finish)),
+                    _ => {}
+                }
+            }
+            actions.retain(|action| {
+                !matches!(
+                    action,
+                    Action::CountAccepted(_) | Action::CountDraft(_) | Action::Score { .. }
+                )
+            });
+            if !actions.is_empty() {
+                return actions;
+            }
+            let event = match score {
+                Some((tokens, finish)) => self.score_window(tokens, finish).await,
+                None => self.listen().await,
+            };
+            actions = self.report(event);
         }
-        let call = self.draft().await;
+    }
+
+    /// Asks the draft for an answer that nobody waits for.
+    pub(super) async fn begin(&mut self) -> Result<(), Rejected> {
+        let call = self.draft(false).await;
         let place = self.calls.place_draft(&call);
-        let lease = place.map_err(|error| Rejected::unasked(error.name()))?;
+        let lease = place.map_err(|error| Rejected::Unasked(error.name()))?;
         self.worker = Some(lease.worker());
         let stream = self.calls.stream(lease, &call).await;
-        self.stream = Some(stream.map_err(|error| Rejected::broken(error.name()))?);
+        self.stream = Some(stream.map_err(|error| Rejected::Failed(error.name()))?);
         Ok(())
     }
 
@@ -208,11 +209,11 @@ impl Driver {
     }
 
     /// The client's request for the draft.
-    async fn draft(&self) -> Call {
+    async fn draft(&self, wants_rivals: bool) -> Call {
         let pipeline = &self.calls.layer.pipeline;
         let object = Object::parse(&self.body).expect("it was parsed when it was looked into");
         let model = &self.state().settings.draft;
-        let body = rewrite::draft(&object, model, self.plan.generation, self.wants_rivals());
+        let body = rewrite::draft(&object, model, self.plan.generation, wants_rivals);
         let endpoint = self.plan.generation.endpoint();
         let mut info = self.info.of_draft(&pipeline.routes(), model, &body, endpoint);
         prompt_tokens::count(pipeline, &mut info, &body, endpoint).await;
@@ -223,14 +224,7 @@ impl Driver {
     /// an answer is judged by its own words these must be told as texts.
     fn wants_rivals(&self) -> bool {
         let scoring = self.state().settings.scoring;
-        self.verifies()
-            && self.plan.way == Way::Ask(Ask::Draft)
-            && matches!(scoring, None | Some(Path::Generate))
-    }
-
-    /// Whether the target could go on behind the draft's tokens, if it knew the prompt's.
-    pub(super) fn may_continue(&self) -> bool {
-        self.plan.continuable && self.state().parity() == Parity::Same && self.plan.schema.is_none()
+        self.verifies() && matches!(scoring, None | Some(Path::Generate))
     }
 
     /// Tokens that the answer may have: as the client says, or as the target has room for.
@@ -247,11 +241,6 @@ impl Driver {
         }
     }
 
-    /// Whether it is judged before it has ended.
-    fn is_windowed(&self) -> bool {
-        self.info.delivery == Delivery::Streamed && self.prompt.is_some()
-    }
-
     /// Whether the draft speaks of the same prompt in the same tokens, as far as it tells.
     pub(super) fn agrees(&self) -> bool {
         match (&self.prompt, self.transcript.prompt()) {
@@ -260,99 +249,64 @@ impl Driver {
         }
     }
 
-    async fn gate(&mut self) -> Result<(), Rejected> {
-        loop {
-            let listened = self.listen().await?;
-            // Behind the reason why it ended come formalities.
-            let ended = listened == Listened::End || self.transcript.reason().is_some();
-            if self.prompt.is_some() && (!self.agrees() || self.transcript.ids().is_none()) {
-                // The target could not go on: then the whole is judged before anything is shown.
-                self.prompt = None;
-            }
-            let tokens = self.evidence.tokens();
-            let due = self.is_windowed() && self.release.due(tokens, self.transcript.finish());
-            if ended || due {
-                return self.judge(ended);
-            }
-            if tokens.get().is_multiple_of(PROSPECT_TOKENS) {
-                let drawn = self.plan.dice.draw("prospect");
-                let (stand, hopeless) = self.state().prospect(&self.evidence, drawn);
-                self.stands = self.stands.with(stand);
-                if hopeless {
-                    return Err(Rejected::down("aborted"));
-                }
-            }
-        }
-    }
-
-    fn judge(&mut self, ended: bool) -> Result<(), Rejected> {
-        let state = Arc::clone(self.state());
-        let moment = if ended { Moment::Whole } else { Moment::First };
-        let drawn = self.plan.dice.draw("judge");
-        let judgement = state.judge(moment, &self.evidence, Ask::Draft, drawn);
-        if ended {
-            state.came_out(self.stands, &judgement);
-        }
-        self.judgement = Some(judgement);
-        if self.plan.schema.as_ref().is_some_and(|schema| !schema.admits(self.transcript.text())) {
-            return Err(Rejected::down("schema_failed"));
-        }
-        let running = self.running(judgement.score, judgement.bar);
-        match self.release.open(&running, judgement.serve) {
-            Step::Show(tokens) if is_given(&judgement) => {
-                self.kept = usize::try_from(tokens.get()).unwrap_or(usize::MAX);
-                Ok(())
-            }
-            _ => Err(Rejected::down("refused")),
-        }
-    }
-
-    pub(super) fn running(&self, score: Chance, bar: Bar) -> Running {
-        let finish = self.transcript.finish();
-        Running { tokens: self.evidence.tokens(), finish, score, bar }
-    }
-
     /// Hears the draft's next words.
-    pub(super) async fn listen(&mut self) -> Result<Listened, Rejected> {
-        let Some(stream) = &mut self.stream else { return Ok(Listened::End) };
+    pub(super) async fn listen(&mut self) -> Event {
+        let Some(stream) = &mut self.stream else { return self.said(Vec::new(), true) };
         match stream.next().await {
-            Ok(Some(data)) => {
-                let seen =
-                    self.transcript.hear(&data).map_err(|unfit| Rejected::down(unfit.name()))?;
-                for one in seen {
-                    self.evidence.observe(one);
+            Ok(Some(data)) => match self.transcript.hear(&data) {
+                Ok(observations) => {
+                    self.account.drafted(stream.used(), self.transcript.count());
+                    self.said(observations, false)
                 }
-                self.evidence.finish(self.transcript.finish());
-                self.account.drafted(stream.used(), self.transcript.count());
-                Ok(Listened::More)
-            }
+                Err(unfit) => Event::Failed(Rejected::Refused(unfit.name()), self.resumes()),
+            },
             Ok(None) => {
                 self.account.drafted(stream.used(), self.transcript.count());
                 self.stream = None;
-                match self.transcript.finish() {
-                    Finish::Running => Err(Rejected::broken("unfinished")),
-                    _ => Ok(Listened::End),
-                }
+                self.said(Vec::new(), true)
             }
             // It had said it all.
             Err(_) if self.transcript.reason().is_some() => {
                 self.stream = None;
-                Ok(Listened::End)
+                self.said(Vec::new(), true)
             }
             Err(fault) => {
                 self.stream = None;
                 tracing::debug!(cascade = self.plan.state.name, ?fault, "the draft broke off");
-                Err(Rejected::broken("broken"))
+                Event::Failed(Rejected::Failed("broken"), self.resumes())
             }
         }
+    }
+
+    fn said(&self, observations: Vec<Observation>, is_over: bool) -> Event {
+        let has_ended = is_over || self.transcript.reason().is_some();
+        let schema = self.plan.schema.as_ref().filter(|_| has_ended);
+        let tokens = self.transcript.ids().map(<[u32]>::len);
+        Event::Said(Said {
+            observations,
+            finish: self.transcript.finish(),
+            is_over,
+            tokens: tokens.map(tokens_of),
+            marked: tokens_of(self.transcript.mark(tokens.unwrap_or_default()).tokens),
+            is_same_prompt: self.agrees(),
+            keeps_schema: schema.is_none_or(|schema| schema.admits(self.transcript.text())),
+            resumes: self.resumes(),
+        })
+    }
+
+    /// The tokens after which the target can continue exactly what was shown; nothing where it cannot.
+    pub(super) fn resumes(&self) -> Option<Tokens> {
+        self.prompt.as_ref()?;
+        self.transcript.ids()?;
+        let mark = self.transcript.mark(self.protocol.kept());
+        (mark.bytes == self.shown).then(|| tokens_of(mark.tokens))
     }
 
     /// Tokens of the prompt, and of the answer so far.
     pub(super) fn counts(&self, further: Tokens) -> Counts {
         let told = self.prompt.as_deref().or(self.transcript.prompt());
         let told = told.map(|ids| Tokens::new(u32::try_from(ids.len()).unwrap_or(u32::MAX)));
-        let prompt = self.account.prompt().or(told).unwrap_or(self.plan.traits.prompt);
-        let kept = Tokens::new(u32::try_from(self.kept).unwrap_or(u32::MAX));
-        Counts { prompt, completion: kept + further }
+        let prompt = self.account.prompt().or(told).unwrap_or(self.plan.terms.traits.prompt);
+        Counts { prompt, completion: tokens_of(self.protocol.kept()) + further }
     }
 }

@@ -9,6 +9,7 @@
 //! |---------------------------------------|----------------------------------------------------|
 //! | Plan: whether a request meets a draft | `plan.rs`                                          |
 //! | State of a cascade                    | `state.rs`                                         |
+//! | Protocol handle: events and actions   | `protocol.rs`                                      |
 //! | Request rewriting                     | `rewrite.rs`                                       |
 //! | Calls to workers                      | `call.rs`                                          |
 //! | Draft transcript                      | `draft_transcript.rs`                              |
@@ -21,7 +22,6 @@
 //! | Response writing                      | `response_writer.rs`, `flow.rs`                    |
 //! | Cost accounting                       | `cost_accounting.rs`                               |
 //! | Shadow comparisons and their judges   | `shadow.rs`, `judge.rs`, `capture.rs`, `schema.rs` |
-//! | Latency stopwatches                   | `wait.rs`                                          |
 //! | Background tasks and persistence      | `background.rs`, `persistence.rs`                  |
 //!
 //! **Invariant.** No text of a draft reaches a client before it was judged, none is revoked, and
@@ -40,6 +40,7 @@ mod persistence;
 mod plan;
 mod prefill;
 mod prompt;
+mod protocol;
 mod rewrite;
 mod schema;
 mod score;
@@ -50,7 +51,6 @@ mod draft_transcript;
 mod response_writer;
 pub(crate) mod shadow;
 mod verify;
-mod wait;
 
 pub(crate) use self::answer::answer;
 pub(crate) use self::background::{keep, set_gauges, switched_off};

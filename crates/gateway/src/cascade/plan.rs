@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use overdraft_core::cascade::{
-    Ask, Bound, Delivery, Exclusion, Exclusions, Mode, Parity, Script, Traits,
+    Bound, Delivery, Exclusion, Exclusions, Mode, RequestDraws, Script, Terms, Tokenizers, Traits,
+    Windows,
 };
 use overdraft_units::Tokens;
 use overdraft_wire::request::StreamUsage;
@@ -38,24 +39,12 @@ const QUOTED_CHARACTERS_MAX: usize = 40;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) state: Arc<CascadeState>,
-    pub(super) way: Way,
     pub(super) generation: Generation,
     pub(super) usage: StreamUsage,
-    pub(super) traits: Traits,
+    pub(super) terms: Terms,
     pub(super) schema: Option<Schema>,
-    /// Whether the target can go on from tokens.
-    pub(super) continuable: bool,
     /// Numbers of its own, for draws.
     pub(super) dice: Dice,
-}
-
-/// Whom it goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// The target alone.
-    Target(&'static str),
-    /// As the core says.
-    Ask(Ask),
 }
 
 /// Numbers that are drawn once for a request.
@@ -124,17 +113,28 @@ pub(crate) fn consider(
     let continuable = rewrite::is_continuable(&peek.object) && !text.is_several();
     let dice = Dice(info.dice);
     let greedy = peek.object.raw("temperature").and_then(|raw| raw.parse().ok()) == Some(0.0_f64);
-    let verifiable = continuable && greedy;
-    let way = match (against.first(), state.settings.mode) {
-        (Some(reason), _) => Way::Target(reason.name()),
-        (None, Mode::Verify) if !verifiable => Way::Target("not_greedy"),
-        (None, Mode::Verify) if state.parity() != Parity::Same => Way::Target("tokenizers"),
-        (None, _) if state.is_refused() => Way::Target("tokenizers"),
-        (None, _) => Way::Ask(state.ask(&traits, dice.draw("ask"))),
+    let terms = Terms {
+        traits,
+        exclusions: against,
+        tokenizers: Tokenizers::of(&state.parity(), state.settings.any_tokenizers),
+        is_greedy: greedy,
+        is_continuable: continuable,
+        windows: Windows {
+            first: Tokens::new(state.settings.first_window),
+            next: Tokens::new(state.settings.next_window),
+        },
+        bar: state.settings.threshold,
+        prefill_from: state.settings.prefill_from,
+        draws: RequestDraws {
+            ask: dice.draw("ask"),
+            prospect: dice.draw("prospect"),
+            judge: dice.draw("judge"),
+            beside: dice.draw("beside"),
+        },
     };
     let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));
     let usage = peek.usage;
-    Ok(Some(Plan { state, way, generation, usage, traits, schema, continuable, dice }))
+    Ok(Some(Plan { state, terms, generation, usage, schema, dice }))
 }
 
 fn opts_out(head: &HeaderMap) -> Result<bool, ApiError> {

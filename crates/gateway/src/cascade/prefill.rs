@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use overdraft_core::admit::Priority;
-use overdraft_core::cascade::Mode;
+use overdraft_core::cascade::Event;
 use overdraft_core::cost::Usage;
 use overdraft_core::estimate::Pace;
 use overdraft_core::fleet::WorkerId;
@@ -75,13 +75,8 @@ fn stopped(all: Usage, pace: Option<Pace>, after: Micros) -> Usage {
 }
 
 impl Driver {
-    /// Has the target read the prompt, where that is wanted and there is room.
+    /// Has the target read the prompt, where there is room.
     pub(super) fn begin_prefill(&mut self) {
-        let settings = &self.state().settings;
-        let long = settings.prefill_from.is_some_and(|least| least <= self.plan.traits.prompt);
-        if !long || settings.mode != Mode::Gate {
-            return;
-        }
         self.prefill = self.ask_prefill();
         if self.prefill.is_none() {
             self.calls.layer.metrics.prefilled(&self.plan.state.name, "no_place");
@@ -108,7 +103,7 @@ impl Driver {
             // Whoever asked may have given it up.
             let _gone = sender.send(used);
         });
-        let estimated = self.plan.traits.prompt;
+        let estimated = self.plan.terms.traits.prompt;
         Some(Prefill { _task: task, told, estimated, worker, begun, _room: room })
     }
 
@@ -127,6 +122,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // A client that leaves takes it along.
+        let _none = self.protocol.report(Event::Left);
         self.end_prefill();
     }
 }

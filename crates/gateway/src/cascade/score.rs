@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use overdraft_core::cascade::{
-    Finish, LogProb, Path, Rule, TargetRow, Verified, verify, verify_told,
+    Finish, LogProb, Path, Rejected, Rule, TargetRow, Verified, verify, verify_told,
 };
 use overdraft_core::fleet::{Failure, WorkerId};
 use overdraft_core::route::Strictness;
@@ -19,7 +19,7 @@ use overdraft_wire::scoring::{GenerateAsk, SglangAsk, SglangRow, read_generate, 
 use overdraft_wire::{Endpoint, Object};
 
 use super::call::{Call, CallError};
-use super::driver::{Driver, Rejected};
+use super::driver::Driver;
 use super::rewrite;
 use crate::pipeline::tenant_salt::SALT;
 use crate::settings::SaltPolicy;
@@ -32,7 +32,7 @@ const RIVALS_MAX: usize = 8;
 
 /// What the target makes of a draft.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scored {
+pub(super) struct Score {
     pub(super) verified: Verified,
     /// Whether it would end behind the last token.
     pub(super) ends: bool,
@@ -61,7 +61,7 @@ impl Drafted {
 
 /// What an answer to a question for a score is worth.
 enum Read {
-    Scored(Scored, Option<[Tokens; 3]>),
+    Scored(Score, Option<[Tokens; 3]>),
     /// It tells nothing of this draft, as may happen.
     Blank,
     /// It is none.
@@ -84,7 +84,7 @@ impl Driver {
         &mut self,
         drafted: usize,
         finish: Finish,
-    ) -> Result<Scored, Rejected> {
+    ) -> Result<Score, Rejected> {
         let drafted = self.drafted(drafted, finish);
         let mut info = self.info.clone();
         (info.limit, info.delivery) = (Some(1), Delivery::Whole);
@@ -97,7 +97,7 @@ impl Driver {
             let lease = self
                 .calls
                 .place(&call, &tried, strictness)
-                .map_err(|error| Rejected::broken(error.name()))?;
+                .map_err(|error| Rejected::Failed(error.name()))?;
             let worker = lease.worker();
             let path = if portable { Path::Completions } else { self.way(worker, &drafted) };
             (call.path, call.body) = self.question(path, worker, &drafted);
@@ -108,7 +108,7 @@ impl Driver {
             match was_read {
                 Ok(Read::Scored(scored, _)) => return Ok(scored),
                 Ok(Read::Blank | Read::Strange) if path != Path::Completions => portable = true,
-                Ok(_) => return Err(Rejected::broken("strange")),
+                Ok(_) => return Err(Rejected::Failed("strange")),
                 Err(CallError::Refused) if path != Path::Completions => portable = true,
                 Err(CallError::Failed(failed))
                     if path != Path::Completions && failed.failure == Failure::Faulty =>
@@ -121,10 +121,10 @@ impl Driver {
                     if let Verdict::GiveUp(_) =
                         self.calls.layer.pipeline.dispatcher.retry(&call.info.model, &tried)
                     {
-                        return Err(Rejected::broken("unscored"));
+                        return Err(Rejected::Failed("unscored"));
                     }
                 }
-                Err(error) => return Err(Rejected::broken(error.name())),
+                Err(error) => return Err(Rejected::Failed(error.name())),
             }
         }
     }
@@ -234,7 +234,7 @@ const fn breaks(failure: Failure) -> bool {
 
 fn read(path: Path, answer: &[u8], drafted: &Drafted) -> Read {
     let ids = drafted.ids();
-    let scored = |verified, ends, told| Read::Scored(Scored { verified, ends }, told);
+    let scored = |verified, ends, told| Read::Scored(Score { verified, ends }, told);
     let by_rows = |rows: &[TargetRow], ends, told| {
         verify(&ids, rows, Rule::Greedy, drafted.finish)
             .map_or(Read::Strange, |verified| scored(verified, ends, told))

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::admit::Priority;
-use overdraft_core::cascade::{Ask, Judgement, Label, Mode, Moment, Payback, Upshot, Waited};
+use overdraft_core::cascade::{Action, DraftCall, Event, Finish, Label, Mode};
 use overdraft_core::route::Strictness;
 use overdraft_core::route::Tried;
 use overdraft_telemetry::Delivery;
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::Tokens;
 use overdraft_wire::Object;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -24,10 +24,9 @@ use tokio::time::{Instant, timeout};
 use super::CascadeLayer;
 use super::call::Call;
 use super::capture;
-use super::driver::{Driver, Listened, Rejected};
+use super::driver::Driver;
 use super::rewrite;
 use super::schema::Schema;
-use super::wait::micros;
 use crate::pipeline::relay::whole;
 use crate::settings::Labels;
 
@@ -38,8 +37,6 @@ const PATIENCE: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(super) struct Job {
     driver: Box<Driver>,
-    asked: Ask,
-    judgement: Option<Judgement>,
     target: Target,
     _place: OwnedSemaphorePermit,
 }
@@ -54,12 +51,7 @@ pub(super) enum Target {
 }
 
 /// Has a draft compared, if there is a place. `driver` holds what there is of the draft.
-pub(super) fn begin(
-    mut driver: Box<Driver>,
-    asked: Ask,
-    judgement: Option<Judgement>,
-    target: Target,
-) {
+pub(super) fn begin(mut driver: Box<Driver>, target: Target) {
     let state = Arc::clone(driver.state());
     let layer = Arc::clone(&driver.calls.layer);
     let Ok(place) = Arc::clone(&state.places).try_acquire_owned() else {
@@ -69,7 +61,7 @@ pub(super) fn begin(
     driver.info.priority = Priority::Flex;
     driver.calls.last = Instant::now() + PATIENCE;
     driver.guard = None;
-    let job = Job { driver, asked, judgement, target, _place: place };
+    let job = Job { driver, target, _place: place };
     if !layer.shadows.add(Box::pin(compare(job))) {
         layer.metrics.compared(&state.name, "no_place");
     }
@@ -104,17 +96,18 @@ async fn compare(mut job: Job) {
 impl Job {
     async fn label(&mut self) -> Result<Label, &'static str> {
         let driver = &mut self.driver;
-        let times = if driver.worker.is_none() { Some(driver.draft_beside().await?) } else { None };
-        while driver.listen().await.map_err(|rejected| rejected.why)? == Listened::More {}
+        let asked =
+            driver.report(Event::CompareBegan).into_iter().find_map(|action| match action {
+                Action::AskDraft(call) => Some(call),
+                _ => None,
+            });
+        match asked {
+            Some(call) => driver.draft_beside(call).await?,
+            None => driver.hear_out().await?,
+        }
         driver.stream = None;
         let state = Arc::clone(driver.state());
         let verifies = state.settings.mode == Mode::Verify;
-        let drawn = driver.plan.dice.draw("beside");
-        let judge = || state.judge(Moment::Whole, &driver.evidence, self.asked, drawn);
-        let judgement = (!verifies).then(|| self.judgement.unwrap_or_else(judge));
-        if let (Some(times), Some(judgement)) = (times, judgement) {
-            driver.drafted_beside(times, judgement.upshot());
-        }
         let target = match &mut self.target {
             Target::Coming(text) => text.await.map_err(|_| "no_target")?,
             Target::Ask => driver.ask_target().await.ok_or("no_target")?,
@@ -125,79 +118,56 @@ impl Job {
             None if judges => driver.judged(&target).await?,
             None => Label::Worse,
         };
-        let Some(judgement) = judgement else {
-            let is_worse = label == Label::Worse;
-            if let Some(times) = times {
-                driver
-                    .drafted_beside(times, if is_worse { Upshot::Refused } else { Upshot::Given });
-            }
-            let drafted = driver.transcript.ids().map_or(1, <[u32]>::len).max(1);
-            state.verified(if is_worse { 0 } else { drafted }, drafted);
-            return Ok(label);
-        };
+        let judgement = driver.protocol.judgement();
         // What else was compared, the target answered.
-        if let (Target::Ask, Some(side)) = (&self.target, &driver.info.side) {
+        if let (Target::Ask, Some(side), Some(judgement)) =
+            (&self.target, &driver.info.side, judgement)
+        {
             side.judged(Some((label, judgement.propensity)));
         }
-        if judgement.checked {
-            state.learn(&judgement, &driver.evidence, label);
-        }
+        let _none = driver.report(Event::Compared(label));
         Ok(label)
     }
 }
 
-/// When a draft that nobody waited for would have come to its verdict, and when it was whole.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    verdict: Micros,
-    end: Micros,
-}
-
 impl Driver {
-    /// Has the whole draft told while nobody waits, within the limit that it would have where somebody did.
-    async fn draft_beside(&mut self) -> Result<Times, &'static str> {
-        let (state, traits) = (Arc::clone(self.state()), self.plan.traits);
-        let begun = Instant::now();
-        let told = timeout(state.limit_beside(&traits), self.hear_all(begun)).await;
-        let rejected = match told {
-            Ok(Ok(times)) => return Ok(times),
-            Ok(Err(rejected)) => rejected,
-            Err(_elapsed) => Rejected::broken("late"),
-        };
-        self.stream = None;
-        // Where there was nobody to ask, or the answer is none to be judged, nothing is known of its time.
-        if rejected.broken && !rejected.unasked {
-            let took = micros(begun.elapsed());
-            let tell = |payback: &mut Payback| {
-                payback.handle_verdict(&traits, took, Upshot::Failed, Waited::Nobody);
-            };
-            state.timed(tell);
-        }
-        Err(rejected.why)
+    /// Has the whole draft told while nobody waits, within the limit of `call`.
+    async fn draft_beside(&mut self, call: DraftCall) -> Result<(), &'static str> {
+        let told = timeout(
+            Duration::from_micros(call.limit.get()),
+            Box::pin(async {
+                if let Err(rejected) = self.begin().await {
+                    let _none = self.report(Event::Failed(rejected, None));
+                    return Err(rejected.name());
+                }
+                self.hear_out().await
+            }),
+        );
+        let told = told.await;
+        told.unwrap_or_else(|_elapsed| {
+            self.stream = None;
+            let _none = self.report(Event::Late);
+            Err("late")
+        })
     }
 
-    async fn hear_all(&mut self, begun: Instant) -> Result<Times, Rejected> {
-        self.begin().await?;
-        // Where a stream is judged by its first window, that is when the client would have seen something.
-        let is_windowed = self.info.delivery == Delivery::Streamed && self.may_continue();
-        let window = Tokens::new(self.state().settings.first_window);
-        let mut verdict = None;
-        while self.listen().await? == Listened::More {
-            if is_windowed && verdict.is_none() && window <= self.evidence.tokens() {
-                verdict = Some(micros(begun.elapsed()));
+    /// Hears the draft to its end.
+    async fn hear_out(&mut self) -> Result<(), &'static str> {
+        loop {
+            let event = self.listen().await;
+            let heard = match &event {
+                Event::Failed(rejected, _) => Some(Err(rejected.name())),
+                Event::Said(said) if said.is_over && said.finish == Finish::Running => {
+                    Some(Err("unfinished"))
+                }
+                Event::Said(said) if said.is_over => Some(Ok(())),
+                _ => None,
+            };
+            let _none = self.report(event);
+            if let Some(heard) = heard {
+                return heard;
             }
         }
-        let end = micros(begun.elapsed());
-        Ok(Times { verdict: verdict.unwrap_or(end), end })
-    }
-
-    /// Tells the core how long such a draft took.
-    fn drafted_beside(&self, times: Times, upshot: Upshot) {
-        let traits = self.plan.traits;
-        self.state().timed(|payback| {
-            payback.handle_verdict(&traits, times.verdict, upshot, Waited::Nobody);
-            payback.handle_draft_end(&traits, times.end, Waited::Nobody);
-        });
     }
 
     /// The target's answer to the same request.

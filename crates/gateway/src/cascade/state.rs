@@ -9,28 +9,18 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use overdraft_core::cascade::{
-    Ask, Bar, Cascade, Chance, Choice, Evidence, Hearing, Journal, Judgement, Label, Mode, Moment,
-    Note, Parity, Payback, Report, Settings, Stand, Standing, Stands, Traits,
+    Action, Cascade, Chance, Choice, Event, Hearing, Journal, Mode, Parity, Protocol, Report,
+    Settings, Standing, Terms, Unpaid,
 };
-use overdraft_core::cost::{Pools, Shape, Verification, break_even};
 use overdraft_core::estimate::SlidingRatio;
-use overdraft_units::{Instant, Tokens};
+use overdraft_units::Instant;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::settings::CascadeSettings;
-
-/// What requests are taken to be like before any was seen: a page of prompt, half a page of answer.
-const TYPICAL: Shape = Shape {
-    prompt: Tokens::new(1_000),
-    cached_draft: Tokens::ZERO,
-    cached_target: Tokens::ZERO,
-    completion: Tokens::new(250),
-};
+use crate::settings::{CascadeLogEntry, CascadeSettings};
 
 /// Prefills of a cascade that run at once, at most; what is drawn beyond that is left out and counted.
 pub(super) const PREFILLS_MAX: usize = 16;
@@ -85,6 +75,27 @@ impl Cascades {
 struct Learnt {
     cascade: Cascade,
     journal: Journal,
+    /// As the log has it.
+    known: Switches,
+}
+
+/// Whether drafts are served and asked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Switches {
+    standing: Standing,
+    unpaid: Option<Unpaid>,
+}
+
+impl Switches {
+    fn of(cascade: &Cascade) -> Self {
+        Self { standing: cascade.standing(), unpaid: cascade.payback().unpaid_at_all() }
+    }
+}
+
+impl Learnt {
+    fn new(cascade: Cascade, journal: Journal) -> Self {
+        Self { known: Switches::of(&cascade), cascade, journal }
+    }
 }
 
 /// One cascade.
@@ -97,6 +108,8 @@ pub(super) struct CascadeState {
     /// Prefills that may run.
     pub(super) prefills: Arc<Semaphore>,
     learnt: Mutex<Learnt>,
+    /// Requests so far.
+    begun: AtomicU64,
     /// Lessons since it was kept last.
     lessons: AtomicU64,
     /// Whether what it learnt in another life has been looked for.
@@ -110,22 +123,23 @@ pub(super) struct CascadeState {
 
 impl CascadeState {
     fn new(name: &str, settings: CascadeSettings, learnt: Option<(Vec<i64>, Journal)>) -> Self {
-        let meant = meant(&settings);
+        let meant = Settings::from(&settings);
         let recalled = learnt.is_some();
         let learnt = learnt.and_then(|(parts, journal)| {
             let cascade = Cascade::from_parts(meant, &parts).ok()?;
-            Some(Learnt { cascade, journal })
+            Some(Learnt::new(cascade, journal))
         });
         let new = || {
             // Which gateway it is among those that share a store: another with each life.
             let journal = Journal::new(RandomState::new().hash_one(name));
-            Learnt { cascade: Cascade::new(meant), journal }
+            Learnt::new(Cascade::new(meant), journal)
         };
         Self {
             name: name.to_owned(),
             places: Arc::new(Semaphore::new(settings.at_once)),
             prefills: Arc::new(Semaphore::new(PREFILLS_MAX)),
             learnt: Mutex::new(learnt.unwrap_or_else(new)),
+            begun: AtomicU64::new(0),
             lessons: AtomicU64::new(0),
             recalled: AtomicBool::new(recalled),
             parity: Mutex::new(Parity::NotKnown),
@@ -150,52 +164,47 @@ impl CascadeState {
         xxh3_64_with_seed(self.name.as_bytes(), seed)
     }
 
-    /// Whether the draft is asked.
-    pub(super) fn ask(&self, traits: &Traits, drawn: u64) -> Ask {
-        let state = self.state();
-        let fixed = self.settings.threshold.is_some() && self.settings.mode == Mode::Gate;
-        let asked = if fixed {
-            state.cascade.ask_at_fixed_bar(traits, drawn)
-        } else {
-            state.cascade.ask(traits, drawn)
-        };
-        match asked {
-            Ask::Beside(_) if !self.compares() => Ask::Target,
-            ask => ask,
+    /// The protocol of a request that arrives now, and the request's number.
+    pub(super) fn begin(&self, terms: Terms, now: Instant) -> (u64, Protocol) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        (number, Protocol::new(&self.state().cascade, terms, now))
+    }
+
+    /// Takes in an event of a request: what is to be done. All events of a cascade are taken in here, one by one.
+    pub(super) fn handle(
+        &self,
+        number: u64,
+        protocol: &mut Protocol,
+        event: Event,
+        now: Instant,
+    ) -> Vec<Action> {
+        let log = self.settings.log.as_ref().map(|log| (log, event.clone()));
+        let is_word = matches!(event, Event::Said(_));
+        let mut learnt = self.state();
+        let Learnt { cascade, journal, .. } = &mut *learnt;
+        let lessons = journal.told();
+        let actions = protocol.handle(cascade, journal, event, now);
+        let lessons = journal.told() - lessons;
+        if let Some((log, event)) = log {
+            let (terms, actions) = (*protocol.terms(), actions.clone());
+            log.add(CascadeLogEntry { request: number, terms, at: now, event, actions });
         }
+        // Most words of a draft change nothing.
+        if !(is_word && actions.is_empty()) {
+            self.note_switches(learnt);
+        }
+        self.lessons.fetch_add(lessons, Ordering::Relaxed);
+        for action in &actions {
+            if let Action::CountDraft(choice) = action {
+                self.count(*choice == Choice::Draft);
+            }
+        }
+        actions
     }
 
     /// Whether anything is ever compared.
     pub(super) fn compares(&self) -> bool {
         self.settings.shadow.start != Chance::NONE
-    }
-
-    /// An empty record for a draft.
-    pub(super) fn evidence(&self, traits: Traits) -> Evidence {
-        self.state().cascade.evidence(traits)
-    }
-
-    /// Whose answer is given.
-    pub(super) fn judge(
-        &self,
-        moment: Moment,
-        evidence: &Evidence,
-        ask: Ask,
-        drawn: u64,
-    ) -> Judgement {
-        let mut judgement = self.state().cascade.judge(moment, evidence, ask, drawn);
-        if let Some(fixed) = self.settings.threshold {
-            judgement.bar = Bar::At(fixed);
-            judgement.would = judgement.bar.choose(judgement.score);
-            if ask == Ask::Draft {
-                judgement.serve = judgement.would;
-            }
-        }
-        judgement.checked &= self.compares();
-        if ask == Ask::Draft {
-            self.count(is_given(&judgement));
-        }
-        judgement
     }
 
     fn count(&self, given: bool) {
@@ -215,48 +224,11 @@ impl CascadeState {
         seen.filter(|_| is_on).map(|(served, judged)| Chance::of(served, judged))
     }
 
-    /// What a later window scores, and what it must reach.
-    pub(super) fn running(&self, evidence: &Evidence) -> (Chance, Bar) {
-        let state = self.state();
-        let bar = state.cascade.bar(Moment::Whole, evidence.traits());
-        let bar = self.settings.threshold.map_or(bar, Bar::At);
-        (state.cascade.score(Moment::Whole, evidence), bar)
-    }
-
-    /// Where a running draft stands, and whether it is hopeless.
-    pub(super) fn prospect(&self, evidence: &Evidence, drawn: u64) -> (Stand, bool) {
-        self.state().cascade.prospect(evidence, drawn)
-    }
-
-    pub(super) fn came_out(&self, stands: Stands, judgement: &Judgement) {
-        self.state().cascade.came_out(stands, judgement);
-    }
-
-    /// Learns what a compared draft was worth.
-    pub(super) fn learn(&self, judgement: &Judgement, evidence: &Evidence, label: Label) {
-        let note = Note::label(judgement, evidence, label);
-        self.lessons.fetch_add(1, Ordering::Relaxed);
-        self.switched(|learnt| learnt.cascade.tell(note, &mut learnt.journal));
-    }
-
-    /// Learns how much of a draft the target accepted.
-    pub(super) fn verified(&self, accepted: usize, drafted: usize) {
-        let tokens = |count: usize| Tokens::new(u32::try_from(count).unwrap_or(u32::MAX));
-        self.count(accepted == drafted);
-        self.lessons.fetch_add(1, Ordering::Relaxed);
-        self.switched(|learnt| {
-            let note = learnt.cascade.counted(tokens(accepted), tokens(drafted));
-            learnt.cascade.tell(note, &mut learnt.journal)
-        });
-    }
-
     /// Learns what another gateway told that it has not listened.
     pub(super) fn hear(&self, journal: &Journal) {
-        let mut hearing = Hearing::default();
-        self.switched(|learnt| {
-            hearing = learnt.cascade.hear(journal);
-            learnt.cascade.standing()
-        });
+        let mut learnt = self.state();
+        let hearing: Hearing = learnt.cascade.hear(journal);
+        self.note_switches(learnt);
         self.lessons.fetch_add(hearing.learnt, Ordering::Relaxed);
         if 0 < hearing.missed {
             let (cascade, missed) = (&self.name, hearing.missed);
@@ -264,24 +236,12 @@ impl CascadeState {
         }
     }
 
-    /// How long a draft of such a request may take to its verdict.
-    pub(super) fn limit(&self, traits: &Traits) -> Duration {
-        Duration::from_micros(self.state().cascade.payback().limit(traits).get())
-    }
-
-    /// How long one may take that nobody waits for.
-    pub(super) fn limit_beside(&self, traits: &Traits) -> Duration {
-        Duration::from_micros(self.state().cascade.payback().limit_beside(traits).get())
-    }
-
-    /// Tells the core how long draft or target took, and the log if drafts are asked first no more, or again.
-    pub(super) fn timed(&self, tell: impl FnOnce(&mut Payback)) {
-        let mut state = self.state();
-        let before = state.cascade.payback().unpaid_at_all();
-        tell(state.cascade.payback_mut());
-        let after = state.cascade.payback().unpaid_at_all();
-        drop(state);
-        match (before, after) {
+    /// Tells the log where drafts are served or asked first no more, or again.
+    fn note_switches(&self, mut learnt: MutexGuard<'_, Learnt>) {
+        let after = Switches::of(&learnt.cascade);
+        let before = std::mem::replace(&mut learnt.known, after);
+        drop(learnt);
+        match (before.unpaid, after.unpaid) {
             (None, Some(why)) => {
                 let (cascade, reason) = (&self.name, why.name());
                 tracing::warn!(cascade, reason, "the draft is not asked first: it does not pay");
@@ -291,15 +251,7 @@ impl CascadeState {
             }
             _ => {}
         }
-    }
-
-    /// Does so, and tells the log if the switch was thrown.
-    fn switched(&self, learn: impl FnOnce(&mut Learnt) -> Standing) {
-        let mut state = self.state();
-        let before = state.cascade.standing();
-        let after = learn(&mut state);
-        drop(state);
-        match (before, after) {
+        match (before.standing, after.standing) {
             (Standing::On, Standing::Off { reason, .. }) => {
                 tracing::warn!(
                     cascade = self.name,
@@ -340,11 +292,12 @@ impl CascadeState {
     /// Takes up what was learnt before or elsewhere, beside what has been learnt since; false where that is no such
     /// state.
     pub(super) fn restore(&self, parts: &[i64]) -> bool {
-        match Cascade::from_parts(meant(&self.settings), parts) {
+        match Cascade::from_parts(Settings::from(&self.settings), parts) {
             Ok(other) => {
                 let mut state = self.state();
                 let journals = [state.journal.clone()];
                 state.cascade = state.cascade.clone().joined(other, &journals);
+                state.known = Switches::of(&state.cascade);
                 true
             }
             Err(error) => {
@@ -356,11 +309,6 @@ impl CascadeState {
 
     pub(super) fn parity(&self) -> Parity {
         self.parity.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether the draft is not asked because it makes other tokens than the target (A8).
-    pub(super) fn is_refused(&self) -> bool {
-        !self.settings.any_tokenizers && matches!(self.parity(), Parity::Different(_))
     }
 
     /// Takes note of how the models' tokenizers compare.
@@ -380,34 +328,4 @@ impl CascadeState {
             *known = parity;
         }
     }
-}
-
-/// As the core has it.
-fn meant(settings: &CascadeSettings) -> Settings {
-    Settings {
-        mode: settings.mode,
-        loss: settings.loss,
-        break_even: break_even_of(settings).unwrap_or(Settings::default().break_even),
-        shadow: settings.shadow,
-        first: Tokens::new(settings.first_window),
-        abort_below: Settings::default().abort_below,
-        slowdown: settings.slowdown,
-    }
-}
-
-/// The share of accepted drafts from which typical requests cost less, where prices are known.
-pub(super) fn break_even_of(settings: &CascadeSettings) -> Option<Chance> {
-    let [draft, target] = settings.prices?;
-    let pools = Pools { draft, target, ..Pools::default() };
-    let how = match settings.mode {
-        Mode::Verify => Verification::Whole,
-        _ => Verification::None,
-    };
-    let reach = break_even(&TYPICAL, &pools, how).money?;
-    Some(reach.share().unwrap_or(Chance::CERTAIN))
-}
-
-/// Whether a draft's answer is given.
-pub(super) fn is_given(judgement: &Judgement) -> bool {
-    judgement.serve == Choice::Draft
 }

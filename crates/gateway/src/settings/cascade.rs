@@ -2,9 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overdraft_core::cascade::{Chance, Mode, Path, Shadow};
-use overdraft_core::cost::Prices;
+use overdraft_core::cascade::{Chance, Mode, Path, Settings, Shadow};
+use overdraft_core::cost::{Pools, Prices, Shape, Verification, break_even};
 use overdraft_units::Tokens;
+
+use super::cascade_log::CascadeLog;
+
+/// What requests are taken to be like before any was seen: a page of prompt, half a page of answer.
+const TYPICAL: Shape = Shape {
+    prompt: Tokens::new(1_000),
+    cached_draft: Tokens::ZERO,
+    cached_target: Tokens::ZERO,
+    completion: Tokens::new(250),
+};
 
 /// How an answer comes to be known as good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +61,8 @@ pub struct CascadeSettings {
     pub prices: Option<[Prices; 2]>,
     /// Tenants whose requests always go to the target.
     pub tenants_out: BTreeSet<String>,
+    /// Where its events and what followed are kept, if anywhere; no configuration key.
+    pub log: Option<CascadeLog>,
 }
 
 /// The models that are asked first and are nobody's target: where they are out, the target answers.
@@ -82,6 +94,35 @@ impl CascadeSettings {
             at_once: 4,
             prices: None,
             tenants_out: BTreeSet::new(),
+            log: None,
+        }
+    }
+
+    /// The share of accepted drafts from which typical requests cost less, where prices are known.
+    pub(crate) fn break_even(&self) -> Option<Chance> {
+        let [draft, target] = self.prices?;
+        let pools = Pools { draft, target, ..Pools::default() };
+        let how = match self.mode {
+            Mode::Verify => Verification::Whole,
+            _ => Verification::None,
+        };
+        let reach = break_even(&TYPICAL, &pools, how).money?;
+        Some(reach.share().unwrap_or(Chance::CERTAIN))
+    }
+}
+
+/// As the core has them.
+impl From<&CascadeSettings> for Settings {
+    fn from(own: &CascadeSettings) -> Self {
+        let default = Self::default();
+        Self {
+            mode: own.mode,
+            loss: own.loss,
+            break_even: own.break_even().unwrap_or(default.break_even),
+            shadow: own.shadow,
+            first: Tokens::new(own.first_window),
+            abort_below: default.abort_below,
+            slowdown: own.slowdown,
         }
     }
 }

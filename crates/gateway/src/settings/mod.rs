@@ -8,6 +8,7 @@ mod admission;
 mod cache;
 mod canary;
 mod cascade;
+mod cascade_log;
 mod discovery;
 mod error;
 mod isolation;
@@ -37,6 +38,7 @@ pub use self::cache::{CacheMode, CacheSettings};
 pub use self::canary::CanarySettings;
 pub(crate) use self::cascade::drafts;
 pub use self::cascade::{CascadeSettings, Labels};
+pub use self::cascade_log::{CascadeLog, CascadeLogEntry};
 pub use self::discovery::{
     DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source, Template,
 };

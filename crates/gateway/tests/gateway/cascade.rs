@@ -3,6 +3,7 @@
 mod judging;
 mod learning;
 mod prefilling;
+mod recorded;
 mod scoring;
 mod useless;
 

@@ -1,0 +1,155 @@
+//! The protocol's event log: what was served live follows from the same events anew.
+
+use std::collections::BTreeMap;
+
+use overdraft_core::cascade::{
+    Action, Cascade, Cause, Chance, Journal, Mode, Protocol, Rejected, Settings,
+};
+use overdraft_gateway::{CascadeLog, CascadeLogEntry};
+
+use super::{Pair, ended, more, opening, said, score};
+use crate::client::Client;
+use crate::harness::{ANSWER, DONE};
+
+/// Requests that are recorded.
+const REQUESTS: usize = 100;
+
+/// What becomes of a request of a gate, in turn.
+const KINDS: usize = 5;
+
+/// What a worker says that refuses a request.
+const REFUSAL: &str = r#"{"error":{"message":"no"}}"#;
+
+impl Pair {
+    /// The draft's answer to a stream: two windows of two tokens, whose beginning is shown.
+    async fn drafted(&mut self) -> (Client, crate::mock::Call) {
+        let mut client = self.streamed().await;
+        let mut call = self.draft.call().await;
+        call.stream().await;
+        call.chunk(&(opening() + &said("a", 11) + &said("b", 12))).await;
+        client.head().await;
+        (client, call)
+    }
+
+    /// A stream that ends as the draft says, one that dies and is continued, and answers that are whole, refused for
+    /// tools, or not drafted at all.
+    async fn gated(&mut self, number: usize) {
+        match number % KINDS {
+            0 => {
+                let (mut client, mut call) = self.drafted().await;
+                call.chunk(&(said("c", 13) + &said("d", 14) + &ended(5))).await;
+                call.end().await;
+                client.rest().await;
+            }
+            1 => {
+                let (mut client, call) = self.drafted().await;
+                call.reset();
+                let mut call = self.target().await;
+                call.stream().await;
+                call.chunk(&(more("c", 21, "") + &more("", 9, "stop") + DONE)).await;
+                call.end().await;
+                client.rest().await;
+            }
+            2 => {
+                let mut client = self.chat("").await;
+                let mut call = self.draft.call().await;
+                call.stream().await;
+                call.chunk(&(opening() + &said("Hello", 11) + &ended(2))).await;
+                call.end().await;
+                client.whole().await;
+            }
+            3 => {
+                let mut client = self.chat("").await;
+                self.draft.call().await.answer(400, REFUSAL).await;
+                // Only the last answer is whole: once the target's time is known, drafts that are late are given up.
+                let is_last = REQUESTS < number + KINDS;
+                let (status, answer) = if is_last { (200, ANSWER) } else { (400, REFUSAL) };
+                self.target().await.answer(status, answer).await;
+                client.whole().await;
+            }
+            _ => {
+                let mut client = self.chat(r#","seed":7"#).await;
+                self.target().await.answer(200, ANSWER).await;
+                client.whole().await;
+            }
+        }
+    }
+
+    /// A draft of which the target accepts all, or all but the second token, after which it continues.
+    async fn verified(&mut self, is_all: bool) {
+        let mut client = self.chat(r#","temperature":0"#).await;
+        let mut call = self.draft.call().await;
+        call.stream().await;
+        call.chunk(&(opening() + &said("a", 11) + &said("b", 12) + &ended(3))).await;
+        call.end().await;
+        let told = score(&[(11, true), (12, is_all), (9, true)], is_all);
+        self.target().await.answer(200, &told).await;
+        if !is_all {
+            let mut call = self.target().await;
+            call.stream().await;
+            call.chunk(&(more("c", 21, "") + &more("", 9, "stop") + DONE)).await;
+            call.end().await;
+        }
+        client.whole().await;
+    }
+}
+
+/// Asserts that the log's events, applied to a cascade that has learnt nothing, give the log's actions.
+fn replay(settings: Settings, entries: &[CascadeLogEntry]) {
+    let (mut cascade, mut journal) = (Cascade::new(settings), Journal::new(0));
+    let mut requests: BTreeMap<u64, Protocol> = BTreeMap::new();
+    for entry in entries {
+        let protocol = requests
+            .entry(entry.request)
+            .or_insert_with(|| Protocol::new(&cascade, entry.terms, entry.at));
+        let actions = protocol.handle(&mut cascade, &mut journal, entry.event.clone(), entry.at);
+        assert_eq!(actions, entry.actions, "{entry:?}");
+    }
+    assert_eq!(requests.len(), REQUESTS);
+}
+
+fn count(entries: &[CascadeLogEntry], is_so: impl Fn(&Action) -> bool) -> usize {
+    entries.iter().flat_map(|entry| &entry.actions).filter(|action| is_so(action)).count()
+}
+
+#[tokio::test]
+async fn a_gate_of_a_hundred_requests_replays_to_the_same_actions() {
+    let log = CascadeLog::default();
+    let mut settings = None;
+    let mut pair = Pair::start(1, |cascade| {
+        cascade.log = Some(log.clone());
+        settings = Some(Settings::from(&*cascade));
+    })
+    .await;
+    for number in 0..REQUESTS {
+        pair.gated(number).await;
+    }
+    pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="handed_over"} 20"#).await;
+    let entries = log.entries();
+    replay(settings.expect("the gateway was set up"), &entries);
+    assert_eq!(count(&entries, |action| matches!(action, Action::AskDraft(_))), 80);
+    assert_eq!(count(&entries, |action| matches!(action, Action::HandOver(_))), 20);
+    assert_eq!(count(&entries, |action| matches!(action, Action::End)), 40);
+    let refused = Action::AskTarget(Cause::Rejected(Rejected::Failed("refused")));
+    assert_eq!(count(&entries, |action| *action == refused), 20);
+}
+
+#[tokio::test]
+async fn a_verified_cascade_of_a_hundred_requests_replays_to_the_same_actions() {
+    let log = CascadeLog::default();
+    let mut settings = None;
+    let mut pair = Pair::start(1, |cascade| {
+        (cascade.mode, cascade.threshold) = (Mode::Verify, None);
+        cascade.slowdown = None;
+        cascade.log = Some(log.clone());
+        settings = Some(Settings::from(&*cascade));
+    })
+    .await;
+    for number in 0..REQUESTS {
+        pair.verified(number % 4 != 0).await;
+    }
+    let entries = log.entries();
+    replay(settings.expect("the gateway was set up"), &entries);
+    assert_eq!(count(&entries, |action| matches!(action, Action::Score { .. })), REQUESTS);
+    assert_eq!(count(&entries, |action| matches!(action, Action::HandOver(_))), 25);
+}
