@@ -203,8 +203,8 @@ fn decisions_that_there_are_not_are_refused_with_what_there_is() {
         &["--cascade", "gaet"],
         &["`--cascade gaet` cannot be simulated (did you mean `gate`?)", "`shadow` or `off`"],
     );
-    mistaken(&["--cascade", "verify"], &["`--cascade verify` cannot be simulated; expected"]);
     let cascade = |more: &[&'static str]| [&["--cascade", "gate"][..], more].concat();
+    mistaken(&cascade(&["--draft-windows", "24"]), &["expected FIRST:NEXT", "`24:48`"]);
     mistaken(&cascade(&["--draft-workers", "0"]), &["`--draft-workers 0`: expected 1 or more"]);
     mistaken(&cascade(&["--draft", "h100/lama-9b"]), &["`--draft`: ", "`--list` shows all"]);
     mistaken(&["--loss", "200%"], &["`200%` is not a share; expected `0%` to `100%`"]);

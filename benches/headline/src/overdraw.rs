@@ -237,6 +237,7 @@ fn steps() -> Result<Vec<Arm>> {
             slowdown: None,
             ..cascade::Settings::default()
         },
+        windows: None,
         kinds: RequestKind::ASSUMED.to_vec(),
     });
     Ok(vec![plain, routed, cached, guessing, cascading])

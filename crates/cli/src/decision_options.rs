@@ -72,7 +72,7 @@ pub(crate) struct DecisionOptions {
     /// `0.8,0.7,0.6`; given several times, for so many kinds of text
     #[arg(long, default_value = "0.7", value_name = "CHANCES")]
     acceptance: Vec<String>,
-    /// Whether a cheaper pool is asked first: off, gate, shadow
+    /// Whether a cheaper pool is asked first: off, gate, verify, shadow
     #[arg(long, default_value = "off", value_name = "MODE")]
     cascade: String,
     /// Each worker of the cheaper pool
@@ -81,6 +81,10 @@ pub(crate) struct DecisionOptions {
     /// Workers of the cheaper pool
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     draft_workers: u32,
+    /// Tokens of the cheaper pool's answer before the first is shown, and before each further lot, as FIRST:NEXT
+    /// [default: it is shown when it is whole]
+    #[arg(long, value_name = "FIRST:NEXT", value_parser = windows)]
+    draft_windows: Option<cascade::Windows>,
     /// The share of answers that may be worse than the target's
     #[arg(long, default_value = "1%", value_name = "SHARE")]
     loss: Share,
@@ -235,11 +239,10 @@ impl DecisionOptions {
     }
 
     fn cascading(&self, profiles: &Catalogue) -> Result<Cascading, Fault> {
-        let mode = cascade::Mode::named(&self.cascade);
-        let mode = mode.filter(|mode| *mode != cascade::Mode::Verify).ok_or_else(|| {
-            let near = similar(&self.cascade, ["gate", "shadow", "off"].into_iter());
+        let mode = cascade::Mode::named(&self.cascade).ok_or_else(|| {
+            let near = similar(&self.cascade, ["gate", "verify", "shadow", "off"].into_iter());
             let why = format!("`--cascade {}` cannot be simulated{near}; expected ", self.cascade);
-            Fault::input(why + "`gate`, `shadow` or `off`")
+            Fault::input(why + "`gate`, `verify`, `shadow` or `off`")
         })?;
         if self.draft_workers == 0 {
             return Err(Fault::input("`--draft-workers 0`: expected 1 or more"));
@@ -257,8 +260,11 @@ impl DecisionOptions {
             CascadeSlowdown::Any => None,
             CascadeSlowdown::Share(share) => Some(Chance::permille(share.permille().into())),
         };
-        let settings = cascade::Settings { mode, loss, slowdown, ..cascade::Settings::default() };
-        Ok(Cascading { draft, workers: self.draft_workers, settings, kinds })
+        let windows = self.draft_windows;
+        let default = cascade::Settings::default();
+        let first = windows.map_or(default.first, |windows| windows.first);
+        let settings = cascade::Settings { mode, loss, first, slowdown, ..default };
+        Ok(Cascading { draft, workers: self.draft_workers, settings, windows, kinds })
     }
 
     /// What was set, for the report.
@@ -305,6 +311,17 @@ impl DecisionOptions {
             tell("out of pages", "the worker dies".to_owned());
         }
         settings
+    }
+}
+
+/// `24:48`.
+fn windows(text: &str) -> Result<cascade::Windows, String> {
+    let tokens =
+        |part: &str| part.trim().parse().ok().filter(|tokens| 0 < *tokens).map(Tokens::new);
+    let parts = text.split_once(':').map(|(first, next)| (tokens(first), tokens(next)));
+    match parts {
+        Some((Some(first), Some(next))) => Ok(cascade::Windows { first, next }),
+        _ => Err("expected FIRST:NEXT, tokens above zero, as in `24:48`".to_owned()),
     }
 }
 

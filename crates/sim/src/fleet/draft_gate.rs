@@ -1,24 +1,31 @@
 //! Gatekeeper of a draft pool: what drafts are worth, and which of them are given.
 
 use overdraft_core::cascade::{
-    Ask, Cascade, Choice, Delivery, Evidence, Finish, Judgement, Label, LogProb, Moment, Nats,
-    Observation, Settings, Traits, Upshot, Waited,
+    Action, Cascade, Choice, Delivery, Event, Exclusions, Journal, Label, LogProb, Mode, Nats,
+    Observation, Protocol, RequestDraws, Settings, Terms, Tokenizers, Traits, Windows,
 };
 use overdraft_gpu_model::Profile;
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Instant, Tokens};
 
-use super::request_slab::{Flight, Origin};
+use super::cascade::Course;
+use super::life_cycle::unsent;
+use super::request_slab::Flight;
 use crate::Draws;
 use crate::workload::named;
 
-/// Tokens of a draft that are looked at: more change no quantile by much.
+/// Tokens that are looked at of a draft that is judged when it is whole: more change no quantile by much.
 const OBSERVED_MAX: u32 = 96;
+
+/// Tokens of a window where there is none: more than an answer has.
+const UNBOUNDED: Tokens = Tokens::new(1 << 30);
 
 /// Streams of a request's draws.
 const KIND: u64 = 0x6b69_6e64;
 const WORSE: u64 = 0x776f_7273;
 const ASK: u64 = 0x6173_6b00;
 const JUDGE: u64 = 0x6a75_6467;
+const PROSPECT: u64 = 0x7072_6f73;
+const ACCEPT: u64 = 0x6163_6365;
 
 /// A draft pool, and what its answers are worth.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +36,8 @@ pub struct Cascading {
     pub workers: u32,
     /// How the gate is meant.
     pub settings: Settings,
+    /// How long the windows of a draft are that is shown while it speaks; nothing judges it when it is whole.
+    pub windows: Option<Windows>,
     /// Kinds of requests.
     pub kinds: Vec<RequestKind>,
 }
@@ -58,76 +67,103 @@ pub struct Drafts {
 /// The gate, with what it judges.
 #[derive(Debug)]
 pub(super) struct Gatekeeper {
-    pub(super) gate: Cascade,
+    gate: Cascade,
+    journal: Journal,
+    windows: Option<Windows>,
     kinds: Vec<RequestKind>,
     pub(super) drafts: Drafts,
 }
 
+/// What a draft says of its own certainty, and what it is worth.
+#[derive(Debug)]
+pub(super) struct DraftWords {
+    certainty: Draws,
+    acceptance: Draws,
+    /// The mean surprise of its tokens: answers of a kind differ from each other, too.
+    mean: f64,
+    /// Tokens that may still be looked at.
+    left: u32,
+    is_worse: bool,
+}
+
 impl Gatekeeper {
     pub(super) fn new(settings: &Cascading) -> Self {
-        let kinds = settings.kinds.clone();
-        Self { gate: Cascade::new(settings.settings), kinds, drafts: Drafts::default() }
-    }
-
-    /// Whether the draft pool is asked for a request with such a number of its own.
-    pub(super) fn ask(&mut self, dice: u64, prompt: Tokens) -> Ask {
-        let asked = self.gate.ask(&traits(prompt), named(&[dice, ASK]));
-        self.drafts.asked += u64::from(asked != Ask::Target);
-        if asked == Ask::Draft {
-            self.gate.payback_mut().handle_start();
-        }
-        asked
-    }
-
-    /// It is known what becomes of a draft: of one that failed without taking anybody's time nothing is learnt.
-    pub(super) fn drafted(&mut self, flight: &Flight, took: Micros, asked: Ask, upshot: Upshot) {
-        let traits = traits(flight.prompt_tokens);
-        let waited = if asked == Ask::Draft { Waited::Client } else { Waited::Nobody };
-        let payback = self.gate.payback_mut();
-        match (upshot, flight.is_placed) {
-            (Upshot::Failed, false) if waited == Waited::Client => {
-                payback.handle_left(&traits, Micros::ZERO);
-            }
-            (Upshot::Failed, false) => {}
-            _ => payback.handle_verdict(&traits, took, upshot, waited),
-        }
-        if upshot == Upshot::Given || (waited == Waited::Nobody && upshot != Upshot::Failed) {
-            payback.handle_draft_end(&traits, took, waited);
+        Self {
+            gate: Cascade::new(settings.settings),
+            journal: Journal::new(0),
+            windows: settings.windows,
+            kinds: settings.kinds.clone(),
+            drafts: Drafts::default(),
         }
     }
 
-    /// The target has answered.
-    pub(super) fn told(&mut self, flight: &Flight) {
-        if flight.visit.is_some() && flight.source == Origin::Worker {
-            let first = flight.first.map(|first| first.since(flight.asked));
-            let end = flight.last.since(flight.asked);
-            let traits = traits(flight.prompt_tokens);
-            self.gate.payback_mut().handle_target(&traits, first, end);
+    /// A request that arrives now.
+    pub(super) fn begin(&self, flight: &mut Flight, now: Instant) -> Course {
+        // Its prompt is spelled anew for each who is asked.
+        let (prompt, keys) = (std::mem::take(&mut flight.prompt), std::mem::take(&mut flight.keys));
+        let client = unsent(flight);
+        (flight.prompt, flight.keys) = (prompt, keys);
+        let protocol = Protocol::new(&self.gate, self.terms(flight), now);
+        Course::new(protocol, self.words(flight.dice), client)
+    }
+
+    fn terms(&self, flight: &Flight) -> Terms {
+        let drawn = |stream| named(&[flight.dice, stream]);
+        let is_verified = self.gate.settings().mode == Mode::Verify;
+        let unbounded = Windows { first: UNBOUNDED, next: UNBOUNDED };
+        Terms {
+            traits: traits(flight.prompt_tokens),
+            exclusions: Exclusions::NONE,
+            tokenizers: Tokenizers::Same,
+            is_greedy: is_verified,
+            is_continuable: is_verified || self.windows.is_some(),
+            windows: self.windows.unwrap_or(unbounded),
+            bar: None,
+            prefill_from: None,
+            draws: RequestDraws {
+                ask: drawn(ASK),
+                prospect: drawn(PROSPECT),
+                judge: drawn(JUDGE),
+                beside: drawn(JUDGE),
+            },
         }
     }
 
-    /// Whose answer is given, and whether the target is asked to find out what the draft's is worth.
-    pub(super) fn judge(
+    /// Takes in an event of a request: what is to be done.
+    pub(super) fn handle(
         &mut self,
-        dice: u64,
-        prompt: Tokens,
-        output: Tokens,
-        asked: Ask,
-    ) -> Judgement {
+        course: &mut Course,
+        event: Event,
+        now: Instant,
+    ) -> Vec<Action> {
+        let Self { gate, journal, drafts, .. } = self;
+        let actions = course.protocol.handle(gate, journal, event, now);
+        // Of a verified answer the target vouches for every token.
+        let can_be_worse = gate.settings().mode != Mode::Verify;
+        for action in &actions {
+            match action {
+                Action::AskDraft(_) => drafts.asked += 1,
+                Action::CountDraft(Choice::Draft) => {
+                    drafts.served += 1;
+                    drafts.worse += u64::from(can_be_worse && course.words.is_worse);
+                }
+                _ => {}
+            }
+        }
+        actions
+    }
+
+    fn words(&self, dice: u64) -> DraftWords {
         let kind = self.kind(dice);
-        let evidence = self.evidence(dice, kind, prompt, output);
-        let drawn = named(&[dice, JUDGE]);
-        let judgement = self.gate.judge(Moment::Whole, &evidence, asked, drawn);
-        let worse = Draws::new(dice, WORSE).share() < kind.worse;
-        if judgement.checked {
-            let label = if worse { Label::Worse } else { Label::AsGood };
-            let _standing = self.gate.learn(&judgement, &evidence, label);
+        let mut certainty = Draws::new(dice, JUDGE);
+        let mean = certainty.lognormal(kind.surprise, 0.4);
+        DraftWords {
+            certainty,
+            acceptance: Draws::new(dice, ACCEPT),
+            mean,
+            left: if self.windows.is_some() { u32::MAX } else { OBSERVED_MAX },
+            is_worse: Draws::new(dice, WORSE).share() < kind.worse,
         }
-        if judgement.serve == Choice::Draft {
-            self.drafts.served += 1;
-            self.drafts.worse += u64::from(worse);
-        }
-        judgement
     }
 
     fn kind(&self, dice: u64) -> RequestKind {
@@ -140,29 +176,43 @@ impl Gatekeeper {
         let last = self.kinds.last().copied();
         found.copied().or(last).unwrap_or(RequestKind { weight: 1.0, worse: 0.0, surprise: 0.0 })
     }
+}
 
-    /// What such a draft says of its own certainty.
-    fn evidence(&self, dice: u64, kind: RequestKind, prompt: Tokens, output: Tokens) -> Evidence {
-        let mut evidence = self.gate.evidence(traits(prompt));
-        let mut draws = Draws::new(dice, JUDGE);
-        // Answers of a kind differ from each other, too.
-        let mean = draws.lognormal(kind.surprise, 0.4);
-        for _ in 0..output.get().min(OBSERVED_MAX) {
-            let surprise = draws.exponential(mean);
-            evidence.observe(Observation {
+impl DraftWords {
+    /// What is reported of the next tokens.
+    pub(super) fn observe(&mut self, tokens: u32) -> Vec<Observation> {
+        let tokens = tokens.min(self.left);
+        self.left -= tokens;
+        let mut observation = || {
+            let surprise = self.certainty.exponential(self.mean);
+            Observation {
                 logprob: LogProb::from_nats(-surprise),
-                margin: Some(Nats::from_nats(draws.exponential(0.5 / mean.max(0.05)))),
+                margin: Some(Nats::from_nats(
+                    self.certainty.exponential(0.5 / self.mean.max(0.05)),
+                )),
                 entropy: Some(Nats::from_nats(surprise)),
                 digit: false,
-            });
-        }
-        evidence.finish(Finish::Stop);
-        evidence
+            }
+        };
+        (0..tokens).map(|_| observation()).collect()
+    }
+
+    /// How many of the next tokens the target accepts: each with the chance that the draft itself gives its tokens on
+    /// (geometric) average.
+    pub(super) fn accept(&mut self, drafted: u32) -> u32 {
+        let chance = (-self.mean).exp();
+        let accepted = (0..drafted).take_while(|_| self.acceptance.share() < chance).count();
+        u32::try_from(accepted).unwrap_or(drafted)
+    }
+
+    /// What the answer is worth beside the target's.
+    pub(super) const fn label(&self) -> Label {
+        if self.is_worse { Label::Worse } else { Label::AsGood }
     }
 }
 
 /// Clients of a simulated fleet see their answers come.
-pub(super) fn traits(prompt: Tokens) -> Traits {
+fn traits(prompt: Tokens) -> Traits {
     Traits { prompt, delivery: Delivery::Streamed, ..Traits::default() }
 }
 

@@ -5,13 +5,14 @@ use overdraft_gpu_model::Profile;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
+use super::cascade::Course;
 use super::draft_gate::{Drafts, Gatekeeper, RequestKind};
 use super::draft_model::Guesses;
 use super::error::SimulateError;
-use super::event_queue::{Agenda, Event};
+use super::event_queue::{Agenda, Event, FlightId};
 use super::gateway::Gateway;
 use super::miss_attribution::Ledger;
-use super::request_slab::{Flight, Origin, Places, Visit};
+use super::request_slab::{Flight, Origin, Places, Role, Visit};
 use super::response_cache::Answers;
 use super::scenario::{Pace, Scenario};
 use super::time_series::Watch;
@@ -114,6 +115,7 @@ pub(super) struct Simulation<'a> {
     pub(super) answers: Option<Answers>,
     pub(super) reused: (u64, u64),
     pub(super) gatekeeper: Option<Gatekeeper>,
+    pub(super) courses: Places<Course>,
     pub(super) ledger: Option<Ledger>,
 }
 
@@ -146,6 +148,7 @@ impl<'a> Simulation<'a> {
             answers: scenario.cache.map(Answers::new),
             reused: (0, 0),
             gatekeeper: scenario.cascade.as_ref().map(Gatekeeper::new),
+            courses: Places::default(),
             ledger: scenario.tells_missed.then(Ledger::default),
         })
     }
@@ -203,6 +206,7 @@ impl<'a> Simulation<'a> {
                     router.first_token(placed, self.now);
                     router.refuted(&flight.tried, self.now);
                 }
+                self.tell_target_began(id);
                 self.tell_missed(id);
                 self.call_on();
             }
@@ -217,7 +221,8 @@ impl<'a> Simulation<'a> {
                 self.end(flight)?;
                 self.call_on();
             }
-            Event::Limit(flight, dice) => self.give_up_draft(flight, dice)?,
+            Event::Drafted(flight, dice, tokens) => self.draft_said(flight, dice, tokens)?,
+            Event::Limit(course, dice) => self.give_up_draft(course, dice)?,
             Event::Expired => self.call_on(),
             Event::Scrape(gateway) => self.scrape(gateway),
             Event::Scraped(gateway, worker, scraped) => {
@@ -237,6 +242,15 @@ impl<'a> Simulation<'a> {
         Ok(true)
     }
 
+    /// The first token of a client's answer by the target has come.
+    fn tell_target_began(&mut self, id: FlightId) {
+        let flight = self.flights.of(id);
+        let course = flight.course.filter(|_| flight.role == Role::Target);
+        if let Some(course) = course.filter(|_| flight.continues == Tokens::ZERO) {
+            self.report(course, overdraft_core::cascade::Event::TargetBegan);
+        }
+    }
+
     pub(super) fn record(&mut self, flight: &Flight) {
         let completed = flight.fate == Fate::Completed;
         self.recorder.sample(Sample {
@@ -244,7 +258,7 @@ impl<'a> Simulation<'a> {
             sent: flight.due,
             first_token: flight.first,
             ended: if completed { flight.last } else { self.now },
-            prompt: flight.prompt_tokens,
+            prompt: flight.prompt_tokens.checked_sub(flight.continues).unwrap_or_default(),
             cached: (completed && flight.source == Origin::Worker).then_some(flight.cached),
             output: Tokens::new(flight.said),
             fate: flight.fate,

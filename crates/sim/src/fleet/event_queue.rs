@@ -13,6 +13,9 @@ pub(super) type FlightId = u32;
 /// Which session under way.
 pub(super) type VisitId = u32;
 
+/// Which request's way through the cascade.
+pub(super) type CourseId = u32;
+
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -28,8 +31,10 @@ pub(super) enum Event {
     Progressed(FlightId, u32),
     /// The gateway sees an answer's end.
     Ended(FlightId),
+    /// The gateway sees that the draft of a request with such a number of its own has said so many tokens.
+    Drafted(FlightId, u64, u32),
     /// The draft of a request with such a number of its own may take no longer.
-    Limit(FlightId, u64),
+    Limit(CourseId, u64),
     /// Time is up for somebody who waits at the gateway.
     Expired,
     /// A worker's process is gone.

@@ -21,7 +21,7 @@ use super::retry;
 use super::scenario::{CacheKnowledge, Overdraft, Pace};
 use super::worker::Next;
 use crate::report::Fate;
-use crate::workload::named;
+use crate::workload::{Piece, named};
 
 /// Tokens of an answer between two times that the gateway says how far it is, as it does live.
 const PROGRESS_TOKENS: u32 = 32;
@@ -45,6 +45,7 @@ impl Simulation<'_> {
         let flight = Flight {
             visit: Some(visit),
             role: Role::Target,
+            course: None,
             gateway,
             placed: None,
             tried: Tried::default(),
@@ -60,6 +61,7 @@ impl Simulation<'_> {
             key,
             leads: false,
             answer: asked.answer,
+            continues: Tokens::ZERO,
             limit: asked.answer.tokens.max(self.scenario.declared.unwrap_or(Tokens::ZERO)),
             due: self.now,
             asked: self.now,
@@ -143,7 +145,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    fn refuse(&mut self, id: FlightId) -> Result<(), SimulateError> {
+    pub(super) fn refuse(&mut self, id: FlightId) -> Result<(), SimulateError> {
         self.flights.of(id).fate = Fate::Refused;
         self.end(id)
     }
@@ -232,9 +234,9 @@ impl Simulation<'_> {
         }
         let flight = self.flights.of(id);
         // As engines do, an answer is cut where the context ends.
-        let output =
-            flight.answer.tokens.min(self.workers[worker].room_after(flight.prompt_tokens));
-        flight.answer.tokens = output;
+        let room = self.workers[worker].room_after(flight.prompt_tokens) + flight.continues;
+        flight.answer.tokens = flight.answer.tokens.min(room);
+        let output = flight.answer.tokens.checked_sub(flight.continues).unwrap_or_default();
         let prompt = std::mem::take(&mut flight.prompt);
         let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
         if let Verdict::Refused(refusal) = verdict {
@@ -275,6 +277,7 @@ impl Simulation<'_> {
     /// A worker has computed a step: its tokens go out, and the next step begins.
     pub(super) fn end_step(&mut self, worker: usize) {
         let seen = self.now + self.scenario.network;
+        let is_windowed = self.scenario.cascade.as_ref().is_some_and(|one| one.windows.is_some());
         let Self { flights, recorder, agenda, .. } = self;
         let mut tokens = 0;
         // Mostly all had their last token at one time.
@@ -302,6 +305,9 @@ impl Simulation<'_> {
             if flight.said == flight.answer.tokens.get() || flight.role == Role::GivenUp {
                 agenda.enter(seen, Event::Ended(id));
                 return (Progress::Finished, flight.session);
+            }
+            if is_windowed && flight.role == Role::Draft {
+                agenda.enter(seen, Event::Drafted(id, flight.dice, flight.said));
             }
             if before / PROGRESS_TOKENS < flight.said / PROGRESS_TOKENS {
                 agenda.enter(seen, Event::Progressed(id, flight.said));
@@ -331,7 +337,7 @@ impl Simulation<'_> {
                     ending: Ending::Answered,
                     prompt: Some(flight.prompt_tokens),
                     cached: Some(flight.cached),
-                    completion: Some(Tokens::new(flight.said)),
+                    completion: Tokens::new(flight.said).checked_sub(flight.continues),
                 },
                 Fate::Refused | Fate::Failed => {
                     Outcome::of(flight.failure.map_or(Ending::Declined, Ending::Failed))
@@ -341,24 +347,30 @@ impl Simulation<'_> {
             let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };
             flight = over;
         }
-        if flight.role == Role::GivenUp {
-            return Ok(());
-        }
-        if let Role::Draft(asked) = flight.role {
-            let judged = self.judge(flight, asked)?;
-            let Some(served) = judged else { return Ok(()) };
-            flight = served;
-        } else if let (Some(gatekeeper), Fate::Completed) = (&mut self.gatekeeper, flight.fate) {
-            gatekeeper.told(&flight);
-        }
-        self.go_on(&flight)
+        let given = match flight.role {
+            Role::GivenUp => None,
+            Role::Draft => self.draft_ended(flight)?,
+            Role::Score => self.scored(&flight)?,
+            Role::Target => {
+                self.target_ended(&mut flight);
+                Some(flight)
+            }
+        };
+        given.map_or(Ok(()), |flight| self.go_on(&flight))
     }
 
     /// A worker has the prompt that was sent to it: for another it is spelled anew.
     pub(super) fn spell_again(&mut self, flight: &mut Flight, visit: VisitId) {
+        let said = Piece { tokens: flight.continues, ..flight.answer };
+        self.spell(flight, visit, said);
+    }
+
+    /// Spells a visit's prompt, and what of its answer is said already.
+    pub(super) fn spell(&mut self, flight: &mut Flight, visit: VisitId, said: Piece) {
         let Visit { session, turn, .. } = self.visits.of(visit);
         flight.prompt.clear();
         spell_all(&session.turns[*turn].prompt, &mut flight.prompt);
+        spell_all(&[said], &mut flight.prompt);
         flight.keys = self.keys(&flight.prompt);
     }
 
@@ -434,7 +446,7 @@ pub(super) fn unsent(flight: &Flight) -> Flight {
         placed: None,
         prompt: flight.prompt.clone(),
         keys: flight.keys.clone(),
-        said: 0,
+        said: flight.continues.get(),
         first: None,
         cached: Tokens::ZERO,
         tried: Tried::default(),

@@ -1,5 +1,7 @@
 //! Causes of missed prompt tokens, told when a request is sent and when its first token comes.
 
+use overdraft_units::Tokens;
+
 use super::bounds::{MODEL, PAGE};
 use super::event_loop::Simulation;
 use super::event_queue::FlightId;
@@ -14,6 +16,9 @@ impl Simulation<'_> {
         let Some(ledger) = &self.ledger else { return };
         let flight = self.flights.of(id);
         let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
+        if flight.continues != Tokens::ZERO {
+            return;
+        }
         let visit = self.visits.of(visit);
         let known = ledger.known(&visit.session.turns[visit.turn].prompt);
         let has_crashed =
@@ -35,6 +40,9 @@ impl Simulation<'_> {
         let Some(ledger) = &mut self.ledger else { return };
         let flight = self.flights.of(id);
         let (Role::Target, Some(visit)) = (flight.role, flight.visit) else { return };
+        if flight.continues != Tokens::ZERO {
+            return;
+        }
         let visit = self.visits.of(visit);
         let prompt = &visit.session.turns[visit.turn].prompt;
         count(&mut ledger.missed, flight);

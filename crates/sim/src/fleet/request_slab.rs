@@ -1,6 +1,5 @@
 //! Slab of requests and sessions in flight, in slots that are reused.
 
-use overdraft_core::cascade::Ask;
 use overdraft_core::fleet::Failure;
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::response_cache::Key;
@@ -8,7 +7,7 @@ use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
 use super::bounds::{DRAFT_MODEL, MODEL, VOCABULARY};
-use super::event_queue::VisitId;
+use super::event_queue::{CourseId, VisitId};
 use super::miss_attribution::Held;
 use crate::report::Fate;
 use crate::workload::{Piece, Sender, Session, Turn};
@@ -19,6 +18,8 @@ pub(super) struct Flight {
     /// Who asks; nobody where an answer is only compared.
     pub(super) visit: Option<VisitId>,
     pub(super) role: Role,
+    /// Its request's way through the cascade, where it reports to it.
+    pub(super) course: Option<CourseId>,
     /// The gateway that was asked.
     pub(super) gateway: usize,
     /// The booking; taken when it ends. Elsewhere, because it is large and a token needs none of it.
@@ -46,6 +47,8 @@ pub(super) struct Flight {
     /// Whether equal requests of the same time wait for its answer.
     pub(super) leads: bool,
     pub(super) answer: Piece,
+    /// Tokens of the answer that another model has said, and which count as its prompt.
+    pub(super) continues: Tokens,
     /// Tokens that its client says the answer may have.
     pub(super) limit: Tokens,
     pub(super) due: Instant,
@@ -68,9 +71,11 @@ pub(super) struct Flight {
 pub(super) enum Role {
     /// The target's answer.
     Target,
-    /// A draft, and why it was asked.
-    Draft(Ask),
-    /// A draft that nobody wants any more: it ends with its next token.
+    /// A draft; one that nobody waits for has no visit.
+    Draft,
+    /// The target's score of a draft.
+    Score,
+    /// A draft or a score that nobody wants any more: it ends with its next token.
     GivenUp,
 }
 
@@ -78,8 +83,8 @@ impl Role {
     /// The model that is asked.
     pub(super) const fn model(self) -> &'static str {
         match self {
-            Self::Target => MODEL,
-            Self::Draft(_) | Self::GivenUp => DRAFT_MODEL,
+            Self::Target | Self::Score => MODEL,
+            Self::Draft | Self::GivenUp => DRAFT_MODEL,
         }
     }
 }

@@ -325,7 +325,8 @@ fn a_cascade_gives_drafts_where_they_are_as_good_and_keeps_within_its_loss() {
         RequestKind { weight: 1.0, worse: 0.001, surprise: 0.05 },
         RequestKind { weight: 1.0, worse: 0.8, surprise: 1.5 },
     ];
-    scenario.cascade = Some(Cascading { draft: profile, workers: 1, settings, kinds });
+    scenario.cascade =
+        Some(Cascading { draft: profile, workers: 1, settings, windows: None, kinds });
     let workload = "unique:question=200,output=60,rate=10";
     let simulated = run(&scenario, workload, 1_500, 5);
     let told = summary(&simulated);
@@ -357,7 +358,7 @@ fn a_draft_that_takes_too_long_is_given_up_and_the_target_answers() {
     let mut with = |slowdown| {
         let (draft, kinds) = (draft.clone(), kinds.clone());
         let settings = settings(slowdown);
-        scenario.cascade = Some(Cascading { draft, workers: 1, settings, kinds });
+        scenario.cascade = Some(Cascading { draft, workers: 1, settings, windows: None, kinds });
         run(&scenario, workload, 1_500, 5)
     };
     let any = with(None);
@@ -367,6 +368,69 @@ fn a_draft_that_takes_too_long_is_given_up_and_the_target_answers() {
     let default = summary(&with(cascade::Settings::default().slowdown));
     assert_eq!(default.completed, 1_500);
     assert!(default.e2el.mean <= 1.03 * alone, "{} {alone}", default.e2el.mean);
+}
+
+/// Two servers behind a draft pool, with drafts of that surprise, a cascade of that mode and such windows.
+fn drafting(mode: cascade::Mode, windows: Option<cascade::Windows>, surprise: f64) -> Scenario {
+    let mut scenario = scenario(Policy::Cost, 2);
+    scenario.cascade = Some(Cascading {
+        draft: Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap(),
+        workers: 1,
+        settings: cascade::Settings {
+            mode,
+            loss: cascade::Chance::percent(2),
+            first: Tokens::new(24),
+            slowdown: None,
+            ..cascade::Settings::default()
+        },
+        windows,
+        kinds: vec![RequestKind { weight: 1.0, worse: 0.001, surprise }],
+    });
+    scenario
+}
+
+const WINDOWS: cascade::Windows =
+    cascade::Windows { first: Tokens::new(24), next: Tokens::new(48) };
+
+#[test]
+fn a_draft_that_is_judged_by_windows_is_shown_while_it_speaks() {
+    let run = |windows| {
+        let scenario = drafting(cascade::Mode::Gate, windows, 0.05);
+        run(&scenario, "unique:question=200,output=200,rate=10", 1_500, 5)
+    };
+    let [whole, windowed] = [None, Some(WINDOWS)].map(run);
+    for simulated in [&whole, &windowed] {
+        let told = summary(simulated);
+        assert_eq!((told.offered, told.completed), (1_500, 1_500));
+        assert!(300 < simulated.drafts.served, "{:?}", simulated.drafts);
+        assert!(simulated.recorder.samples().iter().all(|one| one.first_token.is_some()));
+    }
+    let [late, early] = [&whole, &windowed].map(|simulated| summary(simulated).ttft.mean);
+    assert!(early < 0.7 * late, "{early} {late}");
+}
+
+#[test]
+fn what_the_target_does_not_accept_of_a_draft_it_says_itself() {
+    for windows in [None, Some(WINDOWS)] {
+        let scenario = drafting(cascade::Mode::Verify, windows, 0.02);
+        let simulated = run(&scenario, "unique:question=200,output=60,rate=10", 1_000, 5);
+        let told = summary(&simulated);
+        assert_eq!((told.offered, told.completed), (1_000, 1_000));
+        // With 0.98 for each token, some three in ten drafts are accepted whole.
+        let Drafts { asked, served, worse } = simulated.drafts;
+        assert_eq!((asked, worse), (1_000, 0));
+        assert!((150..500).contains(&served), "{windows:?}: {served}");
+        let mut alone = scenario.clone();
+        alone.cascade = None;
+        let alone = run(&alone, "unique:question=200,output=60,rate=10", 1_000, 5);
+        let sizes = |simulated: &Simulated| {
+            let samples = simulated.recorder.samples().iter();
+            let mut sizes: Vec<_> = samples.map(|one| (one.prompt, one.output)).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        assert_eq!(sizes(&simulated), sizes(&alone), "{windows:?}");
+    }
 }
 
 #[test]
@@ -386,6 +450,7 @@ fn all_decisions_together_repeat_to_the_microsecond() {
         draft: Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap(),
         workers: 1,
         settings: cascade::Settings { mode: cascade::Mode::Gate, ..cascade::Settings::default() },
+        windows: None,
         kinds: RequestKind::ASSUMED.to_vec(),
     });
     let workload = "tenants:groups=6,prefix=1000,question=200,output=80,repeat=0.2,rate=25";

@@ -101,6 +101,7 @@ pub enum Event {
 
 /// What a draft has said: the new tokens, and facts about all of it so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Said {
     /// What was reported of its new tokens.
     pub observations: Vec<Observation>,
@@ -122,6 +123,7 @@ pub struct Said {
 
 /// What the target makes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Scored {
     /// What it accepts, and how it goes on.
     pub verified: Verified,

@@ -54,6 +54,7 @@ const SILENCE_MIN: Micros = Micros::new(2_000_000);
 
 /// One request's way through a cascade.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Protocol {
     terms: Terms,
     phase: Phase,

@@ -8,6 +8,7 @@ mod lasting;
 mod others;
 mod path;
 mod payback;
+mod protocol;
 mod release;
 mod scorer;
 mod switch;
