@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use http::StatusCode;
@@ -34,9 +34,26 @@ pub struct Exchange {
 /// Keep `end.phase` at where the request is; when the client goes away, the line says so with that
 /// phase. Set `end.ender` only for what the status does not tell.
 #[derive(Clone, Debug, Default)]
-pub struct Access(Arc<Mutex<AccessRecord>>);
+pub struct Access(Arc<AccessLine>);
+
+#[derive(Debug, Default)]
+struct AccessLine {
+    record: Mutex<AccessRecord>,
+    source: OnceLock<Box<dyn RecordSource>>,
+}
+
+/// Facts of a request that its handler keeps, to be written into the record when the line is.
+pub trait RecordSource: std::fmt::Debug + Send + Sync {
+    /// Fills in what is known by now. Who ended the request is kept where the source does not know.
+    fn fill(&self, record: &mut AccessRecord);
+}
 
 impl Access {
+    /// Has the record filled from `source` when the line is written; the first source counts.
+    pub fn written_from(&self, source: impl RecordSource + 'static) {
+        let _first = self.0.source.set(Box::new(source));
+    }
+
     /// Fills in what was learnt.
     pub fn note(&self, fill: impl FnOnce(&mut AccessRecord)) {
         fill(&mut self.record());
@@ -44,7 +61,13 @@ impl Access {
 
     fn record(&self) -> MutexGuard<'_, AccessRecord> {
         // A panic while filling leaves a half-filled record, which is still worth a line.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self) {
+        if let Some(source) = self.0.source.get() {
+            source.fill(&mut self.record());
+        }
     }
 }
 
@@ -174,6 +197,7 @@ impl AccessGuard {
 impl Drop for AccessGuard {
     fn drop(&mut self) {
         self.line.answering.store(false, Ordering::Relaxed);
+        self.access.fill();
         let mut record = self.access.record();
         record.total = self.clock.now().since(self.begun);
         if record.end.ender == Ender::Nobody {

@@ -23,7 +23,7 @@ pub use self::body::{
 };
 pub use self::deadline_timer::DeadlineTimer;
 pub use self::drain::{Awaited, Drain};
-pub use self::exchange::{Access, Exchange};
+pub use self::exchange::{Access, Exchange, RecordSource};
 pub use self::limits::Limits;
 pub use self::operator::is_operator;
 pub use self::server::{Drained, Server, Service};

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use overdraft_core::response_cache::{Answered, Finish, Unkept, Wanted, unkept};
 use overdraft_http::{Body, Exchange};
 use overdraft_store::{Looked, Ticket};
-use overdraft_telemetry::{AccessRecord, unix_time};
+use overdraft_telemetry::unix_time;
 use overdraft_units::Micros;
 use overdraft_wire::Endpoint;
 use overdraft_wire::response::Usage;
@@ -25,6 +25,7 @@ use super::{Cache, Term, replay};
 use crate::pipeline::attempt::Question;
 use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::context::RequestContext;
+use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::keys::{Bill, Charge};
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::{prompt_tokens, refusal};
@@ -36,7 +37,7 @@ pub(crate) struct Leading {
     pub(crate) info: RequestInfo,
     pub(crate) head: Parts,
     pub(crate) endpoint: Endpoint,
-    /// Its access record is its own: the first to ask may be gone before the answer is.
+    /// The leader's facts are its own: the first to ask may be gone before the answer is.
     pub(crate) exchange: Exchange,
     pub(crate) charge: Option<Charge>,
 }
@@ -56,7 +57,7 @@ impl Guard {
         }
     }
 
-    fn end(mut self, end: Ended, bill: Bill, facts: Option<AccessRecord>) {
+    fn end(mut self, end: Ended, bill: Bill, facts: Option<RequestFacts>) {
         self.settle(bill);
         self.flight.end(end, facts);
     }
@@ -109,8 +110,7 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
     let entry_bytes = cache.pipeline.settings().cache.entry_bytes;
     let mut pump = Pump { form: sought.form, held: Vec::new(), bytes: 0, bytes_max: entry_bytes };
     let is_whole = pump.run(&cache, &flight, body, &mut guard.frames).await;
-    let mut facts = AccessRecord::default();
-    exchange.access.note(|record| facts = record.clone());
+    let facts = context.facts.known();
     let bytes = u64::try_from(pump.bytes).unwrap_or(u64::MAX);
     let came = Came { is_success, is_whole, bytes, took: begun.elapsed(), purges };
     let kept = keep(&cache, &sought, pump, came);

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use overdraft_http::{Access, Body, BoxError, BrokenOff, Exchange};
-use overdraft_telemetry::{AccessRecord, EndCode, Phase};
+use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use tokio::time::Instant;
 
@@ -18,6 +18,7 @@ use super::single_flight::{Begun, Bounds, Ended, FlightKey, Next, Opening, Role,
 use super::{Cache, replay};
 use crate::pipeline::charges::{charge, charge_request};
 use crate::pipeline::context::RequestContext;
+use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::Charge;
 use crate::pipeline::refusal::Refused;
 use crate::pipeline::request_guard::RequestGuard;
@@ -224,7 +225,7 @@ async fn relay(
                 Next::End(Ended::Broken) => return None,
             }
         }
-        learn(context.exchange, &seat);
+        learn(&context.facts, &seat);
         *response.body_mut() = Body::full(whole.freeze());
         return Some(response);
     }
@@ -241,7 +242,7 @@ async fn relay(
     if let Some(guard) = context.guard() {
         guard.answered(begun.head.status);
     }
-    let reader = Reader { seat, exchange: context.exchange.clone(), _guard: context.take_guard() };
+    let reader = Reader { seat, facts: context.facts.clone(), _guard: context.take_guard() };
     *response.body_mut() = Body::unfold(reader, Reader::step);
     Some(response)
 }
@@ -249,7 +250,7 @@ async fn relay(
 /// One client's reading of a flight.
 struct Reader {
     seat: Seat,
-    exchange: Exchange,
+    facts: SharedFacts,
     /// Ends when the answer does.
     _guard: Option<RequestGuard>,
 }
@@ -259,12 +260,12 @@ impl Reader {
         match self.seat.next().await {
             Next::Frame(frame) => Ok(Some((frame, self))),
             Next::End(Ended::Whole) => {
-                learn(&self.exchange, &self.seat);
-                self.exchange.access.note(|record| record.end = EndCode::WHOLE);
+                learn(&self.facts, &self.seat);
+                self.facts.note(|record| record.end = EndCode::WHOLE);
                 Ok(None)
             }
             Next::End(Ended::Broken) => {
-                learn(&self.exchange, &self.seat);
+                learn(&self.facts, &self.seat);
                 // What was handed over before has to leave before the connection does.
                 tokio::task::yield_now().await;
                 Err(BrokenOff.into())
@@ -273,12 +274,12 @@ impl Reader {
     }
 }
 
-/// Takes what the worker said into the client's own record. Tokens are told once, for they were made
+/// Takes what the worker said into the client's own facts. Tokens are told once, for they were made
 /// once.
-fn learn(exchange: &Exchange, seat: &Seat) {
+fn learn(own: &SharedFacts, seat: &Seat) {
     let Some(facts) = seat.facts() else { return };
-    let AccessRecord { prompt, completion, cached, end, queued, .. } = facts;
-    exchange.access.note(|record| {
+    let RequestFacts { prompt, completion, cached, end, queued, .. } = facts;
+    own.note(|record| {
         (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
         (record.end, record.queued) = (end, queued);
     });

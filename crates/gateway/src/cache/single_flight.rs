@@ -21,13 +21,13 @@ use bytes::Bytes;
 use http::response::Parts;
 use overdraft_core::admit::Priority;
 use overdraft_core::response_cache::Key;
-use overdraft_telemetry::AccessRecord;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::request::Form;
+use crate::pipeline::facts::RequestFacts;
 use crate::settings::Pool;
 
 /// Which requests may share a flight: the same question, wanted in the same form, as urgently.
@@ -195,7 +195,7 @@ struct State {
     end: Option<Ended>,
     task: Option<AbortHandle>,
     /// What the worker counted, for the first reader that tells the books.
-    facts: Option<AccessRecord>,
+    facts: Option<RequestFacts>,
 }
 
 impl State {
@@ -303,7 +303,7 @@ impl Flight {
     }
 
     /// Nothing follows. Without an opening, there was no answer.
-    pub(crate) fn end(&self, end: Ended, facts: Option<AccessRecord>) {
+    pub(crate) fn end(&self, end: Ended, facts: Option<RequestFacts>) {
         self.unlist();
         {
             let mut state = self.state();
@@ -434,7 +434,7 @@ impl Seat {
     }
 
     /// What the worker counted, and how it ended; the first to ask gets the counts.
-    pub(crate) fn facts(&self) -> Option<AccessRecord> {
+    pub(crate) fn facts(&self) -> Option<RequestFacts> {
         let mut state = self.flight.state();
         let facts = state.facts.clone();
         if let Some(facts) = &mut state.facts {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use overdraft_core::cascade::{Action, Cause, DraftCall, Event};
-use overdraft_http::{Access, Body, reply};
+use overdraft_http::{Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase, unix_seconds};
 use overdraft_wire::Generation;
 use tokio::sync::oneshot;
@@ -26,6 +26,7 @@ use super::state::CascadeState;
 use crate::pipeline::attempt::Question;
 use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::context::RequestContext;
+use crate::pipeline::facts::SharedFacts;
 use crate::pipeline::refusal::Refused;
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::RequestInfo;
@@ -138,9 +139,9 @@ fn start(
         usage: plan.usage,
     };
     let tenant = info.caller.label().to_owned();
-    let (access, estimated) = (&exchange.access, plan.terms.traits.prompt);
+    let (facts, estimated) = (&context.facts, plan.terms.traits.prompt);
     let account =
-        CostAccount::new(layer, &plan.state, &tenant, access, estimated).on(info.side.clone());
+        CostAccount::new(layer, &plan.state, &tenant, facts, estimated).on(info.side.clone());
     let body = question.content.body.clone();
     Box::new(Driver::new(calls, plan, body, info.clone(), writer, account))
 }
@@ -169,7 +170,7 @@ async fn begin(
     driver.account.served = served;
     let upstream = driver.worker.map(|worker| layer.pipeline.dispatcher.upstream(worker));
     let first_token = layer.pipeline.dispatcher.clock.now() - exchange.begun;
-    exchange.access.note(|record| {
+    context.note(|record| {
         record.worker = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         record.first_token = Some(first_token);
         record.end.phase = Phase::Data;
@@ -183,9 +184,9 @@ async fn begin(
             if let Some(guard) = &mut driver.guard {
                 guard.answered(StatusCode::OK);
             }
-            streamed(driver, actions, exchange.access.clone())
+            streamed(driver, actions, context.facts.clone())
         }
-        Delivery::Whole => whole(driver, actions, &exchange.access).await?,
+        Delivery::Whole => whole(driver, actions, &context.facts).await?,
     };
     let headers = response.headers_mut();
     headers.insert(SERVED_BY, HeaderValue::from_static(served));
@@ -196,21 +197,21 @@ async fn begin(
 }
 
 /// An answer that is told as it comes.
-fn streamed(mut driver: Box<Driver>, actions: Vec<Action>, access: Access) -> Response<Body> {
+fn streamed(mut driver: Box<Driver>, actions: Vec<Action>, facts: SharedFacts) -> Response<Body> {
     let flow = Flow::new(|sender| async move {
         let mut sink = Sink::Stream(sender.clone());
         match driver.tell(actions, &mut sink).await {
             Ok(told) => {
                 let note = driver.note();
                 let end = driver.writer.end(told.reason, note.as_deref(), told.counts);
-                finish(driver, told, &access);
+                finish(driver, told, &facts);
                 // A client that has left takes this with it.
                 let _gone = sender.send(end).await;
                 Ok(())
             }
             Err(Unfinished { error, .. }) => {
                 let end = EndCode { ender: Ender::Server, phase: Phase::Data };
-                access.note(|record| record.end = end);
+                facts.note(|record| record.end = end);
                 Err(error)
             }
         }
@@ -227,14 +228,14 @@ fn streamed(mut driver: Box<Driver>, actions: Vec<Action>, access: Access) -> Re
 async fn whole(
     mut driver: Box<Driver>,
     actions: Vec<Action>,
-    access: &Access,
+    facts: &SharedFacts,
 ) -> Result<Response<Body>, Kept> {
     let mut sink = Sink::Whole(String::new());
     match driver.tell(actions, &mut sink).await {
         Ok(told) => {
             let text = sink.into_text();
             let document = driver.writer.whole(text, told.reason, told.counts);
-            finish(driver, told, access);
+            finish(driver, told, facts);
             Ok(reply::json(StatusCode::OK, document))
         }
         Err(Unfinished { error, fallback }) => {
@@ -247,9 +248,9 @@ async fn whole(
 }
 
 /// Closes the books over an answer that is told, and has it compared where that was drawn.
-fn finish(mut driver: Box<Driver>, told: Told, access: &Access) {
+fn finish(mut driver: Box<Driver>, told: Told, facts: &SharedFacts) {
     let Counts { prompt, completion } = told.counts;
-    access.note(|record| {
+    facts.note(|record| {
         (record.prompt, record.completion) = (Some(prompt), Some(completion));
         record.end = EndCode::WHOLE;
     });

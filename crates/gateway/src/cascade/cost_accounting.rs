@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use overdraft_core::cascade::Path;
 use overdraft_core::cost::{Bill, Money, Usage};
-use overdraft_http::Access;
 use overdraft_telemetry::metrics::CascadeMetrics;
 use overdraft_units::Tokens;
 
@@ -16,6 +15,7 @@ use super::response_writer::Counts;
 use super::state::CascadeState;
 use crate::dispatch::Used;
 use crate::pipeline::canary::Side;
+use crate::pipeline::facts::SharedFacts;
 
 /// Picodollars in a millionth of a dollar.
 const PICO_IN_MICRO: u64 = 1_000_000;
@@ -27,7 +27,7 @@ pub(super) struct CostAccount {
     layer: Arc<CascadeLayer>,
     state: Arc<CascadeState>,
     tenant: String,
-    access: Access,
+    facts: SharedFacts,
     /// Tokens of its prompt as they were estimated.
     estimated: Tokens,
     drafted: Option<Usage>,
@@ -55,14 +55,14 @@ impl CostAccount {
         layer: &Arc<CascadeLayer>,
         state: &Arc<CascadeState>,
         tenant: &str,
-        access: &Access,
+        facts: &SharedFacts,
         estimated: Tokens,
     ) -> Self {
         Self {
             layer: Arc::clone(layer),
             state: Arc::clone(state),
             tenant: tenant.to_owned(),
-            access: access.clone(),
+            facts: facts.clone(),
             estimated,
             drafted: None,
             told: None,
@@ -89,7 +89,7 @@ impl CostAccount {
     /// Books for what is done for the same request in the background.
     pub(super) fn of_shadow(&self) -> Self {
         let mut books =
-            Self::new(&self.layer, &self.state, &self.tenant, &self.access, self.estimated);
+            Self::new(&self.layer, &self.state, &self.tenant, &self.facts, self.estimated);
         (books.served, books.background) = ("shadow", true);
         books
     }
@@ -145,7 +145,7 @@ impl CostAccount {
         self.told.map(|used| Counts { prompt: used.prompt, completion: used.completion })
     }
 
-    /// Closes the books over an answer of which the access line knows the tokens.
+    /// Closes the books over an answer whose tokens are known.
     pub(super) fn close(&mut self) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -153,7 +153,7 @@ impl CostAccount {
         let served = self.served;
         let (mut counts, mut cached) = (None, None);
         if !self.background {
-            self.access.note(|record| {
+            self.facts.note(|record| {
                 record.served_by = Some(served);
                 record.scored_by = self.scored_by.map(Path::name);
                 counts = record.prompt.zip(record.completion);
@@ -186,7 +186,7 @@ impl CostAccount {
         let micro = |money: Money| money.get() / PICO_IN_MICRO;
         let (paid, alone) = (micro(bill.paid()), micro(bill.target_only));
         if !self.background {
-            self.access.note(|record| {
+            self.facts.note(|record| {
                 record.cost = Some(paid);
                 record.cost_alone = Some(alone);
             });

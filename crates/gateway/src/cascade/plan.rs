@@ -134,7 +134,7 @@ pub(crate) fn consider(
     };
     let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));
     let usage = peek.usage;
-    Ok(Some(Plan { state, terms, generation, usage, schema, dice }))
+    Ok(Some(Plan { state, generation, usage, terms, schema, dice }))
 }
 
 fn opts_out(head: &HeaderMap) -> Result<bool, ApiError> {

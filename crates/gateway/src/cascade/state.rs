@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use overdraft_core::cascade::{
-    Action, Cascade, Chance, Choice, Event, Hearing, Journal, Mode, Parity, Protocol, Report,
-    Settings, Standing, Terms, Unpaid,
+    Action, Cascade, Chance, Choice, Event, Hearing, Journal, Parity, Protocol, Report, Settings,
+    Standing, Terms, Unpaid,
 };
 use overdraft_core::estimate::SlidingRatio;
 use overdraft_units::Instant;

@@ -14,7 +14,7 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use overdraft_core::fleet::{self, Ending, Failure, failure_of};
-use overdraft_http::{Body, Exchange, reply};
+use overdraft_http::{Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_units::Micros;
 use overdraft_wire::{ApiError, Endpoint, names_out_of_memory};
@@ -137,14 +137,14 @@ impl Failed {
     }
 
     /// As a client is told that may come back: another worker, or this one later, may do it.
-    pub(crate) fn into_response(mut self, exchange: &Exchange) -> Response<Body> {
+    pub(crate) fn into_response(mut self, context: &RequestContext<'_>) -> Response<Body> {
         refusal::bound_retry(self.response.headers_mut());
-        self.into_verdict(exchange)
+        self.into_verdict(context)
     }
 
     /// As a client is told whose request it is that fails.
-    pub(crate) fn into_verdict(self, exchange: &Exchange) -> Response<Body> {
-        exchange.access.note(|record| record.end = self.end);
+    pub(crate) fn into_verdict(self, context: &RequestContext<'_>) -> Response<Body> {
+        context.note(|record| record.end = self.end);
         self.response
     }
 }
@@ -187,7 +187,7 @@ pub(crate) async fn attempt(
             let story = Story {
                 lease,
                 guard: context.take_guard(),
-                access: context.exchange.access.clone(),
+                facts: context.facts.clone(),
                 drain: context.exchange.drain.clone(),
                 idle: timeouts.idle,
                 last: question.begun + timeouts.total,

@@ -48,16 +48,16 @@ pub(crate) async fn ask_until_answered(
                     dispatcher.attempt_failed(&info.model, &mut tried, worker, failed.failure);
                 let strictness = Strictness::after(failed.failure);
                 if verdict == Verdict::GiveUp(GiveUp::Agreed) {
-                    return Ok(failed.into_verdict(context.exchange));
+                    return Ok(failed.into_verdict(context));
                 }
                 let failed = failed.or_better(said.take());
                 if let Verdict::GiveUp(_) = verdict {
-                    return Ok(failed.into_response(context.exchange));
+                    return Ok(failed.into_response(context));
                 }
                 let placing = info.placing(&tried, Turn::Again, strictness);
                 match dispatcher.place(placing, &mut context.explanation) {
                     Ok(other) => lease = other,
-                    Err(_) => return Ok(failed.into_response(context.exchange)),
+                    Err(_) => return Ok(failed.into_response(context)),
                 }
                 said = Some(failed);
                 pipeline.requests.retried();

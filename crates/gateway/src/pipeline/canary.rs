@@ -13,10 +13,10 @@ use arc_swap::ArcSwap;
 use overdraft_core::cascade::{Comparison, Findings, Label, Propensity};
 use overdraft_core::cost::{Money, Usage};
 use overdraft_core::route::Arm;
-use overdraft_telemetry::AccessRecord;
 use overdraft_telemetry::metrics::CanaryMetrics;
 use overdraft_units::{Micros, Tokens};
 
+use super::facts::RequestFacts;
 use crate::settings::CanarySettings;
 
 /// What is on canary, by the names that clients ask for.
@@ -80,7 +80,7 @@ impl Canaries {
         &self,
         side: &Side,
         has_books: bool,
-        record: &AccessRecord,
+        facts: &RequestFacts,
         total: Option<Micros>,
     ) {
         let Side { canary, arm } = side;
@@ -88,11 +88,11 @@ impl Canaries {
         let Some(total) = total else { return };
         side.note(|seen| seen.took(*arm, total));
         if !has_books
-            && let Some((prompt, completion)) = record.prompt.zip(record.completion)
+            && let Some((prompt, completion)) = facts.prompt.zip(facts.completion)
             && let Some([baseline, canary]) = canary.settings.prices
         {
             let prices = if *arm == Arm::Canary { canary } else { baseline };
-            let cached = record.cached.unwrap_or(Tokens::ZERO);
+            let cached = facts.cached.unwrap_or(Tokens::ZERO);
             side.cost(prices.of(Usage { prompt, cached, completion }));
         }
     }

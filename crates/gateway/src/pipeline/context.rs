@@ -9,9 +9,10 @@ use http::HeaderMap;
 use http::request::Parts;
 use overdraft_core::admit::Priority;
 use overdraft_http::Exchange;
-use overdraft_telemetry::{AccessRecord, Phase};
+use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
 
+use super::facts::{RequestFacts, SharedFacts};
 use super::keys::Caller;
 use super::request_guard::RequestGuard;
 use super::{Pipeline, refusal};
@@ -30,6 +31,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) caller: Option<Caller>,
     /// With which priority, once that is known.
     pub(crate) priority: Option<Priority>,
+    /// What becomes known of it.
+    pub(crate) facts: SharedFacts,
     guard: Option<RequestGuard>,
     /// The worker that was asked last.
     served_by: Option<Arc<Member>>,
@@ -40,13 +43,16 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn new(exchange: &'a Exchange, head: &'a Parts, endpoint: Endpoint) -> Self {
         let explanation = Explanation::default();
         let (caller, priority, guard, served_by) = (None, None, None, None);
-        Self { exchange, head, endpoint, explanation, caller, priority, guard, served_by }
+        let facts = SharedFacts::default();
+        Self { exchange, head, endpoint, explanation, caller, priority, facts, guard, served_by }
     }
 
-    /// The same, counted by `guard`.
+    /// The same, counted by `guard`: its access record is written from the facts.
     #[must_use]
     pub(crate) fn guarded_by(self, guard: RequestGuard) -> Self {
-        Self { guard: Some(guard), ..self }
+        let facts = guard.facts().clone();
+        self.exchange.access.written_from(facts.clone());
+        Self { facts, guard: Some(guard), ..self }
     }
 
     /// What counts it, unless an answer has taken that along.
@@ -76,9 +82,9 @@ impl<'a> RequestContext<'a> {
         self.served_by = Some(Arc::clone(member));
     }
 
-    /// Notes something in its access record.
-    pub(crate) fn note(&self, note: impl FnOnce(&mut AccessRecord)) {
-        self.exchange.access.note(note);
+    /// Notes what was learnt of it.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut RequestFacts)) {
+        self.facts.note(note);
     }
 
     /// Tells in the answer's head what the client may know of its own request.

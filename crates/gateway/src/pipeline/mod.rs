@@ -2,7 +2,7 @@
 //!
 //! | step                               | file                                             |
 //! |------------------------------------|--------------------------------------------------|
-//! | Request context                    | `context.rs`                                     |
+//! | Request context and facts          | `context.rs`, `facts.rs`                         |
 //! | API key, priority and budget       | `keys/`, `charges.rs`                            |
 //! | Inspection of the body, and bounds | `inspect.rs`, `request_info.rs`, `bounds.rs`     |
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
@@ -23,6 +23,7 @@ pub(crate) mod canary;
 pub(crate) mod charges;
 pub(crate) mod context;
 pub(crate) mod explanation;
+pub(crate) mod facts;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 mod prefix_digest;

@@ -1,20 +1,19 @@
 //! Request guard: what is counted of a request, however it ends.
 //!
 //! The guard lives as long as the request: in the handler until there is an answer, then in a
-//! streamed answer. When it is dropped the request is over, and the fields of the access line go
-//! into the metrics.
+//! streamed answer. When it is dropped the request is over, and its facts go into the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
-use overdraft_http::Access;
 use overdraft_telemetry::metrics::RequestOutcome;
-use overdraft_telemetry::{AccessRecord, EndCode, Ender, Phase};
+use overdraft_telemetry::{EndCode, Ender, Phase};
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::{Pipeline, Visit};
 use crate::pipeline::canary::Side;
+use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::{Bill, Charge, NAMELESS};
 use crate::settings::Pool;
 
@@ -41,7 +40,7 @@ impl PoolTimes {
 #[derive(Debug)]
 pub(crate) struct RequestGuard {
     pipeline: Arc<Pipeline>,
-    access: Access,
+    facts: SharedFacts,
     route: &'static str,
     begun: Instant,
     pool: Option<Pool>,
@@ -60,17 +59,11 @@ pub(crate) struct RequestGuard {
 }
 
 impl RequestGuard {
-    pub(crate) fn new(
-        pipeline: &Arc<Pipeline>,
-        access: &Access,
-        route: &'static str,
-        begun: Instant,
-    ) -> Self {
+    pub(crate) fn new(pipeline: &Arc<Pipeline>, route: &'static str, begun: Instant) -> Self {
         pipeline.requests.request_begun();
-        let (pipeline, access) = (Arc::clone(pipeline), access.clone());
         Self {
-            pipeline,
-            access,
+            pipeline: Arc::clone(pipeline),
+            facts: SharedFacts::default(),
             route,
             begun,
             pool: None,
@@ -81,6 +74,11 @@ impl RequestGuard {
             side: None,
             streamed: 0,
         }
+    }
+
+    /// What is known of it.
+    pub(crate) const fn facts(&self) -> &SharedFacts {
+        &self.facts
     }
 
     /// Takes a place among the requests in flight; false when there is none.
@@ -166,10 +164,10 @@ fn by_status(status: StatusCode) -> EndCode {
 
 impl RequestGuard {
     /// What the request has needed.
-    fn bill(&self, record: &AccessRecord) -> Bill {
+    fn bill(&self, facts: &RequestFacts) -> Bill {
         let tokens = |count: Option<Tokens>| count.map_or(0, |count| u64::from(count.get()));
         let served = self.pool.is_some() && self.status.is_none_or(|status| status.is_success());
-        match (record.prompt, record.completion) {
+        match (facts.prompt, facts.completion) {
             (None, None) if !served => Bill::Nothing,
             (None, None) if self.streamed > 0 => Bill::Streamed(self.streamed.into()),
             (None, None) => Bill::AsExpected,
@@ -185,36 +183,35 @@ impl Drop for RequestGuard {
         let now = self.pipeline.dispatcher.clock.now();
         let total = now - self.begun;
         let charge = self.charge.take();
-        self.access.note(|record| {
-            if let Some(charge) = charge {
-                charge.settle(self.bill(record), now);
+        let facts = self.facts.known();
+        if let Some(charge) = charge {
+            charge.settle(self.bill(&facts), now);
+        }
+        let tenant = facts.tenant.as_deref().unwrap_or(NAMELESS);
+        for (kind, count) in [("prompt", facts.prompt), ("completion", facts.completion)] {
+            if let Some(count) = count {
+                self.pipeline.admission.tenant_used(tenant, kind, count.get());
             }
-            let tenant = record.tenant.as_deref().unwrap_or(NAMELESS);
-            for (kind, count) in [("prompt", record.prompt), ("completion", record.completion)] {
-                if let Some(count) = count {
-                    self.pipeline.admission.tenant_used(tenant, kind, count.get());
-                }
-            }
-            if let Some(result) = record.cache {
-                let model = record.model.as_deref().unwrap_or_default();
-                let model = self.pipeline.requests.model_label(model);
-                self.pipeline.cache.ended(result, model, total);
-            }
-            if let Some((side, has_books)) = &self.side {
-                let whole = self.end(record.end) == EndCode::WHOLE;
-                self.pipeline.canaries.ended(side, *has_books, record, whole.then_some(total));
-            }
-            self.pipeline.requests.request_ended(&RequestOutcome {
-                route: self.route,
-                model: record.model.as_deref().unwrap_or_default(),
-                pools: self.by_pool(total),
-                status: self.status.map_or(0, |status| status.as_u16()),
-                end: self.end(record.end),
-                total,
-                first_token: record.first_token,
-                prompt: record.prompt,
-                completion: record.completion,
-            });
+        }
+        let model = facts.model.as_deref().unwrap_or_default();
+        if let Some(result) = facts.cache {
+            self.pipeline.cache.ended(result, self.pipeline.requests.model_label(model), total);
+        }
+        let end = self.end(facts.end);
+        if let Some((side, has_books)) = &self.side {
+            let is_whole = end == EndCode::WHOLE;
+            self.pipeline.canaries.ended(side, *has_books, &facts, is_whole.then_some(total));
+        }
+        self.pipeline.requests.request_ended(&RequestOutcome {
+            route: self.route,
+            model,
+            pools: self.by_pool(total),
+            status: self.status.map_or(0, |status| status.as_u16()),
+            end,
+            total,
+            first_token: facts.first_token,
+            prompt: facts.prompt,
+            completion: facts.completion,
         });
     }
 }

@@ -88,8 +88,7 @@ impl Service for GatewayService {
         let (head, body) = request.into_parts();
         let path = plain_path(head.uri.path());
         let route = Route::of(&path);
-        let mut guard =
-            RequestGuard::new(&gateway.pipeline, &exchange.access, route.route(), exchange.begun);
+        let mut guard = RequestGuard::new(&gateway.pipeline, route.route(), exchange.begun);
         if let Route::Worker(endpoint) = route
             && head.method == Method::POST
         {

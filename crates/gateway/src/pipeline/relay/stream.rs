@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use memchr::memmem::Finder;
 use overdraft_core::fleet::Ending;
-use overdraft_http::{Access, Awaited, BrokenOff, DeadlineTimer, Drain};
+use overdraft_http::{Awaited, BrokenOff, DeadlineTimer, Drain};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use overdraft_wire::sse;
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::{Fault, Watch};
 use crate::dispatch::{Lease, Used};
+use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::upstream::AnswerBody;
 
@@ -52,7 +53,7 @@ pub(crate) struct Opened {
 pub(crate) struct Story {
     pub(crate) lease: Lease,
     pub(crate) guard: Option<RequestGuard>,
-    pub(crate) access: Access,
+    pub(crate) facts: SharedFacts,
     pub(crate) drain: Drain,
     /// Between two events at most.
     pub(crate) idle: Duration,
@@ -85,7 +86,7 @@ pub(crate) struct Stream {
     deadline: DeadlineTimer,
     idle: Duration,
     last: Instant,
-    access: Access,
+    facts: SharedFacts,
     lease: Option<Lease>,
     cut: Awaited,
     guard: Option<RequestGuard>,
@@ -107,7 +108,7 @@ impl Stream {
             deadline,
             idle: story.idle,
             last: story.last,
-            access: story.access,
+            facts: story.facts,
             lease: Some(story.lease),
             cut: story.drain.until_cut(),
             guard: story.guard,
@@ -188,7 +189,7 @@ impl Stream {
         if let Some(lease) = self.lease.take() {
             lease.end(Ending::Answered, used);
         }
-        self.access.note(|record| {
+        self.facts.note(|record| {
             note_used(record, used);
             record.end = EndCode::WHOLE;
         });
@@ -201,7 +202,7 @@ impl Stream {
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
         }
-        self.access.note(|record| {
+        self.facts.note(|record| {
             note_used(record, used);
             record.end = EndCode { ender: fault.ender(), phase: Phase::Data };
         });
@@ -223,7 +224,7 @@ fn count_events(events: &[u8]) -> u32 {
     u32::try_from(EVENT.find_iter(events).count()).unwrap_or(u32::MAX)
 }
 
-pub(crate) fn note_used(record: &mut overdraft_telemetry::AccessRecord, used: Option<Used>) {
+pub(crate) fn note_used(record: &mut RequestFacts, used: Option<Used>) {
     record.prompt = used.map(|used| used.prompt);
     record.completion = used.map(|used| used.completion);
     record.cached = used.and_then(|used| used.cached);

@@ -1,0 +1,100 @@
+//! Request facts: what becomes known of a request on its way, for all who count it.
+//!
+//! Answer, guard, cache and cascade share them. The access record is written from them when the listener writes its
+//! line, and nobody reads it before.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use overdraft_http::RecordSource;
+use overdraft_telemetry::{AccessRecord, Delivery, EndCode, Ender};
+use overdraft_units::{Micros, Tokens};
+
+/// The facts of one request, by their names in the access record.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestFacts {
+    /// The model asked for.
+    pub(crate) model: Option<String>,
+    pub(crate) delivery: Delivery,
+    pub(crate) prompt: Option<Tokens>,
+    pub(crate) completion: Option<Tokens>,
+    /// Prompt tokens that the worker found in its cache.
+    pub(crate) cached: Option<Tokens>,
+    /// Tokens of prompt and completion of an answer from the response cache.
+    pub(crate) reused: Option<(Tokens, Tokens)>,
+    pub(crate) prompt_bytes: Option<u64>,
+    /// Names of the prompt's beginnings.
+    pub(crate) prefix: Option<String>,
+    pub(crate) first_token: Option<Micros>,
+    /// How long it waited for a worker.
+    pub(crate) queued: Option<Micros>,
+    pub(crate) worker: Option<String>,
+    pub(crate) tenant: Option<Arc<str>>,
+    pub(crate) priority: Option<&'static str>,
+    /// Whose answer it got, of a cascade.
+    pub(crate) served_by: Option<&'static str>,
+    /// How the target was asked for the last score.
+    pub(crate) scored_by: Option<&'static str>,
+    /// What it cost, and what the target alone would have, in millionths of a dollar.
+    pub(crate) cost: Option<u64>,
+    pub(crate) cost_alone: Option<u64>,
+    /// What the response cache had to do with it.
+    pub(crate) cache: Option<&'static str>,
+    /// How it ended, or how far it has come.
+    pub(crate) end: EndCode,
+}
+
+/// Facts that several hold; copies are the same facts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedFacts(Arc<Mutex<RequestFacts>>);
+
+impl SharedFacts {
+    /// Notes what was learnt.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut RequestFacts)) {
+        note(&mut self.facts());
+    }
+
+    /// What is known by now.
+    pub(crate) fn known(&self) -> RequestFacts {
+        self.facts().clone()
+    }
+
+    fn facts(&self) -> MutexGuard<'_, RequestFacts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RecordSource for SharedFacts {
+    fn fill(&self, record: &mut AccessRecord) {
+        let RequestFacts {
+            model,
+            delivery,
+            prompt,
+            completion,
+            cached,
+            reused,
+            prompt_bytes,
+            prefix,
+            first_token,
+            queued,
+            worker,
+            tenant,
+            priority,
+            served_by,
+            scored_by,
+            cost,
+            cost_alone,
+            cache,
+            end,
+        } = self.known();
+        // The listener may know who ended it.
+        let ender = if end.ender == Ender::Nobody { record.end.ender } else { end.ender };
+        (record.model, record.delivery) = (model, delivery);
+        (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
+        (record.reused, record.prompt_bytes, record.prefix) = (reused, prompt_bytes, prefix);
+        (record.first_token, record.queued, record.worker) = (first_token, queued, worker);
+        (record.tenant, record.priority) = (tenant, priority);
+        (record.served_by, record.scored_by) = (served_by, scored_by);
+        (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
+        record.end = EndCode { ender, phase: end.phase };
+    }
+}
