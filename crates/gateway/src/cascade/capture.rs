@@ -3,6 +3,7 @@
 //! The answer passes through byte for byte; a copy is kept up to a bound if a shadow comparison
 //! needs it. When it has ended, the cost is accounted before the access line is written.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use overdraft_core::cascade::Event;
 use overdraft_http::{Body, BoxError};
+use overdraft_wire::answer::TokenChunk;
 use overdraft_wire::sse::Splitter;
-use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::cost_accounting::CostAccount;
@@ -111,22 +112,9 @@ impl fmt::Debug for Capture {
 
 /// The text of a whole answer.
 pub(super) fn of_document(bytes: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Answer {
-        choices: Vec<Choice>,
-    }
-    #[derive(Deserialize)]
-    struct Choice {
-        message: Option<Message>,
-        text: Option<String>,
-    }
-    #[derive(Deserialize)]
-    struct Message {
-        content: Option<String>,
-    }
-    let answer: Answer = serde_json::from_slice(bytes).ok()?;
+    let answer = TokenChunk::parse(bytes).ok()?;
     let choice = answer.choices.into_iter().next()?;
-    choice.message.and_then(|message| message.content).or(choice.text)
+    choice.text.map(Cow::into_owned)
 }
 
 /// The text of a stream that has ended as it should.

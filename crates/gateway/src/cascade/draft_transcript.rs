@@ -6,14 +6,10 @@
 //!
 //! Invariant: the text up to a mark is exactly the text of the tokens up to it.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use overdraft_core::cascade::{Finish, LogProb, Nats, Observation};
 use overdraft_units::Tokens;
+use overdraft_wire::answer::{TokenChoice, TokenChunk, TokenTold};
 use overdraft_wire::response::FinishReason;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 /// What of an answer cannot be judged or continued as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,34 +58,28 @@ pub(super) struct DraftTranscript {
 impl DraftTranscript {
     /// Parses the data of an event; returns the log probabilities of its tokens.
     pub(super) fn hear(&mut self, data: &[u8]) -> Result<Vec<Observation>, Unfit> {
-        let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(|_| Unfit::Unknown)?;
+        let chunk = TokenChunk::parse(data).map_err(|_| Unfit::Unknown)?;
         if self.prompt.is_none() {
-            self.prompt = chunk.prompt_token_ids;
+            self.prompt = chunk.prompt;
         }
         let mut seen = Vec::new();
-        for choice in chunk.choices.unwrap_or_default() {
-            if self.prompt.is_none() {
-                self.prompt.clone_from(&choice.prompt_token_ids);
-            }
+        for choice in chunk.choices {
             self.take(choice, &mut seen)?;
         }
         Ok(seen)
     }
 
-    fn take(&mut self, choice: Choice<'_>, seen: &mut Vec<Observation>) -> Result<(), Unfit> {
-        let mut text = choice.text.unwrap_or_default();
-        if let Some(delta) = choice.delta {
-            if delta.tool_calls.is_some() || delta.function_call.is_some() {
-                return Err(Unfit::Tools);
-            }
-            let thought = delta.reasoning_content.or(delta.reasoning).unwrap_or_default();
-            if !thought.is_empty() {
-                return Err(Unfit::Reasoning);
-            }
-            text = delta.content.unwrap_or(text);
+    fn take(&mut self, choice: TokenChoice<'_>, seen: &mut Vec<Observation>) -> Result<(), Unfit> {
+        if choice.has_calls {
+            return Err(Unfit::Tools);
         }
-        let rivals = choice.logprobs.map(|logprobs| logprobs.observe(seen)).unwrap_or_default();
-        match choice.token_ids {
+        if choice.has_reasoning {
+            return Err(Unfit::Reasoning);
+        }
+        let text = choice.text.unwrap_or_default();
+        let rivals: Vec<Vec<u32>> = choice.tokens.iter().map(rivals).collect();
+        seen.extend(choice.tokens.iter().filter_map(observation));
+        match choice.ids {
             Some(ids) => {
                 self.ids.extend_from_slice(&ids);
                 if rivals.len() == ids.len() {
@@ -105,7 +95,7 @@ impl DraftTranscript {
             self.text.push_str(&text);
             self.marks.push(Mark { tokens: self.ids.len(), bytes: self.text.len() });
         }
-        match choice.finish_reason.as_deref() {
+        match choice.finish.as_deref() {
             None => {}
             Some("stop") => self.reason = Some(FinishReason::Stop),
             Some("length") => self.reason = Some(FinishReason::Length),
@@ -167,91 +157,6 @@ impl DraftTranscript {
     }
 }
 
-#[derive(Deserialize)]
-struct Chunk<'a> {
-    #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
-    prompt_token_ids: Option<Vec<u32>>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(borrow)]
-    delta: Option<Delta<'a>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    logprobs: Option<Logprobs<'a>>,
-    token_ids: Option<Vec<u32>>,
-    prompt_token_ids: Option<Vec<u32>>,
-}
-
-#[derive(Deserialize)]
-struct Delta<'a> {
-    #[serde(borrow)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    reasoning_content: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    reasoning: Option<Cow<'a, str>>,
-    tool_calls: Option<IgnoredAny>,
-    function_call: Option<IgnoredAny>,
-}
-
-/// Chat's form and completions'.
-#[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "they are the protocol's")]
-struct Logprobs<'a> {
-    #[serde(borrow)]
-    content: Option<Vec<ChatToken<'a>>>,
-    #[serde(borrow)]
-    tokens: Option<Vec<Cow<'a, str>>>,
-    token_logprobs: Option<Vec<Option<f64>>>,
-    top_logprobs: Option<Vec<Option<BTreeMap<String, f64>>>>,
-}
-
-#[derive(Deserialize)]
-struct ChatToken<'a> {
-    #[serde(borrow, default)]
-    token: Cow<'a, str>,
-    logprob: f64,
-    #[serde(borrow, default)]
-    top_logprobs: Vec<Rival<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Rival<'a> {
-    #[serde(borrow, default)]
-    token: Cow<'a, str>,
-    logprob: f64,
-}
-
-impl Logprobs<'_> {
-    /// Takes note of the tokens; the ids of what else was likely, for each.
-    fn observe(self, seen: &mut Vec<Observation>) -> Vec<Vec<u32>> {
-        let mut ids = Vec::new();
-        for token in self.content.unwrap_or_default() {
-            let rivals = token.top_logprobs.iter().map(|rival| rival.logprob).collect();
-            ids.push(token.top_logprobs.iter().filter_map(|rival| id(&rival.token)).collect());
-            seen.push(observation(&token.token, token.logprob, rivals));
-        }
-        let mut tokens = self.tokens.unwrap_or_default().into_iter();
-        let mut tops = self.top_logprobs.unwrap_or_default().into_iter();
-        for logprob in self.token_logprobs.unwrap_or_default() {
-            let top = tops.next().flatten().unwrap_or_default();
-            ids.push(top.keys().filter_map(|name| id(name)).collect());
-            let rivals = top.into_values().collect();
-            let token = tokens.next().unwrap_or_default();
-            if let Some(logprob) = logprob {
-                seen.push(observation(&token, logprob, rivals));
-            }
-        }
-        ids
-    }
-}
-
 /// What stands before a token's id where it is named by it, as vLLM does when it is told to.
 const BY_ID: &str = "token_id:";
 
@@ -259,8 +164,15 @@ fn id(token: &str) -> Option<u32> {
     token.strip_prefix(BY_ID)?.parse().ok()
 }
 
-/// What `token`, as its text is told, says: `rivals` are the log probabilities of the likeliest, in any order.
-fn observation(token: &str, logprob: f64, mut rivals: Vec<f64>) -> Observation {
+/// The ids of what else was likely, where it is named by them.
+fn rivals(told: &TokenTold<'_>) -> Vec<u32> {
+    told.alternatives.iter().filter_map(|(token, _)| id(token)).collect()
+}
+
+/// What is told of a token; nothing where its log probability is not.
+fn observation(told: &TokenTold<'_>) -> Option<Observation> {
+    let logprob = told.logprob?;
+    let mut rivals: Vec<f64> = told.alternatives.iter().map(|(_, logprob)| *logprob).collect();
     rivals.sort_unstable_by(|one, other| other.total_cmp(one));
     let margin = match rivals.as_slice() {
         [first, second, ..] => {
@@ -273,9 +185,9 @@ fn observation(token: &str, logprob: f64, mut rivals: Vec<f64>) -> Observation {
         Nats::from_nats(rivals.iter().map(of).sum())
     });
     // An id says nothing of the text.
-    let named = token.starts_with(BY_ID);
-    let digit = !named && token.bytes().any(|byte| byte.is_ascii_digit());
-    Observation { logprob: LogProb::from_nats(logprob), margin, entropy, digit }
+    let is_named = told.token.starts_with(BY_ID);
+    let digit = !is_named && told.token.bytes().any(|byte| byte.is_ascii_digit());
+    Some(Observation { logprob: LogProb::from_nats(logprob), margin, entropy, digit })
 }
 
 #[cfg(test)]

@@ -73,6 +73,12 @@ pub struct AnswerChunk<'a> {
 #[error("it is no answer: {0}")]
 pub struct NotAnAnswer(String);
 
+impl From<serde_json::Error> for NotAnAnswer {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 impl<'a> AnswerChunk<'a> {
     /// Reads an event's data or a whole answer.
     ///
@@ -88,8 +94,7 @@ impl<'a> AnswerChunk<'a> {
     /// # Errors
     /// [`NotAnAnswer`] where it is no JSON, or not of that shape.
     pub fn parse(data: &'a [u8]) -> Result<Self, NotAnAnswer> {
-        let raw: Raw<'a> =
-            serde_json::from_slice(data).map_err(|error| NotAnAnswer(error.to_string()))?;
+        let raw: Raw<'a> = serde_json::from_slice(data).map_err(NotAnAnswer::from)?;
         // vLLM's older servers sent the error's fields at the top, under `"object": "error"`.
         let is_error = raw.object.as_deref() == Some("error");
         let bare = is_error.then(|| raw.message.unwrap_or_else(unsaid));

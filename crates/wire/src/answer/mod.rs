@@ -10,7 +10,9 @@ mod document;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use self::chunk::{AnswerChunk, ChunkChoice, Finish, NotAnAnswer, UsageTold};
 pub use self::document::{Completeness, Document, DocumentFault};
 pub use self::stream::{Heard, StreamFault, StreamState};
+pub use self::tokens::{TokenChoice, TokenChunk, TokenTold};

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 pub use self::assemble::whole_of;
 pub use self::spread::events_of;
 use super::Usage;
+use crate::answer::AnswerChunk;
 use crate::sse::{Event, Splitter};
 
 /// How the choices of an answer ended, all together.
@@ -79,13 +80,8 @@ pub fn without_usage(events: &[u8]) -> Vec<u8> {
 
 /// Whether an event tells the usage and nothing else.
 pub fn is_usage(event: &Event) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Told {
-        choices: Vec<serde::de::IgnoredAny>,
-        usage: Option<serde::de::IgnoredAny>,
-    }
-    let told = event.data().and_then(|data| serde_json::from_slice::<Told>(&data).ok());
-    told.is_some_and(|told| told.choices.is_empty() && told.usage.is_some())
+    let Some(data) = event.data() else { return false };
+    AnswerChunk::parse(&data).is_ok_and(|chunk| chunk.choices.is_some() && chunk.is_usage_only())
 }
 
 /// How choices ended so far.
