@@ -104,7 +104,7 @@ impl World {
             self.router.end(placed, Outcome::of(Ending::Failed(failure)), self.now);
             let fleet = self.router.fleet();
             tried.fail(worker, failure, fleet, self.now);
-            let verdict = retry(fleet, RetrySettings::default(), (MODEL, &tried), self.now);
+            let verdict = retry(fleet, RetrySettings::default(), MODEL, &tried, self.now);
             if verdict == Verdict::GiveUp(GiveUp::Agreed) {
                 self.router.agreed(&tried);
             }

@@ -4,16 +4,16 @@ use overdraft_units::{Instant, Tokens};
 
 use super::canary::Arm;
 use super::candidate::{Candidate, Cost, Decision, Reason, Room};
-use super::decision_scene::{Prefix, Scene};
+use super::decision_scene::Scene;
 use super::settings::RouteSettings;
 use super::{Ask, Choice, Policy, Tried, admitted, cost, eligibility, sticky};
 use crate::fleet::{Fleet, Glance, Seldom, WorkerId};
 use crate::transfer::FETCH_TOKENS_MIN;
 
 /// Decides where a request goes; `decision` is filled anew and keeps its memory. Of every worker
-/// that serves the model it says what spoke for it.
+/// that serves the model it says what spoke for it; who holds the prompt's beginning is not known.
 pub fn decide(
-    (fleet, prefix): (&Fleet, Option<Prefix<'_>>),
+    fleet: &Fleet,
     ask: Ask<'_>,
     tried: &Tried,
     settings: &RouteSettings,
@@ -21,7 +21,8 @@ pub fn decide(
     decision: &mut Decision,
 ) {
     let behind_milli = fleet.behind_milli(fleet.serving(ask.model).map_or(1, <[_]>::len));
-    let scene = Scene { fleet, ask, prefix, line: None, reuse: 0, behind_milli, settings, now };
+    let scene =
+        Scene { fleet, ask, prefix: None, line: None, reuse: 0, behind_milli, settings, now };
     decide_in(&scene, tried, decision);
 }
 

@@ -89,7 +89,8 @@ impl Strictness {
 pub fn retry(
     fleet: &Fleet,
     settings: RetrySettings,
-    (model, tried): (&str, &Tried),
+    model: &str,
+    tried: &Tried,
     now: Instant,
 ) -> Verdict {
     if tried.is_agreed() || is_unanimous(fleet, model, tried) {

@@ -17,9 +17,9 @@ use super::decide::decide_in;
 use super::decision_scene::{Line, Prefix, Scene};
 use super::fit_score::fit_score_permille;
 use super::placed_request::{Outcome, Placed};
-use super::routing_request::model_number;
+use super::routing_request::{Asked, model_number};
 use super::settings::RouteSettings;
-use super::{Ask, Choice, Tried, fast_path};
+use super::{Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Ratio, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
@@ -137,7 +137,7 @@ impl Router {
 
     /// Tokens that the prompt and the answers of `request` are expected to have.
     pub fn expected(&self, request: Request<'_>) -> (Tokens, Tokens) {
-        let (ask, ..) = self.ask(request);
+        let Asked { ask, .. } = self.ask(request);
         (ask.prompt, ask.completion)
     }
 
@@ -273,7 +273,7 @@ impl Router {
         tried: &Tried,
         now: Instant,
     ) -> &Decision {
-        let (ask, chain, chunk) = self.ask(request);
+        let Asked { ask, chain, chunk } = self.ask(request);
         self.prefixes.lookup(chain, &mut self.matches);
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
         let line = Line { queue: &self.queue, model: model_number(request.model), ticket: None };
@@ -295,18 +295,20 @@ impl Router {
         tried: &Tried,
         now: Instant,
     ) -> &Decision {
-        self.decide(self.ask(request), None, settings, tried, now);
+        let asked = self.ask(request);
+        self.decide(&asked, None, settings, tried, now);
         &self.decision
     }
 
     fn decide(
         &mut self,
-        (ask, chain, chunk): (Ask<'_>, &[PrefixKey], Tokens),
+        asked: &Asked<'_>,
         ticket: Option<Ticket>,
         settings: &RouteSettings,
         tried: &Tried,
         now: Instant,
     ) {
+        let Asked { ask, chain, chunk } = *asked;
         self.prefixes.lookup(chain, &mut self.matches);
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
         let waits = !self.queue.is_empty();
@@ -346,8 +348,9 @@ impl Router {
         (tried, turn): (&Tried, Turn),
         now: Instant,
     ) -> Result<Placed, Choice> {
-        let (ask, chain, chunk) = self.ask(request);
-        self.decide((ask, chain, chunk), ticket, settings, tried, now);
+        let asked = self.ask(request);
+        self.decide(&asked, ticket, settings, tried, now);
+        let Asked { ask, chain, chunk } = asked;
         let Choice::Send(worker) = self.decision.choice else {
             return Err(self.decision.choice);
         };

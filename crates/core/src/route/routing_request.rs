@@ -11,6 +11,16 @@ use crate::prefix::PrefixKey;
 /// Tokens that an answer is taken to be declared with, where the request does not say.
 const UNSAID_LIMIT: u32 = 4_096;
 
+/// A request as decisions see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) ask: Ask<'a>,
+    /// Keys of the prompt's beginnings.
+    pub(super) chain: &'a [PrefixKey],
+    /// Tokens to a chunk of it.
+    pub(super) chunk: Tokens,
+}
+
 impl Router {
     /// The share of prompt tokens that are found in caches, in thousandths: how likely it is that what is pushed
     /// out is asked for again.
@@ -39,8 +49,8 @@ impl Router {
         }
     }
 
-    /// The ask behind a request, its chain, and tokens to a chunk of it.
-    pub(super) fn ask<'a>(&self, request: Request<'a>) -> (Ask<'a>, &'a [PrefixKey], Tokens) {
+    /// A request as decisions see it.
+    pub(super) fn ask<'a>(&self, request: Request<'a>) -> Asked<'a> {
         let texts = self.texts.get(request.model).copied().unwrap_or_default();
         let (prompt, chain, chunk) = match request.prompt {
             Prompt::Counted { tokens, chain, block } => (tokens, chain, Tokens::new(block.get())),
@@ -60,7 +70,7 @@ impl Router {
         let portion = self.portion(request);
         let ask =
             Ask { model, prompt, count, completion, priority, portion, prospect, session, dice };
-        (ask, chain, chunk)
+        Asked { ask, chain, chunk }
     }
 }
 

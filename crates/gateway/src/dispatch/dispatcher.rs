@@ -230,7 +230,7 @@ impl Dispatcher {
     /// Asks the core whether a failed attempt at a request for `model` is made again.
     pub(crate) fn retry(&self, model: &str, tried: &Tried) -> Verdict {
         let now = self.clock.now();
-        retry(self.router().fleet(), self.settings().retry, (model, tried), now)
+        retry(self.router().fleet(), self.settings().retry, model, tried, now)
     }
 
     /// The same, where it is told first who failed and how.
@@ -245,7 +245,7 @@ impl Dispatcher {
         let settings = self.settings().retry;
         let mut router = self.router();
         tried.fail(worker, failure, router.fleet(), now);
-        let verdict = retry(router.fleet(), settings, (model, tried), now);
+        let verdict = retry(router.fleet(), settings, model, tried, now);
         if verdict == Verdict::GiveUp(GiveUp::Agreed) {
             router.agreed(tried);
         }

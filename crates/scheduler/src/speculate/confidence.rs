@@ -175,7 +175,8 @@ impl Pursuit {
     /// As deep as guesses are worth it, at most `most`. Where all are as sure as ever that is `depth`: the price of a
     /// pass counts only as far as it does not say otherwise.
     pub(super) fn by_confidence(
-        (depth, most): (usize, usize),
+        depth: usize,
+        most: usize,
         survival: &[Share; DEPTH_MAX],
         reliance: &Reliance,
         bar: Bar,
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_doubtful_guess_is_left_out_and_ends_the_draft() {
-        let pursuit = Pursuit::by_confidence((2, 8), &survival(60), &calibrated(), BAR);
+        let pursuit = Pursuit::by_confidence(2, 8, &survival(60), &calibrated(), BAR);
         check(pursuit, &[0.4, 0.999], (1, Fate::Drop));
         check(pursuit, &[0.999, 0.999, 0.4], (3, Fate::Drop));
         // Sure ones go on behind the depth that was granted, to the end.
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_guess_that_was_drawn_is_never_left_out() {
-        let pursuit = Pursuit::by_confidence((2, 8), &survival(60), &calibrated(), BAR);
+        let pursuit = Pursuit::by_confidence(2, 8, &survival(60), &calibrated(), BAR);
         let doubtful = Some(Confidence::of(0.4));
         assert_eq!(pursuit.clone().follow(0, doubtful, false), Fate::Drop);
         assert_eq!(pursuit.clone().follow(0, doubtful, true), Fate::Stop);
@@ -338,7 +339,7 @@ mod tests {
             let apart = survival.windows(2).all(|two| two[1] < two[0]);
             prop_assume!(apart && 64 < survival[DEPTH_MAX - 1].parts());
             let bar = Bar { row, pass };
-            let mut pursuit = Pursuit::by_confidence((depth, DEPTH_MAX), &survival, &Reliance::default(), bar);
+            let mut pursuit = Pursuit::by_confidence(depth, DEPTH_MAX, &survival, &Reliance::default(), bar);
             let confidence = Some(Confidence::of(0.2));
             let made = (0..DEPTH_MAX).take_while(|place| {
                 pursuit.follow(*place, confidence, false) == Fate::GoOn

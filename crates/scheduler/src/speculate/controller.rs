@@ -259,15 +259,15 @@ impl Controller {
             Policy::BatchTable(table) => self.obey(&field, &outlooks, table.depth(decodes)),
             Policy::Threshold => {
                 let depth = self.threshold.depth(Measure::PerAnswer, now);
-                self.obey_or_probe((&field, &outlooks), prospects, depth)
+                self.obey_or_probe(&field, &outlooks, prospects, depth)
             }
             Policy::ThresholdPerToken => {
                 let depth = self.threshold.depth(Measure::PerToken, now);
-                self.obey_or_probe((&field, &outlooks), prospects, depth)
+                self.obey_or_probe(&field, &outlooks, prospects, depth)
             }
-            Policy::Goodput => self.goodput(now, load, (&field, &outlooks), prospects),
+            Policy::Goodput => self.goodput(now, load, &field, &outlooks, prospects),
         };
-        let pursuits = self.pursuits((&field, &outlooks), prospects, &grants);
+        let pursuits = self.pursuits(&field, &outlooks, prospects, &grants);
         self.costs = costs;
         self.depth = grants.iter().map(|grant| grant.depth).max().unwrap_or(0);
         Decision { grants, pursuits }
@@ -277,7 +277,8 @@ impl Controller {
     /// elsewhere.
     fn pursuits(
         &self,
-        (field, outlooks): (&Field<'_>, &[Outlook]),
+        field: &Field<'_>,
+        outlooks: &[Outlook],
         prospects: &[Prospect<'_>],
         grants: &[Grant],
     ) -> Vec<Pursuit> {
@@ -301,7 +302,8 @@ impl Controller {
                 return Pursuit::fixed(grant.depth);
             }
             Pursuit::by_confidence(
-                (grant.depth, most),
+                grant.depth,
+                most,
                 &outlook.survival[Drafter::Model.place()],
                 &reliance,
                 bar,
@@ -320,19 +322,21 @@ impl Controller {
     /// The same for a rule that would learn nothing any more where it chose none.
     fn obey_or_probe(
         &mut self,
-        (field, outlooks): (&Field<'_>, &[Outlook]),
+        field: &Field<'_>,
+        outlooks: &[Outlook],
         prospects: &[Prospect<'_>],
         depth: usize,
     ) -> Vec<Grant> {
         let grants = self.obey(field, outlooks, depth);
-        if depth == 0 { self.probe_off((field, outlooks), prospects, grants) } else { grants }
+        if depth == 0 { self.probe_off(field, outlooks, prospects, grants) } else { grants }
     }
 
     fn goodput(
         &mut self,
         now: Instant,
         load: &Load,
-        (field, outlooks): (&Field<'_>, &[Outlook]),
+        field: &Field<'_>,
+        outlooks: &[Outlook],
         prospects: &[Prospect<'_>],
     ) -> Vec<Grant> {
         if let Some(reason) = self.guard(now, load, field) {
@@ -384,7 +388,7 @@ impl Controller {
             return field.even(outlooks, 0);
         }
         match self.model_depth {
-            0 => self.probe_off((field, outlooks), prospects, grants),
+            0 => self.probe_off(field, outlooks, prospects, grants),
             depth => {
                 self.pace = Some(pace);
                 self.probe_deeper(depth, prospects, grants)
@@ -463,7 +467,8 @@ impl Controller {
     /// there is any, or what is found by lookups would be lost meanwhile.
     fn probe_off(
         &mut self,
-        (field, outlooks): (&Field<'_>, &[Outlook]),
+        field: &Field<'_>,
+        outlooks: &[Outlook],
         prospects: &[Prospect<'_>],
         mut grants: Vec<Grant>,
     ) -> Vec<Grant> {
@@ -474,7 +479,7 @@ impl Controller {
         };
         let expected = self.kinds.first_of_model();
         let displaced = field.tokens_of(&grants[place], &outlooks[place]);
-        self.probe.look(field, (one.backlog, displaced), expected);
+        self.probe.look(field, one.backlog, displaced, expected);
         if self.probe.take_step() {
             let depth = PROBE_OFF_DEPTH.min(one.model).min(self.depth_max);
             grants[place] = Grant { drafter: Drafter::Model, depth };

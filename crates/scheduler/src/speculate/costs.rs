@@ -209,7 +209,7 @@ impl CostCurve {
             (_, Some(&(at, cost))) if at == rows => cost,
             (_, Some(&after)) => match behind.checked_sub(1) {
                 None => after.1,
-                Some(before) => between(self.points[before], after, rows),
+                Some(before) => between(&self.points[before], &after, rows),
             },
             (_, None) => self.beyond(rows),
         }
@@ -296,7 +296,7 @@ fn undisturbed(took: Nanos, expected: Nanos) -> Nanos {
 }
 
 /// On the line between two points.
-fn between(before: (u32, Nanos), after: (u32, Nanos), rows: u32) -> Nanos {
+fn between(before: &(u32, Nanos), after: &(u32, Nanos), rows: u32) -> Nanos {
     let part = f64::from(rows - before.0) / f64::from(after.0 - before.0);
     before.1 + nanos(float(after.1 - before.1) * part)
 }

@@ -49,7 +49,8 @@ impl Probe {
     pub(super) fn look(
         &mut self,
         field: &Field<'_>,
-        (backlog, displaced): (u32, Nanos),
+        backlog: u32,
+        displaced: Nanos,
         expected: Share,
     ) {
         let steps = Nanos::from(PROBE_OFF_STEPS);

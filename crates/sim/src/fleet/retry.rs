@@ -27,8 +27,9 @@ impl Simulation<'_> {
         }
         let router = &mut self.gateways[flight.gateway].router;
         flight.tried.fail(worker, failure, router.fleet(), self.now);
-        let asked = (flight.role.model(), &flight.tried);
-        if let Verdict::GiveUp(why) = retry(router.fleet(), self.scenario.retry, asked, self.now) {
+        let (model, tried) = (flight.role.model(), &flight.tried);
+        let verdict = retry(router.fleet(), self.scenario.retry, model, tried, self.now);
+        if let Verdict::GiveUp(why) = verdict {
             if why == GiveUp::Agreed {
                 router.agreed(&flight.tried);
             }

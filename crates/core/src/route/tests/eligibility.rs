@@ -55,7 +55,7 @@ fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
     let mut decision = Decision::default();
     let ask = ask(MODEL);
     let later = LATER + Micros::new(12_000_001);
-    decide((&fleet, None), ask, &Tried::default(), &by, LATER, &mut decision);
+    decide(&fleet, ask, &Tried::default(), &by, LATER, &mut decision);
     assert_eq!(told(decision.choice), "send 1");
     assert_eq!(
         (decision.candidates[0].reason, decision.ejections),
@@ -64,12 +64,12 @@ fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
     // One that has failed already is no trial.
     let mut tried = Tried::default();
     tried.add(ids[2]);
-    decide((&fleet, None), ask, &tried, &by, later, &mut decision);
+    decide(&fleet, ask, &tried, &by, later, &mut decision);
     assert_eq!(told(decision.choice), "send 1");
-    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    decide(&fleet, ask, &Tried::default(), &by, later, &mut decision);
     assert_eq!(told(decision.choice), "send 0");
     let trial = fleet.start(ids[0], demand(1), Turn::First, later);
-    decide((&fleet, None), ask, &Tried::default(), &by, later, &mut decision);
+    decide(&fleet, ask, &Tried::default(), &by, later, &mut decision);
     assert_eq!(told(decision.choice), "send 1");
     assert_eq!(decision.candidates[0].reason, Reason::Probing);
     fleet.end(trial, Ending::Answered, later);
@@ -122,7 +122,7 @@ fn a_request_has_only_so_many_attempts() {
     let mut verdicts = Vec::new();
     for &id in &ids {
         tried.add(id);
-        verdicts.push(retry(&fleet, settings, (MODEL, &tried), LATER));
+        verdicts.push(retry(&fleet, settings, MODEL, &tried, LATER));
     }
     assert_eq!(
         verdicts,
@@ -144,13 +144,13 @@ fn retries_in_flight_stay_within_a_share_of_the_load() {
         firsts.push(fleet.start(ids[0], demand(1), Turn::First, LATER));
     }
     let mut retries = Vec::new();
-    while retry(&fleet, settings, (MODEL, &tried), LATER) == Verdict::Elsewhere {
+    while retry(&fleet, settings, MODEL, &tried, LATER) == Verdict::Elsewhere {
         retries.push(fleet.start(ids[1], demand(1), Turn::Again, LATER));
         assert!(retries.len() < 100, "the budget never ends");
     }
     // A fifth of the attempts in flight, themselves included, and three.
     assert_eq!(retries.len(), 16);
-    let verdict = |fleet: &Fleet| retry(fleet, settings, (MODEL, &tried), LATER);
+    let verdict = |fleet: &Fleet| retry(fleet, settings, MODEL, &tried, LATER);
     assert_eq!(verdict(&fleet), Verdict::GiveUp(GiveUp::Budget));
     end(&mut fleet, retries.pop().unwrap(), Ending::Failed(Failure::Broken));
     assert_eq!(verdict(&fleet), Verdict::Elsewhere);
@@ -169,7 +169,7 @@ fn a_worker_that_came_up_gets_a_growing_share() {
         let mut decision = Decision::default();
         loop {
             let settings = by(Policy::LeastLoad);
-            decide((fleet, None), ask(MODEL), &Tried::default(), &settings, now, &mut decision);
+            decide(fleet, ask(MODEL), &Tried::default(), &settings, now, &mut decision);
             if decision.choice != Choice::Send(ids[1]) {
                 return fleet.worker(ids[1]).requests();
             }

@@ -69,7 +69,7 @@ fn by(policy: Policy) -> RouteSettings {
 
 fn choose(fleet: &Fleet, ask: Ask<'_>, tried: &Tried, settings: &RouteSettings) -> Decision {
     let mut decision = Decision::default();
-    decide((fleet, None), ask, tried, settings, LATER, &mut decision);
+    decide(fleet, ask, tried, settings, LATER, &mut decision);
     decision
 }
 

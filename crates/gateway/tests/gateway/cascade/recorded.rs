@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use overdraft_core::cascade::{
-    Action, Cascade, Cause, Chance, Journal, Mode, Protocol, Rejected, Settings,
+    Action, Cascade, Cause, Journal, Mode, Protocol, Rejected, Settings,
 };
 use overdraft_gateway::{CascadeLog, CascadeLogEntry};
 
@@ -14,15 +14,16 @@ use crate::harness::{ANSWER, DONE};
 /// Requests that are recorded.
 const REQUESTS: usize = 100;
 
-/// What becomes of a request of a gate, in turn.
-const KINDS: usize = 5;
-
 /// What a worker says that refuses a request.
 const REFUSAL: &str = r#"{"error":{"message":"no"}}"#;
 
+/// An event that calls a tool, which no draft may.
+const TOOLS: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0}]}}]}\n\n";
+
 impl Pair {
     /// The draft's answer to a stream: two windows of two tokens, whose beginning is shown.
-    async fn drafted(&mut self) -> (Client, crate::mock::Call) {
+    async fn begun(&mut self) -> (Client, crate::mock::Call) {
         let mut client = self.streamed().await;
         let mut call = self.draft.call().await;
         call.stream().await;
@@ -32,17 +33,17 @@ impl Pair {
     }
 
     /// A stream that ends as the draft says, one that dies and is continued, and answers that are whole, refused for
-    /// tools, or not drafted at all.
+    /// tools, or not drafted at all. Few die, or the draft's worker would be out.
     async fn gated(&mut self, number: usize) {
-        match number % KINDS {
-            0 => {
-                let (mut client, mut call) = self.drafted().await;
+        match number % 10 {
+            0 | 5 | 6 => {
+                let (mut client, mut call) = self.begun().await;
                 call.chunk(&(said("c", 13) + &said("d", 14) + &ended(5))).await;
                 call.end().await;
                 client.rest().await;
             }
             1 => {
-                let (mut client, call) = self.drafted().await;
+                let (mut client, call) = self.begun().await;
                 call.reset();
                 let mut call = self.target().await;
                 call.stream().await;
@@ -50,7 +51,7 @@ impl Pair {
                 call.end().await;
                 client.rest().await;
             }
-            2 => {
+            2 | 7 => {
                 let mut client = self.chat("").await;
                 let mut call = self.draft.call().await;
                 call.stream().await;
@@ -58,11 +59,13 @@ impl Pair {
                 call.end().await;
                 client.whole().await;
             }
-            3 => {
+            3 | 8 => {
                 let mut client = self.chat("").await;
-                self.draft.call().await.answer(400, REFUSAL).await;
+                let mut call = self.draft.call().await;
+                call.stream().await;
+                call.chunk(&(opening() + TOOLS)).await;
                 // Only the last answer is whole: once the target's time is known, drafts that are late are given up.
-                let is_last = REQUESTS < number + KINDS;
+                let is_last = REQUESTS <= number + 2;
                 let (status, answer) = if is_last { (200, ANSWER) } else { (400, REFUSAL) };
                 self.target().await.answer(status, answer).await;
                 client.whole().await;
@@ -117,6 +120,7 @@ async fn a_gate_of_a_hundred_requests_replays_to_the_same_actions() {
     let log = CascadeLog::default();
     let mut settings = None;
     let mut pair = Pair::start(1, |cascade| {
+        cascade.slowdown = None;
         cascade.log = Some(log.clone());
         settings = Some(Settings::from(&*cascade));
     })
@@ -124,13 +128,13 @@ async fn a_gate_of_a_hundred_requests_replays_to_the_same_actions() {
     for number in 0..REQUESTS {
         pair.gated(number).await;
     }
-    pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="handed_over"} 20"#).await;
+    pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="handed_over"} 10"#).await;
     let entries = log.entries();
     replay(settings.expect("the gateway was set up"), &entries);
     assert_eq!(count(&entries, |action| matches!(action, Action::AskDraft(_))), 80);
-    assert_eq!(count(&entries, |action| matches!(action, Action::HandOver(_))), 20);
-    assert_eq!(count(&entries, |action| matches!(action, Action::End)), 40);
-    let refused = Action::AskTarget(Cause::Rejected(Rejected::Failed("refused")));
+    assert_eq!(count(&entries, |action| matches!(action, Action::HandOver(_))), 10);
+    assert_eq!(count(&entries, |action| matches!(action, Action::End)), 50);
+    let refused = Action::AskTarget(Cause::Rejected(Rejected::Refused("tools")));
     assert_eq!(count(&entries, |action| *action == refused), 20);
 }
 
