@@ -64,6 +64,14 @@ macro_rules! quantity {
 
 quantity!(
     /// Vocabulary tokens, prompt or completion.
+    ///
+    /// ```
+    /// use overdraft_units::Tokens;
+    ///
+    /// let prompt = Tokens::new(100) + Tokens::new(20);
+    /// assert_eq!(prompt.get(), 120);
+    /// assert_eq!(Tokens::new(1).checked_sub(prompt), None);
+    /// ```
     Tokens(u32), "tok"
 );
 quantity!(
@@ -76,6 +84,14 @@ quantity!(
 );
 
 /// A point in time, counted from an origin that only the shell knows.
+///
+/// ```
+/// use overdraft_units::{Instant, Micros};
+///
+/// let later = Instant::ORIGIN + Micros::new(5);
+/// assert_eq!(later.since(Instant::ORIGIN), Micros::new(5));
+/// assert_eq!(Instant::ORIGIN.since(later), Micros::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Micros);
 
@@ -104,6 +120,14 @@ impl Sub for Instant {
 }
 
 /// How many tokens one [`Blocks`] page holds. Never zero.
+///
+/// ```
+/// use overdraft_units::{BlockSize, Blocks, Tokens};
+///
+/// let block = BlockSize::new(16).unwrap();
+/// assert_eq!(block.pages_for(Tokens::new(17)), Blocks::new(2));
+/// assert_eq!(BlockSize::new(0), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize(core::num::NonZeroU32);
 

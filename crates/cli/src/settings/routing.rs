@@ -36,7 +36,7 @@ fn route(configured: &config::Routing) -> RouteSettings {
     let slow_start = configured.slow_start.duration().as_micros();
     let fit_score = configured.fit_score;
     RouteSettings {
-        policy: policy(configured.policy),
+        policy: configured.policy.into(),
         canary: configured.canary.map(canary),
         sticky: configured.sticky.as_ref().map(sticky),
         slow_start: Micros::new(u64::try_from(slow_start).unwrap_or(u64::MAX)),
@@ -74,23 +74,8 @@ fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
     }
 }
 
-const fn policy(configured: config::Policy) -> Policy {
-    match configured {
-        config::Policy::Cost => Policy::Cost,
-        config::Policy::FitScore => Policy::FitScore,
-        config::Policy::PrefixAffinity => Policy::PrefixAffinity,
-        config::Policy::LeastLoad => Policy::LeastLoad,
-        config::Policy::TwoChoices => Policy::TwoChoices,
-        config::Policy::RoundRobin => Policy::RoundRobin,
-        config::Policy::Random => Policy::Random,
-        config::Policy::CacheAware => Policy::CacheAware,
-        config::Policy::Dynamo => Policy::Dynamo,
-        config::Policy::LlmD => Policy::LlmD,
-    }
-}
-
-const fn canary(configured: config::Canary) -> Canary {
-    Canary { policy: policy(configured.policy), share_permille: configured.share.permille() }
+fn canary(configured: config::Canary) -> Canary {
+    Canary { policy: configured.policy.into(), share_permille: configured.share.permille() }
 }
 
 const fn sticky(configured: &config::Sticky) -> Sticky {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use overdraft_core::route;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -34,6 +35,24 @@ pub enum Policy {
     Dynamo,
     /// As llm-d decides, for comparison.
     LlmD,
+}
+
+/// As the core has it.
+impl From<Policy> for route::Policy {
+    fn from(named: Policy) -> Self {
+        match named {
+            Policy::Cost => Self::Cost,
+            Policy::FitScore => Self::FitScore,
+            Policy::PrefixAffinity => Self::PrefixAffinity,
+            Policy::LeastLoad => Self::LeastLoad,
+            Policy::TwoChoices => Self::TwoChoices,
+            Policy::RoundRobin => Self::RoundRobin,
+            Policy::Random => Self::Random,
+            Policy::CacheAware => Self::CacheAware,
+            Policy::Dynamo => Self::Dynamo,
+            Policy::LlmD => Self::LlmD,
+        }
+    }
 }
 
 /// How workers are chosen, for every model that says nothing else.

@@ -59,6 +59,13 @@ impl Exclusion {
 }
 
 /// What of it applies to a request.
+///
+/// ```
+/// use overdraft_core::cascade::{Exclusion, Exclusions};
+///
+/// let against = Exclusions::NONE.with(Exclusion::Determinism).with(Exclusion::Tools);
+/// assert_eq!(against.first(), Some(Exclusion::Tools));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions(u8);
 

@@ -5,6 +5,13 @@
 //! the same labels decides alike, on every machine.
 
 /// A chance or a share, in millionths; at most certain.
+///
+/// ```
+/// use overdraft_core::cascade::Chance;
+///
+/// assert_eq!(Chance::of(1, 4), Chance::percent(25));
+/// assert_eq!(Chance::percent(50).and(Chance::percent(50)), Chance::permille(250));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Chance(u32);
 

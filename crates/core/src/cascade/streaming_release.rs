@@ -54,6 +54,16 @@ pub enum Step {
 }
 
 /// How far a streamed draft has been shown.
+///
+/// ```
+/// use overdraft_core::cascade::{Finish, Release, Windows};
+/// use overdraft_units::Tokens;
+///
+/// let windows = Windows { first: Tokens::new(8), next: Tokens::new(16) };
+/// let release = Release::new(windows);
+/// assert!(!release.due(Tokens::new(7), Finish::Running));
+/// assert!(release.due(Tokens::new(8), Finish::Running));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     windows: Windows,

@@ -29,6 +29,15 @@ pub const PREFILL_RATE_FIRST: u64 = 4_000;
 const PREFILL_TOKENS_MIN: u64 = 64;
 
 /// How fast prompts are computed.
+///
+/// ```
+/// use overdraft_core::estimate::PrefillRate;
+/// use overdraft_units::Micros;
+///
+/// let mut rate = PrefillRate::new();
+/// rate.note(10_000, Micros::new(1_000_000));
+/// assert_eq!(rate.pace().tokens_in(Micros::new(100_000)), 1_000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefillRate {
     /// Tokens over microseconds.

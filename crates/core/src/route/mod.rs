@@ -24,9 +24,7 @@ mod peers;
 mod placed_request;
 mod policies;
 mod policy;
-mod prefix_affinity;
 mod retry;
-mod round_robin;
 mod router;
 mod router_blocks;
 mod router_breakers;
@@ -36,7 +34,6 @@ mod settings;
 mod sticky;
 #[cfg(test)]
 mod tests;
-mod two_choices;
 mod wait_queue;
 
 use overdraft_units::{Instant, Micros, Tokens};

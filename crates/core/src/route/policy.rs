@@ -4,6 +4,13 @@ use core::fmt;
 use core::str::FromStr;
 
 /// Who chooses among the workers that could be asked.
+///
+/// ```
+/// use overdraft_core::route::Policy;
+///
+/// assert_eq!("two-choices".parse(), Ok(Policy::TwoChoices));
+/// assert!("cheapest".parse::<Policy>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// The shortest wait for the first token, and the least harm to others.

@@ -4,6 +4,13 @@
 //! estimate here is worth, and give the same answer on every machine.
 
 /// Between nothing and a whole, both included.
+///
+/// ```
+/// use overdraft_scheduler::speculate::Share;
+///
+/// assert_eq!(Share::of(1, 2), Share::percent(50));
+/// assert_eq!(Share::of(3, 2), Share::WHOLE);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 

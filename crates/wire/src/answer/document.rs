@@ -45,6 +45,16 @@ impl Document {
 }
 
 /// Whether JSON that comes in pieces has come to its last brace; for answers too long to hold back.
+///
+/// ```
+/// use overdraft_wire::answer::Completeness;
+///
+/// let mut seen = Completeness::default();
+/// seen.handle(br#"{"text":"}"#);
+/// assert!(!seen.is_complete());
+/// seen.handle(br#""}"#);
+/// assert!(seen.is_complete());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Completeness {
     depth: u64,

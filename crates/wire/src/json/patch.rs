@@ -9,6 +9,14 @@ use serde::Serialize;
 use super::scan::{Member, Object};
 
 /// Changes to the members of an object.
+///
+/// ```
+/// use overdraft_wire::{Object, Patch};
+///
+/// let object = Object::parse(br#"{"model":"m", "odd" : 0.30}"#).unwrap();
+/// let patched = Patch::new().set("model", &"n").apply(&object);
+/// assert_eq!(patched, br#"{"model":"n", "odd" : 0.30}"#);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Patch {
     edits: Vec<(String, Edit)>,

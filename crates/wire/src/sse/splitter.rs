@@ -35,6 +35,17 @@ pub enum Ending {
 }
 
 /// Cuts a stream of bytes into events.
+///
+/// ```
+/// use overdraft_wire::sse::Splitter;
+///
+/// let mut splitter = Splitter::new(1_024);
+/// splitter.push(b"data: hel");
+/// assert!(splitter.next_event().unwrap().is_none());
+/// splitter.push(b"lo\n\n");
+/// let event = splitter.next_event().unwrap().unwrap();
+/// assert_eq!(event.data().unwrap(), &b"hello"[..]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Splitter {
     buffer: BytesMut,

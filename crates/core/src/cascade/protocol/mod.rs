@@ -53,6 +53,31 @@ use crate::cascade::probability::Chance;
 const SILENCE_MIN: Micros = Micros::new(2_000_000);
 
 /// One request's way through a cascade.
+///
+/// ```
+/// use overdraft_core::cascade::{
+///     Action, Cascade, Cause, Event, Exclusion, Exclusions, Journal, Mode, Protocol, RequestDraws,
+///     Settings, Terms, Tokenizers, Traits, Windows,
+/// };
+/// use overdraft_units::{Instant, Tokens};
+///
+/// let mut cascade = Cascade::new(Settings { mode: Mode::Gate, ..Settings::default() });
+/// let terms = Terms {
+///     traits: Traits::default(),
+///     exclusions: Exclusions::NONE.with(Exclusion::Tools),
+///     tokenizers: Tokenizers::Same,
+///     is_greedy: false,
+///     is_continuable: true,
+///     windows: Windows { first: Tokens::new(24), next: Tokens::new(48) },
+///     bar: None,
+///     prefill_from: None,
+///     draws: RequestDraws::default(),
+/// };
+/// let (mut journal, now) = (Journal::new(0), Instant::ORIGIN);
+/// let mut request = Protocol::new(&cascade, terms, now);
+/// let actions = request.handle(&mut cascade, &mut journal, Event::Arrived, now);
+/// assert_eq!(actions, [Action::AskTarget(Cause::Excluded("tools"))]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Protocol {

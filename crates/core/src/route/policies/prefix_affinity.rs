@@ -3,10 +3,10 @@
 //! The longest match decides when it is long enough to matter, and balance decides otherwise. The
 //! policy exists for comparison.
 
-use super::candidate::Decision;
-use super::decision_scene::Scene;
-use super::least_load::{least, rank};
 use crate::fleet::WorkerId;
+use crate::route::candidate::Decision;
+use crate::route::decision_scene::Scene;
+use crate::route::least_load::{least, rank};
 
 /// A match that is shorter than this share of the prompt does not matter, in thousandths.
 const MATCH_PERMILLE: u64 = 300;

@@ -1,8 +1,8 @@
 //! Round-robin policy: the least recently used worker; the baseline of every comparison.
 
-use super::candidate::Decision;
-use super::decision_scene::Scene;
 use crate::fleet::WorkerId;
+use crate::route::candidate::Decision;
+use crate::route::decision_scene::Scene;
 
 pub(super) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
     for candidate in decision.open_mut() {

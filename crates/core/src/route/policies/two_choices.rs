@@ -1,11 +1,11 @@
 //! Power-of-two-choices policy: the lesser load of two random workers, which avoids herding
 //! (Mitzenmacher 2001).
 
-use super::candidate::Decision;
-use super::decision_scene::Scene;
-use super::least_load::rank;
 use crate::fleet::WorkerId;
 use crate::hash_mix::mix;
+use crate::route::candidate::Decision;
+use crate::route::decision_scene::Scene;
+use crate::route::least_load::rank;
 
 /// Keeps the two draws apart.
 const DRAWS: [u64; 2] = [0x7477_6f00, 0x6368_6f69];

@@ -1,10 +1,16 @@
 //! Table of routing policies: the function that chooses for each.
+//!
+//! A new policy is a file here and a line in the table.
+
+mod prefix_affinity;
+mod round_robin;
+mod two_choices;
 
 use super::candidate::Decision;
 use super::decision_scene::Scene;
 use super::peers::{cache_aware, dynamo, llm_d, random};
 use super::policy::Policy;
-use super::{cost, fit_score, least_load, prefix_affinity, round_robin, two_choices};
+use super::{cost, fit_score, least_load};
 use crate::fleet::WorkerId;
 
 impl Policy {
