@@ -54,7 +54,7 @@ pub use self::settings::{
     NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook, RoutingSettings,
     STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source,
     SourceError, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,
-    Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
+    Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings, WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

@@ -13,14 +13,16 @@ mod sharing;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 pub(crate) use self::cascade::cascade;
 pub(crate) use self::sharing::store;
+pub(crate) use self::workers::workers;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds,
-    ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
+    AdminSettings, GatewaySettings, Limits, Pool, ProbeSettings, RequestBounds, ScrapeFailure,
+    ScrapeSettings, Timeouts, WorkerSettings,
 };
 
 /// The settings of a gateway before `workers`.
@@ -55,37 +57,6 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.repair = care::repair(&config.fragmentation);
     settings.warm_up = care::warm_up(&config.warm_up);
     settings
-}
-
-/// The workers with a fixed address.
-pub(crate) fn workers(config: &Config) -> Vec<WorkerSettings> {
-    config.workers.iter().map(worker).collect()
-}
-
-fn worker(configured: &config::Worker) -> WorkerSettings {
-    let mut worker = WorkerSettings::new(configured.url.clone());
-    configured.name().clone_into(&mut worker.name);
-    worker.pool = pool(configured.pool);
-    worker.model.clone_from(&configured.model);
-    worker.kv_events = kv_events(&configured.kv_events);
-    worker.priority_scheduling = configured.priority_scheduling;
-    worker.cache_salt = cache::salt(configured.cache_salt);
-    worker.kv_share = configured.kv_share;
-    let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
-    worker.care = care::care(memory, restart, configured.warm_up, care::place);
-    worker
-}
-
-fn kv_events(configured: &config::KvEvents) -> KvEvents {
-    match configured {
-        config::KvEvents::Auto => KvEvents::Ask,
-        config::KvEvents::Off => KvEvents::Off,
-        config::KvEvents::At(source) => KvEvents::At {
-            endpoint: source.endpoint.clone(),
-            replay: source.replay_endpoint.clone(),
-            topic: source.topic.clone().unwrap_or_default(),
-        },
-    }
 }
 
 fn admin(configured: &config::Admin) -> AdminSettings {

@@ -2,9 +2,11 @@
 
 use overdraft_config as config;
 use overdraft_gateway::{
-    Cloud, DnsSettings, Each, FileSettings, KubernetesSettings, NoticeSettings, ServicePort,
-    Source, Template, TerminationSettings,
+    Cloud, DnsSettings, FileSettings, KubernetesSettings, NoticeSettings, ServicePort, Source,
+    TerminationSettings,
 };
+
+use super::workers::each;
 
 /// One entry of `discovery`.
 pub(super) fn source(configured: &config::Discovery) -> Source {
@@ -35,18 +37,6 @@ pub(super) fn source(configured: &config::Discovery) -> Source {
             settings.each = each(&service.each);
             Source::Kubernetes(settings)
         }
-    }
-}
-
-/// What workers of one source have in common.
-fn each(configured: &config::Each) -> Each {
-    let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
-    Each {
-        kv_events: super::kv_events(&configured.kv_events),
-        priority_scheduling: configured.priority_scheduling,
-        cache_salt: super::cache::salt(configured.cache_salt),
-        kv_share: configured.kv_share,
-        care: super::care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
     }
 }
 

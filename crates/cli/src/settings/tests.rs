@@ -168,7 +168,7 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
         digest.replace("ba", "bb").to_uppercase(),
     ));
     let settings = gateway(&config, workers(&config));
-    assert!(settings.workers[0].priority_scheduling);
+    assert!(settings.workers[0].traits.priority_scheduling);
     let [acme, bolt] = &settings.keys[..] else { panic!("there are two keys") };
     assert_eq!(Some(acme.digest), KeyDigest::from_hex(digest));
     assert_eq!(Some(bolt.digest), KeyDigest::from_hex(&digest.replace("ba", "bb")));
@@ -250,7 +250,7 @@ fn the_cache_and_what_keeps_tenants_apart_arrive_and_secrets_are_not_shown() {
     assert_eq!(cache.life, Duration::from_mins(5));
     assert!(!cache.shared && !cache.coalesce && cache.known_fields.contains("x_new"));
     assert_eq!(settings.isolation.strip, ["vllm_xargs"]);
-    assert_eq!(settings.workers[0].cache_salt, SaltPolicy::Untold);
+    assert_eq!(settings.workers[0].traits.cache_salt, SaltPolicy::Untold);
     assert_eq!(settings.keys[0].reuse, Some(Reuse::Off));
     let model = &settings.routing.models["m"];
     assert_eq!((model.cache, model.revision.as_deref()), (Some(Reuse::All), Some("r2")));

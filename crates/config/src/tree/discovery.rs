@@ -9,9 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::cache::CacheSalt;
-use super::care::{Memory, Restart};
-use super::workers::{KvEvents, Pool};
+use super::workers::{Each, Pool};
 
 /// Where workers are found: one key, which says how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,32 +51,6 @@ pub struct Dns {
     )]
     #[schemars(with = "Option<String>")]
     pub resolver: Option<SocketAddr>,
-}
-
-/// What workers that are found have in common, as it is said of one with a fixed address. In addresses,
-/// labels and arguments, `{host}`, `{port}` and `{name}` stand for each worker's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
-pub struct Each {
-    /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
-    /// never listens.
-    pub kv_events: KvEvents,
-    /// Whether they were started to schedule by priority, as vLLM is with
-    /// `--scheduling-policy priority`; they are then told each request's.
-    pub priority_scheduling: bool,
-    /// Whether they are told cache salts.
-    pub cache_salt: CacheSalt,
-    /// Whether they share the blocks of their caches with the other workers of their model that do.
-    pub kv_share: bool,
-    /// Where their memory can be read, as in `http://{host}:9400/metrics`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Memory>,
-    /// How they are restarted when their memory has fragmented.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restart: Option<Restart>,
-    /// Whether they are sent a request of `warm_up` before they take traffic.
-    pub warm_up: bool,
 }
 
 /// How workers are spoken to.

@@ -34,7 +34,7 @@ pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
     CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
 };
-pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Timeouts};
@@ -43,7 +43,7 @@ pub use self::secret::Secret;
 pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};
 pub use self::workers::{
-    Cloud, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
+    Cloud, Each, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
 };
 
 /// Everything that can be configured; every key is optional.

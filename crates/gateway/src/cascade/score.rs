@@ -188,7 +188,7 @@ impl Driver {
 
     /// The salt of the request's part of the worker's cache.
     fn salt(&self, object: &Object<'_>, worker: WorkerId) -> Option<String> {
-        if self.calls.layer.pipeline.dispatcher.member(worker).settings.cache_salt
+        if self.calls.layer.pipeline.dispatcher.member(worker).settings.traits.cache_salt
             == SaltPolicy::Untold
         {
             return None;

@@ -33,9 +33,7 @@ impl Each {
             name: settings.name.clone(),
         };
         settings.kv_events = self.kv_events(&names);
-        settings.priority_scheduling = self.priority_scheduling;
-        settings.cache_salt = self.cache_salt;
-        settings.kv_share = self.kv_share;
+        settings.traits.clone_from(&self.traits);
         let place = |template: &Template| WebPlace::parse(&names.fill(&template.0));
         let care = self.care.settle(place, |text| names.fill(text));
         settings.care =

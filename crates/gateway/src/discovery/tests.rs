@@ -14,7 +14,7 @@ use crate::discovery::patience::Patience;
 use crate::settings::DnsSettings;
 use crate::settings::{Care, MemorySource, RestartHook, WarmUp};
 use crate::settings::{Each, KubernetesSettings, ServicePort, Source, SourceError, Template};
-use crate::settings::{KvEvents, Pool, WorkerSettings};
+use crate::settings::{KvEvents, Pool, WorkerSettings, WorkerTraits};
 
 /// Longer than anything here takes; a test that hangs ends with a name.
 pub(super) const LONG: Duration = Duration::from_secs(30);
@@ -132,7 +132,7 @@ fn each(memory: &str) -> Source {
             replay: None,
             topic: "kv@{name}".to_owned(),
         },
-        priority_scheduling: true,
+        traits: WorkerTraits { priority_scheduling: true, ..WorkerTraits::default() },
         care: Care {
             memory: Some(MemorySource {
                 place,
@@ -165,7 +165,7 @@ async fn what_all_have_in_common_is_each_worker_s_own() {
         topic: "kv@pod-7".to_owned(),
     };
     assert_eq!(worker.kv_events, at("tcp://[::1]:5557"));
-    assert!(worker.priority_scheduling && !worker.kv_share);
+    assert!(worker.traits.priority_scheduling && !worker.traits.kv_share);
     let memory = worker.care.memory.as_ref().expect("it can be read");
     assert_eq!(memory.place.to_string(), "http://[::1]:9400/pod-7");
     assert_eq!(memory.labels, [("pod".to_owned(), "pod-7".to_owned())]);

@@ -126,7 +126,7 @@ fn join(
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
     let upstream = Arc::new(Upstream::new(name, address, &dispatcher.settings()));
     let tag = xxh3_64(worker.name.as_bytes());
-    let joined = dispatcher.join(tag, worker.kv_share, |id| {
+    let joined = dispatcher.join(tag, worker.traits.kv_share, |id| {
         dispatcher.members.seat(Arc::new(Member::new(id, worker.clone(), upstream)));
     });
     let id = joined.ok_or(GatewayError::TooManyWorkers { count: WORKERS_MAX + 1 })?;

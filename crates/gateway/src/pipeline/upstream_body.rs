@@ -47,10 +47,10 @@ impl Content {
         if info.is_chore {
             return self.body.clone().into();
         }
-        let rank = worker.priority_scheduling.then(|| rank(info.priority));
-        let salt = info.salt.as_ref().filter(|_| worker.cache_salt == SaltPolicy::Told);
+        let rank = worker.traits.priority_scheduling.then(|| rank(info.priority));
+        let salt = info.salt.as_ref().filter(|_| worker.traits.cache_salt == SaltPolicy::Told);
         let Front::Open { counts } = self.front else {
-            let is_untold = worker.cache_salt == SaltPolicy::Untold;
+            let is_untold = worker.traits.cache_salt == SaltPolicy::Untold;
             return self.patched(rank, salt.map(String::as_str), is_untold).into();
         };
         let mut prelude = Prelude::new();

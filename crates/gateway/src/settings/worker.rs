@@ -21,14 +21,21 @@ pub struct WorkerSettings {
     pub model: Option<String>,
     /// Where it reports what its cache holds.
     pub kv_events: KvEvents,
+    /// What it can do, and is told.
+    pub traits: WorkerTraits,
+    /// What is done for it beyond sending it requests.
+    pub care: Care,
+}
+
+/// What a worker can do, and is told; said of one worker, or of all that a source finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerTraits {
     /// Whether it schedules by the `priority` of requests, and is told it.
     pub priority_scheduling: bool,
     /// Whether it is told the salts of tenants.
     pub cache_salt: SaltPolicy,
     /// Whether it shares the blocks of its cache with the others of its model that do.
     pub kv_share: bool,
-    /// What is done for it beyond sending it requests.
-    pub care: Care,
 }
 
 /// Where a worker reports what its cache holds.
@@ -61,9 +68,7 @@ impl WorkerSettings {
             pool: Pool::Target,
             model: None,
             kv_events: KvEvents::Ask,
-            priority_scheduling: false,
-            cache_salt: SaltPolicy::Told,
-            kv_share: false,
+            traits: WorkerTraits::default(),
             care: Care::default(),
         }
     }

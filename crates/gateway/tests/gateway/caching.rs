@@ -516,7 +516,7 @@ async fn tenants_have_salts_of_their_own_and_reach_into_no_worker() {
 async fn a_worker_that_refuses_what_it_does_not_know_is_told_no_salt() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.workers[0].cache_salt = overdraft_gateway::SaltPolicy::Untold;
+        settings.workers[0].traits.cache_salt = overdraft_gateway::SaltPolicy::Untold;
     })
     .await;
     let mut client = gateway.client().await;

@@ -159,7 +159,7 @@ async fn a_priority_is_clamped_told_and_passed_on_where_it_is_understood() {
     let gateway = Gateway::start_with(&[&plain, &ranking], |settings| {
         settings.keys = keys();
         settings.keys[1].models = None;
-        settings.workers[1].priority_scheduling = true;
+        settings.workers[1].traits.priority_scheduling = true;
     })
     .await;
     let cases = [

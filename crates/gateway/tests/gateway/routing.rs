@@ -103,7 +103,7 @@ async fn a_prompt_goes_where_its_prefix_is_and_says_so() {
 async fn a_worker_is_told_who_has_the_prefix_that_it_lacks() {
     let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
-        settings.workers.iter_mut().for_each(|worker| worker.kv_share = true);
+        settings.workers.iter_mut().for_each(|worker| worker.traits.kv_share = true);
     })
     .await;
     let first = explained(&gateway, &mut mocks, &long("ada", "one")).await;

@@ -2,21 +2,16 @@
 
 use std::fmt;
 
-use crate::settings::isolation::SaltPolicy;
 use crate::settings::maintenance::Care;
-use crate::settings::worker::KvEvents;
+use crate::settings::worker::{KvEvents, WorkerTraits};
 
 /// What all workers of one source have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Each {
     /// Where they report what their caches hold; addresses are templates.
     pub kv_events: KvEvents,
-    /// Whether they schedule by the `priority` of requests, and are told it.
-    pub priority_scheduling: bool,
-    /// Whether they are told the salts of tenants.
-    pub cache_salt: SaltPolicy,
-    /// Whether they share the blocks of their caches.
-    pub kv_share: bool,
+    /// What they can do, and are told.
+    pub traits: WorkerTraits,
     /// What is done for them beyond sending them requests.
     pub care: Care<Template>,
 }

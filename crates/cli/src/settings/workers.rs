@@ -1,0 +1,53 @@
+//! Worker settings: what the file says of workers with a fixed address, and of those that are found.
+
+use overdraft_config::{self as config, Config};
+use overdraft_gateway::{Each, KvEvents, Template, WorkerSettings, WorkerTraits};
+
+use super::{cache, care};
+
+/// The workers with a fixed address.
+pub(crate) fn workers(config: &Config) -> Vec<WorkerSettings> {
+    config.workers.iter().map(worker).collect()
+}
+
+fn worker(configured: &config::Worker) -> WorkerSettings {
+    let mut worker = WorkerSettings::new(configured.url.clone());
+    configured.name().clone_into(&mut worker.name);
+    worker.pool = super::pool(configured.pool);
+    worker.model.clone_from(&configured.model);
+    worker.kv_events = kv_events(&configured.kv_events);
+    worker.traits = WorkerTraits {
+        priority_scheduling: configured.priority_scheduling,
+        cache_salt: cache::salt(configured.cache_salt),
+        kv_share: configured.kv_share,
+    };
+    let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
+    worker.care = care::care(memory, restart, configured.warm_up, care::place);
+    worker
+}
+
+fn kv_events(configured: &config::KvEvents) -> KvEvents {
+    match configured {
+        config::KvEvents::Auto => KvEvents::Ask,
+        config::KvEvents::Off => KvEvents::Off,
+        config::KvEvents::At(source) => KvEvents::At {
+            endpoint: source.endpoint.clone(),
+            replay: source.replay_endpoint.clone(),
+            topic: source.topic.clone().unwrap_or_default(),
+        },
+    }
+}
+
+/// What workers of one source have in common.
+pub(super) fn each(configured: &config::Each) -> Each {
+    let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
+    Each {
+        kv_events: kv_events(&configured.kv_events),
+        traits: WorkerTraits {
+            priority_scheduling: configured.priority_scheduling,
+            cache_salt: cache::salt(configured.cache_salt),
+            kv_share: configured.kv_share,
+        },
+        care: care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
+    }
+}
