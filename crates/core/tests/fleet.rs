@@ -142,7 +142,7 @@ impl World {
         let policy = self.policy;
         let settings = RouteSettings { policy, slow_start, admission, ..Default::default() };
         let mut decision = Decision::default();
-        decide((&self.fleet, None), ask, &tried, &settings, self.now, &mut decision);
+        decide(&self.fleet, ask, &tried, &settings, self.now, &mut decision);
         let choice = decision.choice;
         self.told.push(format!("{choice:?}"));
         self.judge(model, failed_by, (choice, decision.ejections == Ejections::Waived));
