@@ -146,7 +146,6 @@ fn each(memory: &str) -> Source {
             }),
             warm_up: WarmUp::Always,
         },
-        ..Each::default()
     };
     Source::Dns(settings)
 }
