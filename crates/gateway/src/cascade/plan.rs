@@ -56,6 +56,16 @@ impl Dice {
     pub(super) fn draw(self, purpose: &str) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.0)
     }
+
+    /// Those that the protocol needs.
+    fn draws(self) -> RequestDraws {
+        RequestDraws {
+            ask: self.draw("ask"),
+            prospect: self.draw("prospect"),
+            judge: self.draw("judge"),
+            beside: self.draw("beside"),
+        }
+    }
 }
 
 /// Looks at a request as the client sent it; nothing where it asks for no cascade.
@@ -125,12 +135,7 @@ pub(crate) fn consider(
         },
         bar: state.settings.threshold,
         prefill_from: state.settings.prefill_from,
-        draws: RequestDraws {
-            ask: dice.draw("ask"),
-            prospect: dice.draw("prospect"),
-            judge: dice.draw("judge"),
-            beside: dice.draw("beside"),
-        },
+        draws: dice.draws(),
     };
     let schema = (bound == Bound::Schema).then(|| Schema::of(peek.object.raw("response_format")));
     let usage = peek.usage;
