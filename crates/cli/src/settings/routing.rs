@@ -7,7 +7,7 @@ use http::HeaderName;
 use overdraft_config as config;
 use overdraft_core::admit::AdmitSettings;
 use overdraft_core::prefix::PrefixLimits;
-use overdraft_core::route::{Canary, FitScore, Policy, RouteSettings, Sticky};
+use overdraft_core::route::{Canary, FitScore, RouteSettings, Sticky};
 use overdraft_gateway::{
     ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
 };
