@@ -55,7 +55,7 @@ fn route(configured: &config::Routing) -> RouteSettings {
 fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
     let differs = own.policy.is_some() || own.canary.is_some() || own.sticky.is_some();
     let route = RouteSettings {
-        policy: own.policy.map_or(all.policy, policy),
+        policy: own.policy.map_or(all.policy, Into::into),
         canary: own.canary.map(canary).or(all.canary),
         sticky: own.sticky.as_ref().map(sticky).or(all.sticky),
         ..*all

@@ -144,7 +144,10 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!(route.canary, Some(Canary { policy: Policy::Cost, share_permille: 100 }));
     assert_eq!((&own.aliases[0][..], &own.tokenizer), ("gpt-4o", &TokenizerPlace::Off));
     let [_, Source::Dns(dns)] = settings.discovery.as_slice() else { panic!("{settings:?}") };
-    assert_eq!((dns.each.cache_salt, dns.each.care.warm_up), (SaltPolicy::Untold, WarmUp::Always));
+    assert_eq!(
+        (dns.each.traits.cache_salt, dns.each.care.warm_up),
+        (SaltPolicy::Untold, WarmUp::Always)
+    );
     let Some(RestartHook::Webhook(hook)) = &dns.each.care.restart else { panic!("{dns:?}") };
     assert_eq!(hook.place, Template::new("http://{host}:7/restart"));
     assert_eq!(settings.termination.expect("it is set").workers, ["a"]);
