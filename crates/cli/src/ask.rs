@@ -1,13 +1,15 @@
 //! Bounded HTTP request to a worker or a gateway: bounded in time and in bytes.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Request, StatusCode, request};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, DATE, HOST, USER_AGENT};
+use http::{Request, Response, StatusCode, request};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -22,8 +24,8 @@ pub(crate) enum AskError {
     #[error("no connection: {0}")]
     Unreachable(String),
     /// Somebody listens and says nothing.
-    #[error("no answer within {PATIENCE:?}")]
-    Silent,
+    #[error("no answer within {0:?}")]
+    Silent(Duration),
     /// What came is not HTTP, breaks off, or is too long.
     #[error("no usable answer: {0}")]
     Broken(String),
@@ -67,18 +69,54 @@ pub(crate) async fn ask(
     body: Bytes,
     want: Want,
 ) -> Result<(StatusCode, Bytes), AskError> {
-    match timeout(PATIENCE, exchange(address, request, body, want)).await {
+    within(PATIENCE, address, request, body, want).await
+}
+
+/// The same, within another time.
+///
+/// # Errors
+/// Says how it failed; any status is an answer.
+pub(crate) async fn within(
+    patience: Duration,
+    address: &Address,
+    request: request::Builder,
+    body: Bytes,
+    want: Want,
+) -> Result<(StatusCode, Bytes), AskError> {
+    match timeout(patience, exchange(address, request, body, want)).await {
         Ok(answered) => answered,
-        Err(_elapsed) => Err(AskError::Silent),
+        Err(_elapsed) => Err(AskError::Silent(patience)),
     }
 }
 
-/// Whether somebody listens there.
-pub(crate) async fn connects(address: &Address) -> Result<(), AskError> {
-    match timeout(PATIENCE, connect(address)).await {
-        Ok(connected) => connected.map(drop),
-        Err(_elapsed) => Err(AskError::Silent),
+/// Bytes that a server which speaks first is heard for.
+pub(crate) const GREETING_BYTES: usize = 10;
+
+/// What a server says before it is asked anything.
+///
+/// # Errors
+/// Says how it failed; one that waits to be asked is silent.
+pub(crate) async fn greeting(address: &Address) -> Result<[u8; GREETING_BYTES], AskError> {
+    let listening = async {
+        let mut stream = connect(address).await?;
+        let mut greeting = [0; GREETING_BYTES];
+        let heard = stream.read_exact(&mut greeting).await;
+        heard.map_err(|error| AskError::Broken(error.to_string()))?;
+        Ok(greeting)
+    };
+    match timeout(PATIENCE, listening).await {
+        Ok(heard) => heard,
+        Err(_elapsed) => Err(AskError::Silent(PATIENCE)),
     }
+}
+
+/// What time it is at a server, to the second, if it tells.
+pub(crate) async fn clock(address: &Address, path: &str) -> Option<SystemTime> {
+    let telling = async {
+        let (response, _driver) = response(address, Request::get(path), Bytes::new()).await.ok()?;
+        httpdate::parse_http_date(response.headers().get(DATE)?.to_str().ok()?).ok()
+    };
+    timeout(PATIENCE, telling).await.ok()?
 }
 
 async fn connect(address: &Address) -> Result<TcpStream, AskError> {
@@ -93,10 +131,25 @@ async fn exchange(
     body: Bytes,
     want: Want,
 ) -> Result<(StatusCode, Bytes), AskError> {
+    let (response, _driver) = response(address, request, body).await?;
+    let status = response.status();
+    let Want::Body(bytes_max) = want else { return Ok((status, Bytes::new())) };
+    let body = Limited::new(response.into_body(), bytes_max).collect().await;
+    let body = body.map_err(|error| AskError::Broken(error.to_string()))?;
+    Ok((status, body.to_bytes()))
+}
+
+/// The driver of a connection: the body of its response comes while this is kept.
+type Driver = JoinSet<Result<(), hyper::Error>>;
+
+async fn response(
+    address: &Address,
+    request: request::Builder,
+    body: Bytes,
+) -> Result<(Response<Incoming>, Driver), AskError> {
     let stream = connect(address).await?;
     let broken = |error: hyper::Error| AskError::Broken(error.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    // Drives the connection; ends with this function.
     let mut driver = JoinSet::new();
     driver.spawn(connection);
     let host = if address.host.contains(':') {
@@ -112,10 +165,5 @@ async fn exchange(
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))
         .map_err(|error| AskError::Broken(error.to_string()))?;
-    let response = sender.send_request(request).await.map_err(broken)?;
-    let status = response.status();
-    let Want::Body(bytes_max) = want else { return Ok((status, Bytes::new())) };
-    let body = Limited::new(response.into_body(), bytes_max).collect().await;
-    let body = body.map_err(|error| AskError::Broken(error.to_string()))?;
-    Ok((status, body.to_bytes()))
+    Ok((sender.send_request(request).await.map_err(broken)?, driver))
 }

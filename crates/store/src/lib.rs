@@ -22,6 +22,7 @@ mod link;
 mod redis_breaker;
 mod response_store;
 mod scripts;
+mod server_info;
 mod settings;
 mod shares;
 mod status;
@@ -37,6 +38,7 @@ pub use self::response_store::{
     DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, ResponseStore, STAMPS_LIFE, Scope, Secret,
     Ticket, Unusable,
 };
+pub use self::server_info::ServerInfo;
 pub use self::settings::{Namespace, NamespaceError, StoreSettings, TlsFiles};
 pub use self::shares::{GATEWAYS_MAX, SHARE_LIFE, Shared};
 pub use self::status::{Side, Status};

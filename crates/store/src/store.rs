@@ -16,6 +16,7 @@ use crate::budgets::{Budgets, Due};
 use crate::fault::{Fault, OpenError};
 use crate::link::Link;
 use crate::scripts::{BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, SHARES_EXCHANGE};
+use crate::server_info::ServerInfo;
 use crate::settings::StoreSettings;
 use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};
 use crate::status::{Side, Status};
@@ -115,6 +116,21 @@ impl Store {
         let arguments = [self.owner.clone(), String::new(), life, "1".to_owned()];
         let _: Vec<String> = link.script(Side::Writes, &SHARES_EXCHANGE, &keys, &arguments).await?;
         Ok(())
+    }
+
+    /// What the server says of itself.
+    ///
+    /// # Errors
+    /// [`Fault`], also where the user may not ask `INFO`.
+    pub async fn server(&mut self) -> Result<ServerInfo, Fault> {
+        let Some(link) = &mut self.link else { return Ok(ServerInfo::default()) };
+        let mut page = String::new();
+        for section in ["memory", "persistence"] {
+            let mut command = redis::cmd("INFO");
+            command.arg(section);
+            page.push_str(&link.run::<String>(Side::Reads, &command).await?);
+        }
+        Ok(ServerInfo::parse(&page))
     }
 
     /// What was [kept](Self::keep) under this number; nothing where nothing was, or nobody shares.

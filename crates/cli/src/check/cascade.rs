@@ -8,7 +8,7 @@ use overdraft_core::cascade::Chance;
 use overdraft_core::cost::{Pools, Reach, Shape, Verification, break_even, feasibility};
 use overdraft_units::Tokens;
 
-use super::preflight::{Finding, Report, Verdict};
+use super::finding::{Finding, Report, Verdict};
 use crate::parity::{self, Mismatch};
 
 /// The shapes of requests that are evaluated: prompt and answer.
@@ -27,7 +27,7 @@ pub(super) fn reports(config: &Config, differing: &[Mismatch]) -> Vec<Report> {
             findings.extend(mismatch.map(|one| {
                 Finding::new("tokenizers", Verdict::Fail, &one.message).hint(parity::HINT)
             }));
-            Report { name: name.clone(), url: String::new(), findings }
+            Report::of(name, findings)
         };
     config.cascades.iter().map(report).collect()
 }

@@ -4,18 +4,24 @@
 //! is invalid.
 
 mod cascade;
+mod deployment;
+mod finding;
 mod preflight;
 mod show;
+mod speed;
 mod store;
 
 use std::path::PathBuf;
 
 use overdraft_config::{ConfigErrors, Loaded, Loader, WorkerSource};
 
+use self::finding::{Report, Verdict};
+use self::speed::Measuring;
 use crate::fault::Fault;
 use crate::parity;
 
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The configuration file, YAML or TOML by its name
@@ -27,6 +33,10 @@ pub(crate) struct Arguments {
     /// Asks no worker
     #[arg(long)]
     offline: bool,
+    /// Has each worker generate 64 tokens, to see whether long answers end before the timeouts and
+    /// whether drafts are quicker than their targets
+    #[arg(long, conflicts_with = "offline")]
+    measure: bool,
     /// Prints the whole configuration too, with every default filled in
     #[arg(long)]
     show: bool,
@@ -42,6 +52,7 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft check                                   # ./overdraft.yaml and its workers
   overdraft check --config overdraft.toml --offline # the file alone, as in a pipeline
+  overdraft check --measure                         # how fast is each worker, and is that enough?
   overdraft check --show                            # with every default filled in
   overdraft check --output json | jq .workers
 
@@ -57,30 +68,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     if arguments.output == Format::Text {
         crate::config::print(&show::understood(&loaded, arguments.show))?;
     }
+    let measuring = if arguments.measure { Measuring::Asked } else { Measuring::Left };
     let (mut reports, differing) = if arguments.offline {
         (Vec::new(), Vec::new())
     } else {
         crate::runtime::runtime()?.block_on(async {
-            let mut reports = preflight::fleet(&loaded.config).await;
+            let mut reports = preflight::fleet(&loaded.config, measuring).await;
+            let slow = speed::cascades(&loaded.config, &reports);
+            reports.extend((!slow.is_empty()).then(|| Report::of("cascades", slow)));
             reports.extend(store::report(&loaded.config).await);
             let workers = loaded.config.workers.iter();
             let urls: Vec<String> = workers.map(|worker| worker.url.clone()).collect();
             (reports, parity::differing(&loaded.config, &urls).await)
         })
     };
+    reports.extend(deployment::report(&loaded.config));
     reports.extend(cascade::reports(&loaded.config, &differing));
     tell(arguments, &loaded, &reports)?;
-    if reports.iter().any(|report| report.verdict() == preflight::Verdict::Fail) {
+    if reports.iter().any(|report| report.verdict() == Verdict::Fail) {
         return Err(Fault::running_told());
     }
     Ok(())
 }
 
-fn tell(
-    arguments: &Arguments,
-    loaded: &Loaded,
-    reports: &[preflight::Report],
-) -> Result<(), Fault> {
+fn tell(arguments: &Arguments, loaded: &Loaded, reports: &[Report]) -> Result<(), Fault> {
     match arguments.output {
         Format::Json => {
             let view = show::json(loaded, reports, arguments.show);

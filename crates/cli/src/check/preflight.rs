@@ -6,14 +6,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::StatusCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
+use overdraft_telemetry::unix_seconds;
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
 use tokio::task::JoinSet;
 
+use super::finding::{Finding, Report, Verdict};
+use super::speed::{self, Measuring};
 use crate::ask::{self, Address, AskError, Want};
 
 /// Workers that are asked at the same time.
@@ -22,59 +26,8 @@ const AT_ONCE_MAX: usize = 64;
 /// Bytes of a list of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
 
-/// How good something is; the worst of several counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
-    Ok,
-    Warn,
-    Fail,
-}
-
-impl Verdict {
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-        }
-    }
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug)]
-pub(super) struct Finding {
-    pub(super) subject: &'static str,
-    pub(super) verdict: Verdict,
-    pub(super) message: String,
-    pub(super) hint: Option<&'static str>,
-}
-
-impl Finding {
-    pub(super) fn new(subject: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
-        Self { subject, verdict, message: message.into(), hint: None }
-    }
-
-    pub(super) fn hint(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
-    }
-}
-
-/// All that was found about one worker.
-#[derive(Clone, Debug)]
-pub(super) struct Report {
-    pub(super) name: String,
-    pub(super) url: String,
-    pub(super) findings: Vec<Finding>,
-}
-
-impl Report {
-    pub(super) fn verdict(&self) -> Verdict {
-        self.findings.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok)
-    }
-}
-
 /// Asks every worker with a fixed address; the reports are in the order of the file.
-pub(super) async fn fleet(config: &Config) -> Vec<Report> {
+pub(super) async fn fleet(config: &Config, measuring: Measuring) -> Vec<Report> {
     let config = Arc::new(config.clone());
     let count = config.workers.len();
     let bar = bar(count);
@@ -86,7 +39,7 @@ pub(super) async fn fleet(config: &Config) -> Vec<Report> {
             && let Some(index) = waiting.next()
         {
             let config = Arc::clone(&config);
-            asked.spawn(async move { (index, worker(&config, &config.workers[index]).await) });
+            asked.spawn(async move { (index, worker(&config, index, measuring).await) });
         }
         let Some(done) = asked.join_next().await else { break };
         reports.extend(done);
@@ -107,17 +60,19 @@ fn bar(count: usize) -> ProgressBar {
     }
 }
 
-async fn worker(config: &Config, worker: &Worker) -> Report {
+async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
+    let worker = &config.workers[index];
     let (host, port) = host_and_port(&worker.url).expect("a file that was loaded has been checked");
     let address = Address { host, port };
     let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
-    let (models, metrics, events, tokenizer) = tokio::join!(
+    let (models, metrics, events, tokenizer, clock) = tokio::join!(
         ask::get(&address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
         ask::get(&address, "/metrics", Want::Body(metrics_max)),
         events(worker, &address),
         ask::get(&address, "/tokenizer_source", Want::Status),
+        ask::clock(&address, "/v1/models"),
     );
-    let mut findings = Vec::new();
+    let (mut findings, mut speed) = (Vec::new(), None);
     match served(&models) {
         Err(refusal) => findings.push(refusal),
         Ok(served) => {
@@ -126,9 +81,17 @@ async fn worker(config: &Config, worker: &Worker) -> Report {
             findings.push(events);
             let tokenizers = tokenizers(config, worker, &served);
             findings.extend(tokenizers.into_iter().map(|it| counted(it, &tokenizer)));
+            let ours = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_seconds());
+            findings.extend(clock.and_then(|told| skewed(told, ours)));
+            if measuring == Measuring::Asked {
+                let model = worker.model.as_ref().unwrap_or(&served[0]);
+                let measured = speed::measure(config, &address, model).await;
+                findings.extend(speed::findings(config, &measured));
+                speed = measured.ok();
+            }
         }
     }
-    Report { name: worker.name().to_owned(), url: worker.url.clone(), findings }
+    Report { name: worker.name().to_owned(), url: worker.url.clone(), findings, speed }
 }
 
 type Answer = Result<(StatusCode, Bytes), AskError>;
@@ -237,8 +200,12 @@ async fn events(worker: &Worker, address: &Address) -> Finding {
             let place = place.and_then(|(host, port)| Some((host, port.parse().ok()?)));
             let (host, port) = place.expect("a file that was loaded has been checked");
             let host = host.trim_matches(['[', ']']).to_owned();
-            match ask::connects(&Address { host, port }).await {
-                Ok(()) => Finding::new(subject, Verdict::Ok, format!("events at {shown}")),
+            match ask::greeting(&Address { host, port }).await {
+                Ok(bytes) if is_zeromq(&bytes) => {
+                    Finding::new(subject, Verdict::Ok, format!("events at {shown}"))
+                }
+                Ok(_other) => warn(format!("events at {shown}: what listens there is no ZeroMQ"))
+                    .hint("name the `endpoint` of vLLM's `--kv-events-config`, not its HTTP port"),
                 Err(error) => warn(format!("events at {shown}: {error}")).hint(
                     "without them the cache's content is estimated: start vLLM with \
                      `--kv-events-config`",
@@ -253,6 +220,24 @@ async fn events(worker: &Worker, address: &Address) -> Finding {
             ),
         },
     }
+}
+
+/// Whether a peer opens with the signature of ZMTP 3 (rfc.zeromq.org/spec/37, 2.2).
+fn is_zeromq(greeting: &[u8; ask::GREETING_BYTES]) -> bool {
+    greeting[0] == 0xff && greeting[9] == 0x7f
+}
+
+/// Two clocks that differ by more than this: budgets and leases that several machines share go by them.
+const SKEW_MAX: Duration = Duration::from_secs(5);
+
+/// Whether a worker's clock is far from ours; its `date` has whole seconds.
+fn skewed(told: SystemTime, ours: SystemTime) -> Option<Finding> {
+    let skew = told.duration_since(ours).or_else(|_| ours.duration_since(told)).ok()?;
+    (SKEW_MAX < skew).then(|| {
+        let message = format!("its clock differs from this machine's by {} s", skew.as_secs());
+        Finding::new("clock", Verdict::Warn, message)
+            .hint("run NTP on both: logs, budgets and circuit breakers compare their times")
+    })
 }
 
 /// The different tokenizers that the models of a worker are configured with.
@@ -293,4 +278,25 @@ fn counted(tokenizer: Tokenizer, answer: &Answer) -> Finding {
 
 fn is_tokenizer(path: &Path) -> bool {
     if path.is_dir() { path.join("tokenizer.json").is_file() } else { path.is_file() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_told_of_beyond_five_seconds_to_either_side() {
+        let ours = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        assert!(skewed(ours + Duration::from_secs(5), ours).is_none());
+        for told in [ours + Duration::from_secs(61), ours - Duration::from_secs(61)] {
+            let finding = skewed(told, ours).expect("a minute is too much");
+            assert_eq!(finding.message, "its clock differs from this machine's by 61 s");
+        }
+    }
+
+    #[test]
+    fn http_is_not_taken_for_zeromq() {
+        assert!(is_zeromq(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f]));
+        assert!(!is_zeromq(b"HTTP/1.1 4"));
+    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use overdraft_config::{Config, ConfigErrors, Discovery, Loaded, Pool};
 use serde_json::{Value, json};
 
-use super::preflight::{Report, Verdict};
+use super::finding::{Report, Verdict};
 
 /// A few lines about a good file; all of it when it is asked for.
 pub(super) fn understood(loaded: &Loaded, all: bool) -> String {

@@ -1,0 +1,103 @@
+//! Deployment check: settings that are valid by themselves and wrong together or on this machine.
+
+use overdraft_config::Config;
+use overdraft_store::Place;
+
+use super::finding::{Finding, Report, Verdict};
+
+/// Files that a gateway has open beside its connections.
+const FILES_BESIDE: u64 = 64;
+
+/// What was found, nothing where all is well.
+pub(super) fn report(config: &Config) -> Option<Report> {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let findings = [unguarded(config), unsalted(config), open_files(config, files_max(&limits))];
+    let findings: Vec<Finding> = findings.into_iter().flatten().collect();
+    (!findings.is_empty()).then(|| Report::of("deployment", findings))
+}
+
+/// A listener that others reach, without keys.
+fn unguarded(config: &Config) -> Option<Finding> {
+    (config.keys.is_empty() && !config.listen.ip().is_loopback()).then(|| {
+        let message =
+            format!("whoever reaches {} may ask: no `keys` are configured", config.listen);
+        Finding::new("keys", Verdict::Warn, message)
+            .hint("name `keys`, or let only a proxy that asks for them reach the listener")
+    })
+}
+
+/// Several gateways that salt the same tenant differently: no prefix is found at the other's worker.
+fn unsalted(config: &Config) -> Option<Finding> {
+    let place = crate::settings::store(&config.store).place;
+    let is_shared = !matches!(place, Place::Memory);
+    (is_shared && config.isolation.salt_secret.is_none()).then(|| {
+        let message = "gateways share a store, and each draws cache salts of its own";
+        Finding::new("salts", Verdict::Warn, message).hint(
+            "name one `isolation.salt_secret` at all of them, or a prefix that one gateway has \
+             computed is not found by another",
+        )
+    })
+}
+
+/// Fewer open files than connections.
+fn open_files(config: &Config, files: Option<u64>) -> Option<Finding> {
+    let files = files?;
+    // Each request has a connection to its client and one to its worker.
+    let needed = u64::from(config.limits.requests) * 2 + FILES_BESIDE;
+    (files < needed).then(|| {
+        let message = format!(
+            "this process may open {files} files, and `limits.requests` of {} take {needed}",
+            config.limits.requests
+        );
+        Finding::new("open files", Verdict::Warn, message).hint(
+            "raise the limit (`ulimit -n`, systemd's LimitNOFILE), or lower `limits.requests`",
+        )
+    })
+}
+
+/// The soft limit on open files, as Linux tells it.
+fn files_max(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let soft = line.split_whitespace().next()?;
+    if soft == "unlimited" { Some(u64::MAX) } else { soft.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(yaml: &str) -> Config {
+        let path = tempfile::NamedTempFile::with_suffix(".yaml").expect("a file");
+        let workers = "workers: [{url: http://127.0.0.1:1}]\n";
+        std::fs::write(path.path(), format!("{workers}{yaml}")).expect("it is written");
+        overdraft_config::Loader::new(path.path()).load().expect("it is good").config
+    }
+
+    #[test]
+    fn an_open_door_is_told_of() {
+        assert_eq!(unguarded(&config("")), None);
+        assert!(unguarded(&config("listen: 0.0.0.0:8080")).is_some());
+        let keys = "listen: 0.0.0.0:8080\nkeys: [{tenant: a, key: abcdefghijklmnop}]";
+        assert_eq!(unguarded(&config(keys)), None);
+    }
+
+    #[test]
+    fn gateways_that_share_a_store_need_one_salt() {
+        assert_eq!(unsalted(&config("")), None);
+        let shared = "store: {url: redis://127.0.0.1:1}\n";
+        assert!(unsalted(&config(shared)).is_some());
+        let salted =
+            format!("{shared}isolation: {{salt_secret: 0123456789abcdef0123456789abcdef}}");
+        assert_eq!(unsalted(&config(&salted)), None);
+    }
+
+    #[test]
+    fn a_limit_on_files_below_the_limit_on_requests_is_told_of() {
+        let page = "Max processes  1  1  processes\nMax open files            1024   4096  files\n";
+        assert_eq!(files_max(page), Some(1_024));
+        let finding = open_files(&config(""), Some(1_024)).expect("4,096 requests take more");
+        assert!(finding.message.contains("take 8256"), "{}", finding.message);
+        assert_eq!(open_files(&config(""), Some(65_536)), None);
+        assert_eq!(open_files(&config(""), None), None, "elsewhere nothing is known");
+    }
+}

@@ -1,0 +1,190 @@
+//! Measured speed of workers: whether their answers end before the timeouts, and whether drafts pay.
+//!
+//! Each worker generates [`TOKENS`] tokens alone, which is the best it can do; under load it is slower.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use overdraft_config::{CascadeMode, Config};
+use overdraft_telemetry::Clock;
+use overdraft_units::Instant;
+use serde_json::{Value, json};
+
+use super::finding::{Finding, Report, Verdict};
+use crate::ask::{self, Address, Want};
+
+/// Tokens that each worker generates.
+const TOKENS: u32 = 64;
+
+/// Bytes of an answer of so many tokens.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Tokens of a long answer where `limits.max_tokens` does not say what is allowed.
+const LONG_ANSWER_TOKENS: u32 = 4_096;
+
+/// Whether workers generate something to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measuring {
+    /// They are only asked what they tell anyway.
+    Left,
+    /// They do.
+    Asked,
+}
+
+/// How fast a worker generates for one request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Speed {
+    /// The model that generated.
+    pub(super) model: String,
+    /// Tokens.
+    pub(super) tokens: u32,
+    /// From the request to the end of its answer.
+    pub(super) took: Duration,
+}
+
+impl Speed {
+    fn tokens_per_second(&self) -> f64 {
+        f64::from(self.tokens) / self.took.as_secs_f64().max(1e-6)
+    }
+
+    /// How long an answer of so many tokens takes.
+    fn time_for(&self, tokens: u32) -> Duration {
+        self.took.mul_f64(f64::from(tokens) / f64::from(self.tokens.max(1)))
+    }
+}
+
+/// Has the worker generate.
+///
+/// # Errors
+/// Says why there is no speed.
+pub(super) async fn measure(
+    config: &Config,
+    address: &Address,
+    model: &str,
+) -> Result<Speed, String> {
+    let body = json!({
+        "model": model,
+        "prompt": config.warm_up.prompt,
+        "max_tokens": TOKENS,
+        "temperature": 0,
+    });
+    let request = Request::post("/v1/completions");
+    let clock = Clock::start();
+    let patience = config.warm_up.timeout.duration();
+    let want = Want::Body(ANSWER_BYTES_MAX);
+    let answer = ask::within(patience, address, request, Bytes::from(body.to_string()), want).await;
+    let took = Duration::from_micros(clock.now().since(Instant::ORIGIN).get());
+    let (status, body) = answer.map_err(|error| error.to_string())?;
+    if status != StatusCode::OK {
+        return Err(format!("/v1/completions answers {status}"));
+    }
+    let answer: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    let tokens = answer["usage"]["completion_tokens"].as_u64().and_then(|it| it.try_into().ok());
+    match tokens {
+        Some(tokens) if tokens > 0 => Ok(Speed { model: model.to_owned(), tokens, took }),
+        _ => Err("its answer does not say how many tokens it has".to_owned()),
+    }
+}
+
+/// What the measured speed says of the timeouts.
+pub(super) fn findings(config: &Config, measured: &Result<Speed, String>) -> Vec<Finding> {
+    let speed = match measured {
+        Ok(speed) => speed,
+        Err(message) => {
+            let message = format!("its speed cannot be measured: {message}");
+            return vec![
+                Finding::new("speed", Verdict::Fail, message)
+                    .hint("it has to answer POST /v1/completions; its log says more"),
+            ];
+        }
+    };
+    let told = format!("generates {:.0} tokens/s alone", speed.tokens_per_second());
+    let mut findings = vec![Finding::new("speed", Verdict::Ok, told)];
+    findings.extend(cut_off(config, speed));
+    findings
+}
+
+/// Whether a long answer would be cut off (B5).
+fn cut_off(config: &Config, speed: &Speed) -> Option<Finding> {
+    let tokens = config.limits.max_tokens.unwrap_or(LONG_ANSWER_TOKENS);
+    let takes = speed.time_for(tokens);
+    let total = config.timeouts.total.duration();
+    (total < takes).then(|| {
+        let message = format!(
+            "an answer of {tokens} tokens takes {} s, and `timeouts.total` cuts it after {} s",
+            takes.as_secs(),
+            total.as_secs()
+        );
+        Finding::new("timeouts", Verdict::Warn, message)
+            .hint("raise `timeouts.total`, or lower `limits.max_tokens`")
+    })
+}
+
+/// Cascades whose draft is no faster than its target, by what was measured of both.
+pub(super) fn cascades(config: &Config, workers: &[Report]) -> Vec<Finding> {
+    let fastest = |model: &str| {
+        let speeds = workers.iter().filter_map(|report| report.speed.as_ref());
+        let of = speeds.filter(|speed| speed.model == model).map(Speed::tokens_per_second);
+        of.max_by(f64::total_cmp)
+    };
+    let meant = config.cascades.iter().filter(|(_, one)| one.mode != CascadeMode::Off);
+    let slow = meant.filter_map(|(name, cascade)| {
+        let target = cascade.target.as_deref().unwrap_or(name);
+        let (draft, target) = (fastest(&cascade.draft)?, fastest(target)?);
+        (draft <= target).then(|| {
+            let message = format!(
+                "cascade `{name}`: the draft generates {draft:.0} tokens/s and the target {target:.0}"
+            );
+            Finding::new("draft", Verdict::Warn, message).hint(
+                "a draft pays by being quicker: are `draft` and `target` exchanged, or their workers?",
+            )
+        })
+    });
+    slow.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn speed(model: &str, tokens_per_second: u64) -> Speed {
+        let took = Duration::from_micros(64_000_000 / tokens_per_second);
+        Speed { model: model.to_owned(), tokens: 64, took }
+    }
+
+    fn config(yaml: &str) -> Config {
+        let path = tempfile::NamedTempFile::with_suffix(".yaml").expect("a file");
+        std::fs::write(path.path(), yaml).expect("it is written");
+        overdraft_config::Loader::new(path.path()).load().expect("it is good").config
+    }
+
+    #[test]
+    fn a_worker_that_is_too_slow_for_the_longest_answer_is_told_of() {
+        let workers = "workers: [{url: http://127.0.0.1:1}]\n";
+        let plain = config(workers);
+        assert_eq!(cut_off(&plain, &speed("m", 50)), None);
+        // 4,096 tokens at 5/s are 819 s.
+        let finding = cut_off(&plain, &speed("m", 5)).expect("ten minutes are too short");
+        assert!(finding.message.contains("takes 819 s"), "{}", finding.message);
+        let short = config(&format!("{workers}limits: {{max_tokens: 1000}}\n"));
+        assert_eq!(cut_off(&short, &speed("m", 5)), None);
+    }
+
+    #[test]
+    fn a_draft_that_is_slower_than_its_target_is_told_of() {
+        let config = config(
+            "workers: [{url: http://127.0.0.1:1}]\ncascades: {economy: {draft: small, target: large}}\n",
+        );
+        let of = |draft, target| {
+            let with =
+                |name: &str, speed| Report { speed: Some(speed), ..Report::of(name, vec![]) };
+            let workers = [with("a", speed("small", draft)), with("b", speed("large", target))];
+            cascades(&config, &workers)
+        };
+        assert_eq!(of(100, 20), Vec::new());
+        let findings = of(20, 100);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.contains("draft generates 20 tokens/s and the target 100"));
+    }
+}
