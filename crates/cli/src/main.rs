@@ -15,6 +15,7 @@ mod explain;
 mod fault;
 mod kv_event_options;
 mod kv_share_options;
+mod listen_options;
 mod log_options;
 mod mishap_options;
 mod parity;

@@ -17,7 +17,7 @@ use crate::kv_share_options::{self, KvShareOptions};
 use crate::log_options::LogOptions;
 use crate::simulated::{self, Asked, SimulateOptions};
 use crate::speculation_options::{DrafterOptions, SpeculationOptions};
-use crate::{serve, signals};
+use crate::{listen_options, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -142,7 +142,7 @@ async fn listeners(first: SocketAddr, count: u16) -> Result<Vec<TcpListener>, Fa
                 .hint(format!("choose a port up to {most} with `--listen`"))
             })?,
         };
-        listeners.push(serve::bind(SocketAddr::new(first.ip(), port)).await?);
+        listeners.push(listen_options::bind(SocketAddr::new(first.ip(), port), "--listen").await?);
     }
     Ok(listeners)
 }
