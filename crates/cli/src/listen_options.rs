@@ -1,6 +1,6 @@
 //! Listener options of `overdraft serve`: where clients, operators and autoscalers connect.
 //!
-//! A flag counts more than the file.
+//! A socket that a service manager passes on counts most, then a flag, then the file.
 
 use std::net::SocketAddr;
 
@@ -9,6 +9,7 @@ use overdraft_gateway::Listeners;
 use tokio::net::TcpListener;
 
 use crate::fault::Fault;
+use crate::service_manager::Passed;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct ListenOptions {
@@ -28,14 +29,19 @@ pub(crate) struct ListenOptions {
 impl ListenOptions {
     /// The sockets of a gateway.
     pub(crate) async fn open(&self, config: &Config) -> Result<Listeners, Fault> {
-        let clients = bind(self.listen.unwrap_or(config.listen), "--listen").await?;
+        // The first socket of a unit is the clients', the second the operators'.
+        let mut passed = Passed::on();
+        let clients = match passed.listener(0)? {
+            Some(listener) => listener,
+            None => bind(self.listen.unwrap_or(config.listen), "--listen").await?,
+        };
         let admin = self.admin_listen.or(config.admin.listen);
+        let admin = match passed.listener(1)? {
+            Some(listener) => Some(listener),
+            None => bind_if_any(admin, "--admin-listen").await?,
+        };
         let scaler = self.scaler_listen.or(config.scaling.listen);
-        Ok(Listeners {
-            clients,
-            admin: bind_if_any(admin, "--admin-listen").await?,
-            scaler: bind_if_any(scaler, "--scaler-listen").await?,
-        })
+        Ok(Listeners { clients, admin, scaler: bind_if_any(scaler, "--scaler-listen").await? })
     }
 }
 

@@ -20,6 +20,7 @@ use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
 use crate::listen_options::{ListenOptions, address, bind};
 use crate::log_options::LogOptions;
+use crate::service_manager::{self, State};
 use crate::speculation_options::SpeculationOptions;
 use crate::{parity, ready, reload, settings, signals};
 
@@ -222,6 +223,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
             banner(places, &fleet);
         }
     });
+    service_manager::tell(State::Ready);
     let drained = overdraft_gateway::run_reloading(listeners, settings, stop.asked()).await;
     release.send_replace(true);
     while embedded.join_next().await.is_some() {}

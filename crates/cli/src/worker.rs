@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::kv_event_options::{self, KvEventOptions};
 use crate::kv_share_options::{self, KvShareOptions};
 use crate::log_options::LogOptions;
+use crate::service_manager::{self, State};
 use crate::simulated::{self, Asked, SimulateOptions};
 use crate::speculation_options::{DrafterOptions, SpeculationOptions};
 use crate::{listen_options, signals};
@@ -117,6 +118,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         greet(&listener, &worker.summary, &arguments.log);
         workers.push((worker, listener));
     }
+    service_manager::tell(State::Ready);
     let mut serving = JoinSet::new();
     for (worker, listener) in workers {
         serving.spawn(worker.serve(listener, stop.clone().asked()));
