@@ -83,6 +83,7 @@ def main():
     except tools.Missing as missing:
         print(f"skipped  all: {missing}")
         return int(arguments.strict)
+    import machine
     import plants
     import readme
     import watching
@@ -95,6 +96,9 @@ def main():
     report.run("rules fire and stay quiet (promtool)", lambda: watching.promtool_findings(arguments.promtool))
     report.run("dashboards", lambda: watching.dashboard_findings(known))
     report.run("rules of prometheus-adapter", lambda: watching.adapter_findings(known))
+    report.run("compose file", lambda: machine.compose_findings(arguments.binary))
+    report.run("Containerfile", machine.container_findings)
+    report.run("systemd units", machine.unit_findings)
     overlay_checks(report, arguments.binary)
     try:
         helm = tools.Helm()
@@ -102,7 +106,7 @@ def main():
         report.run("chart", lambda: (_ for _ in ()).throw(missing))
     else:
         chart_checks(report, helm, arguments.binary)
-        report.run(f"{plants.count()} planted mistakes are found", lambda: [*plants.chart_findings(helm), *plants.rule_findings(known)])
+        report.run(f"{plants.count()} planted mistakes are found", lambda: [*plants.chart_findings(helm), *plants.rule_findings(known), *plants.unit_findings()])
         helm.end()
     print(f"{report.failed} failed, {report.skipped} skipped")
     return int(report.failed > 0 or (arguments.strict and report.skipped > 0))

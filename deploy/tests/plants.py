@@ -3,6 +3,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import machine
 import objects
 import schemas
 import tools
@@ -62,6 +63,13 @@ RULE_PLANTS = (
     ("an alert without a severity", ("labels: {severity: critical}\n        annotations:\n          summary: No gateway", "labels: {}\n        annotations:\n          summary: No gateway"), "expected a severity"),
 )
 
+UNIT_PLANTS = (
+    ("a key that systemd does not know", ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), "NoNewPrivilege"),
+    ("a type of a later systemd", ("Type=notify", "Type=notify-reload"), "notify-reload"),
+    ("all rights of root", ("CapabilityBoundingSet=\nAmbientCapabilities=\n", "User=root\n"), "exposure"),
+    ("a drain that is cut short", ("TimeoutStopSec=660", "TimeoutStopSec=90"), "TimeoutStopSec"),
+)
+
 
 def replaced(path, pair):
     before, after = pair
@@ -107,5 +115,16 @@ def rule_findings(known):
                 yield f"planted and not found: {name}"
 
 
+def unit_findings():
+    """Plants in the systemd units that were not found."""
+    for name, pair, word in UNIT_PLANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "systemd"
+            shutil.copytree(machine.UNITS, copy)
+            replaced(copy / "overdraft.service", pair)
+            if not any(word in finding for finding in machine.unit_findings(copy)):
+                yield f"planted and not found: {name}"
+
+
 def count():
-    return len(CHART_PLANTS) + len(VALUE_PLANTS) + len(RULE_PLANTS)
+    return len(CHART_PLANTS) + len(VALUE_PLANTS) + len(RULE_PLANTS) + len(UNIT_PLANTS)
