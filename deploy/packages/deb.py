@@ -20,7 +20,8 @@ import sbom
 
 DEPLOY = Path(__file__).resolve().parents[1]
 ROOT = DEPLOY.parent
-STAMP = 0
+# Of all files, unless SOURCE_DATE_EPOCH says another: lintian takes none from before Debian.
+STAMP = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 COMPLETIONS = {"bash": "usr/share/bash-completion/completions/overdraft", "zsh": "usr/share/zsh/vendor-completions/_overdraft",
                "fish": "usr/share/fish/vendor_completions.d/overdraft.fish"}
@@ -51,7 +52,7 @@ def put(root, path, content, mode=0o644):
 
 
 def compressed(content):
-    return gzip.compress(content.encode(), 9, mtime=STAMP)
+    return gzip.compress(content.encode(), 9, mtime=0)
 
 
 def files(root, binary, bill):
