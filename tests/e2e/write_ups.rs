@@ -102,7 +102,7 @@ fn load(server: &Server, key: &str, model: &str, times: usize) {
         let length = body.len();
         let mut stream = TcpStream::connect(server.address).expect("it listens");
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\n\
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
              content-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
         stream.write_all((head + &body).as_bytes()).expect("the request is taken");

@@ -1,10 +1,11 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | dist | headline>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | dist | deploy | headline>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "these commands talk to a person")]
 
 mod bench;
+mod deploy;
 mod dist;
 mod docs;
 mod headline;
@@ -40,6 +41,8 @@ enum Chore {
     Bench(bench::Arguments),
     /// Builds the binary for production, by what a load makes hot; prints where it is
     Dist(dist::Arguments),
+    /// Checks chart, overlays, rules, dashboards, units and packages under deploy/
+    Deploy(deploy::Arguments),
     /// Simulates the write-ups' headline figures beside ours and checks the claims
     Headline(headline::Arguments),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Chore::Docs(arguments) => docs::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
+        Chore::Deploy(arguments) => deploy::run(&arguments),
         Chore::Headline(arguments) => headline::run(&arguments),
     };
     match done {

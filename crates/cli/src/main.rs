@@ -13,8 +13,10 @@ mod embedded;
 mod engine_options;
 mod explain;
 mod fault;
+mod install_files;
 mod kv_event_options;
 mod kv_share_options;
+mod listen_options;
 mod log_options;
 mod mishap_options;
 mod parity;
@@ -24,6 +26,7 @@ mod reload;
 mod report_options;
 mod runtime;
 mod serve;
+mod service_manager;
 mod settings;
 mod signals;
 mod simulate;
@@ -85,6 +88,10 @@ enum Command {
     Tune(tune::Arguments),
     /// Runs an engine as its child, prepared, and restarts it when it dies or is told to
     Supervise(supervise::Arguments),
+    /// Prints a script that completes commands and flags in a shell
+    Completions(install_files::Completions),
+    /// Writes the pages of the manual
+    Man(install_files::Man),
 }
 
 fn main() -> ExitCode {
@@ -98,6 +105,11 @@ fn main() -> ExitCode {
         Command::Config(arguments) => config::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Supervise(arguments) => supervise::run(arguments),
+        Command::Completions(arguments) => {
+            install_files::completions(&arguments);
+            Ok(())
+        }
+        Command::Man(arguments) => install_files::man(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::fault::Fault;
+use crate::service_manager::{self, State};
 
 /// Why the file is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub(crate) async fn watch(
             _ = ticks.tick() => Occasion::Tick,
             _ = hangups.recv() => Occasion::Hangup,
         };
+        if occasion == Occasion::Hangup {
+            service_manager::tell(State::Reloading);
+        }
         // The file may lie on a disk that takes its time.
         let looked = tokio::task::spawn_blocking(move || {
             let now = Instant::now().into_std();
@@ -52,6 +56,9 @@ pub(crate) async fn watch(
         });
         let Ok((back, change)) = looked.await else { return };
         watcher = back;
+        if occasion == Occasion::Hangup {
+            service_manager::tell(State::Ready);
+        }
         match change {
             Some(change) => {
                 if let Change::Taken { loaded, .. } = &change {

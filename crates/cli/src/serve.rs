@@ -18,7 +18,9 @@ use tokio::task::JoinSet;
 use crate::embedded::{self, Drafter, Embedded, Face, Source};
 use crate::engine_options::EngineOptions;
 use crate::fault::Fault;
+use crate::listen_options::{ListenOptions, address, bind};
 use crate::log_options::LogOptions;
+use crate::service_manager::{self, State};
 use crate::speculation_options::SpeculationOptions;
 use crate::{parity, ready, reload, settings, signals};
 
@@ -28,10 +30,8 @@ pub(crate) struct Arguments {
     /// A configuration file, YAML or TOML by its name; flags count more than what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where clients connect, port 0 takes a free one; by default as the file says, or
-    /// 127.0.0.1:8080
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    listen: ListenOptions,
     /// A worker that runs elsewhere, as `http://host:port`, instead of the file's; may be given
     /// several times
     #[arg(long, value_name = "URL")]
@@ -48,16 +48,13 @@ pub(crate) struct Arguments {
     /// Who chooses a request's worker, instead of `cost` or what the file says for all models
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     policy: Option<Policy>,
-    /// Where KEDA asks how many workers the pools want; by default as the file says, or nowhere
-    #[arg(long, value_name = "ADDRESS")]
-    scaler_listen: Option<SocketAddr>,
     /// Access lines name the beginnings of prompts, by hashes of their text, so that
     /// `overdraft simulate --access-log` knows what prompts share; takes `--log-format json`
     #[arg(long)]
     log_prefixes: bool,
-    /// Seconds that streams may go on after a SIGTERM
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
-    shutdown_timeout: u64,
+    /// Seconds that streams may go on after a SIGTERM; by default as the file says, or 30
+    #[arg(long, value_name = "SECONDS")]
+    shutdown_timeout: Option<u64>,
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
@@ -104,7 +101,8 @@ struct Settle {
     workers: Vec<WorkerSettings>,
     remote: usize,
     policy: Option<Policy>,
-    drain: Duration,
+    /// How long streams may go on at the end, where a flag says it.
+    drain: Option<Duration>,
     /// Whether access lines name the beginnings of prompts.
     names_prefixes: bool,
     example: Option<String>,
@@ -138,7 +136,7 @@ impl Settle {
         let elsewhere = if self.named { remote.to_vec() } else { settings::workers(config) };
         let workers = elsewhere.into_iter().chain(embedded.iter().cloned()).collect();
         let mut settings = settings::gateway(config, workers);
-        settings.listen.drain = self.drain;
+        settings.listen.drain = self.drain.unwrap_or(settings.listen.drain);
         settings.routing.names_prefixes = self.names_prefixes;
         if let Some(policy) = self.policy {
             settings.routing.route.policy = policy;
@@ -181,12 +179,10 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     };
     let flags = arguments.speculation.clone();
     arguments.speculation = flags.or(&config.speculation)?;
-    let listener = bind(arguments.listen.unwrap_or(config.listen)).await?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Fault::running(format!("the listener has no address: {error}")))?;
+    let listeners = arguments.listen.open(&config).await?;
     let is_json = arguments.log.is_json();
-    let scaler = scaler(arguments.scaler_listen.or(config.scaling.listen), is_json).await?;
+    let places = Places::of(&listeners)?;
+    places.tell_scaler(is_json);
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
     let mut embedded = JoinSet::new();
@@ -201,7 +197,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
         workers: fleet.workers.clone(),
         remote: remote_count,
         policy: arguments.policy,
-        drain: Duration::from_secs(arguments.shutdown_timeout),
+        drain: arguments.shutdown_timeout.map(Duration::from_secs),
         names_prefixes: arguments.log_prefixes,
         example: fleet.example.clone(),
         speculation: flags,
@@ -218,16 +214,16 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     }
     tasks.spawn(async move {
         // Those that run elsewhere may be down for long; our own come up together.
-        ready::healthy(address, fleet.models.len().max(1)).await;
+        ready::healthy(places.clients, fleet.models.len().max(1)).await;
         if is_json {
-            let version = env!("CARGO_PKG_VERSION");
+            let (version, address) = (env!("CARGO_PKG_VERSION"), places.clients);
             let models = fleet.models.join(",");
             tracing::info!(models, "overdraft {version} serves on http://{address}");
         } else {
-            banner(address, &fleet);
+            banner(places, &fleet);
         }
     });
-    let listeners = Listeners { clients: listener, scaler };
+    service_manager::tell(State::Ready);
     let drained = overdraft_gateway::run_reloading(listeners, settings, stop.asked()).await;
     release.send_replace(true);
     while embedded.join_next().await.is_some() {}
@@ -257,6 +253,41 @@ impl Arguments {
             _ => WorkerSource::Elsewhere,
         };
         Ok(Some((loader.with_workers(later), loaded)))
+    }
+
+    /// How long streams may go on at the end.
+    fn drain(&self, config: &Config) -> Duration {
+        self.shutdown_timeout.map_or(config.shutdown.drain.duration(), Duration::from_secs)
+    }
+}
+
+/// Where the gateway is found.
+#[derive(Clone, Copy)]
+struct Places {
+    clients: SocketAddr,
+    admin: SocketAddr,
+    scaler: Option<SocketAddr>,
+}
+
+impl Places {
+    fn of(listeners: &Listeners) -> Result<Self, Fault> {
+        let clients = address(&listeners.clients)?;
+        Ok(Self {
+            clients,
+            admin: listeners.admin.as_ref().map_or(Ok(clients), address)?,
+            scaler: listeners.scaler.as_ref().map(address).transpose()?,
+        })
+    }
+
+    /// Where KEDA asks, if anywhere; known before there is a worker.
+    #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
+    fn tell_scaler(self, is_json: bool) {
+        let Some(address) = self.scaler else { return };
+        if is_json {
+            tracing::info!("overdraft scaler listens on grpc://{address}");
+        } else {
+            eprintln!("overdraft scaler listens on grpc://{address}");
+        }
     }
 }
 
@@ -306,7 +337,7 @@ async fn fleet(
         let face = Face {
             names: Vec::new(),
             metrics: MetricNames::Current,
-            drain: Duration::from_secs(arguments.shutdown_timeout),
+            drain: arguments.drain(config),
             // Found by the gateway at `/kv_event_sources`.
             kv_events: Some(KvEventsSettings::loopback()),
             kv_share: None,
@@ -321,7 +352,7 @@ async fn fleet(
                 .map(Drafter::Possible),
         };
         let opened = embedded::open(source, &arguments.engine, face, clock).await?;
-        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "--listen").await?;
         let mut worker = WorkerSettings::new(url(&listener)?);
         // A file may be called anything; a worker's name is told in headers.
         let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
@@ -352,34 +383,7 @@ fn spawn(
 }
 
 fn url(listener: &TcpListener) -> Result<String, Fault> {
-    let address = listener.local_addr();
-    address
-        .map(|address| format!("http://{address}"))
-        .map_err(|error| Fault::running(format!("the listener has no address: {error}")))
-}
-
-/// Where KEDA asks, if anywhere.
-#[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-async fn scaler(address: Option<SocketAddr>, is_json: bool) -> Result<Option<TcpListener>, Fault> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.map_err(|error| {
-        Fault::input(format!("`{address}` cannot be listened on: {error}"))
-            .hint("choose another with `--scaler-listen`; port 0 takes a free one")
-    })?;
-    match listener.local_addr() {
-        Ok(address) if is_json => tracing::info!("overdraft scaler listens on grpc://{address}"),
-        Ok(address) => eprintln!("overdraft scaler listens on grpc://{address}"),
-        Err(_) => {}
-    }
-    Ok(Some(listener))
-}
-
-/// Takes an address, or says who should give it up.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Fault> {
-    TcpListener::bind(address).await.map_err(|error| {
-        Fault::input(format!("`{address}` cannot be listened on: {error}"))
-            .hint("choose another with `--listen`; port 0 takes a free one")
-    })
+    Ok(format!("http://{}", address(listener)?))
 }
 
 /// The defaults, and what the write-ups' variables say.
@@ -406,7 +410,8 @@ fn refused(error: &GatewayError) -> Fault {
 }
 
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-fn banner(address: SocketAddr, fleet: &Fleet) {
+fn banner(places: Places, fleet: &Fleet) {
+    let address = places.clients;
     eprintln!("\noverdraft {} serves on http://{address}", env!("CARGO_PKG_VERSION"));
     for model in &fleet.models {
         eprintln!("  model    {model}");
@@ -416,7 +421,7 @@ fn banner(address: SocketAddr, fleet: &Fleet) {
     }
     let Some(model) = &fleet.example else { return };
     eprintln!("  client   OpenAI(base_url=\"http://{address}/v1\", api_key=\"unused\")");
-    eprintln!("  metrics  http://{address}/metrics");
+    eprintln!("  metrics  http://{}/metrics", places.admin);
     eprintln!(
         "  try      curl -N http://{address}/v1/chat/completions -H 'content-type: application/json' \\"
     );

@@ -5,6 +5,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::fault::Fault;
+use crate::service_manager::{self, State};
 
 /// A stop that many can wait for.
 #[derive(Clone, Debug)]
@@ -31,6 +32,7 @@ pub(crate) fn watch(tasks: &mut JoinSet<()>) -> Result<Stop, Fault> {
     let (ask, asked) = watch::channel(false);
     tasks.spawn(async move {
         next(&mut terminate, &mut interrupt).await;
+        service_manager::tell(State::Stopping);
         tracing::info!("stopping: no new requests, streams may finish; again to stop at once");
         ask.send_replace(true);
         next(&mut terminate, &mut interrupt).await;

@@ -15,9 +15,10 @@ use crate::fault::Fault;
 use crate::kv_event_options::{self, KvEventOptions};
 use crate::kv_share_options::{self, KvShareOptions};
 use crate::log_options::LogOptions;
+use crate::service_manager::{self, State};
 use crate::simulated::{self, Asked, SimulateOptions};
 use crate::speculation_options::{DrafterOptions, SpeculationOptions};
-use crate::{serve, signals};
+use crate::{listen_options, signals};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -117,6 +118,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
         greet(&listener, &worker.summary, &arguments.log);
         workers.push((worker, listener));
     }
+    service_manager::tell(State::Ready);
     let mut serving = JoinSet::new();
     for (worker, listener) in workers {
         serving.spawn(worker.serve(listener, stop.clone().asked()));
@@ -142,7 +144,7 @@ async fn listeners(first: SocketAddr, count: u16) -> Result<Vec<TcpListener>, Fa
                 .hint(format!("choose a port up to {most} with `--listen`"))
             })?,
         };
-        listeners.push(serve::bind(SocketAddr::new(first.ip(), port)).await?);
+        listeners.push(listen_options::bind(SocketAddr::new(first.ip(), port), "--listen").await?);
     }
     Ok(listeners)
 }

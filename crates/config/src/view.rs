@@ -37,6 +37,15 @@ impl Config {
         if self.listen != next.listen {
             named.push("listen");
         }
+        if self.admin.listen != next.admin.listen {
+            named.push("admin.listen");
+        }
+        if self.limits.connections != next.limits.connections {
+            named.push("limits.connections");
+        }
+        if self.shutdown != next.shutdown {
+            named.push("shutdown");
+        }
         let patience = |config: &Self| (config.timeouts.connect, config.timeouts.idle);
         if patience(self) != patience(next) {
             named.push("timeouts");

@@ -187,6 +187,11 @@ fn changes_are_named_and_those_that_need_a_restart_too() {
     new.probe.interval = TimeSpan::from_secs(9);
     assert_eq!(old.changes(&new), ["listen", "probe"]);
     assert_eq!(old.restart_needed(&new), ["listen"]);
+    new.admin.listen = Some(new.listen);
+    new.limits.connections += 1;
+    new.shutdown.lame_duck = TimeSpan::from_secs(9);
+    let restart = ["listen", "admin.listen", "limits.connections", "shutdown"];
+    assert_eq!(old.restart_needed(&new), restart);
     let with = |token: &str| load("t.yaml", &format!("admin: {{token: {token}}}"), &[]).config;
     assert_eq!(with("a").changes(&with("b")), ["admin"]);
 }

@@ -41,11 +41,11 @@ use overdraft_http::Server;
 pub use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::Clock;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 pub use self::fleet::kv_events;
 pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
-use self::server::{Gateway, GatewayService};
+use self::server::{Face, Gateway, GatewayService};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DnsPatience, DnsSettings,
@@ -62,13 +62,16 @@ pub use self::settings::{
 pub struct Listeners {
     /// Where clients connect.
     pub clients: TcpListener,
+    /// Where `/admin`, `/metrics` and probes are answered apart from clients; without it, where
+    /// clients connect.
+    pub admin: Option<TcpListener>,
     /// Where KEDA asks how many workers the pools want, if anywhere.
     pub scaler: Option<TcpListener>,
 }
 
 impl From<TcpListener> for Listeners {
     fn from(clients: TcpListener) -> Self {
-        Self { clients, scaler: None }
+        Self { clients, admin: None, scaler: None }
     }
 }
 
@@ -102,10 +105,39 @@ pub async fn run_reloading(
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
     let gateway = Arc::new(Gateway::new(first, clock)?);
-    let Listeners { clients, scaler } = listeners.into();
+    let Listeners { clients, admin, scaler } = listeners.into();
     let background = background::start(&gateway, settings, scaler);
-    let service = Arc::new(GatewayService(gateway));
-    let drained = Server::new(limits, clock).serve(clients, service, shutdown).await;
+    let face = if admin.is_some() { Face::Clients } else { Face::Both };
+    let service = GatewayService { gateway: Arc::clone(&gateway), face };
+    let leaving = async {
+        shutdown.await;
+        gateway.leave();
+    };
+    // Operators see how the last clients go.
+    let (over, ended) = oneshot::channel::<()>();
+    let serving = async {
+        let drained = Server::new(limits, clock).serve(clients, Arc::new(service), leaving).await;
+        drop(over);
+        drained
+    };
+    let (drained, ()) = tokio::join!(serving, serve_operators(&gateway, admin, ended));
     background.end().await;
     Ok(drained)
+}
+
+/// Answers operators, probes and scrapers at a listener of their own, if there is one, until the
+/// other side of `ended` is gone.
+async fn serve_operators(
+    gateway: &Arc<Gateway>,
+    listener: Option<TcpListener>,
+    ended: oneshot::Receiver<()>,
+) {
+    let Some(listener) = listener else { return };
+    let service = GatewayService { gateway: Arc::clone(gateway), face: Face::Operators };
+    let server = Server::new(AdminSettings::limits(), gateway.dispatcher.clock);
+    let ended = async {
+        // Nothing is ever sent.
+        let _ = ended.await;
+    };
+    server.serve(listener, Arc::new(service), ended).await;
 }

@@ -25,6 +25,6 @@ pub use self::deadline_timer::DeadlineTimer;
 pub use self::drain::{Awaited, Drain};
 pub use self::exchange::{Access, Exchange, RecordSource};
 pub use self::limits::Limits;
-pub use self::operator::is_operator;
+pub use self::operator::{is_host_trusted, is_operator, presents};
 pub use self::server::{Drained, Server, Service};
 pub use self::wake_coalescer::WakeCoalescer;

@@ -47,6 +47,20 @@ pub enum Ender {
     Defect,
 }
 
+impl Ender {
+    /// Whoever may break a request off.
+    const BREAKING: [Self; 8] = [
+        Self::Client,
+        Self::ClientStalled,
+        Self::Server,
+        Self::ServerStalled,
+        Self::Policy,
+        Self::Capacity,
+        Self::Drain,
+        Self::Defect,
+    ];
+}
+
 /// In which phase a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -65,6 +79,12 @@ pub enum Phase {
     Complete,
 }
 
+impl Phase {
+    /// Those in which a request may break off.
+    const UNFINISHED: [Self; 5] =
+        [Self::Request, Self::Queue, Self::Connect, Self::FirstToken, Self::Data];
+}
+
 /// Who ended a request and when: prints as two letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndCode {
@@ -77,6 +97,14 @@ pub struct EndCode {
 impl EndCode {
     /// A whole answer.
     pub const WHOLE: Self = Self { ender: Ender::Nobody, phase: Phase::Complete };
+
+    /// Every end there is.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let broken = Ender::BREAKING.into_iter().flat_map(|ender| {
+            Phase::UNFINISHED.into_iter().map(move |phase| Self { ender, phase })
+        });
+        std::iter::once(Self::WHOLE).chain(broken)
+    }
 }
 
 impl fmt::Display for EndCode {

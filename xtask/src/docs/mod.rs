@@ -28,6 +28,8 @@ const PAGES: &[&[&str]] = &[
     &["config", "show"],
     &["config", "write-up"],
     &["supervise"],
+    &["completions"],
+    &["man"],
 ];
 
 #[derive(clap::Args)]

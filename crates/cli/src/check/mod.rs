@@ -6,6 +6,7 @@
 mod cascade;
 mod deployment;
 mod finding;
+mod live;
 mod preflight;
 mod show;
 mod speed;
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Prints the whole configuration too, with every default filled in
     #[arg(long)]
     show: bool,
+    /// Reads no file, but asks this address whether it is well: `/readyz` unless a path is given
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "offline", "show"])]
+    live: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -55,11 +59,15 @@ Examples:
   overdraft check --measure                         # how fast is each worker, and is that enough?
   overdraft check --show                            # with every default filled in
   overdraft check --output json | jq .workers
+  overdraft check --live http://127.0.0.1:9091      # the health check of a container
 
-Exit codes: 0 good, 1 a worker or the store cannot be used, 2 the file cannot be used.";
+Exit codes: 0 good, 1 a worker or the store cannot be used or the address is not well, 2 the file cannot be used.";
 
 /// Checks, prints, and turns what was found into an exit code.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    if let Some(url) = &arguments.live {
+        return live::run(url);
+    }
     let loaded =
         match Loader::new(&arguments.config).with_workers(WorkerSource::FileOrEmbedded).load() {
             Ok(loaded) => loaded,

@@ -31,6 +31,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.discovery = config.discovery.iter().map(sources::source).collect();
     settings.model_default.clone_from(&config.model_default);
     limits(config.limits, &mut settings.limits);
+    listen(config, &mut settings.listen);
     timeouts(&config.timeouts, &mut settings.timeouts);
     probe(&config.probe, &mut settings.probe);
     scrape(&config.scrape, &mut settings.scrape);
@@ -60,7 +61,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
 }
 
 fn admin(configured: &config::Admin) -> AdminSettings {
-    AdminSettings { token: configured.token.as_ref().map(|token| token.reveal().to_owned()) }
+    let token = configured.token.as_ref().map(|token| token.reveal().to_owned());
+    AdminSettings { token, hosts: configured.hosts.clone() }
 }
 
 fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {
@@ -91,6 +93,12 @@ fn limits(configured: config::Limits, limits: &mut Limits) {
         max_tokens: configured.max_tokens,
         max_tokens_default: configured.max_tokens_default,
     };
+}
+
+fn listen(config: &Config, limits: &mut overdraft_http::Limits) {
+    limits.connections = usize::try_from(config.limits.connections).unwrap_or(usize::MAX);
+    limits.lame_duck = config.shutdown.lame_duck.duration();
+    limits.drain = config.shutdown.drain.duration();
 }
 
 const fn timeouts(configured: &config::Timeouts, timeouts: &mut Timeouts) {

@@ -23,8 +23,8 @@ use self::child::{Engine, Patience, State};
 use self::environment::Setting;
 use self::face::Face;
 use crate::fault::Fault;
+use crate::listen_options;
 use crate::log_options::LogOptions;
-use crate::serve;
 
 /// Connections to the face at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 
 async fn supervise(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
-    let listener = serve::bind(arguments.listen).await?;
+    let listener = listen_options::bind(arguments.listen, "--listen").await?;
     let environment = environment::of(&arguments.env, arguments.no_defaults);
     let command = engine_flags::with_defaults(&arguments.command, arguments.no_defaults);
     greet(&listener, &command, &environment);

@@ -43,6 +43,7 @@ pub(crate) fn check(
 ) -> Vec<ConfigError> {
     let mut findings = Findings::new(root, source);
     sources(config, needed, &mut findings);
+    admin(config, &mut findings);
     workers(config, &mut findings);
     discovery(config, &mut findings);
     aliases(config, &mut findings);
@@ -74,6 +75,24 @@ fn sources(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
         let count = config.workers.len();
         let message = format!("{count} workers are configured");
         findings.key(&path!["workers"], message, format!("expected at most {WORKERS_MAX}"));
+    }
+}
+
+fn admin(config: &Config, findings: &mut Findings<'_>) {
+    for (index, host) in config.admin.hosts.iter().enumerate() {
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        };
+        if !host.split('.').all(is_label) {
+            let message = format!("`{host}` is not the name of a host");
+            let expected = "expected one without scheme and port, as in `gateway.example.com`";
+            findings.value(&path!["admin", "hosts", index], message, expected);
+        }
+    }
+    if config.admin.listen.is_some_and(|listen| listen == config.listen && listen.port() != 0) {
+        let message = format!("`admin.listen` is `{}`, where clients connect", config.listen);
+        findings.value(&path!["admin", "listen"], message, "expected another address or port");
     }
 }
 

@@ -4,6 +4,7 @@
 //! reference that users read (`docs/reference/config.md`).
 
 mod address;
+mod admin;
 mod admission;
 mod cache;
 mod canaries;
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::admin::Admin;
 pub use self::admission::{Admission, AdmissionMode, AdmissionQueue, FirstTokenWait, KvThreshold};
 pub use self::cache::{Cache, CacheMode, CacheSalt, Isolation, Reuse};
 pub use self::canaries::{CanaryPrices, ModelCanary};
@@ -37,7 +39,7 @@ pub use self::cascade::{
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
-pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Timeouts};
+pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
 pub use self::secret::Secret;
 pub use self::speculation::Speculation;
@@ -55,7 +57,7 @@ pub struct Config {
     #[serde(deserialize_with = "address::address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Who may use `/admin`.
+    /// Who may use `/admin`, and where.
     pub admin: Admin,
     /// The keys that clients present; without any, everybody may ask.
     pub keys: Vec<Key>,
@@ -88,6 +90,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much is taken on at once; the next request is told to come back.
     pub limits: Limits,
+    /// How the gateway leaves.
+    pub shutdown: Shutdown,
     /// Which requests are taken on, and which wait for how long.
     pub admission: Admission,
     /// How freely failed attempts are made again.
@@ -137,6 +141,7 @@ impl Default for Config {
             probe: Probe::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            shutdown: Shutdown::default(),
             admission: Admission::default(),
             retry: Retry::default(),
             breaker: Breaker::default(),
@@ -150,14 +155,4 @@ impl Default for Config {
             speculation: Speculation::default(),
         }
     }
-}
-
-/// Who may use `/admin`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Admin {
-    /// The bearer token that `/admin` asks for; without one it answers clients on this machine
-    /// only. Best given as `${NAME}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token: Option<Secret>,
 }

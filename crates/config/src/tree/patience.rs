@@ -1,4 +1,4 @@
-//! Scrape, probe, timeout, limit and retry sections.
+//! Scrape, probe, timeout, limit, shutdown and retry sections.
 //!
 //! The defaults are those of the gateway's own settings; a test in the binary compares them.
 
@@ -93,6 +93,8 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
+    /// Connections of clients; the next one waits in the kernel's queue. A request takes one.
+    pub connections: u32,
     /// Requests in flight.
     pub requests: u32,
     /// Streams among them.
@@ -113,6 +115,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connections: 1_024,
             requests: 4_096,
             streams: 2_048,
             event_bytes: ByteSize::from_bytes(8 << 20),
@@ -120,6 +123,23 @@ impl Default for Limits {
             max_tokens: None,
             max_tokens_default: None,
         }
+    }
+}
+
+/// How the gateway leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long it goes on accepting after a SIGTERM, while `/readyz` and `/healthz` say that it
+    /// leaves, so that load balancers notice; `10s` in a container.
+    pub lame_duck: TimeSpan,
+    /// How long requests may go on after that; then streams end with an error.
+    pub drain: TimeSpan,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { lame_duck: TimeSpan::from_secs(0), drain: TimeSpan::from_secs(30) }
     }
 }
 

@@ -260,3 +260,30 @@ bad.yaml:3:27: `tcp://10.0.0.5` is not an address of events
 ",
     );
 }
+
+#[test]
+fn an_admin_listener_where_clients_are_and_a_host_with_a_scheme() {
+    check(
+        "bad.yaml",
+        "listen: 0.0.0.0:8080
+admin:
+  listen: 0.0.0.0:8080
+  hosts: [gateway, 'http://gateway']
+workers: [{url: 'http://10.0.0.5:8000'}]
+",
+        &[],
+        "
+bad.yaml:3:11: `admin.listen` is `0.0.0.0:8080`, where clients connect
+  |
+3 |   listen: 0.0.0.0:8080
+  |           ^^^^^^^^^^^^
+  = expected another address or port
+
+bad.yaml:4:20: `http://gateway` is not the name of a host
+  |
+4 |   hosts: [gateway, 'http://gateway']
+  |                    ^^^^^^^^^^^^^^^^
+  = expected one without scheme and port, as in `gateway.example.com`
+",
+    );
+}

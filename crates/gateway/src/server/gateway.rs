@@ -1,5 +1,6 @@
 //! Gateway: the owners of all that requests share, and how other settings are put in force.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use overdraft_store::Status;
@@ -8,6 +9,7 @@ use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
     RoutingMetrics, SharingMetrics,
 };
+use overdraft_units::Instant;
 
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
@@ -30,6 +32,12 @@ pub(crate) struct Gateway {
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
     /// would leave series out.
     pub(super) reading: Mutex<()>,
+    /// When it began.
+    pub(super) begun: Instant,
+    /// Whether it has been ready once; it stays so until it leaves.
+    pub(super) was_ready: AtomicBool,
+    /// Whether its end was signalled.
+    pub(super) is_leaving: AtomicBool,
 }
 
 impl Gateway {
@@ -57,8 +65,19 @@ impl Gateway {
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics));
         let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);
         let cascade = Arc::new(CascadeLayer::new(Arc::clone(&pipeline), cascade_metrics));
-        let (store, reading) = (Arc::default(), Mutex::new(()));
-        Ok(Self { settings, dispatcher, fleet, pipeline, cache, cascade, store, reading })
+        Ok(Self {
+            settings,
+            dispatcher,
+            fleet,
+            pipeline,
+            cache,
+            cascade,
+            store: Arc::default(),
+            reading: Mutex::new(()),
+            begun: clock.now(),
+            was_ready: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
+        })
     }
 
     /// Puts other settings in force; requests that are under way keep theirs.

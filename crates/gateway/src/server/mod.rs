@@ -5,6 +5,7 @@
 //! | Owners of shared state, and reload | `gateway.rs` |
 //! | Route table                        | `service.rs` |
 //! | A request's path to its answer     | `forward.rs` |
+//! | Probes: health and readiness       | `health.rs`  |
 //! | Admin endpoints                    | `admin.rs`   |
 //! | Gauges of the workers              | `gauges.rs`  |
 
@@ -12,7 +13,8 @@ mod admin;
 mod forward;
 mod gateway;
 mod gauges;
+mod health;
 mod service;
 
 pub(crate) use self::gateway::Gateway;
-pub(crate) use self::service::GatewayService;
+pub(crate) use self::service::{Face, GatewayService};

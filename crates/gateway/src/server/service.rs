@@ -7,14 +7,13 @@ use std::sync::{Arc, PoisonError};
 use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use overdraft_http::{Body, Exchange, RequestBody, Service, reply};
+use overdraft_http::{Body, Exchange, RequestBody, Service, is_host_trusted, presents, reply};
 use overdraft_telemetry::Audience;
 use overdraft_telemetry::metrics::Exposition;
-use overdraft_wire::{ApiError, Endpoint};
+use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 
 use super::forward::forward;
 use super::{Gateway, admin, gauges};
-use crate::cascade;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::request_guard::RequestGuard;
@@ -26,6 +25,7 @@ enum Route<'a> {
     Models,
     Model(&'a str),
     Health,
+    Ready,
     Alive,
     Version,
     Metrics,
@@ -44,6 +44,7 @@ impl<'a> Route<'a> {
             "/healthz" | "/health" | "/ping" => Self::Health,
             "/version" => Self::Version,
             "/livez" => Self::Alive,
+            "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
             "/" => Self::Index,
             path if path.starts_with("/admin/") => Self::Admin,
@@ -62,6 +63,7 @@ impl<'a> Route<'a> {
             Self::Model(_) => "/v1/models/{id}",
             Self::Health => "/healthz",
             Self::Alive => "/livez",
+            Self::Ready => "/readyz",
             Self::Version => "/version",
             Self::Metrics => "/metrics",
             Self::Admin => "/admin",
@@ -76,18 +78,47 @@ impl<'a> Route<'a> {
             _ => &[Method::GET, Method::HEAD],
         }
     }
+
+    /// Whether it leads anywhere at a listener with that face.
+    const fn is_at(&self, face: Face) -> bool {
+        match face {
+            Face::Both => true,
+            Face::Clients => !matches!(self, Self::Metrics | Self::Admin),
+            Face::Operators => !matches!(self, Self::Worker(_) | Self::Models | Self::Model(_)),
+        }
+    }
+
+    /// Whether machines ask it every few seconds to learn how this process is.
+    const fn is_probe(&self) -> bool {
+        matches!(self, Self::Health | Self::Ready | Self::Alive)
+    }
 }
 
-/// The gateway as the listener sees it.
+/// Whom a listener is for, and so what is found there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Face {
+    /// Clients and operators: there is no other listener.
+    Both,
+    /// Clients, who find neither `/metrics` nor `/admin`.
+    Clients,
+    /// Operators, probes and scrapers, who find no models.
+    Operators,
+}
+
+/// The gateway as a listener sees it.
 #[derive(Debug)]
-pub(crate) struct GatewayService(pub(crate) Arc<Gateway>);
+pub(crate) struct GatewayService {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) face: Face,
+}
 
 impl Service for GatewayService {
     async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
-        let Self(gateway) = self;
+        let Self { gateway, face } = self;
         let (head, body) = request.into_parts();
         let path = plain_path(head.uri.path());
-        let route = Route::of(&path);
+        let route = Some(Route::of(&path)).filter(|route| route.is_at(*face));
+        let route = route.unwrap_or(Route::Nowhere);
         let mut guard = RequestGuard::new(&gateway.pipeline, route.route(), exchange.begun);
         if let Route::Worker(endpoint) = route
             && head.method == Method::POST
@@ -96,35 +127,63 @@ impl Service for GatewayService {
             return forward(gateway, context, body).await;
         }
         let response = match route {
+            ref route if self.is_misnamed(route, &head) => reply::error(&misnamed()),
             // In a box, for every request carries room for the largest of these along.
             Route::Admin => Box::pin(admin::answer(gateway, &exchange, &head, body)).await,
             Route::Models | Route::Model(_) => gateway.models(&route, &head),
-            _ => gateway.own(&route, &exchange, &head),
+            _ => gateway.own(*face, &route, &exchange, &head),
         };
         guard.answered(response.status());
         response
     }
 }
 
+impl GatewayService {
+    /// Whether the listener for operators is asked under a name that a web page may have made point
+    /// here. Whoever has the token is no such page, and a probe learns nothing.
+    fn is_misnamed(&self, route: &Route<'_>, head: &Parts) -> bool {
+        if self.face != Face::Operators || route.is_probe() {
+            return false;
+        }
+        let settings = self.gateway.settings.settings();
+        let admin = &settings.admin;
+        let has_token = admin.token.as_deref().is_some_and(|token| presents(token, &head.headers));
+        !has_token && !is_host_trusted(&admin.hosts, &head.headers)
+    }
+}
+
+fn misnamed() -> ApiError {
+    let why = "the `host` of the request is not a name of this listener; expected an address, \
+               `localhost`, or one of `admin.hosts`";
+    ApiError::new(ErrorKind::PermissionDenied, why.to_owned())
+}
+
 impl Gateway {
     /// What the gateway answers itself.
-    fn own(&self, route: &Route<'_>, exchange: &Exchange, head: &Parts) -> Response<Body> {
+    fn own(
+        &self,
+        face: Face,
+        route: &Route<'_>,
+        exchange: &Exchange,
+        head: &Parts,
+    ) -> Response<Body> {
         if matches!(route, Route::Nowhere) {
             return reply::not_found(&head.method, head.uri.path());
         }
         if !route.allowed().contains(&head.method) {
             return reply::method_not_allowed(&head.method, head.uri.path(), route.allowed());
         }
-        if matches!(route, Route::Health | Route::Alive | Route::Metrics) {
+        if route.is_probe() || matches!(route, Route::Metrics) {
             // Machines ask these all the time.
             exchange.access.note(|record| record.audience = Audience::Debugger);
         }
         match route {
-            Route::Health => self.health(exchange),
+            Route::Health => self.health(),
+            Route::Ready => self.readiness(),
             Route::Alive => reply::json(StatusCode::OK, &br#"{"status":"alive"}"#[..]),
             Route::Version => reply::json(StatusCode::OK, VERSION),
             Route::Metrics => self.metrics(head),
-            _ => reply::text(StatusCode::OK, index()),
+            _ => reply::text(StatusCode::OK, index(face)),
         }
     }
 
@@ -155,39 +214,6 @@ impl Gateway {
         }
     }
 
-    /// Whether it makes sense to send requests here.
-    fn health(&self, exchange: &Exchange) -> Response<Body> {
-        if exchange.drain.begun() {
-            return reply::error(&ApiError::overloaded("the gateway is shutting down"));
-        }
-        let (up, all) = {
-            let router = self.dispatcher.view();
-            let fleet = router.fleet();
-            let up = fleet.workers().filter(|(_, worker)| worker.health().is_up()).count();
-            (up, fleet.workers().count())
-        };
-        if up == 0 {
-            let why = format!("none of {all} workers is up");
-            return reply::error(&ApiError::overloaded(why));
-        }
-        let store = match self.settings.settings().store.place {
-            overdraft_store::Place::Memory | overdraft_store::Place::Wrong(_) => "memory",
-            overdraft_store::Place::Redis(_) if self.store.is_degraded() => "degraded",
-            overdraft_store::Place::Redis(_) => "ok",
-        };
-        let mut text =
-            format!(r#"{{"status":"ok","workers_up":{up},"workers":{all},"store":"{store}""#);
-        let off = cascade::switched_off(&self.cascade);
-        if !off.is_empty() {
-            let off: serde_json::Map<String, serde_json::Value> =
-                off.into_iter().map(|(name, why)| (name, why.into())).collect();
-            text.push_str(r#","cascades_off":"#);
-            text.push_str(&serde_json::Value::Object(off).to_string());
-        }
-        text.push('}');
-        reply::json(StatusCode::OK, text)
-    }
-
     fn metrics(&self, head: &Parts) -> Response<Body> {
         let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         gauges::set(self);
@@ -213,13 +239,22 @@ fn plain_path(path: &str) -> Cow<'_, str> {
     Cow::Owned(format!("/{}", parts.join("/")))
 }
 
-/// What is listed at `/` beside the workers' endpoints.
-const INDEX: &str = "\
+/// What is listed at `/` for clients, beside the workers' endpoints.
+const FOR_CLIENTS: &str = "\
 GET  /v1/models             the models that can be asked for
 GET  /v1/models/{id}        one of them
+";
+
+/// What is listed for everybody.
+const FOR_ALL: &str = "\
 GET  /healthz, /health      200 once a worker is up; /ping too
-GET  /version               of this gateway
+GET  /readyz                200 while requests should be sent to this gateway
 GET  /livez                 200 while the process runs
+GET  /version               of this gateway
+";
+
+/// What is listed for operators.
+const FOR_OPERATORS: &str = "\
 GET  /metrics               Prometheus metrics
 GET  /admin/workers         the workers as the router sees them
 POST /admin/workers/{name}/drain     sends it nothing new; .../rejoin calls that off
@@ -228,15 +263,21 @@ GET  /admin/cache           what the response cache holds and does
 POST /admin/cache/purge     lets go of answers, by `tenant`, `model`, both or neither
 ";
 
-/// What is at `/`.
-fn index() -> String {
+/// What is at `/` of a listener.
+fn index(face: Face) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!("Overdraft {version}: an OpenAI-compatible gateway.\n\n");
-    for endpoint in Endpoint::ALL {
-        let (path, summary) = (endpoint.path(), endpoint.summary());
-        writeln!(text, "POST {path:<22} {summary}").expect("a string takes all of it");
+    if face != Face::Operators {
+        for endpoint in Endpoint::ALL {
+            let (path, summary) = (endpoint.path(), endpoint.summary());
+            writeln!(text, "POST {path:<22} {summary}").expect("a string takes all of it");
+        }
+        text.push_str(FOR_CLIENTS);
     }
-    text.push_str(INDEX);
+    text.push_str(FOR_ALL);
+    if face != Face::Clients {
+        text.push_str(FOR_OPERATORS);
+    }
     text
 }
 

@@ -59,14 +59,14 @@ impl Client {
     pub(crate) async fn post_with(&mut self, path: &str, headers: &str, body: &str) {
         let length = body.len();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              {headers}content-length: {length}\r\n\r\n{body}"
         );
         self.send(request).await;
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> (Head, String) {
-        self.send(format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n")).await;
+        self.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
         self.whole().await
     }
 

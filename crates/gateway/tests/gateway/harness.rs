@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use overdraft_gateway::{Drained, GatewaySettings, WorkerSettings, run_reloading};
+use overdraft_gateway::{Drained, GatewaySettings, Listeners, WorkerSettings, run_reloading};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -34,6 +34,8 @@ pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
 /// A running gateway.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
+    /// Where operators connect, if not where clients do.
+    admin: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     settings: watch::Sender<GatewaySettings>,
     running: JoinHandle<Drained>,
@@ -59,6 +61,25 @@ impl Gateway {
         mocks: &[&Mock],
         adjust: impl FnOnce(&mut GatewaySettings),
     ) -> Self {
+        Self::start_at(mocks, None, adjust).await
+    }
+
+    /// Starts with a listener for operators, and waits until all workers are up.
+    pub(crate) async fn start_with_admin(
+        mocks: &[&Mock],
+        adjust: impl FnOnce(&mut GatewaySettings),
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let gateway = Self::start_at(mocks, Some(listener), adjust).await;
+        gateway.until_up(mocks.len()).await;
+        gateway
+    }
+
+    async fn start_at(
+        mocks: &[&Mock],
+        admin: Option<TcpListener>,
+        adjust: impl FnOnce(&mut GatewaySettings),
+    ) -> Self {
         let workers = mocks.iter().enumerate().map(|(index, mock)| WorkerSettings {
             name: format!("worker-{index}"),
             ..WorkerSettings::new(mock.url())
@@ -68,6 +89,8 @@ impl Gateway {
         adjust(&mut settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let place = admin.as_ref().map(|admin| admin.local_addr().unwrap());
+        let listeners = Listeners { clients: listener, admin, scaler: None };
         let (stop, stopped) = oneshot::channel::<()>();
         let (settings, watched) = watch::channel(settings);
         let running = tokio::spawn(async move {
@@ -77,9 +100,9 @@ impl Gateway {
                     std::future::pending::<()>().await;
                 }
             };
-            run_reloading(listener, watched, shutdown).await.unwrap()
+            run_reloading(listeners, watched, shutdown).await.unwrap()
         });
-        Self { address, stop: Some(stop), settings, running }
+        Self { address, admin: place, stop: Some(stop), settings, running }
     }
 
     /// Waits until so many workers are up.
@@ -111,6 +134,11 @@ impl Gateway {
 
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.address).await
+    }
+
+    /// A connection to where operators connect.
+    pub(crate) async fn operator(&self) -> Client {
+        Client::connect(self.admin.unwrap_or(self.address)).await
     }
 
     /// A new connection that has posted a chat request for [`MODEL`].

@@ -82,6 +82,43 @@ async fn models_are_the_union_of_what_workers_that_are_up_serve() {
 }
 
 #[tokio::test]
+async fn once_ready_it_stays_ready_whatever_becomes_of_its_workers() {
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| manner.health = 503);
+    let gateway =
+        Gateway::start_unready(&[&mock], |settings| settings.probe.interval = OFTEN).await;
+    let mut client = gateway.client().await;
+    let (head, body) = client.get("/readyz").await;
+    assert_eq!(head.status, 503, "it knows of no worker that another gateway may know of");
+    assert!(body.contains("no worker has been found up yet"), "{body}");
+    mock.behave(|manner| manner.health = 200);
+    gateway.until_up(1).await;
+    assert_eq!(client.get("/readyz").await.0.status, 200);
+    mock.behave(|manner| manner.health = 503);
+    gateway.until_down().await;
+    assert_eq!(client.get("/readyz").await.0.status, 200, "refusing is done better here");
+}
+
+#[tokio::test]
+async fn closed_label_sets_are_there_before_their_first_event() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let (_, text) = gateway.client().await.get("/metrics").await;
+    for line in [
+        r#"router_rejections_total{reason="queue_full",priority="flex"} 0"#,
+        r#"overdraft_request_ends_total{end="sH"} 0"#,
+        r#"overdraft_upstream_errors_total{kind="unreachable"} 0"#,
+        r#"overdraft_breaker_transitions_total{to="open"} 0"#,
+        r#"overdraft_warm_ups_total{result="failed"} 0"#,
+        r#"overdraft_pool_kv_use{pool="draft"} 0.0"#,
+        r#"overdraft_pool_workers{pool="draft",state="serving"} 0"#,
+        r#"router_request_duration_seconds_count{pool="draft"} 0"#,
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line} is missing in\n{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_worker_that_speaks_nonsense_is_never_up() {
     let mock = Mock::start(&["quote\" breaks the list"]).await;
     let gateway =

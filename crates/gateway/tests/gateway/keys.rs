@@ -141,7 +141,8 @@ async fn a_model_that_a_key_may_not_have_does_not_exist_for_it() {
         let (head, said) = asked(&mut mock, &mut client, &bearer(BATCH), &ask(model)).await;
         assert_eq!((head.status, said.as_str()), (200, "served"), "{model}");
     }
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n{}\r\n", bearer(BATCH));
+    let get =
+        |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(BATCH));
     client.send(get("/v1/models")).await;
     let (_, list) = client.whole().await;
     assert!(list.contains("\"small\"") && list.contains("\"chat\""), "{list}");

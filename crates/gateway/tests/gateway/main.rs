@@ -14,6 +14,7 @@ mod mock;
 #[expect(dead_code, reason = "the store's own tests use the rest")]
 mod redis;
 
+mod admin_listener;
 mod admission;
 mod caching;
 mod care;

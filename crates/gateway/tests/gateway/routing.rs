@@ -144,7 +144,8 @@ async fn explaining_sends_nothing() {
 async fn with_a_token_only_who_has_it_is_told() {
     let mut mocks = [Mock::start(&[MODEL]).await];
     let gateway = Gateway::start_with(&[&mocks[0]], |settings| {
-        settings.admin = AdminSettings { token: Some("secret".to_owned()) };
+        settings.admin =
+            AdminSettings { token: Some("secret".to_owned()), ..AdminSettings::default() };
     })
     .await;
     let mut client = gateway.client().await;

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use overdraft_core::admit::Priority;
 use overdraft_units::Micros;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -18,6 +19,22 @@ use super::label_cap::LabelCap;
 
 /// Tenants that get a label value of their own.
 const TENANTS_MAX: usize = 1_000;
+
+/// Why a request may be refused for want of room or budget.
+const REASONS: [&str; 12] = [
+    "budget_requests",
+    "budget_tokens",
+    "draining",
+    "late",
+    "no_room",
+    "none_up",
+    "queue_full",
+    "requests",
+    "streams",
+    "tenant_full",
+    "threshold",
+    "too_late",
+];
 
 type Words<const N: usize> = [(&'static str, &'static str); N];
 type Float = Gauge<f64, AtomicU64>;
@@ -71,6 +88,14 @@ impl AdmissionMetrics {
             peak: Family::default(),
         };
         metrics.register(registry);
+        // An `increase` does not see the first event of a series that begins with it.
+        for priority in Priority::ALL.map(Priority::name) {
+            for reason in REASONS {
+                let labels = [("reason", reason), ("priority", priority)];
+                drop(metrics.rejections.get_or_create(&labels));
+            }
+            drop(metrics.waits.get_or_create(&[("priority", priority)]));
+        }
         metrics
     }
 
@@ -124,6 +149,7 @@ impl AdmissionMetrics {
 
     /// A request was refused.
     pub fn rejected(&self, reason: &'static str, priority: &'static str) {
+        debug_assert!(REASONS.contains(&reason), "`{reason}` is not in the closed set");
         self.rejections.get_or_create(&[("reason", reason), ("priority", priority)]).inc();
     }
 

@@ -80,6 +80,9 @@ impl CareMetrics {
         for outcome in Outcome::ALL {
             drop(metrics.repairs.get_or_create(&[("outcome", outcome.name())]));
         }
+        for result in ["answered", "failed"] {
+            drop(metrics.warm_ups.get_or_create(&[("result", result)]));
+        }
         metrics
     }
 
@@ -146,7 +149,9 @@ impl CareMetrics {
                 let labels = [label, ("signal", signal.name())];
                 self.load.get_or_create(&labels).set(thousandths(wants));
             }
-            if let Some(kv) = pool.load.kv_mean_permille() {
+            // A pool without workers uses nothing; one whose workers have not spoken is unknown.
+            let is_empty = pool.load.members == 0;
+            if let Some(kv) = pool.load.kv_mean_permille().or(is_empty.then_some(0)) {
                 self.kv_use.get_or_create(&[label]).set(thousandths(kv));
             }
             self.waiting.get_or_create(&[label]).set(signed(pool.load.waiting));

@@ -25,6 +25,13 @@ const MODELS_MAX: usize = 64;
 type One = [(&'static str, String); 1];
 type Two = [(&'static str, String); 2];
 
+/// The pools there are.
+const POOLS: [&str; 2] = ["target", "draft"];
+
+/// What may go wrong with an attempt.
+const UPSTREAM_ERRORS: [&str; 7] =
+    ["unreachable", "broken", "silent", "saturated", "misconfigured", "disputed", "faulty"];
+
 /// How a request to the gateway ended.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestOutcome<'a> {
@@ -104,6 +111,7 @@ impl GatewayMetrics {
             tokens: Family::default(),
         };
         metrics.register();
+        metrics.create_closed_sets();
         let version = Family::<One, Gauge<f64, AtomicU64>>::default();
         version.get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1.0);
         metrics.registry.register("overdraft_build_info", "What is running", version);
@@ -167,6 +175,20 @@ impl GatewayMetrics {
             "Tokens by model and kind, as workers reported them",
             self.tokens.clone(),
         );
+    }
+
+    /// Series that are there before their first event: of one that begins with it, `increase` does
+    /// not see that event, and a share of it is nothing instead of zero.
+    fn create_closed_sets(&self) {
+        for end in EndCode::all() {
+            drop(self.ends.get_or_create(&[("end", end.to_string())]));
+        }
+        for kind in UPSTREAM_ERRORS {
+            drop(self.upstream_errors.get_or_create(&[("kind", kind.to_owned())]));
+        }
+        for pool in POOLS {
+            drop(self.pool_duration.get_or_create(&[("pool", pool.to_owned())]));
+        }
     }
 
     /// The registry, for metrics that a feature adds to this catalogue.
@@ -252,6 +274,7 @@ impl GatewayMetrics {
 
     /// An attempt at a worker failed.
     pub fn upstream_failed(&self, kind: &'static str) {
+        debug_assert!(UPSTREAM_ERRORS.contains(&kind), "`{kind}` is not in the closed set");
         self.upstream_errors.get_or_create(&[("kind", kind.to_owned())]).inc();
     }
 

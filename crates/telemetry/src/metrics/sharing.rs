@@ -49,6 +49,9 @@ impl SharingMetrics {
         };
         metrics.register_breakers(registry);
         metrics.register_store(registry);
+        for state in ["closed", "half_open", "open"] {
+            drop(metrics.transitions.get_or_create(&[("to", state)]));
+        }
         metrics
     }
 

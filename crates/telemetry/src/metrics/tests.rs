@@ -264,7 +264,7 @@ fn the_gateway_counts_under_its_own_names() {
             completion: Some(Tokens::new(5)),
         });
     }
-    metrics.upstream_failed("connect");
+    metrics.upstream_failed("unreachable");
     metrics.worker_inflight("127.0.0.1:8001", 4);
     metrics.worker_up("127.0.0.1:8001", true);
     metrics.retried();

@@ -231,7 +231,7 @@ impl Running {
     pub(crate) async fn post_with(&self, lines: &str, path: &str, body: &Value) -> Reply {
         let (mut client, body) = (self.connect().await, body.to_string());
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{lines}\
              content-length: {}\r\n\r\n",
             body.len()
         );
@@ -263,7 +263,7 @@ pub(crate) struct Reply {
 impl Client {
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) {
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         // A worker that refuses early closes while we still send.

@@ -1,0 +1,54 @@
+//! `overdraft completions` and `overdraft man`: files that a package installs beside the binary,
+//! made from the same definition as `--help`.
+
+use std::path::PathBuf;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::fault::Fault;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = COMPLETIONS)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = MAN)]
+pub(crate) struct Man {
+    /// The folder for the pages, one for each command; it must be there
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    out: PathBuf,
+}
+
+const COMPLETIONS: &str = "\
+Examples:
+  overdraft completions bash > ~/.local/share/bash-completion/completions/overdraft
+  overdraft completions zsh > \"${fpath[1]}/_overdraft\"
+  overdraft completions fish > ~/.config/fish/completions/overdraft.fish";
+
+const MAN: &str = "\
+Examples:
+  overdraft man --out ~/.local/share/man/man1
+  man overdraft-serve";
+
+/// Prints a completion script.
+pub(crate) fn completions(arguments: &Completions) {
+    let mut command = command();
+    clap_complete::generate(arguments.shell, &mut command, "overdraft", &mut std::io::stdout());
+}
+
+/// Writes the manual's pages.
+pub(crate) fn man(arguments: &Man) -> Result<(), Fault> {
+    clap_mangen::generate_to(command(), &arguments.out).map_err(|error| {
+        Fault::input(format!("`{}` cannot be written to: {error}", arguments.out.display()))
+            .hint("name a folder that is there with `--out`")
+    })
+}
+
+fn command() -> Command {
+    crate::Arguments::command()
+}

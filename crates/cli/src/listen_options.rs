@@ -1,0 +1,71 @@
+//! Listener options of `overdraft serve`: where clients, operators and autoscalers connect.
+//!
+//! A socket that a service manager passes on counts most, then a flag, then the file.
+
+use std::net::SocketAddr;
+
+use overdraft_config::Config;
+use overdraft_gateway::Listeners;
+use tokio::net::TcpListener;
+
+use crate::fault::Fault;
+use crate::service_manager::Passed;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct ListenOptions {
+    /// Where clients connect, port 0 takes a free one; by default as the file says, or
+    /// 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Where `/admin`, `/metrics` and probes are answered apart from clients; by default as the
+    /// file says, or where clients connect
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+    /// Where KEDA asks how many workers the pools want; by default as the file says, or nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    scaler_listen: Option<SocketAddr>,
+}
+
+impl ListenOptions {
+    /// The sockets of a gateway.
+    pub(crate) async fn open(&self, config: &Config) -> Result<Listeners, Fault> {
+        // The first socket of a unit is the clients', the second the operators'.
+        let mut passed = Passed::on();
+        let clients = match passed.listener(0)? {
+            Some(listener) => listener,
+            None => bind(self.listen.unwrap_or(config.listen), "--listen").await?,
+        };
+        let admin = self.admin_listen.or(config.admin.listen);
+        let admin = match passed.listener(1)? {
+            Some(listener) => Some(listener),
+            None => bind_if_any(admin, "--admin-listen").await?,
+        };
+        let scaler = self.scaler_listen.or(config.scaling.listen);
+        Ok(Listeners { clients, admin, scaler: bind_if_any(scaler, "--scaler-listen").await? })
+    }
+}
+
+async fn bind_if_any(
+    address: Option<SocketAddr>,
+    flag: &str,
+) -> Result<Option<TcpListener>, Fault> {
+    match address {
+        Some(address) => bind(address, flag).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Takes an address, or says which flag chooses another.
+pub(crate) async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Fault> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Fault::input(format!("`{address}` cannot be listened on: {error}"))
+            .hint(format!("choose another with `{flag}`; port 0 takes a free one"))
+    })
+}
+
+/// The address that a listener got.
+pub(crate) fn address(listener: &TcpListener) -> Result<SocketAddr, Fault> {
+    listener
+        .local_addr()
+        .map_err(|error| Fault::running(format!("the listener has no address: {error}")))
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Makes the dashboards in this folder: make.py writes them, make.py --check fails where one is out of date.
+
+A panel is a title, a unit, a sentence that says what it shows, and its queries. All queries are of the selected
+`job` and `namespace`; a data source is always the variable's.
+"""
+import json
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+HERE = 'job=~"$job",namespace=~"$namespace"'
+WIDTH, HEIGHT, COLUMNS = 8, 7, 3
+
+
+def rate(metric, labels="", by=""):
+    """Events a second, summed by labels."""
+    inner = f"{HERE},{labels}" if labels else HERE
+    return f"sum by ({by}) (rate({metric}{{{inner}}}[$__rate_interval]))"
+
+
+def quantile(share, metric, by, labels=""):
+    inner = f"{HERE},{labels}" if labels else HERE
+    groups = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share}, sum by ({groups}) (rate({metric}_bucket{{{inner}}}[$__rate_interval])))"
+
+
+def gauge(metric, labels="", by="", how="max"):
+    inner = f"{HERE},{labels}" if labels else HERE
+    return f"{how} by ({by}) ({metric}{{{inner}}})"
+
+
+POOL, MODEL, WORKER = 'pool=~"$pool"', 'model=~"$model"', 'worker=~"$worker"'
+
+# File, uid, title, variables beside the common ones, panels: title, unit, description, [(query, legend)].
+BOARDS = [
+    ("overview", "overdraft-overview", "Overdraft: overview", [("model", "overdraft_tokens_total"), ("pool", "overdraft_pool_workers")], [
+        ("Requests", "reqps", "Requests a second by status; probes and scrapes left out.", [(rate("overdraft_requests_total", 'route=~"/v1/.+"', "code"), "{{code}}")]),
+        ("Ends other than whole", "reqps", "Requests by who ended them and when, without those that ended whole.", [(rate("overdraft_request_ends_total", 'end!="--"', "end"), "{{end}}")]),
+        ("In flight", "short", "Requests that each gateway is answering now.", [(gauge("overdraft_inflight_requests", "", "instance"), "{{instance}}")]),
+        ("First token, p50 and p95", "s", "From a request's head to its first token, by model.", [(quantile(0.5, "overdraft_time_to_first_token_seconds", "model", MODEL), "{{model}} p50"), (quantile(0.95, "overdraft_time_to_first_token_seconds", "model", MODEL), "{{model}} p95")]),
+        ("Whole answer, p50 and p95", "s", "From a request's head to its answer's last byte, by path.", [(quantile(0.5, "overdraft_request_duration_seconds", "route", 'route=~"/v1/.+"'), "{{route}} p50"), (quantile(0.95, "overdraft_request_duration_seconds", "route", 'route=~"/v1/.+"'), "{{route}} p95")]),
+        ("Tokens", "short", "Tokens a second by model and kind, as workers report them.", [(rate("overdraft_tokens_total", MODEL, "model, kind"), "{{model}} {{kind}}")]),
+        ("Caches in use", "percentunit", "Share of a pool's caches in use, mean over its workers.", [(gauge("overdraft_pool_kv_use", POOL, "pool"), "{{pool}}")]),
+        ("Waiting", "short", "Requests that wait for a worker inside the gateways, by priority.", [(gauge("overdraft_queue_requests", "", "priority", "sum"), "{{priority}}")]),
+        ("Refusals", "reqps", "Requests refused a second for want of room or budget, by reason.", [(rate("router_rejections_total", "", "reason"), "{{reason}}")]),
+        ("Retries", "reqps", "Attempts beyond a request's first, a second.", [(rate("overdraft_retries_total"), "retries")]),
+        ("Failed attempts", "reqps", "Attempts that a worker failed, by what went wrong.", [(rate("overdraft_upstream_errors_total", "", "kind"), "{{kind}}")]),
+        ("Store", "short", "1 while a gateway goes on without the store, and the gateways that share it.", [(gauge("overdraft_store_degraded", "", "instance"), "{{instance}} degraded"), (gauge("overdraft_store_gateways", "", "instance"), "{{instance}} gateways")]),
+    ]),
+    ("fleet", "overdraft-fleet", "Overdraft: fleet and scaling", [("pool", "overdraft_pool_workers"), ("worker", "overdraft_worker_up")], [
+        ("Workers", "short", "Workers of a pool: there, serving, and of known load.", [(gauge("overdraft_pool_workers", POOL, "pool, state"), "{{pool}} {{state}}")]),
+        ("Wanted and serving", "short", "What a pool's load wants, held steady, beside the workers that serve.", [(gauge("overdraft_pool_desired_workers", POOL, "pool"), "{{pool}} wanted"), (gauge("overdraft_pool_workers", f'{POOL},state="serving"', "pool"), "{{pool}} serving")]),
+        ("Wanted by signal", "short", "Workers that each signal wants at this moment; the largest counts.", [(gauge("overdraft_pool_desired_load", POOL, "pool, signal"), "{{pool}} {{signal}}")]),
+        ("Running and waiting", "short", "Requests that are computed and that wait, by pool.", [(gauge("overdraft_pool_running", POOL, "pool"), "{{pool}} running"), (gauge("overdraft_pool_waiting", POOL, "pool"), "{{pool}} waiting")]),
+        ("Requests of a worker", "short", "Requests on a worker: through each gateway, and others'.", [(gauge("overdraft_worker_requests", WORKER, "worker, kind"), "{{worker}} {{kind}}")]),
+        ("Cache of a worker", "short", "Tokens in a worker's cache beside what it holds.", [(gauge("overdraft_worker_tokens", f'{WORKER},kind=~"kv_used|kv_capacity"', "worker, kind"), "{{worker}} {{kind}}")]),
+        ("Predicted peak", "percentunit", "What a worker's requests are predicted to need at once, over its cache.", [(gauge("overdraft_worker_peak_ratio", WORKER, "worker"), "{{worker}}")]),
+        ("Up", "bool_yes_no", "Whether a worker is sent requests.", [(gauge("overdraft_worker_up", WORKER, "worker"), "{{worker}}")]),
+        ("Breakers", "short", "1 for the state of a worker's circuit breaker, closed ones left out.", [(gauge("overdraft_breaker_state", f'{WORKER},state!="closed"', "worker, state"), "{{worker}} {{state}}")]),
+        ("Age of reports", "s", "Age of a worker's last word on its load.", [(gauge("overdraft_worker_staleness_seconds", WORKER, "worker", "min"), "{{worker}}")]),
+        ("Repairs", "short", "Repairs of workers with fragmented memory a second, by how they ended.", [(rate("overdraft_worker_repairs_total", "", "outcome"), "{{outcome}}")]),
+        ("Warm-ups", "short", "Requests sent to workers before they take traffic, a second.", [(rate("overdraft_warm_ups_total", "", "result"), "{{result}}")]),
+    ]),
+    ("reuse", "overdraft-reuse", "Overdraft: caches and routing", [("worker", "overdraft_worker_up")], [
+        ("Prefix hits", "percentunit", "Share of prompt tokens that workers found in their caches.", [(gauge("overdraft_prefix_hit_ratio", "", "instance"), "{{instance}}")]),
+        ("Prompt tokens", "short", "Prompt tokens a second: routed, expected cached, told by workers, told to be cached.", [(rate("overdraft_prefix_tokens_total", "", "kind"), "{{kind}}")]),
+        ("Prefixes at dispatch", "reqps", "Requests sent, by what became of their prefix: warm, or computed anew and why.", [(rate("overdraft_prefix_dispatches_total", "", "prefix"), "{{prefix}}")]),
+        ("Decisions", "reqps", "Routing decisions by policy and what was decided.", [(rate("overdraft_routing_decisions_total", "", "policy, choice"), "{{policy}} {{choice}}")]),
+        ("Time in the queue, p95", "s", "How long requests waited that were then sent, by priority.", [(quantile(0.95, "overdraft_queue_wait_seconds", "priority"), "{{priority}}")]),
+        ("What is known of caches", "short", "Workers by what is believed of their caches rests on.", [(gauge("overdraft_worker_prefix_knowledge", WORKER, "kind", "count"), "{{kind}}")]),
+        ("Response cache", "reqps", "Requests by what the response cache had to do with them.", [(rate("overdraft_cache_requests_total", "", "result"), "{{result}}")]),
+        ("Tokens saved", "short", "Tokens a second that kept answers saved computing.", [(rate("overdraft_cache_tokens_saved_total"), "tokens")]),
+        ("Memory of the response cache", "bytes", "Bytes of answers kept in each gateway.", [(gauge("overdraft_cache_bytes", "", "instance"), "{{instance}}")]),
+        ("Memory of the prefix index", "bytes", "Bytes that the index of prefixes takes.", [(gauge("overdraft_prefix_index", 'what="bytes"', "instance"), "{{instance}}")]),
+        ("Tenants", "reqps", "Requests a second by tenant.", [(rate("overdraft_tenant_requests_total", "", "tenant"), "{{tenant}}")]),
+        ("Tokens of tenants", "short", "Tokens a second by tenant and kind.", [(rate("overdraft_tenant_tokens_total", "", "tenant, kind"), "{{tenant}} {{kind}}")]),
+    ]),
+]
+
+
+def variable(name, metric, label):
+    query = f"label_values({metric}, {label})"
+    return {"name": name, "label": name, "type": "query", "datasource": SOURCE, "query": {"query": query, "refId": name}, "definition": query,
+            "includeAll": True, "multi": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}, "refresh": 2, "sort": 1}
+
+
+def panel(place, title, unit, description, queries):
+    targets = [{"refId": chr(65 + index), "datasource": SOURCE, "expr": expr, "legendFormat": legend} for index, (expr, legend) in enumerate(queries)]
+    return {"id": place + 1, "type": "timeseries", "title": title, "description": description, "datasource": SOURCE, "targets": targets,
+            "gridPos": {"h": HEIGHT, "w": WIDTH, "x": WIDTH * (place % COLUMNS), "y": HEIGHT * (place // COLUMNS)},
+            "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": {"fillOpacity": 10, "showPoints": "never"}}, "overrides": []},
+            "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}}}
+
+
+def board(uid, title, variables, panels):
+    common = [{"name": "datasource", "label": "data source", "type": "datasource", "query": "prometheus"},
+              variable("namespace", "overdraft_build_info", "namespace"), variable("job", "overdraft_build_info", "job")]
+    own = [variable(name, f'{metric}{{{HERE}}}', name) for name, metric in variables]
+    links = [{"type": "dashboards", "title": "Overdraft", "tags": ["overdraft"], "asDropdown": True, "includeVars": True, "keepTime": True}]
+    return {"uid": uid, "title": title, "tags": ["overdraft"], "schemaVersion": 39, "version": 1, "editable": True, "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"}, "timezone": "", "links": links, "templating": {"list": common + own}, "annotations": {"list": []},
+            "panels": [panel(place, *given) for place, given in enumerate(panels)]}
+
+
+def main():
+    stale = []
+    for name, uid, title, variables, panels in BOARDS:
+        text = json.dumps(board(uid, title, variables, panels), indent=1) + "\n"
+        path = FOLDER / f"{name}.json"
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            stale.append(path.name)
+    if stale:
+        sys.exit(f"out of date: {', '.join(stale)}; run deploy/grafana/make.py")
+
+
+if __name__ == "__main__":
+    main()

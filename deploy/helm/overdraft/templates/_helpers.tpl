@@ -1,0 +1,149 @@
+{{/* Name of the chart, or what stands in for it. */}}
+{{- define "overdraft.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Name of all objects: 40 characters leave room for the names of pools and of what stands behind. */}}
+{{- define "overdraft.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "overdraft.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that select; they never change, so no version is among them. */}}
+{{- define "overdraft.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "overdraft.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* All labels of an object. */}}
+{{- define "overdraft.labels" -}}
+{{ include "overdraft.selectorLabels" . }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: {{ include "overdraft.name" .root }}
+{{- end -}}
+
+{{- define "overdraft.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "overdraft.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image by digest, or by tag. Takes image and the tag to fall back on. */}}
+{{- define "overdraft.imageOf" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .image.repository (default .fallback .image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "overdraft.image" -}}
+{{- include "overdraft.imageOf" (dict "image" .Values.image "fallback" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* The Secret that holds the token for /admin. */}}
+{{- define "overdraft.adminSecretName" -}}
+{{- default (printf "%s-admin" (include "overdraft.fullname" .)) .Values.admin.existingSecret.name -}}
+{{- end -}}
+
+{{- define "overdraft.hasStore" -}}
+{{- if or .Values.redis.url .Values.redis.existingSecret.name (dig "store" "url" "" .Values.config) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "overdraft.hasScaler" -}}
+{{- if or .Values.scaler.enabled .Values.keda.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* The clock of the grace period starts before the preStop hook. */}}
+{{- define "overdraft.gracePeriod" -}}
+{{- with .Values.shutdown -}}
+{{- add .preStopSeconds .lameDuckSeconds .drainSeconds .marginSeconds -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A pool with its defaults filled in, as YAML. */}}
+{{- define "overdraft.pool" -}}
+{{- mergeOverwrite (deepCopy .root.Values.poolDefaults) (deepCopy .pool) | toYaml -}}
+{{- end -}}
+
+{{/* Discovery of the chart's own pools, as a YAML list. */}}
+{{- define "overdraft.poolDiscovery" -}}
+{{- $root := . -}}
+{{- range $name, $given := .Values.pools }}
+{{- $pool := include "overdraft.pool" (dict "root" $root "pool" $given) | fromYaml }}
+- kubernetes:
+    namespace: {{ $root.Release.Namespace }}
+    service: {{ include "overdraft.fullname" $root }}-{{ $name }}
+    port: http
+    pool: {{ $pool.role }}
+    {{- with default $pool.model $pool.servedModelName }}
+    model: {{ . | quote }}
+    {{- end }}
+    each:
+      {{- if and $pool.kvEvents (eq $pool.engine "vllm") }}
+      kv_events:
+        endpoint: "tcp://{host}:5557"
+        replay_endpoint: "tcp://{host}:5558"
+      {{- end }}
+      {{- if $pool.priorityScheduling }}
+      priority_scheduling: true
+      {{- end }}
+      warm_up: {{ $pool.warmUp }}
+{{- end }}
+{{- end -}}
+
+{{/* The gateway's configuration: what the chart derives, and over it what the user says. */}}
+{{- define "overdraft.config" -}}
+{{- $full := include "overdraft.fullname" . -}}
+{{- $admin := printf "%s-admin" $full -}}
+{{- $derived := dict
+  "listen" (printf "%s:%v" .Values.listenAddress .Values.ports.http)
+  "admin" (dict
+    "listen" (printf "%s:%v" .Values.listenAddress .Values.ports.admin)
+    "token" "${OVERDRAFT_ADMIN_TOKEN}"
+    "hosts" (list $admin (printf "%s.%s" $admin .Release.Namespace) (printf "%s.%s.svc" $admin .Release.Namespace) (printf "%s.%s.svc.cluster.local" $admin .Release.Namespace)))
+  "shutdown" (dict
+    "lame_duck" (printf "%vs" .Values.shutdown.lameDuckSeconds)
+    "drain" (printf "%vs" .Values.shutdown.drainSeconds))
+-}}
+{{- if include "overdraft.hasScaler" . -}}
+{{- $_ := set $derived "scaling" (dict "listen" (printf "%s:%v" .Values.listenAddress .Values.ports.scaler)) -}}
+{{- end -}}
+{{- if or .Values.redis.url .Values.redis.existingSecret.name -}}
+{{- $url := ternary "${OVERDRAFT_STORE_URL}" .Values.redis.url (ne .Values.redis.existingSecret.name "") -}}
+{{- $_ := set $derived "store" (dict "url" $url "namespace" .Values.redis.namespace) -}}
+{{- end -}}
+{{- if .Values.salt.existingSecret.name -}}
+{{- $_ := set $derived "isolation" (dict "salt_secret" "${OVERDRAFT_SALT_SECRET}") -}}
+{{- end -}}
+{{- $own := include "overdraft.poolDiscovery" . | fromYamlArray -}}
+{{- $discovery := concat $own (default (list) .Values.config.discovery) -}}
+{{- if $discovery -}}
+{{- $_ := set $derived "discovery" $discovery -}}
+{{- end -}}
+{{- mergeOverwrite $derived (omit .Values.config "discovery") | toYaml -}}
+{{- end -}}
+
+{{/* Namespaces in which services are discovered, as a YAML list. */}}
+{{- define "overdraft.namespaces" -}}
+{{- $names := list -}}
+{{- range (include "overdraft.config" . | fromYaml).discovery -}}
+{{- with .kubernetes -}}
+{{- $names = append $names .namespace -}}
+{{- end -}}
+{{- end -}}
+{{- $names | uniq | sortAlpha | toYaml -}}
+{{- end -}}

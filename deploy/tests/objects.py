@@ -1,0 +1,333 @@
+"""Lints across objects: ports by name, selectors, rights, probes, grace periods, scaling; what no schema sees."""
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import yaml
+
+import tools
+from schemas import name_of
+
+PROBE_PATHS = {"gateway": {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"},
+               "engine": {"startupProbe": "/health", "livenessProbe": "/health", "readinessProbe": "/health"}}
+ENDPOINTSLICES = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
+SCALER_KEYS = {"scalerAddress", "pool", "model", "kvTarget", "queueTarget", "runningTarget"}
+GRACE_MARGIN_SECONDS = 5
+PROBE_SECONDS_MIN = 30
+
+
+def kind(manifests, *kinds):
+    return [one for one in manifests if one["kind"] in kinds]
+
+
+def labels_of(workload):
+    return workload["spec"]["template"]["metadata"].get("labels", {})
+
+
+def fits(selector, labels):
+    return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def ports_of(workload):
+    return {port.get("name") for one in workload["spec"]["template"]["spec"]["containers"] for port in one.get("ports", [])}
+
+
+def component(workload):
+    return labels_of(workload).get("app.kubernetes.io/component")
+
+
+def seconds(text):
+    number, unit = re.fullmatch(r"([0-9.]+)(ms|s|m|h)", text).groups()
+    return float(number) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600}[unit]
+
+
+def config_of(manifests):
+    """The gateway's configuration, or nothing."""
+    for one in kind(manifests, "ConfigMap"):
+        if "overdraft.yaml" in one.get("data", {}):
+            return yaml.safe_load(one["data"]["overdraft.yaml"])
+    return None
+
+
+def duplicates(manifests):
+    seen = set()
+    for one in manifests:
+        key = (one["apiVersion"], one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
+        if key in seen:
+            yield f"{name_of(one)} is there twice"
+        seen.add(key)
+
+
+def services(manifests):
+    """Selectors that select, and target ports that the selected pods have."""
+    workloads = kind(manifests, "Deployment")
+    for one in kind(manifests, "Service"):
+        selected = [work for work in workloads if fits(one["spec"].get("selector"), labels_of(work))]
+        if not selected:
+            yield f"{name_of(one)}: its selector selects no pods"
+        for port in one["spec"]["ports"]:
+            for work in selected:
+                if port.get("targetPort") not in ports_of(work):
+                    yield f"{name_of(one)}: targetPort {port.get('targetPort')} is not a port of {name_of(work)}"
+
+
+def selectors(manifests):
+    """Deployments select their own pods, by labels that no upgrade changes."""
+    workloads = kind(manifests, "Deployment")
+    for one in workloads:
+        selector = one["spec"]["selector"]["matchLabels"]
+        if not fits(selector, labels_of(one)):
+            yield f"{name_of(one)}: its selector does not select its own pods"
+        for label in ("helm.sh/chart", "app.kubernetes.io/version"):
+            if label in selector:
+                yield f"{name_of(one)}: it selects by {label}, which an upgrade changes"
+        others = [work for work in workloads if work is not one and fits(selector, labels_of(work))]
+        for other in others:
+            yield f"{name_of(one)}: its selector selects pods of {name_of(other)} too"
+    for one in kind(manifests, "PodDisruptionBudget"):
+        if not any(fits(one["spec"]["selector"]["matchLabels"], labels_of(work)) for work in workloads):
+            yield f"{name_of(one)}: its selector selects no pods"
+        if one["spec"].get("unhealthyPodEvictionPolicy") != "AlwaysAllow":
+            yield f"{name_of(one)}: pods that are not ready block the drain of a node"
+
+
+def monitors(manifests):
+    """Monitors find a port by its name: with a wrong one they are accepted and scrape nothing."""
+    for one in kind(manifests, "ServiceMonitor"):
+        found = [own for own in kind(manifests, "Service")
+                 if fits(one["spec"]["selector"]["matchLabels"], own["metadata"].get("labels", {}))]
+        names = {port.get("name") for own in found for port in own["spec"]["ports"]}
+        for endpoint in one["spec"]["endpoints"]:
+            if endpoint.get("port") not in names:
+                yield f"{name_of(one)}: no selected Service has a port named {endpoint.get('port')}"
+    for one in kind(manifests, "PodMonitor"):
+        found = [work for work in kind(manifests, "Deployment") if fits(one["spec"]["selector"]["matchLabels"], labels_of(work))]
+        names = set().union(*map(ports_of, found)) if found else set()
+        for endpoint in one["spec"]["podMetricsEndpoints"]:
+            if endpoint.get("port") not in names:
+                yield f"{name_of(one)}: no selected pod has a port named {endpoint.get('port')}"
+
+
+def policies(manifests):
+    """Named ports of network policies are ports of pods; names resolve over UDP and TCP."""
+    for one in kind(manifests, "NetworkPolicy"):
+        selector = one["spec"]["podSelector"].get("matchLabels", {})
+        own = [work for work in kind(manifests, "Deployment") if fits(selector, labels_of(work))]
+        if not own:
+            yield f"{name_of(one)}: it is for no pods"
+        names = set().union(*map(ports_of, own)) if own else set()
+        for rule in one["spec"].get("ingress", []):
+            for port in rule.get("ports", []):
+                if isinstance(port.get("port"), str) and port["port"] not in names:
+                    yield f"{name_of(one)}: {port['port']} is not a port of the pods"
+        if "Egress" in one["spec"].get("policyTypes", []):
+            named = {port.get("protocol") for rule in one["spec"].get("egress", []) for port in rule.get("ports", []) if port.get("port") == 53}
+            if named != {"UDP", "TCP"}:
+                yield f"{name_of(one)}: names resolve over UDP and TCP, port 53; it opens {sorted(map(str, named))}"
+
+
+def rights(manifests):
+    """Discovery needs to get, list and watch EndpointSlices where the service is, and nothing else."""
+    config = config_of(manifests) or {}
+    wanted = {own["kubernetes"]["namespace"] for own in config.get("discovery", []) if "kubernetes" in own}
+    gateways = [work for work in kind(manifests, "Deployment") if component(work) == "gateway"]
+    for one in kind(manifests, "Role", "ClusterRole"):
+        for rule in one["rules"]:
+            if {key: sorted(value) for key, value in rule.items()} != ENDPOINTSLICES:
+                yield f"{name_of(one)}: it grants {rule}; expected exactly {ENDPOINTSLICES}"
+    for gateway in gateways:
+        spec, home = gateway["spec"]["template"]["spec"], gateway["metadata"].get("namespace")
+        if wanted and spec.get("automountServiceAccountToken") is False:
+            yield f"{name_of(gateway)}: discovery needs the token of the ServiceAccount, which is not mounted"
+        for namespace in wanted:
+            roles = [one["metadata"]["name"] for one in kind(manifests, "Role") if one["metadata"].get("namespace") == namespace]
+            bound = [one for one in kind(manifests, "RoleBinding") if one["metadata"].get("namespace") == namespace
+                     and one["roleRef"]["name"] in roles
+                     and any(own["name"] == spec.get("serviceAccountName") and own.get("namespace") == home for own in one["subjects"])]
+            if not bound:
+                yield f"{name_of(gateway)}: no RoleBinding in {namespace} lets {spec.get('serviceAccountName')} of {home} discover there"
+
+
+def accounts(manifests):
+    there = {(one["metadata"].get("namespace"), one["metadata"]["name"]) for one in kind(manifests, "ServiceAccount")}
+    for one in kind(manifests, "Deployment"):
+        name = one["spec"]["template"]["spec"].get("serviceAccountName")
+        if name and there and (one["metadata"].get("namespace"), name) not in there:
+            yield f"{name_of(one)}: the ServiceAccount {name} is not there"
+
+
+def probes(manifests):
+    """Each probe asks its own path of a port that is there, and gives a busy process time."""
+    for one in kind(manifests, "Deployment"):
+        for probe, path in PROBE_PATHS.get(component(one), {}).items():
+            container = one["spec"]["template"]["spec"]["containers"][0]
+            own = container.get(probe)
+            if own is None:
+                yield f"{name_of(one)}: no {probe}"
+                continue
+            if own["httpGet"]["path"] != path:
+                yield f"{name_of(one)}: {probe} asks {own['httpGet']['path']}; expected {path}"
+            port = "admin" if component(one) == "gateway" else "http"
+            if own["httpGet"]["port"] != port or port not in ports_of(one):
+                yield f"{name_of(one)}: {probe} asks the port {own['httpGet']['port']}; expected {port}"
+            if probe == "livenessProbe" and own.get("periodSeconds", 10) * own.get("failureThreshold", 3) < PROBE_SECONDS_MIN:
+                yield f"{name_of(one)}: livenessProbe kills in less than {PROBE_SECONDS_MIN} s"
+
+
+def graces(manifests):
+    """The clock of the grace period starts before the preStop hook, and must outlast everything behind it."""
+    shutdown = (config_of(manifests) or {}).get("shutdown", {})
+    for one in kind(manifests, "Deployment"):
+        spec = one["spec"]["template"]["spec"]
+        container = spec["containers"][0]
+        hook = container.get("lifecycle", {}).get("preStop", {})
+        if "exec" in hook:
+            yield f"{name_of(one)}: a preStop hook by exec needs a shell or `sleep` in the image"
+        needed = hook.get("sleep", {}).get("seconds", 0) + GRACE_MARGIN_SECONDS
+        if component(one) == "gateway":
+            needed += seconds(shutdown.get("lame_duck", "0s")) + seconds(shutdown.get("drain", "30s"))
+        else:
+            told = [arg.split("=", 1)[1] for arg in container.get("args", []) if arg.startswith("--shutdown-timeout=")]
+            needed += float(told[0]) if told else 0
+        if spec.get("terminationGracePeriodSeconds", 30) < needed:
+            yield f"{name_of(one)}: terminationGracePeriodSeconds is {spec.get('terminationGracePeriodSeconds', 30)}; expected at least {needed:g}"
+
+
+def security(manifests):
+    """The gateway and its test meet the `restricted` standard; engines run as nobody in particular."""
+    pods = [(one, one["spec"]["template"]["spec"]) for one in kind(manifests, "Deployment")]
+    pods += [(one, one["spec"]) for one in kind(manifests, "Pod")]
+    for one, spec in pods:
+        own = spec.get("securityContext", {})
+        if not own.get("runAsNonRoot") or not own.get("runAsUser"):
+            yield f"{name_of(one)}: it does not run as a numbered user who is not root"
+        if own.get("seccompProfile", {}).get("type") != "RuntimeDefault":
+            yield f"{name_of(one)}: no seccompProfile RuntimeDefault"
+        for container in spec["containers"]:
+            inner = container.get("securityContext", {})
+            if inner.get("allowPrivilegeEscalation") is not False or inner.get("capabilities", {}).get("drop") != ["ALL"]:
+                yield f"{name_of(one)}: {container['name']} may gain privileges"
+            is_engine = one["kind"] == "Deployment" and component(one) == "engine"
+            if not is_engine and not inner.get("readOnlyRootFilesystem"):
+                yield f"{name_of(one)}: {container['name']} may write to its root"
+            image = container["image"]
+            if "@sha256:" not in image and (":" not in image or image.endswith(":latest")):
+                yield f"{name_of(one)}: the image {image} has no version"
+
+
+def mounts(manifests):
+    there = {(one["kind"], one["metadata"]["name"]) for one in manifests}
+    for one in kind(manifests, "Deployment"):
+        spec = one["spec"]["template"]["spec"]
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+        for container in spec["containers"]:
+            for mount in container.get("volumeMounts", []):
+                if mount["name"] not in volumes:
+                    yield f"{name_of(one)}: it mounts {mount['name']}, which is no volume"
+                if "subPath" in mount:
+                    yield f"{name_of(one)}: what is mounted by subPath never changes"
+        for volume in volumes.values():
+            if "configMap" in volume and ("ConfigMap", volume["configMap"]["name"]) not in there:
+                yield f"{name_of(one)}: the ConfigMap {volume['configMap']['name']} is not there"
+
+
+def gpus(manifests):
+    for one in kind(manifests, "Deployment"):
+        spec = one["spec"]["template"]["spec"]
+        container = spec["containers"][0]
+        count = int(container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0))
+        mounted = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
+        if count > 1 and "/dev/shm" not in mounted:
+            yield f"{name_of(one)}: {count} GPUs talk through shared memory, and /dev/shm has 64 MB"
+        strategy = one["spec"].get("strategy", {})
+        if count > 0 and strategy.get("type") != "Recreate" and strategy.get("rollingUpdate", {}).get("maxSurge") != 0:
+            yield f"{name_of(one)}: a roll-out with a surge waits for a GPU that may not be there"
+
+
+def scaling(manifests):
+    """Autoscalers: one to a target, targets that exist, text in metadata, shares by value, no silent zero."""
+    workloads = {one["metadata"]["name"]: one for one in kind(manifests, "Deployment")}
+    targets = [(one, one["spec"]["scaleTargetRef"]["name"]) for one in kind(manifests, "HorizontalPodAutoscaler", "ScaledObject")]
+    for one, target in targets:
+        if target not in workloads:
+            yield f"{name_of(one)}: it scales {target}, which is not there"
+        elif "replicas" in workloads[target]["spec"]:
+            yield f"{name_of(one)}: {target} says `replicas` itself, so each upgrade resets them"
+        if sum(1 for _, other in targets if other == target) > 1:
+            yield f"{name_of(one)}: {target} has two autoscalers"
+    for one in kind(manifests, "ScaledObject"):
+        if one["spec"].get("fallback", {}).get("behavior") != "currentReplicasIfHigher":
+            yield f"{name_of(one)}: its fallback would shrink a pool that is larger"
+        for trigger in one["spec"]["triggers"]:
+            yield from (f"{name_of(one)}: {finding}" for finding in trigger_findings(trigger, manifests))
+
+
+def trigger_findings(trigger, manifests):
+    metadata = trigger["metadata"]
+    for key, value in metadata.items():
+        if not isinstance(value, str):
+            yield f"the metadata {key} is {value!r}; expected text"
+    if trigger["type"] == "prometheus":
+        if metadata.get("ignoreNullValues") != "false":
+            yield 'without `ignoreNullValues: "false"` an empty answer is zero'
+        if "kv_use" in metadata["query"] and trigger.get("metricType") != "Value":
+            yield "a share of the cache by AverageValue is divided by the replicas; expected metricType Value"
+    else:
+        for key in set(metadata) - SCALER_KEYS:
+            yield f"the scaler refuses the key {key}"
+        host, _, port = metadata["scalerAddress"].rpartition(":")
+        found = [one for one in kind(manifests, "Service") if host.split(".")[0] == one["metadata"]["name"]]
+        if not any(str(own["port"]) == port for one in found for own in one["spec"]["ports"]):
+            yield f"no Service is at {metadata['scalerAddress']}"
+        if not all(one["spec"].get("publishNotReadyAddresses") for one in found):
+            yield "KEDA must find the scaler before the gateway is ready: publishNotReadyAddresses"
+
+
+def clients_port(manifests):
+    """Metrics and /admin are not where clients are."""
+    config = config_of(manifests)
+    if config is None:
+        return
+    if not config.get("admin", {}).get("listen"):
+        yield "the configuration has no admin.listen: probes and metrics share the clients' connections"
+    if not config.get("admin", {}).get("token"):
+        yield "the configuration has no admin.token: every container of the pod is an operator"
+
+
+def binary(manifests, program):
+    """What the gateway itself has against its configuration and its flags."""
+    config = config_of(manifests)
+    if config is None or not program:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "overdraft.yaml"
+        path.write_text(yaml.safe_dump(config))
+        names = set(re.findall(r"\$\{([A-Z0-9_]+)\}", path.read_text()))
+        # A placeholder that is good wherever a secret may stand.
+        environment = {name: "redis://placeholder:6379" if "STORE" in name else "a-placeholder-of-32-characters-00" for name in names}
+        made = subprocess.run([program, "check", "--offline", "--config", str(path)], capture_output=True, text=True, env=environment, timeout=60)
+    return [] if made.returncode == 0 else [f"overdraft check: {(made.stdout + made.stderr).strip()}"]
+
+
+def flags(manifests):
+    """Flags of our own image that its command line does not know."""
+    known = set(re.findall(r"(--[a-z][a-z0-9-]+)", (tools.ROOT / "docs" / "reference" / "cli.md").read_text()))
+    for one in kind(manifests, "Deployment", "Pod"):
+        spec = one["spec"].get("template", one)["spec"]
+        for container in spec["containers"]:
+            if container.get("command"):
+                continue
+            for flag in (arg.split("=")[0] for arg in container.get("args", []) if arg.startswith("--")):
+                if flag not in known:
+                    yield f"{name_of(one)}: {flag} is not a flag of docs/reference/cli.md"
+
+
+LINTS = (duplicates, services, selectors, monitors, policies, rights, accounts, probes, graces, security, mounts, gpus,
+         scaling, clients_port, flags)
+
+
+def findings(manifests, program=None):
+    """What is wrong between the objects of one set."""
+    found = [finding for lint in LINTS for finding in lint(manifests)]
+    return found + binary(manifests, program)

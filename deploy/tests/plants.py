@@ -1,0 +1,130 @@
+"""Planted mistakes: each must be found by the same checks that pass the real files."""
+import shutil
+import tempfile
+from pathlib import Path
+
+import machine
+import objects
+import schemas
+import tools
+import watching
+
+# What is done to a copy of the chart, with which values, and a word of the finding.
+CHART_PLANTS = (
+    ("a wrong port name in the ServiceMonitor", "templates/monitoring.yaml", ("  endpoints:\n    - port: admin", "  endpoints:\n    - port: metrics"), "prometheus", "no selected Service has a port named metrics"),
+    ("a wrong port name in the PodMonitor", "templates/monitoring.yaml", ("  podMetricsEndpoints:\n    - port: admin", "  podMetricsEndpoints:\n    - port: metrics"), "locked", "no selected pod has a port named metrics"),
+    ("a wrong target port", "templates/service.yaml", ("targetPort: http\n", "targetPort: web\n"), "default", "targetPort web"),
+    ("a missing verb", "templates/rbac.yaml", ("[get, list, watch]", "[get, list]"), "fleet", "expected exactly"),
+    ("a verb too many", "templates/rbac.yaml", ("[get, list, watch]", "[get, list, watch, patch]"), "fleet", "expected exactly"),
+    ("a wrong API group", "templates/rbac.yaml", ("[discovery.k8s.io]", '[""]'), "fleet", "expected exactly"),
+    ("a RoleBinding in the wrong namespace", "templates/rbac.yaml", ("    namespace: {{ $.Release.Namespace }}", "    namespace: {{ . }}"), "fleet", "no RoleBinding"),
+    ("a ServiceAccount without its token", "templates/deployment.yaml", ("automountServiceAccountToken: {{ not (empty (include \"overdraft.namespaces\" . | fromYamlArray)) }}", "automountServiceAccountToken: false"), "fleet", "not mounted"),
+    ("a readiness probe of the fleet", "templates/deployment.yaml", ("path: /readyz", "path: /healthz"), "default", "readinessProbe asks /healthz"),
+    ("a liveness probe where clients are", "templates/deployment.yaml", ("livenessProbe:\n            httpGet: {path: /livez, port: admin}", "livenessProbe:\n            httpGet: {path: /livez, port: http}"), "default", "livenessProbe asks the port http"),
+    ("a hasty liveness probe", "values.yaml", ("liveness: {periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}", "liveness: {periodSeconds: 5, timeoutSeconds: 1, failureThreshold: 3}"), "default", "kills in less than"),
+    ("a grace period without the hook", "templates/_helpers.tpl", ("add .preStopSeconds .lameDuckSeconds .drainSeconds .marginSeconds", "add .lameDuckSeconds .drainSeconds"), "default", "terminationGracePeriodSeconds"),
+    ("a hook by exec", "templates/deployment.yaml", ("sleep: {seconds: {{ .Values.shutdown.preStopSeconds }}}", "exec: {command: [sleep, \"5\"]}"), "default", "preStop hook by exec"),
+    ("a field that no API has", "templates/deployment.yaml", ("minReadySeconds: 5", "minReadySecs: 5"), "default", "minReadySecs"),
+    ("an API version that is gone", "templates/pdb.yaml", ("policy/v1\n", "policy/v1beta1\n"), "default", "not served"),
+    ("a selector with the version", "templates/deployment.yaml", ("    matchLabels:\n      {{- include \"overdraft.selectorLabels\"", "    matchLabels:\n      app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}\n      {{- include \"overdraft.selectorLabels\""), "default", "which an upgrade changes"),
+    ("a Service that selects nothing", "templates/service.yaml", ("\"component\" \"gateway\") | nindent 4 }}\n  ports", "\"component\" \"gatway\") | nindent 4 }}\n  ports"), "default", "selects no pods"),
+    ("a writable root", "values.yaml", ("readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"), "default", "may write to its root"),
+    ("a user by name", "values.yaml", ("  runAsUser: 65532\n", ""), "default", "numbered user"),
+    ("a file by subPath", "templates/deployment.yaml", ("mountPath: /etc/overdraft\n", "mountPath: /etc/overdraft/overdraft.yaml\n              subPath: overdraft.yaml\n"), "default", "subPath"),
+    ("replicas beside an autoscaler", "templates/deployment.yaml", ("{{- if not .Values.autoscaling.enabled }}", "{{- if true }}"), "prometheus", "resets them"),
+    ("an empty answer as zero", "templates/scaledobjects.yaml", ('ignoreNullValues: "false"', 'ignoreNullValues: "true"'), "prometheus", "an empty answer is zero"),
+    ("a share divided by the replicas", "templates/scaledobjects.yaml", ("metricType: Value", "metricType: AverageValue"), "prometheus", "divided by the replicas"),
+    ("metadata that is no text", "templates/scaledobjects.yaml", ("threshold: {{ .kvTarget | quote }}", "threshold: {{ .kvTarget }}"), "prometheus", "expected text"),
+    ("a key that the scaler refuses", "templates/scaledobjects.yaml", ("kvTarget: {{ .kvTarget | quote }}", "kvThreshold: {{ .kvTarget | quote }}"), "pools", "refuses the key kvThreshold"),
+    ("a scaler that KEDA finds too late", "templates/service.yaml", ("  publishNotReadyAddresses: true\n", ""), "pools", "publishNotReadyAddresses"),
+    ("several GPUs without shared memory", "templates/pools.yaml", ("            {{- if gt $gpus 1 }}\n            - name: shared-memory\n              mountPath: /dev/shm\n            {{- end }}\n", ""), "pools", "/dev/shm"),
+    ("an engine that is cut short", "templates/pools.yaml", ("add $pool.preStopSeconds $pool.drainSeconds 15", "add $pool.preStopSeconds 30"), "pools", "terminationGracePeriodSeconds"),
+    ("names over UDP alone", "templates/networkpolicy.yaml", ("[{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]", "[{protocol: UDP, port: 53}]"), "locked", "UDP and TCP"),
+    ("a flag that is none", "templates/deployment.yaml", ("- --log-format\n", "- --log-fmt\n"), "default", "--log-fmt is not a flag"),
+    ("an image without a version", "values.yaml", ("    tag: v0.32.0", "    tag: latest"), "pools", "has no version"),
+    ("metrics where clients are", "templates/_helpers.tpl", ("    \"listen\" (printf \"%s:%v\" .Values.listenAddress .Values.ports.admin)\n", ""), "default", "no admin.listen"),
+)
+
+# Values that the schema must refuse.
+VALUE_PLANTS = (
+    ("an unknown value", {"replicas": 3}, "replicas"),
+    ("an unknown value inside", {"monitoring": {"serviceMonitor": {"enable": True}}}, "enable"),
+    ("an unknown value of a pool", {"pools": {"target": {"model": "m", "gpu": 2}}}, "gpu"),
+    ("a number as text", {"replicaCount": "two"}, "replicaCount"),
+    ("a port that is none", {"ports": {"http": 70000}}, "http"),
+    ("a share that is none", {"poolDefaults": {"autoscaling": {"kvTarget": "7"}}}, "kvTarget"),
+    ("a token twice", {"admin": {"token": "a", "existingSecret": {"name": "b"}}}, "keep one"),
+    ("a pool without a model", {"pools": {"target": {}}}, "model is empty"),
+)
+
+RULE_PLANTS = (
+    ("a metric that is none", ("overdraft_store_degraded)", "overdraft_store_degrade)"), "is not a metric"),
+    ("a runbook that is nowhere", ("#overdraftdefect", "#overdraftdefects"), "no heading"),
+    ("an alert without a severity", ("labels: {severity: critical}\n        annotations:\n          summary: No gateway", "labels: {}\n        annotations:\n          summary: No gateway"), "expected a severity"),
+)
+
+UNIT_PLANTS = (
+    ("a key that systemd does not know", ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), "NoNewPrivilege"),
+    ("a type of a later systemd", ("Type=notify", "Type=notify-reload"), "notify-reload"),
+    ("all rights of root", ("CapabilityBoundingSet=\nAmbientCapabilities=\n", "User=root\n"), "exposure"),
+    ("a drain that is cut short", ("TimeoutStopSec=660", "TimeoutStopSec=90"), "TimeoutStopSec"),
+)
+
+
+def replaced(path, pair):
+    before, after = pair
+    text = path.read_text()
+    if before not in text:
+        raise AssertionError(f"the plant does not fit: {before!r} is not in {path}")
+    path.write_text(text.replace(before, after, 1))
+
+
+def chart_findings(helm):
+    """Plants in the chart that were not found."""
+    for name, file, pair, values, word in CHART_PLANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "overdraft"
+            shutil.copytree(tools.CHART, copy)
+            replaced(copy / file, pair)
+            try:
+                manifests = schemas.load(helm.template(copy, [copy / "ci" / f"{values}-values.yaml"]))
+            except tools.HelmError as error:
+                found = [str(error)]
+            else:
+                found = schemas.findings(manifests, schemas.VERSIONS[-1:]) + objects.findings(manifests)
+            if not any(word in finding for finding in found):
+                yield f"planted and not found: {name}; found instead: {found[:3]}"
+    for name, inline, word in VALUE_PLANTS:
+        try:
+            helm.template(tools.CHART, [tools.CHART / "ci" / "default-values.yaml"] if "admin" not in inline else [], inline)
+        except tools.HelmError as error:
+            if word not in str(error):
+                yield f"planted and refused for another reason: {name}: {str(error)[:200]}"
+        else:
+            yield f"planted and not found: {name}"
+
+
+def rule_findings(known):
+    """Plants in the rules that were not found."""
+    for name, pair, word in RULE_PLANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "rules"
+            shutil.copytree(watching.RULES, copy)
+            replaced(copy / "overdraft.yaml", pair)
+            if not any(word in finding for finding in watching.rule_findings(known, copy)):
+                yield f"planted and not found: {name}"
+
+
+def unit_findings():
+    """Plants in the systemd units that were not found."""
+    for name, pair, word in UNIT_PLANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "systemd"
+            shutil.copytree(machine.UNITS, copy)
+            replaced(copy / "overdraft.service", pair)
+            if not any(word in finding for finding in machine.unit_findings(copy)):
+                yield f"planted and not found: {name}"
+
+
+def count():
+    return len(CHART_PLANTS) + len(VALUE_PLANTS) + len(RULE_PLANTS) + len(UNIT_PLANTS)
