@@ -1,5 +1,6 @@
 //! Gateway: the owners of all that requests share, and how other settings are put in force.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use overdraft_store::Status;
@@ -9,6 +10,7 @@ use overdraft_telemetry::metrics::{
     RoutingMetrics, SharingMetrics,
 };
 
+use super::history::{History, now_ms};
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
 use crate::dispatch::{Dispatcher, DispatcherMetrics};
@@ -27,6 +29,12 @@ pub(crate) struct Gateway {
     pub(crate) cascade: Arc<CascadeLayer>,
     /// How what gateways share is.
     pub(crate) store: Arc<Status>,
+    /// The last quarter of an hour, for the dashboard.
+    pub(super) history: History,
+    /// Streams of events that are open.
+    pub(super) event_streams: AtomicUsize,
+    /// When it started, in milliseconds since 1970.
+    pub(super) started_ms: u64,
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
     /// would leave series out.
     pub(super) reading: Mutex<()>,
@@ -57,8 +65,19 @@ impl Gateway {
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics));
         let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);
         let cascade = Arc::new(CascadeLayer::new(Arc::clone(&pipeline), cascade_metrics));
-        let (store, reading) = (Arc::default(), Mutex::new(()));
-        Ok(Self { settings, dispatcher, fleet, pipeline, cache, cascade, store, reading })
+        Ok(Self {
+            settings,
+            dispatcher,
+            fleet,
+            pipeline,
+            cache,
+            cascade,
+            store: Arc::default(),
+            history: History::default(),
+            event_streams: AtomicUsize::new(0),
+            started_ms: now_ms(),
+            reading: Mutex::new(()),
+        })
     }
 
     /// Puts other settings in force; requests that are under way keep theirs.

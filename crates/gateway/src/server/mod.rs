@@ -7,12 +7,18 @@
 //! | A request's path to its answer     | `forward.rs` |
 //! | Admin endpoints                    | `admin.rs`   |
 //! | Gauges of the workers              | `gauges.rs`  |
+//! | Dashboard and its JSON views       | `views/`, `history.rs` |
+//! | Percent-decoding                   | `percent.rs` |
 
 mod admin;
 mod forward;
 mod gateway;
 mod gauges;
+mod history;
+mod percent;
 mod service;
+mod views;
 
 pub(crate) use self::gateway::Gateway;
 pub(crate) use self::service::GatewayService;
+pub(crate) use self::views::keep as keep_history;
