@@ -1,10 +1,11 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | dist | deploy | headline>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | dashboard | bench | dist | deploy | headline>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "these commands talk to a person")]
 
 mod bench;
+mod dashboard;
 mod deploy;
 mod dist;
 mod docs;
@@ -37,6 +38,8 @@ enum Chore {
     Tidy,
     /// Writes docs/reference from the code; with --check fails when it is out of date
     Docs(docs::Arguments),
+    /// Builds the dashboard's page from TypeScript; --check and --test check what is committed
+    Dashboard(dashboard::Arguments),
     /// Measures one capability and checks its claims
     Bench(bench::Arguments),
     /// Builds the binary for production, by what a load makes hot; prints where it is
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Test(arguments) => test::run(&arguments),
         Chore::Tidy => tidy::run(),
         Chore::Docs(arguments) => docs::run(&arguments),
+        Chore::Dashboard(arguments) => dashboard::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Deploy(arguments) => deploy::run(&arguments),

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use crate::shell;
+use crate::{dashboard, shell};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
@@ -16,7 +16,11 @@ pub(crate) struct Arguments {
 /// Runs the workspace's tests, documentation examples included.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let filter: Vec<&str> = arguments.filter.iter().map(String::as_str).collect();
-    shell::cargo(&command(&filter))
+    shell::cargo(&command(&filter))?;
+    match &arguments.filter {
+        Some(filter) if !"dashboard".contains(filter.as_str()) => Ok(()),
+        _ => dashboard::test(),
+    }
 }
 
 /// What builds the tests and, with `more` arguments or none, runs them. Features that are off by

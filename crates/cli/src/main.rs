@@ -34,6 +34,7 @@ mod simulate_config;
 mod simulated;
 mod speculation_options;
 mod supervise;
+mod top;
 mod tune;
 mod what_if;
 mod worker;
@@ -62,6 +63,7 @@ Examples:
   overdraft serve --config overdraft.yaml           # before a fleet, as the file says
   overdraft check --config overdraft.yaml           # is the file good, are its workers there?
   overdraft explain --prompt \"What is a KV cache?\"   # where would this go, and why?
+  overdraft top                                     # fleet, requests and reasons, as they come
   overdraft bench http://127.0.0.1:8080             # how fast does it answer?
   overdraft simulate --workload tenants             # what would a fleet make of this load?
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
@@ -78,6 +80,8 @@ enum Command {
     Check(check::Arguments),
     /// Says where a running gateway would send a request, and why; sends nothing
     Explain(explain::Arguments),
+    /// Shows the fleet, the requests and the decisions of a running gateway in the terminal
+    Top(top::Arguments),
     /// Sends a load to an endpoint and tells how it was answered
     Bench(Box<bench::Arguments>),
     /// Says what a fleet would make of a load, in virtual time
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Command::Worker(arguments) => worker::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

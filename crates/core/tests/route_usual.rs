@@ -5,7 +5,7 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixLimits};
 use overdraft_core::route::{
-    Decision, Outcome, Placed, Prompt, Request, RouteSettings, Router, Sticky, Tried,
+    Decision, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Sticky, Tried,
 };
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 use proptest::prelude::*;
@@ -131,8 +131,32 @@ impl Story {
         let long = self.router.explain(request, &self.settings, &tried, self.now).clone();
         let short = self.router.choose(request, &self.settings, &tried, self.now);
         assert_eq!(told(short), told(&long), "{short:?}\n{long:?}");
-        short.candidates.len() < long.candidates.len()
+        let is_short = short.candidates.len() < long.candidates.len();
+        check_record(&self.router, request, &long);
+        is_short
     }
+}
+
+/// What is kept of the last decision says of each worker what the long way does.
+fn check_record(router: &Router, request: Request<'_>, long: &Decision) {
+    let mut kept = Vec::new();
+    let left_out = router.record(request, &mut kept);
+    assert_eq!(kept.len() + left_out, long.candidates.len());
+    let chosen = long.chosen().map(|chosen| chosen.worker);
+    assert_eq!(chosen, kept.first().map(|one| one.worker).filter(|_| chosen.is_some()));
+    for one in &kept {
+        let known = long.candidates.iter().find(|known| known.worker == one.worker).unwrap();
+        let seen = (one.reason, one.cached, one.requests, one.free);
+        assert_eq!(seen, (known.reason, known.cached, known.requests, known.free));
+        assert!(known.queued <= one.queued, "what was computed since it was booked may be left in");
+        assert!(one.score.is_none_or(|score| score == known.score), "{one:?}\n{known:?}");
+    }
+    let lost: Vec<u64> = kept
+        .iter()
+        .filter(|one| one.reason == Reason::Outscored)
+        .map(|one| one.score.unwrap_or(u64::MAX))
+        .collect();
+    assert!(lost.is_sorted(), "{kept:?}");
 }
 
 /// What is asked of a decision once it was obeyed.

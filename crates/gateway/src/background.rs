@@ -15,7 +15,7 @@ use crate::fleet::membership::Membership;
 use crate::fleet::{
     Fleet, drain_on_notice, find_wanted_tokenizers, maintenance, scaling, watch_worker,
 };
-use crate::server::Gateway;
+use crate::server::{Gateway, keep_history};
 use crate::settings::GatewaySettings;
 use crate::sync::PeerSync;
 use crate::{cache, cascade};
@@ -56,6 +56,7 @@ pub(crate) fn start(
     let (fleet, cascade) = (&gateway.fleet, &gateway.cascade);
     tasks.spawn(keep(Arc::clone(gateway), settings));
     tasks.spawn(tick(Arc::clone(fleet)));
+    tasks.spawn(keep_history(Arc::clone(gateway)));
     tasks.spawn(find_wanted_tokenizers(Arc::clone(fleet)));
     tasks.spawn(maintenance::keep(Arc::clone(fleet)));
     if let Some(listener) = scaler {

@@ -48,13 +48,14 @@ pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
 use self::server::{Face, Gateway, GatewayService};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
-    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DnsPatience, DnsSettings,
-    Each, FileSettings, GatewayError, GatewaySettings, IsolationSettings, KEYS_MAX, KeyDigest,
-    KeySettings, KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings,
-    NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook, RoutingSettings,
-    STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source,
-    SourceError, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,
-    Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings, WorkerTraits,
+    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DashboardSettings,
+    DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings, IsolationSettings,
+    KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels, Limits, MemorySource,
+    ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook,
+    RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
+    Source, SourceError, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
+    TokenizerPlace, Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
+    WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

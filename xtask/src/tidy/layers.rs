@@ -26,7 +26,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("worker", &["units", "scheduler", "core", "wire", "telemetry", "tokenizer", "engine", "http"]),
     ("scaler", &["units", "core"]),
     ("store", &["units", "core"]),
-    ("gateway", &["units", "core", "wire", "telemetry", "tokenizer", "http", "scaler", "store"]),
+    ("dash", &[]),
+    (
+        "gateway",
+        &["units", "core", "dash", "wire", "telemetry", "tokenizer", "http", "scaler", "store"],
+    ),
     (
         "cli",
         &[
@@ -45,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "worker",
             "store",
+            "dash",
             "gateway",
             "scaler",
         ],

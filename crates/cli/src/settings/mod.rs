@@ -21,8 +21,8 @@ pub(crate) use self::workers::workers;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, GatewaySettings, Limits, Pool, ProbeSettings, RequestBounds, ScrapeFailure,
-    ScrapeSettings, Timeouts, WorkerSettings,
+    AdminSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings, RequestBounds,
+    ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
 
 /// The settings of a gateway before `workers`.
@@ -54,6 +54,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.keys = config.keys.iter().filter_map(keys::key).collect();
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
+    settings.dashboard = dashboard(&config.dashboard);
     settings.scaling = care::scaling(&config.scaling);
     settings.repair = care::repair(&config.fragmentation);
     settings.warm_up = care::warm_up(&config.warm_up);
@@ -63,6 +64,13 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
 fn admin(configured: &config::Admin) -> AdminSettings {
     let token = configured.token.as_ref().map(|token| token.reveal().to_owned());
     AdminSettings { token, hosts: configured.hosts.clone() }
+}
+
+fn dashboard(configured: &config::Dashboard) -> DashboardSettings {
+    DashboardSettings {
+        is_on: configured.enabled,
+        requests: usize::try_from(configured.requests).unwrap_or(usize::MAX),
+    }
 }
 
 fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {

@@ -13,6 +13,7 @@ mod cache;
 mod canaries;
 mod care;
 mod cascade;
+mod dashboard;
 mod events;
 mod findings;
 mod keys;
@@ -60,6 +61,7 @@ pub(crate) fn check(
     canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
     speculation::check(config, &mut findings);
+    dashboard::check(config, &mut findings);
     findings.in_order()
 }
 

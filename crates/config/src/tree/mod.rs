@@ -10,6 +10,7 @@ mod cache;
 mod canaries;
 mod care;
 mod cascade;
+mod dashboard;
 mod discovery;
 mod keys;
 mod models;
@@ -36,6 +37,7 @@ pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
     CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
 };
+pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
@@ -59,6 +61,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Who may use `/admin`, and where.
     pub admin: Admin,
+    /// The operator's page.
+    pub dashboard: Dashboard,
     /// The keys that clients present; without any, everybody may ask.
     pub keys: Vec<Key>,
     /// The model of requests that name none; without it they are refused.
@@ -128,6 +132,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
             admin: Admin::default(),
+            dashboard: Dashboard::default(),
             keys: Vec::new(),
             model_default: None,
             models: BTreeMap::new(),

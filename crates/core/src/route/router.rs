@@ -158,6 +158,11 @@ impl Router {
         &self.decision
     }
 
+    /// Who held how much of the prompt that was decided on last.
+    pub(super) const fn matches(&self) -> &Matches {
+        &self.matches
+    }
+
     /// Adds a worker; `None` when there are as many as may be.
     pub fn join(&mut self, tag: u64) -> Option<WorkerId> {
         let id = self.fleet.join(tag)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use overdraft_core::response_cache::FIELDS;
+use overdraft_dash::views::CacheView;
 use overdraft_http::{Body, RequestBody, reply};
 use overdraft_store::Scope;
 use overdraft_wire::{ApiError, ErrorKind};
@@ -35,6 +36,36 @@ struct Standing {
     would_miss: u64,
 }
 
+impl Cache {
+    /// What the dashboard shows of it.
+    pub(crate) fn view(&self) -> CacheView {
+        let settings = self.pipeline.settings();
+        let (gauges, counts) = (self.gauges(), self.metrics.counts());
+        CacheView {
+            mode: mode(settings.cache.mode).to_owned(),
+            bytes: gauges.bytes,
+            bytes_max: super::room(&settings.cache),
+            entries: gauges.entries,
+            shared: self.depot().is_some(),
+            hits: counts.hits,
+            misses: counts.misses,
+            coalesced: counts.coalesced,
+            bypasses: counts.bypasses,
+            would_hit: counts.would_hit,
+            would_miss: counts.would_miss,
+            ..CacheView::default()
+        }
+    }
+}
+
+const fn mode(mode: CacheMode) -> &'static str {
+    match mode {
+        CacheMode::Off => "off",
+        CacheMode::Observe => "observe",
+        CacheMode::On => "on",
+    }
+}
+
 /// What there is.
 pub(crate) fn standing(cache: &Cache) -> Response<Body> {
     let settings = cache.pipeline.settings();
@@ -42,11 +73,7 @@ pub(crate) fn standing(cache: &Cache) -> Response<Body> {
     let set = &settings.cache;
     let counts = cache.metrics.counts();
     let standing = Standing {
-        mode: match set.mode {
-            CacheMode::Off => "off",
-            CacheMode::Observe => "observe",
-            CacheMode::On => "on",
-        },
+        mode: mode(set.mode),
         bytes: gauges.bytes,
         bytes_max: super::room(set),
         entries: gauges.entries,

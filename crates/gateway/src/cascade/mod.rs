@@ -23,6 +23,7 @@
 //! | Cost accounting                       | `cost_accounting.rs`                               |
 //! | Shadow comparisons and their judges   | `shadow.rs`, `judge.rs`, `capture.rs`, `schema.rs` |
 //! | Background tasks and persistence      | `background.rs`, `persistence.rs`                  |
+//! | What the dashboard shows of them      | `view.rs`                                          |
 //!
 //! **Invariant.** No text of a draft reaches a client before it was judged, none is revoked, and
 //! the target continues it by its token ids or not at all.
@@ -45,6 +46,7 @@ mod rewrite;
 mod schema;
 mod score;
 mod state;
+mod view;
 
 mod capture;
 mod draft_transcript;
@@ -57,3 +59,4 @@ pub(crate) use self::background::{keep, set_gauges, switched_off};
 pub(crate) use self::layer::CascadeLayer;
 pub(crate) use self::persistence::{remember, save};
 pub(crate) use self::plan::consider;
+pub(crate) use self::view::rows;

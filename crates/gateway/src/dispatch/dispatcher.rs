@@ -17,6 +17,7 @@ use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{RoutingMetrics, SharingMetrics};
 use overdraft_units::Instant;
 
+use super::decision_note::DecisionNote;
 use super::explain::{self, Explanation, Facts};
 use super::lease::Lease;
 use super::members::{Member, Members};
@@ -205,6 +206,9 @@ impl Dispatcher {
         let placed = place(&mut router, now);
         let waived = router.decision().ejections == Ejections::Waived;
         let facts = Facts::of(&router, request);
+        if let Some(trail) = explanation.trail() {
+            trail.add(DecisionNote::of(&router, &self.members, request, now));
+        }
         drop(router);
         self.metrics.routing.decided(&facts.outcome());
         if waived {

@@ -12,6 +12,7 @@ use overdraft_telemetry::metrics::Decided;
 use overdraft_units::Tokens;
 use serde::Serialize;
 
+use super::decision_note::DecisionTrail;
 use super::members::Members;
 
 /// Candidates that an explanation tells of at most; the best ones and the chosen one first.
@@ -99,34 +100,53 @@ const fn is_no_time(micros: &u64) -> bool {
     *micros == 0
 }
 
-/// The explanation of one request's decision, where its client wants one and may have it.
+/// The explanation of one request's decision, where its client wants one and may have it, and what the
+/// log of requests keeps of its decisions, where there is one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Explanation(Option<Bytes>);
+pub(crate) struct Explanation {
+    words: Option<Bytes>,
+    trail: Option<DecisionTrail>,
+}
 
 impl Explanation {
-    /// One that is told with the next decision.
-    pub(crate) const fn wanted() -> Self {
-        Self(Some(Bytes::new()))
+    /// It is told with the next decision.
+    pub(crate) fn want(&mut self) {
+        self.words = Some(Bytes::new());
+    }
+
+    /// From now on decisions are kept.
+    pub(crate) fn keep(&mut self) {
+        self.trail = Some(DecisionTrail::default());
+    }
+
+    /// Where decisions are kept, if they are.
+    pub(crate) const fn trail(&mut self) -> Option<&mut DecisionTrail> {
+        self.trail.as_mut()
+    }
+
+    /// The decisions that were kept; none is kept from now on.
+    pub(crate) fn take_trail(&mut self) -> DecisionTrail {
+        self.trail.take().unwrap_or_default()
     }
 
     /// Whether decisions are to be explained.
     pub(crate) const fn is_wanted(&self) -> bool {
-        self.0.is_some()
+        self.words.is_some()
     }
 
     /// These are the words for the last decision.
     pub(super) fn tell(&mut self, words: Bytes) {
-        self.0 = Some(words);
+        self.words = Some(words);
     }
 
     /// The decision that was explained is not the one that was carried out.
     pub(crate) fn withdraw(&mut self) {
-        self.0 = None;
+        self.words = None;
     }
 
     /// The words, where there are any to tell.
     pub(crate) const fn words(&self) -> Option<&Bytes> {
-        self.0.as_ref()
+        self.words.as_ref()
     }
 }
 
@@ -209,7 +229,7 @@ pub(crate) const fn knowledge(knowledge: Knowledge) -> &'static str {
     }
 }
 
-const fn choice(decision: &Decision) -> &'static str {
+pub(super) const fn choice(decision: &Decision) -> &'static str {
     match decision.choice {
         Choice::Send(_) => "send",
         Choice::UnknownModel => "unknown_model",

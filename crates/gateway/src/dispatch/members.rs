@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::WorkerId;
+use overdraft_wire::prometheus::engine::WorkerReport;
 use tokio::task::JoinSet;
 
 use crate::settings::WorkerSettings;
@@ -16,24 +17,39 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) id: WorkerId,
+    /// Its name, for whoever keeps it.
+    name: Arc<str>,
     pub(crate) settings: WorkerSettings,
     pub(crate) upstream: Arc<Upstream>,
     /// How it can be asked to score drafts.
     abilities: Mutex<Abilities>,
     /// What watches it; ends with it.
     watchers: Mutex<JoinSet<()>>,
+    /// What its engine last reported of itself.
+    reports: Mutex<Option<WorkerReport>>,
 }
 
 impl Member {
     /// A worker that nothing watches yet.
     pub(crate) fn new(id: WorkerId, settings: WorkerSettings, upstream: Arc<Upstream>) -> Self {
-        let (abilities, watchers) = (Mutex::default(), Mutex::default());
-        Self { id, settings, upstream, abilities, watchers }
+        let name = upstream.name().into();
+        let (abilities, watchers, reports) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { id, name, settings, upstream, abilities, watchers, reports }
     }
 
     /// How it can be asked to score drafts.
     pub(crate) fn abilities(&self) -> MutexGuard<'_, Abilities> {
         self.abilities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its engine reported this of itself.
+    pub(crate) fn reported(&self, report: WorkerReport) {
+        *self.reports.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    /// What its engine last reported of itself.
+    pub(crate) fn report(&self) -> Option<WorkerReport> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The tasks that watch it.
@@ -66,6 +82,16 @@ impl Members {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let member = places.get(worker.index()).and_then(Option::as_ref);
         Arc::clone(member.expect("the core only names places that it gave out"))
+    }
+
+    /// The names of workers at places that the core gave out.
+    pub(crate) fn names(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Arc<str>> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let name = |worker: WorkerId| {
+            let member = places.get(worker.index()).and_then(Option::as_ref);
+            Arc::clone(&member.expect("the core only names places that it gave out").name)
+        };
+        workers.map(name).collect()
     }
 
     /// Ends every watcher.

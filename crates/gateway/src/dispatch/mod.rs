@@ -9,10 +9,12 @@
 //! | Wait queue and wake-ups       | `wait_queue.rs`   |
 //! | Workers behind the core's ids | `members.rs`      |
 //! | Explain records               | `explain.rs`      |
+//! | Decisions that are kept       | `decision_note.rs` |
 //!
 //! **Invariants.** The core's lock is held for microseconds and never across an await. Nothing
 //! outside this folder changes the core; readers take a [`View`].
 
+mod decision_note;
 mod dispatcher;
 pub(crate) mod explain;
 mod fleet_events;
@@ -21,6 +23,7 @@ mod members;
 mod peer_events;
 mod wait_queue;
 
+pub(crate) use self::decision_note::{CandidateNote, DecisionNote, DecisionTrail};
 pub(crate) use self::dispatcher::{Dispatcher, DispatcherMetrics, Placing};
 pub(crate) use self::explain::Explanation;
 pub(crate) use self::lease::{Lease, Used};

@@ -116,6 +116,7 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         Ok(report) => {
             let scraped = scraped(report, fleet.dispatcher.clock.now());
             fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
+            fleet.dispatcher.member(worker).reported(report.clone());
             scoring_abilities::identify(fleet, worker, report.dialect, &mut memory.asked).await;
         }
         Err(fault)

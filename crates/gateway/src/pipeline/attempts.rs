@@ -41,6 +41,9 @@ pub(crate) async fn ask_until_answered(
             }
             Attempted::Failed(failed) => {
                 pipeline.requests.upstream_failed(failed.kind());
+                if let Some(trail) = context.explanation.trail() {
+                    trail.failed(failed.kind());
+                }
                 tracing::debug!(request = %context.exchange.id,
                     worker = dispatcher.upstream(worker).name(), failure = ?failed.failure,
                     "attempt failed");

@@ -47,12 +47,17 @@ impl<'a> RequestContext<'a> {
         Self { exchange, head, endpoint, explanation, caller, priority, facts, guard, served_by }
     }
 
-    /// The same, counted by `guard`: its access record is written from the facts.
+    /// The same, counted by `guard`: its access record is written from the facts, and the log of
+    /// requests keeps it, where there is one.
     #[must_use]
-    pub(crate) fn guarded_by(self, guard: RequestGuard) -> Self {
-        let facts = guard.facts().clone();
-        self.exchange.access.written_from(facts.clone());
-        Self { facts, guard: Some(guard), ..self }
+    pub(crate) fn guarded_by(mut self, mut guard: RequestGuard) -> Self {
+        self.facts = guard.facts().clone();
+        self.exchange.access.written_from(self.facts.clone());
+        if guard.log(self.exchange.id.as_str()) {
+            self.explanation.keep();
+        }
+        self.guard = Some(guard);
+        self
     }
 
     /// What counts it, unless an answer has taken that along.
@@ -61,8 +66,10 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Gives the guard to an answer that goes on.
-    pub(crate) const fn take_guard(&mut self) -> Option<RequestGuard> {
-        self.guard.take()
+    pub(crate) fn take_guard(&mut self) -> Option<RequestGuard> {
+        let mut guard = self.guard.take()?;
+        guard.decided(self.explanation.take_trail());
+        Some(guard)
     }
 
     /// The worker that was asked last, if any was.

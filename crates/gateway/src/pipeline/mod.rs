@@ -12,6 +12,7 @@
 //! | Relay of the answer                | `relay/`                                         |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
+//! | Log of requests, and use by tenant | `request_log/`                                   |
 //!
 //! The response cache and cascades stand above: they are asked first and use these steps.
 
@@ -33,6 +34,7 @@ pub(crate) mod refusal;
 pub(crate) mod relay;
 pub(crate) mod request_guard;
 pub(crate) mod request_info;
+pub(crate) mod request_log;
 pub(crate) mod tenant_salt;
 pub(crate) mod upstream_body;
 pub(crate) mod usage;
@@ -47,6 +49,7 @@ use overdraft_telemetry::metrics::{AdmissionMetrics, CacheMetrics, CanaryMetrics
 use self::body_buffers::BodyBuffers;
 use self::canary::Canaries;
 use self::keys::Keyring;
+use self::request_log::RequestLog;
 use self::tenant_salt::Salts;
 use crate::dispatch::Dispatcher;
 use crate::fleet::Fleet;
@@ -78,6 +81,8 @@ pub(crate) struct Pipeline {
     /// What keys have spent, over all gateways that share.
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) buffers: BodyBuffers,
+    /// What happened to the last requests, and why.
+    pub(crate) log: RequestLog,
     keyring: ArcSwap<Keyring>,
     salts: ArcSwap<Salts>,
     in_flight: AtomicUsize,
@@ -100,6 +105,7 @@ impl Pipeline {
             canaries: Canaries::new(&settings.canaries, metrics.canary),
             budgets: Arc::default(),
             buffers: BodyBuffers::default(),
+            log: RequestLog::new(&settings.dashboard),
             keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
             salts: ArcSwap::from_pointee(salts),
             in_flight: AtomicUsize::new(0),
@@ -130,6 +136,7 @@ impl Pipeline {
     /// Goes by other settings from now on; requests that are under way keep theirs.
     pub(crate) fn adopt(&self, settings: &GatewaySettings) {
         self.canaries.adopt(&settings.canaries);
+        self.log.adopt(&settings.dashboard);
         let keyring = Keyring::new(&settings.keys);
         self.budgets.retain(&keyring.numbers());
         self.keyring.store(Arc::new(keyring));

@@ -12,9 +12,11 @@ use overdraft_telemetry::{EndCode, Ender, Phase};
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::{Pipeline, Visit};
+use crate::dispatch::DecisionTrail;
 use crate::pipeline::canary::Side;
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::{Bill, Charge, NAMELESS};
+use crate::pipeline::request_log::{Ended, Live, LogEntry};
 use crate::settings::Pool;
 
 /// Both pools, in the order of their numbers.
@@ -56,6 +58,8 @@ pub(crate) struct RequestGuard {
     side: Option<(Side, bool)>,
     /// Tokens of the answer that have been seen.
     streamed: u32,
+    /// What the log of requests will have of it beside the access line, where there is a log.
+    entry: Option<LogEntry>,
 }
 
 impl RequestGuard {
@@ -73,6 +77,29 @@ impl RequestGuard {
             charge: None,
             side: None,
             streamed: 0,
+            entry: None,
+        }
+    }
+
+    /// Lists it among those under way, to be kept in the log of requests; whether there is one.
+    pub(crate) fn log(&mut self, id: &str) -> bool {
+        let live =
+            Live { id: id.into(), route: self.route, begun: self.begun, facts: self.facts.clone() };
+        self.entry = self.pipeline.log.begin(live);
+        self.entry.is_some()
+    }
+
+    /// These decisions were made about it.
+    pub(crate) fn decided(&mut self, trail: DecisionTrail) {
+        if let Some(entry) = &mut self.entry {
+            entry.trail = trail;
+        }
+    }
+
+    /// It was refused for want of room or budget.
+    pub(crate) fn refused(&mut self, reason: &'static str, message: &str) {
+        if let Some(entry) = &mut self.entry {
+            entry.refusal = Some((reason, message.into()));
         }
     }
 
@@ -182,7 +209,7 @@ impl Drop for RequestGuard {
     fn drop(&mut self) {
         let now = self.pipeline.dispatcher.clock.now();
         let total = now - self.begun;
-        let charge = self.charge.take();
+        let (charge, entry) = (self.charge.take(), self.entry.take());
         let facts = self.facts.known();
         if let Some(charge) = charge {
             charge.settle(self.bill(&facts), now);
@@ -202,11 +229,16 @@ impl Drop for RequestGuard {
             let is_whole = end == EndCode::WHOLE;
             self.pipeline.canaries.ended(side, *has_books, &facts, is_whole.then_some(total));
         }
+        let status = self.status.map_or(0, |status| status.as_u16());
+        if let Some(entry) = entry {
+            let ended = Ended { status, end, pool: self.pool, total };
+            self.pipeline.log.end(entry, &ended, &facts, &self.pipeline.settings());
+        }
         self.pipeline.requests.request_ended(&RequestOutcome {
             route: self.route,
             model,
             pools: self.by_pool(total),
-            status: self.status.map_or(0, |status| status.as_u16()),
+            status,
             end,
             total,
             first_token: facts.first_token,

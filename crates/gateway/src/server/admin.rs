@@ -14,8 +14,9 @@ use overdraft_http::{Body, Exchange, RequestBody, reply};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind, RequestPeek};
 use serde::Serialize;
 
-use super::Gateway;
-use super::service::unescaped;
+use super::percent::unescaped;
+use super::views::{View, ViewRoute};
+use super::{Gateway, views};
 use crate::cache::admin as cache_admin;
 use crate::dispatch::{Dispatcher, explain};
 use crate::pipeline::context::RequestContext;
@@ -31,6 +32,7 @@ enum AdminRoute<'a> {
     Explain,
     Cache,
     Purge,
+    View(ViewRoute),
 }
 
 impl<'a> AdminRoute<'a> {
@@ -40,6 +42,7 @@ impl<'a> AdminRoute<'a> {
             "explain" => Some(Self::Explain),
             "cache" => Some(Self::Cache),
             "cache/purge" => Some(Self::Purge),
+            path if View::of_path(path).is_some() => View::of_path(path).map(Self::View),
             path => {
                 let path = path.strip_prefix("workers/")?;
                 path.strip_suffix("/drain")
@@ -51,7 +54,7 @@ impl<'a> AdminRoute<'a> {
 
     const fn method(&self) -> &'static [Method] {
         match self {
-            Self::Workers | Self::Cache => &[Method::GET],
+            Self::Workers | Self::Cache | Self::View(_) => &[Method::GET],
             _ => &[Method::POST],
         }
     }
@@ -74,8 +77,15 @@ pub(super) async fn answer(
     if !place.method().contains(&head.method) {
         return reply::method_not_allowed(&head.method, path, place.method());
     }
+    let has_token = gateway.settings.settings().admin.token.is_some();
+    if matches!(place, AdminRoute::View(_)) && views::is_foreign(has_token, &head.headers) {
+        let why = "views are for pages of this gateway, called by its address or as `localhost` where \
+                   no `admin.token` is configured";
+        return reply::error(&ApiError::new(ErrorKind::PermissionDenied, why.to_owned()));
+    }
     match place {
         AdminRoute::Workers => reply::json(StatusCode::OK, workers(gateway)),
+        AdminRoute::View(view) => views::answer(gateway, exchange, head.uri.query(), view),
         AdminRoute::Cache => cache_admin::standing(&gateway.cache),
         AdminRoute::Purge => cache_admin::purge(&gateway.cache, body)
             .await

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::Gateway;
 use crate::cache::serve::{self as cache, Mark, Served};
 use crate::cascade;
-use crate::dispatch::Explanation;
 use crate::pipeline::attempt::Question;
 use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::charges::charge;
@@ -34,13 +33,18 @@ pub(super) async fn forward(
         if let Some(reason) = refused.reason {
             let priority = context.priority.unwrap_or_default();
             gateway.pipeline.admission.rejected(reason, priority.name());
+            if let Some(guard) = context.guard() {
+                guard.refused(reason, &refused.error.message);
+            }
         }
         refused.into_response()
     });
     context.sign(&gateway.pipeline, response.headers_mut());
     // An answer that goes on has taken the guard along.
+    let trail = context.explanation.take_trail();
     if let Some(guard) = context.guard() {
         guard.answered(response.status());
+        guard.decided(trail);
     }
     response
 }
@@ -94,7 +98,7 @@ async fn ask(
         begun: Instant::now(),
     };
     if explanation::is_wanted(&pipeline.settings().admin, context.exchange, &context.head.headers) {
-        context.explanation = Explanation::wanted();
+        context.explanation.want();
     }
     let answered = match plan {
         None => ask_until_answered(pipeline, context, &info, &question).await,

@@ -1,6 +1,7 @@
 //! Gateway: the owners of all that requests share, and how other settings are put in force.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use overdraft_store::Status;
@@ -11,6 +12,7 @@ use overdraft_telemetry::metrics::{
 };
 use overdraft_units::Instant;
 
+use super::history::{History, now_ms};
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
 use crate::dispatch::{Dispatcher, DispatcherMetrics};
@@ -29,6 +31,12 @@ pub(crate) struct Gateway {
     pub(crate) cascade: Arc<CascadeLayer>,
     /// How what gateways share is.
     pub(crate) store: Arc<Status>,
+    /// The last quarter of an hour, for the dashboard.
+    pub(super) history: History,
+    /// Streams of events that are open.
+    pub(super) event_streams: AtomicUsize,
+    /// When it started, in milliseconds since 1970.
+    pub(super) started_ms: u64,
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
     /// would leave series out.
     pub(super) reading: Mutex<()>,
@@ -73,6 +81,9 @@ impl Gateway {
             cache,
             cascade,
             store: Arc::default(),
+            history: History::default(),
+            event_streams: AtomicUsize::new(0),
+            started_ms: now_ms(),
             reading: Mutex::new(()),
             begun: clock.now(),
             was_ready: AtomicBool::new(false),

@@ -8,13 +8,19 @@
 //! | Probes: health and readiness       | `health.rs`  |
 //! | Admin endpoints                    | `admin.rs`   |
 //! | Gauges of the workers              | `gauges.rs`  |
+//! | Dashboard and its JSON views       | `views/`, `history.rs` |
+//! | Percent-decoding                   | `percent.rs` |
 
 mod admin;
 mod forward;
 mod gateway;
 mod gauges;
 mod health;
+mod history;
+mod percent;
 mod service;
+mod views;
 
 pub(crate) use self::gateway::Gateway;
 pub(crate) use self::service::{Face, GatewayService};
+pub(crate) use self::views::keep as keep_history;

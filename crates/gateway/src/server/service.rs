@@ -13,7 +13,10 @@ use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 
 use super::forward::forward;
-use super::{Gateway, admin, gauges};
+
+use super::percent::unescaped;
+use super::{Gateway, admin, gauges, views};
+use crate::cascade;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::request_guard::RequestGuard;
@@ -30,6 +33,7 @@ enum Route<'a> {
     Version,
     Metrics,
     Admin,
+    Dashboard,
     Index,
     Nowhere,
 }
@@ -48,6 +52,7 @@ impl<'a> Route<'a> {
             "/metrics" => Self::Metrics,
             "/" => Self::Index,
             path if path.starts_with("/admin/") => Self::Admin,
+            path if path == "/dashboard" || path.starts_with("/dashboard/") => Self::Dashboard,
             _ => match path.strip_prefix("/v1/models/") {
                 Some(id) if !id.is_empty() => Self::Model(id),
                 _ => Self::Nowhere,
@@ -67,6 +72,7 @@ impl<'a> Route<'a> {
             Self::Version => "/version",
             Self::Metrics => "/metrics",
             Self::Admin => "/admin",
+            Self::Dashboard => "/dashboard",
             Self::Index => "/",
             Self::Nowhere => "unknown",
         }
@@ -83,7 +89,7 @@ impl<'a> Route<'a> {
     const fn is_at(&self, face: Face) -> bool {
         match face {
             Face::Both => true,
-            Face::Clients => !matches!(self, Self::Metrics | Self::Admin),
+            Face::Clients => !matches!(self, Self::Metrics | Self::Admin | Self::Dashboard),
             Face::Operators => !matches!(self, Self::Worker(_) | Self::Models | Self::Model(_)),
         }
     }
@@ -130,6 +136,8 @@ impl Service for GatewayService {
             ref route if self.is_misnamed(route, &head) => reply::error(&misnamed()),
             // In a box, for every request carries room for the largest of these along.
             Route::Admin => Box::pin(admin::answer(gateway, &exchange, &head, body)).await,
+            Route::Dashboard if gateway.settings.settings().dashboard.is_on => views::page(&head),
+            Route::Dashboard => reply::not_found(&head.method, head.uri.path()),
             Route::Models | Route::Model(_) => gateway.models(&route, &head),
             _ => gateway.own(*face, &route, &exchange, &head),
         };
@@ -256,7 +264,11 @@ GET  /version               of this gateway
 /// What is listed for operators.
 const FOR_OPERATORS: &str = "\
 GET  /metrics               Prometheus metrics
+GET  /dashboard             the operator's page
 GET  /admin/workers         the workers as the router sees them
+GET  /admin/views/{name}    now, history, fleet, requests, queue, cache, cascade, speculation, cost
+GET  /admin/views/requests/{id}      one of the last requests with its decisions
+GET  /admin/events/{name}   a view once a second, as server-sent events
 POST /admin/workers/{name}/drain     sends it nothing new; .../rejoin calls that off
 POST /admin/explain         where a request would go, and why
 GET  /admin/cache           what the response cache holds and does
@@ -279,19 +291,4 @@ fn index(face: Face) -> String {
         text.push_str(FOR_OPERATORS);
     }
     text
-}
-
-/// Resolves `%2F` and its kin; what is no escape stays as it is.
-pub(super) fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = (byte == b'%')
-            .then(|| tail.get(..2))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(escaped.unwrap_or(byte));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

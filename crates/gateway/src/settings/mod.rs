@@ -9,6 +9,7 @@ mod cache;
 mod canary;
 mod cascade;
 mod cascade_log;
+mod dashboard;
 mod discovery;
 mod error;
 mod isolation;
@@ -39,6 +40,8 @@ pub use self::canary::CanarySettings;
 pub(crate) use self::cascade::drafts;
 pub use self::cascade::{CascadeSettings, Labels};
 pub use self::cascade_log::{CascadeLog, CascadeLogEntry};
+pub use self::dashboard::DashboardSettings;
+pub(crate) use self::dashboard::REQUESTS_KEPT_MAX;
 pub use self::discovery::{
     DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source, Template,
 };
@@ -101,6 +104,8 @@ pub struct GatewaySettings {
     pub termination: Option<TerminationSettings>,
     /// Who may use `/admin` and have decisions explained.
     pub admin: AdminSettings,
+    /// The dashboard, and what is kept for it.
+    pub dashboard: DashboardSettings,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
     /// The keys that clients present; without any, everybody is served.
@@ -138,6 +143,7 @@ impl GatewaySettings {
             cascade_state: None,
             termination: None,
             admin: AdminSettings::default(),
+            dashboard: DashboardSettings::default(),
             credentials: Credentials::default(),
             keys: Vec::new(),
             admission: AdmissionSettings::default(),

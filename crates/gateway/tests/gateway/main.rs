@@ -19,6 +19,7 @@ mod admission;
 mod caching;
 mod care;
 mod cascade;
+mod dashboard;
 mod draining;
 mod endpoints;
 mod failing;

@@ -23,6 +23,11 @@ pub const POSITIONS_MAX: usize = 16;
 /// Our own worker's metric of its KV fetch rate.
 const KV_FETCH_RATE: &str = "overdraft_kv_fetch_tokens_per_second";
 
+/// Our own worker's metrics of the depth of its drafts.
+const DRAFT_DEPTH: &str = "overdraft_speculation_depth";
+const DRAFT_POLICY: &str = "overdraft_speculation_policy";
+const DRAFT_REASON: &str = "overdraft_speculation_last_change";
+
 /// Why a page of metrics gives no report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -95,6 +100,12 @@ pub struct WorkerReport {
     pub accepted_tokens: Option<u64>,
     /// Accepted tokens by their position in the draft; empty if not told.
     pub accepted_by_position: Vec<u64>,
+    /// The depth of drafts in force, the rule that set it, and why it last changed.
+    pub draft_depth: Option<u64>,
+    /// See [`draft_depth`](Self::draft_depth).
+    pub draft_policy: Option<String>,
+    /// See [`draft_depth`](Self::draft_depth).
+    pub draft_reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,6 +125,9 @@ enum Field {
     AcceptedTokens,
     AcceptedAt,
     KvFetchRate,
+    DraftDepth,
+    DraftPolicy,
+    DraftReason,
 }
 
 /// How good a name is among those of one field: lower is better.
@@ -131,6 +145,9 @@ fn field_of(dialect: Dialect, name: &str) -> Option<(Field, Rank)> {
 fn vllm(name: &str) -> Option<(Field, Rank)> {
     let (field, rank) = match name {
         KV_FETCH_RATE => (Field::KvFetchRate, 0),
+        DRAFT_DEPTH => (Field::DraftDepth, 0),
+        DRAFT_POLICY => (Field::DraftPolicy, 0),
+        DRAFT_REASON => (Field::DraftReason, 0),
         "num_requests_running" => (Field::Running, 0),
         "num_requests_waiting" => (Field::Waiting, 0),
         "kv_cache_usage_perc" => (Field::KvUse, 0),
@@ -198,7 +215,7 @@ fn llama_server(name: &str) -> Option<Field> {
 
 /// The engine whose prefix a name has, and the rest of it.
 fn dialect_of(name: &str) -> Option<(Dialect, &str)> {
-    if name == KV_FETCH_RATE {
+    if matches!(name, KV_FETCH_RATE | DRAFT_DEPTH | DRAFT_POLICY | DRAFT_REASON) {
         return Some((Dialect::Vllm, name));
     }
     let (prefix, rest) = name.split_once(':')?;
@@ -242,6 +259,9 @@ struct Tally {
     block_size: Option<BlockSize>,
     /// It was started without a prefix cache, whose counters it has all the same.
     is_uncached: bool,
+    /// The rule that sets the depth of drafts, and why it last changed.
+    draft_policy: Option<String>,
+    draft_reason: Option<String>,
 }
 
 impl Tally {
@@ -253,6 +273,8 @@ impl Tally {
             capacity: BTreeMap::new(),
             block_size: None,
             is_uncached: false,
+            draft_policy: None,
+            draft_reason: None,
         }
     }
 
@@ -266,6 +288,16 @@ impl Tally {
         let engine = engine_of(sample.labels);
         if field == Field::CacheConfig {
             self.note_cache(engine, sample.labels);
+            return Ok(());
+        }
+        // Of the words that a label may have, the one in force has the value 1.
+        let in_force = |label| sample.labels.value(label).map(Into::into);
+        match field {
+            Field::DraftPolicy if sample.value > 0.0 => self.draft_policy = in_force("policy"),
+            Field::DraftReason if sample.value > 0.0 => self.draft_reason = in_force("reason"),
+            _ => {}
+        }
+        if matches!(field, Field::DraftPolicy | Field::DraftReason) {
             return Ok(());
         }
         let key = match field {
@@ -339,6 +371,9 @@ impl Tally {
             draft_tokens: self.sum(Field::DraftTokens),
             accepted_tokens: self.sum(Field::AcceptedTokens),
             accepted_by_position: self.accepted_by_position(),
+            draft_depth: self.sum(Field::DraftDepth),
+            draft_policy: self.draft_policy,
+            draft_reason: self.draft_reason,
             model: self.model,
         })
     }

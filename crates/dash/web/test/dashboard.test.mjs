@@ -1,0 +1,209 @@
+// What the page promises, one sentence per test, in a real browser before the real binary.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { sleep, startWorkers } from "./fleet.mjs";
+import { chat, openTab, startBrowser, startGateway, until, untilUp } from "./harness.mjs";
+
+const PAGES = ["now", "fleet", "requests", "queue", "cache", "cascade", "speculation", "cost", "health", "play"];
+const EVIL = '<img src=x onerror="alert(1)">';
+let browser;
+
+before(async () => { browser = await startBrowser(); });
+after(async () => { await browser?.close(); });
+
+async function fleetOf(count, settings = {}, config = {}) {
+  const fleet = await startWorkers(count, settings);
+  const workers = fleet.workers.map(({ url }, index) => ({ url, name: `w${String(index + 1).padStart(2, "0")}` }));
+  const gateway = await startGateway({ workers, ...config });
+  await untilUp(gateway, count);
+  return { fleet, gateway, stop: async () => { await gateway.stop(); fleet.stop(); } };
+}
+
+test("a request appears with its reason within a second", async () => {
+  const { gateway, stop } = await fleetOf(3);
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/requests`);
+  await page.waitForSelector(".status.live");
+  const { id } = await chat(gateway, { stream: true });
+  const ended = Date.now();
+  const row = page.locator("table[aria-label='requests that have ended'] tbody tr.opens").first();
+  await row.waitFor({ timeout: 5_000 });
+  const took = Date.now() - ended;
+  await row.click();
+  await page.waitForSelector(".decision");
+  const why = await page.locator(".why").first().innerText();
+  assert.match(why, /Sent to w0\d/);
+  assert.equal(await page.locator("h2.id").innerText(), id);
+  assert.equal(await page.locator("table.candidates tbody tr").count(), 3, "every candidate is told");
+  assert.ok(took < 1_500, `it took ${took} ms`);
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("names with markup are text in every view", async () => {
+  const fleet = await startWorkers(2, { model: EVIL });
+  const key = "test-key-0123456789";
+  const gateway = await startGateway({
+    workers: fleet.workers.map(({ url }, index) => ({ url, name: `${EVIL}${index}` })), keys: [{ tenant: EVIL, key }],
+  });
+  await untilUp(gateway, 2);
+  const told = { authorization: `Bearer ${key}` };
+  await chat(gateway, { model: EVIL }, told);
+  await chat(gateway, { model: `<script>alert(2)</script>`, messages: [{ role: "user", content: EVIL }] }, { ...told, "x-request-id": "r'onmouseover='alert(3)" });
+  const { page, faults } = await openTab(browser, gateway.dashboard);
+  for (const name of PAGES) {
+    await page.goto(`${gateway.dashboard}#/${name}`);
+    await page.waitForSelector(".status.live");
+    await sleep(250);
+    assert.equal(await page.locator("main img, main script").count(), 0, `${name} made an element of a name`);
+  }
+  await page.goto(`${gateway.dashboard}#/fleet`);
+  await until(async () => (await page.locator("main").innerText()).includes(EVIL), "the worker's name is shown as text");
+  await page.goto(`${gateway.dashboard}#/requests`);
+  await until(async () => (await page.locator("main").innerText()).includes("<script>alert(2)"), "the model's name is shown as text");
+  assert.deepEqual(faults, []);
+  await gateway.stop();
+  fleet.stop();
+});
+
+test("with an admin token no view is told without it, and the page asks for it", async () => {
+  const fleet = await startWorkers(1);
+  const gateway = await startGateway({ workers: [{ url: fleet.workers[0].url, name: "w1" }], admin: { token: "s3cret-token-of-the-test" } });
+  await untilUp(gateway, 1);
+  for (const path of [...PAGES.filter((name) => name !== "play" && name !== "health"), "history", "requests/x"]) {
+    for (const kind of ["views", "events"]) {
+      const { status } = await fetch(`${gateway.base}/admin/${kind}/${path}`);
+      assert.ok(status === 403 || status === 404, `${kind}/${path} answered ${status}`);
+    }
+  }
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/fleet`);
+  await page.fill(".signin input", "wrong");
+  await page.click(".signin button");
+  await page.waitForSelector(".signin");
+  await page.fill(".signin input", "s3cret-token-of-the-test");
+  await page.click(".signin button");
+  await page.waitForSelector("text=w1");
+  assert.deepEqual(faults, []);
+  await gateway.stop();
+  fleet.stop();
+});
+
+test("a page of another site reads nothing", async () => {
+  const { gateway, stop } = await fleetOf(1);
+  const ask = (headers) => fetch(`${gateway.base}/admin/views/now`, { headers }).then(({ status }) => status);
+  assert.equal(await ask({}), 200);
+  assert.equal(await ask({ "sec-fetch-site": "cross-site" }), 403);
+  const { request } = await import("node:http");
+  const rebound = await new Promise((done) => request(`${gateway.base}/admin/views/now`, { headers: { host: "evil.example" } }, (response) => { response.resume(); done(response.statusCode); }).end());
+  assert.equal(rebound, 403, "a name that an attacker points at this machine is none of ours");
+  await stop();
+});
+
+test("the page works behind a prefix, with the keyboard, and in both lights", async () => {
+  const { gateway, stop } = await fleetOf(2);
+  const { request, createServer } = await import("node:http");
+  const proxy = createServer((from, to) => {
+    const up = request(`${gateway.base}${from.url.replace("/ops/llm", "")}`, { method: from.method, headers: { ...from.headers, host: new URL(gateway.base).host } }, (answer) => {
+      to.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(to);
+    });
+    from.pipe(up);
+  });
+  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  const { page, faults } = await openTab(browser, `http://127.0.0.1:${proxy.address().port}/ops/llm/dashboard`);
+  await page.waitForSelector(".status.live");
+  await page.keyboard.press("g");
+  await page.keyboard.press("f");
+  await page.waitForSelector("text=w01");
+  await page.keyboard.press("j");
+  await page.waitForSelector("tr.selected");
+  await page.keyboard.press("Enter");
+  await until(async () => page.url().includes("worker="), "Enter opens the row");
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("aria-label")), "find");
+  await page.keyboard.press("Escape");
+  const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const [one] = [await back(), await page.keyboard.press("t")];
+  assert.notEqual(await back(), one);
+  await page.keyboard.press("u");
+  await page.waitForSelector("button:has-text('UTC')");
+  assert.deepEqual(faults, []);
+  proxy.closeAllConnections();
+  proxy.close();
+  await stop();
+});
+
+test("on a narrow screen nothing is wider than it", async () => {
+  const { gateway, stop } = await fleetOf(4);
+  for (let many = 0; many < 5; many += 1) await chat(gateway, { stream: true });
+  const { page, faults } = await openTab(browser, gateway.dashboard, { viewport: { width: 390, height: 844 } });
+  for (const name of PAGES) {
+    await page.goto(`${gateway.dashboard}#/${name}`);
+    await page.waitForSelector(".status.live");
+    await sleep(200);
+    const [wide, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+    assert.ok(wide <= seen, `${name} is ${wide} px wide`);
+  }
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("a broken stream is told, and it comes back by itself", async () => {
+  const { fleet, gateway, stop } = await fleetOf(1);
+  const { page } = await openTab(browser, `${gateway.dashboard}#/fleet`);
+  await page.waitForSelector(".status.live");
+  await page.route("**/admin/events/**", (route) => route.abort());
+  await page.evaluate(() => { location.hash = "/queue"; });
+  await page.waitForSelector(".banner:not([hidden])");
+  await page.unroute("**/admin/events/**");
+  await page.waitForSelector(".status.live", { timeout: 15_000 });
+  assert.equal(await page.locator(".banner").isVisible(), false);
+  assert.ok(fleet.workers.length === 1);
+  await stop();
+});
+
+test("the playground sends a prompt and shows where it went", async () => {
+  const { gateway, stop } = await fleetOf(2);
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/play`);
+  await page.waitForSelector("select option:has-text('llama-70b')", { state: "attached" });
+  await page.click("text=Send");
+  await page.waitForSelector(".decision");
+  assert.match(await page.locator(".answer").innerText(), /word word/);
+  assert.match(await page.locator(".why").innerText(), /Sent to w0/);
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("300 workers and a stream of requests stay fluid", { timeout: 120_000 }, async () => {
+  const { gateway, stop } = await fleetOf(300, { kv: (worker) => (worker.index % 97) / 100 });
+  let going = true;
+  const load = Promise.all(Array.from({ length: 8 }, async () => { while (going) await chat(gateway, { stream: false }); }));
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/fleet`);
+  await page.waitForSelector(".status.live");
+  await sleep(1_500);
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Performance.enable");
+  const busy = async () => {
+    const { metrics } = await cdp.send("Performance.getMetrics");
+    return metrics.find(({ name }) => name === "TaskDuration").value;
+  };
+  const share = async (name) => {
+    await page.goto(`${gateway.dashboard}#/${name}`);
+    await page.waitForSelector(".status.live");
+    await sleep(1_000);
+    const [begun, at] = [await busy(), performance.now()];
+    await page.mouse.wheel(0, 600);
+    await sleep(5_000);
+    return (await busy() - begun) / ((performance.now() - at) / 1_000);
+  };
+  const rows = await page.locator("table[aria-label='workers'] tbody tr.opens").count();
+  assert.ok(rows < 80, `${rows} rows are drawn`);
+  for (const name of ["fleet", "requests", "now"]) {
+    const used = await share(name);
+    console.log(`  ${name}: main thread ${(100 * used).toFixed(1)} % of a core`);
+    assert.ok(used < 0.3, `${name} takes ${used} of a core`);
+  }
+  going = false;
+  await load;
+  assert.deepEqual(faults, []);
+  await stop();
+});

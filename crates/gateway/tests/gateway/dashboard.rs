@@ -1,0 +1,157 @@
+//! The dashboard's page and views: what they tell of requests, and to whom.
+
+use overdraft_gateway::{AdminSettings, DashboardSettings};
+
+use crate::client::{Client, Head};
+use crate::harness::{ANSWER, CHAT, Gateway, MODEL, chat};
+use crate::mock::Mock;
+
+/// Asks as a browser on this machine does.
+async fn get(gateway: &Gateway, path: &str, headers: &str) -> (Head, String) {
+    let mut client: Client = gateway.client().await;
+    let host = gateway.address;
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n")).await;
+    client.whole().await
+}
+
+async fn view(gateway: &Gateway, name: &str) -> serde_json::Value {
+    let (head, body) = get(gateway, &format!("/admin/views/{name}"), "").await;
+    assert_eq!(head.status, 200, "{name}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_is_logged_with_its_decision_and_without_its_text() {
+    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let gateway = Gateway::start(&[&one, &other]).await;
+    let body = chat("").replace("hi", "a-secret-word");
+    let mut client = gateway.client().await;
+    client.post_with(CHAT, "x-request-id: r-1\r\n", &body).await;
+    let call = tokio::select! {
+        call = one.call() => call,
+        call = other.call() => call,
+    };
+    call.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let listed = view(&gateway, "requests").await;
+    let row = &listed["rows"][0];
+    assert_eq!((row["id"].as_str(), row["end"].as_str()), (Some("r-1"), Some("--")));
+    assert_eq!((row["model"].as_str(), row["attempts"].as_u64()), (Some(MODEL), Some(1)));
+    let (head, text) = get(&gateway, "/admin/views/requests/r-1", "").await;
+    assert_eq!(head.header("cache-control"), Some("no-store"));
+    assert!(!text.contains("a-secret-word"), "{text}");
+    let detail: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let candidates = detail["decisions"][0]["candidates"].as_array().unwrap();
+    let reasons: Vec<_> = candidates.iter().filter_map(|one| one["reason"].as_str()).collect();
+    assert_eq!(reasons, ["chosen", "outscored"]);
+    assert_eq!(candidates[0]["worker"], row["worker"]);
+}
+
+#[tokio::test]
+async fn a_request_that_was_tried_twice_tells_who_failed_it() {
+    let (mut one, mut other) = (Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await);
+    let gateway = Gateway::start(&[&one, &other]).await;
+    let mut client = gateway.client().await;
+    client.post_with(CHAT, "x-request-id: r-3\r\n", &chat("")).await;
+    for status in [500, 200] {
+        let call = tokio::select! {
+            call = one.call() => call,
+            call = other.call() => call,
+        };
+        call.answer(status, ANSWER).await;
+    }
+    assert_eq!(client.whole().await.0.status, 200);
+    let detail = view(&gateway, "requests/r-3").await;
+    let decisions = detail["decisions"].as_array().unwrap();
+    assert_eq!((decisions.len(), detail["attempts"].as_u64()), (2, Some(2)));
+    assert!(decisions[0]["failed"].is_string() && decisions[1]["failed"].is_null());
+    let [failed, answered] = [0, 1].map(|index| decisions[index]["worker"].as_str().unwrap());
+    assert_ne!(failed, answered);
+    for (name, count) in [(failed, 1), (answered, 0)] {
+        let listed = view(&gateway, &format!("requests?failed_at={name}")).await;
+        assert_eq!(listed["rows"].as_array().unwrap().len(), count, "{name}");
+    }
+    let fleet = view(&gateway, "fleet").await;
+    let worker = |name: &str| {
+        let mut rows = fleet["workers"].as_array().unwrap().iter();
+        rows.find(|row| row["worker"] == name).unwrap().clone()
+    };
+    assert_eq!(worker(failed)["failed_recently"], 1);
+    assert_eq!(worker(answered)["failed_recently"], 0);
+}
+
+#[tokio::test]
+async fn a_refusal_is_logged_with_its_reason() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let body = chat("").replace(&format!("\"{MODEL}\""), "\"no-such\"");
+    let mut client = gateway.client().await;
+    client.post_with(CHAT, "x-request-id: r-2\r\n", &body).await;
+    assert_eq!(client.whole().await.0.status, 404);
+    let detail = view(&gateway, "requests/r-2").await;
+    assert_eq!((detail["status"].as_u64(), detail["end"].as_str()), (Some(404), Some("PR")));
+    let (head, _) = get(&gateway, "/admin/views/requests?outcome=rejected&limit=1", "").await;
+    assert_eq!(head.status, 200);
+    let (head, body) = get(&gateway, "/admin/views/requests?outcom=ok", "").await;
+    assert_eq!(head.status, 400, "{body}");
+}
+
+#[tokio::test]
+async fn every_view_answers_an_idle_gateway() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let names =
+        ["now", "history", "fleet", "requests", "queue", "cache", "cascade", "speculation", "cost"];
+    for name in names {
+        assert!(view(&gateway, name).await.is_object(), "{name}");
+    }
+    assert_eq!(view(&gateway, "fleet").await["workers"][0]["state"], "up");
+    let (head, _) = get(&gateway, "/admin/views/none", "").await;
+    assert_eq!(head.status, 404);
+}
+
+#[tokio::test]
+async fn views_are_for_operators_and_for_pages_of_this_gateway() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let site = "sec-fetch-site: cross-site\r\n";
+    assert_eq!(get(&gateway, "/admin/views/now", site).await.0.status, 403);
+    let mut client = gateway.client().await;
+    assert_eq!(client.get("/admin/views/now").await.0.status, 403, "called by another name");
+
+    let token = |settings: &mut overdraft_gateway::GatewaySettings| {
+        settings.admin = AdminSettings { token: Some("secret".to_owned()) };
+    };
+    let gateway = Gateway::start_with(&[&mock], token).await;
+    for path in ["/admin/views/now", "/admin/views/requests", "/admin/events/now"] {
+        assert_eq!(get(&gateway, path, "").await.0.status, 403, "{path}");
+    }
+    let with = "x-overdraft-admin: secret\r\n";
+    assert_eq!(get(&gateway, "/admin/views/now", with).await.0.status, 200);
+    assert_eq!(get(&gateway, "/dashboard/", "").await.0.status, 200, "the page has no data");
+}
+
+#[tokio::test]
+async fn the_page_is_served_with_a_strict_policy_and_not_at_all_when_off() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let (head, _) = get(&gateway, "/dashboard", "").await;
+    assert_eq!((head.status, head.header("location")), (307, Some("dashboard/")));
+    let (head, page) = get(&gateway, "/dashboard/", "").await;
+    assert!(page.contains("dashboard.js"));
+    assert!(head.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    let tag = head.header("etag").unwrap();
+    let mut client = gateway.client().await;
+    let known = format!("host: gateway\r\nif-none-match: {tag}\r\n\r\n");
+    client.send(format!("GET /dashboard/ HTTP/1.1\r\n{known}")).await;
+    assert_eq!(client.head().await.status, 304);
+    let (head, _) = get(&gateway, "/dashboard/../Cargo.toml", "").await;
+    assert_eq!(head.status, 404);
+
+    let off = |settings: &mut overdraft_gateway::GatewaySettings| {
+        settings.dashboard = DashboardSettings { is_on: false, ..DashboardSettings::default() };
+    };
+    let gateway = Gateway::start_with(&[&mock], off).await;
+    assert_eq!(get(&gateway, "/dashboard/", "").await.0.status, 404);
+    assert_eq!(view(&gateway, "requests").await["kept_max"], 0);
+}
