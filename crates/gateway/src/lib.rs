@@ -53,8 +53,8 @@ pub use self::settings::{
     KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings, NoticeSettings,
     PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook, RoutingSettings, STRIPPED,
     SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError,
-    TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace, Tokenizing, WarmUp,
-    WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
+    StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,
+    Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
 };
 
 /// The sockets that a gateway is given.

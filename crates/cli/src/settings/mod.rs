@@ -20,7 +20,7 @@ use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
     AdminSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings, RequestBounds,
-    ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
+    ScrapeFailure, ScrapeSettings, StreamOptions, Timeouts, Token, WorkerSettings,
 };
 
 /// The settings of a gateway before `workers`.
@@ -30,6 +30,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.model_default.clone_from(&config.model_default);
     limits(config.limits, &mut settings.limits);
     timeouts(&config.timeouts, &mut settings.timeouts);
+    listener(config, &mut settings.listen);
     probe(&config.probe, &mut settings.probe);
     scrape(&config.scrape, &mut settings.scrape);
     settings.retry = retry(config.retry);
@@ -70,10 +71,24 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.kv_events = kv_events(&configured.kv_events);
     worker.priority_scheduling = configured.priority_scheduling;
     worker.cache_salt = cache::salt(configured.cache_salt);
+    worker.stream_options = stream_options(configured.stream_options);
+    worker.api_key = configured.api_key.as_ref().map(token);
     worker.kv_share = configured.kv_share;
+    worker.sequences_max = configured.max_num_seqs;
     let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
     worker.care = care::care(memory, restart, configured.warm_up, care::place);
     worker
+}
+
+const fn stream_options(configured: config::StreamOptions) -> StreamOptions {
+    match configured {
+        config::StreamOptions::Auto => StreamOptions::Asked,
+        config::StreamOptions::Off => StreamOptions::Unasked,
+    }
+}
+
+fn token(secret: &config::Secret) -> Token {
+    Token::new(secret.reveal())
 }
 
 fn kv_events(configured: &config::KvEvents) -> KvEvents {
@@ -120,6 +135,17 @@ fn limits(configured: config::Limits, limits: &mut Limits) {
         max_tokens: configured.max_tokens,
         max_tokens_default: configured.max_tokens_default,
     };
+}
+
+fn listener(config: &Config, listen: &mut overdraft_http::Limits) {
+    let bytes = |size: config::ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+    let limits = &config.limits;
+    let connections = limits.connections.unwrap_or(limits.requests.saturating_mul(2));
+    listen.connections = usize::try_from(connections).unwrap_or(usize::MAX);
+    listen.body_bytes = bytes(limits.body_bytes);
+    listen.bodies_bytes = bytes(limits.bodies_bytes);
+    listen.body = config.timeouts.body.duration();
+    listen.idle = config.timeouts.client_idle.duration();
 }
 
 const fn timeouts(configured: &config::Timeouts, timeouts: &mut Timeouts) {

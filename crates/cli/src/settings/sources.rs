@@ -42,10 +42,13 @@ pub(super) fn source(configured: &config::Discovery) -> Source {
 fn each(configured: &config::Each) -> Each {
     let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
     Each {
+        api_key: configured.api_key.as_ref().map(super::token),
         kv_events: super::kv_events(&configured.kv_events),
         priority_scheduling: configured.priority_scheduling,
         cache_salt: super::cache::salt(configured.cache_salt),
+        stream_options: super::stream_options(configured.stream_options),
         kv_share: configured.kv_share,
+        sequences_max: configured.max_num_seqs,
         care: super::care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
     }
 }

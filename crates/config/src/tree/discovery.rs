@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -11,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cache::CacheSalt;
 use super::care::{Memory, Restart};
-use super::workers::{KvEvents, Pool};
+use super::secret::Secret;
+use super::workers::{KvEvents, Pool, StreamOptions};
 
 /// Where workers are found: one key, which says how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +63,9 @@ pub struct Dns {
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
 pub struct Each {
+    /// The key they ask for, as vLLM does with `--api-key`. Best given as `${NAME}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
     /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
     /// never listens.
     pub kv_events: KvEvents,
@@ -69,8 +74,13 @@ pub struct Each {
     pub priority_scheduling: bool,
     /// Whether they are told cache salts.
     pub cache_salt: CacheSalt,
+    /// Whether they are asked for the token counts of streams whose clients did not ask for them.
+    pub stream_options: StreamOptions,
     /// Whether they share the blocks of their caches with the other workers of their model that do.
     pub kv_share: bool,
+    /// Sequences that each computes at once, as vLLM's `--max-num-seqs`; without it, that is learnt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_num_seqs: Option<NonZeroU32>,
     /// Where their memory can be read, as in `http://{host}:9400/metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,

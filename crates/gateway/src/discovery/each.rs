@@ -35,7 +35,10 @@ impl Each {
         settings.kv_events = self.kv_events(&names);
         settings.priority_scheduling = self.priority_scheduling;
         settings.cache_salt = self.cache_salt;
+        settings.stream_options = self.stream_options;
+        settings.api_key.clone_from(&self.api_key);
         settings.kv_share = self.kv_share;
+        settings.sequences_max = self.sequences_max;
         let place = |template: &Template| WebPlace::parse(&names.fill(&template.0));
         let care = self.care.settle(place, |text| names.fill(text));
         settings.care =

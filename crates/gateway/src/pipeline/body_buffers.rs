@@ -81,7 +81,7 @@ fn told(error: BodyError) -> ApiError {
         _ => return error.into(),
     };
     let mut told = ApiError::from(error);
-    told.message.push_str(&format!(" (the gateway's `{key}`)"));
+    told.message = format!("{} (the gateway's `{key}`)", told.message);
     told
 }
 

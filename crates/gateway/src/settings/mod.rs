@@ -56,7 +56,7 @@ pub use self::scrape::{ScrapeFailure, ScrapeSettings};
 pub use self::spot_termination::{Cloud, NoticeSettings, TerminationSettings};
 pub use self::web_place::{PlaceError, WebPlace};
 pub(crate) use self::worker::Address;
-pub use self::worker::{KvEvents, Pool, WorkerSettings};
+pub use self::worker::{KvEvents, Pool, StreamOptions, WorkerSettings};
 
 /// Everything that can be set about a gateway.
 #[derive(Clone, Debug)]

@@ -1,22 +1,29 @@
 //! Settings that all workers of one source have in common.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use crate::settings::isolation::SaltPolicy;
-use crate::settings::maintenance::Care;
-use crate::settings::worker::KvEvents;
+use crate::settings::maintenance::{Care, Token};
+use crate::settings::worker::{KvEvents, StreamOptions};
 
 /// What all workers of one source have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Each {
+    /// The key that they ask for.
+    pub api_key: Option<Token>,
     /// Where they report what their caches hold; addresses are templates.
     pub kv_events: KvEvents,
     /// Whether they schedule by the `priority` of requests, and are told it.
     pub priority_scheduling: bool,
     /// Whether they are told the salts of tenants.
     pub cache_salt: SaltPolicy,
+    /// Whether they are asked for the counts of streams whose clients did not ask.
+    pub stream_options: StreamOptions,
     /// Whether they share the blocks of their caches.
     pub kv_share: bool,
+    /// Sequences that each computes at once; learnt where it is not said.
+    pub sequences_max: Option<NonZeroU32>,
     /// What is done for them beyond sending them requests.
     pub care: Care<Template>,
 }
