@@ -204,6 +204,7 @@ fn as_json(evidence: &Evidence, table: &[Advised]) -> Value {
         json!({
             "first": line.first, "last": line.last, "depth": line.depth,
             "beside_none": f64::from(line.permille) / 1e3, "measured": line.seen,
+            "contradicted_depth": line.contradicted,
         })
     };
     json!({
@@ -212,6 +213,10 @@ fn as_json(evidence: &Evidence, table: &[Advised]) -> Value {
         "num_speculative_tokens_per_batch_size": ranges(table),
         "lines": table.iter().map(line).collect::<Vec<_>>(),
         "drafts": evidence.drafts,
+        "present": evidence.present().iter().map(|now| json!({
+            "sequences": now.sequences, "depth": now.depth,
+            "beside_none": f64::from(now.permille) / 1e3,
+        })).collect::<Vec<_>>(),
         "right_up_to_position": survival.collect::<Vec<_>>(),
     })
 }
@@ -248,11 +253,21 @@ fn told(evidence: &Evidence, table: &[Advised]) -> String {
     let (accepted, says) = write_up(evidence);
     let _ =
         writeln!(text, "the write-up's rule: {accepted} % of drafted tokens accepted, {says}\n");
+    for now in evidence.present() {
+        let gain = f64::from(now.permille) / 1e3;
+        let (sequences, depth) = (now.sequences, now.depth);
+        let _ =
+            writeln!(text, "as it runs now: {sequences} at once, {depth} deep: {gain:.2} of none");
+    }
     let _ = writeln!(text, "sequences    depth   beside none");
     for line in table {
         let range = format!("{}-{}", line.first, line.last);
         let gain = f64::from(line.permille) / 1e3;
-        let how = if line.seen { "" } else { "   reckoned: no step as large was seen" };
+        let how = match line.contradicted {
+            Some(depth) => format!("   {depth} deep was reckoned; the window shows a loss"),
+            None if line.seen => String::new(),
+            None => "   reckoned: no step as large was seen".to_owned(),
+        };
         let _ = writeln!(text, "{range:<12} {:>5}   {gain:>11.2}{how}", line.depth);
     }
     text.push('\n');
@@ -291,10 +306,12 @@ mod tests {
     fn evidence(right: u64) -> Evidence {
         let steps = |sequences: u32| {
             let took = 20_000_000 + 200_000 * u64::from(sequences);
+            let right = right + right / 2 + right / 3 + right / 4;
+            let accepted_milli = sequences * u32::try_from(right).unwrap();
             let drafted = took + 4 * 200_000 * u64::from(sequences) + 4_000_000;
             [
-                StepSeen { sequences, drafted: 0, took },
-                StepSeen { sequences, drafted: 4 * sequences, took: drafted },
+                StepSeen { sequences, drafted: 0, accepted_milli: 0, took },
+                StepSeen { sequences, drafted: 4 * sequences, accepted_milli, took: drafted },
             ]
         };
         let mut accepted = [0; DEPTH_MAX];

@@ -36,8 +36,8 @@ pub use self::tree::{
     HookCommand, Isolation, Key, Kubernetes, KvEventSource, KvEvents, KvThreshold, Limits, Memory,
     Model, ModelCanary, Policy, Pool, Port, Prefix, Priority, Probe, Restart, Retry, Reuse,
     Routing, Scaling, Scheme, Scrape, ScrapeFailure, Secret, Shutdown, Speculation, Sticky,
-    StickyKey, Store, StoreUrl, Termination, Timeouts, TokenPrices, Tokenize, Tokenizer, WarmUp,
-    WatchedFile, Worker, WorkerUrlError, host_and_port,
+    StickyKey, Store, StoreUrl, StreamOptions, Termination, Timeouts, TokenPrices, Tokenize,
+    Tokenizer, WarmUp, WatchedFile, Worker, WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};
 pub use self::worker_source::WorkerSource;

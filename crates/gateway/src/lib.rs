@@ -53,7 +53,7 @@ pub use self::settings::{
     KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels, Limits, MemorySource,
     ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook,
     RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
-    Source, SourceError, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
+    Source, SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
     TokenizerPlace, Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
     WorkerTraits,
 };

@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use overdraft_wire::{ApiError, ErrorKind};
 use tokio::sync::mpsc;
 
+use crate::body_budget::BodyLease;
 use crate::deadline_timer::DeadlineTimer;
 use crate::exchange::Line;
 use crate::limits::Limits;
@@ -228,6 +229,11 @@ pub enum BodyError {
         /// The bound.
         limit: Duration,
     },
+    /// Other bodies have the memory.
+    #[error(
+        "the server holds as many bytes of requests as it may; send the request again in a moment"
+    )]
+    NoRoom,
     /// The client went away, or its framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(hyper::Error),
@@ -238,6 +244,7 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::TooLarge { limit } => Self::request_too_large(limit),
             BodyError::TimedOut { .. } => Self::new(ErrorKind::RequestTimeout, error.to_string()),
+            BodyError::NoRoom => Self::overloaded(error.to_string()),
             BodyError::Broken(_) => Self::new(ErrorKind::InvalidRequest, error.to_string()),
         }
     }
@@ -252,12 +259,18 @@ pub struct RequestBody {
     span: Duration,
     deadline: DeadlineTimer,
     line: Arc<Line>,
+    lease: Arc<BodyLease>,
     /// Chunked bodies do not know their end until it was read.
     ended: bool,
 }
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, limits: &Limits, line: Arc<Line>) -> Self {
+    pub(crate) fn new(
+        incoming: Incoming,
+        limits: &Limits,
+        line: Arc<Line>,
+        lease: Arc<BodyLease>,
+    ) -> Self {
         let (limit, span) = (limits.body_bytes, limits.body);
         Self {
             incoming,
@@ -266,6 +279,7 @@ impl RequestBody {
             span,
             deadline: DeadlineTimer::default(),
             line,
+            lease,
             ended: false,
         }
     }
@@ -309,6 +323,9 @@ impl HttpBody for RequestBody {
             Poll::Ready(Some(Ok(frame))) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
                 match this.left.checked_sub(length) {
+                    Some(_) if !this.lease.grow(length) => {
+                        Poll::Ready(Some(Err(BodyError::NoRoom)))
+                    }
                     Some(left) => {
                         this.left = left;
                         Poll::Ready(Some(Ok(frame)))

@@ -11,7 +11,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST};
+use http::uri::Authority;
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service as HyperService;
@@ -23,9 +25,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::answer::{Answering, REQUEST_ID, Watched};
-use crate::body::RequestBody;
+use crate::body::{Body, RequestBody};
+use crate::body_budget::BodyBudget;
 use crate::drain::Drain;
 use crate::exchange::{Access, AccessGuard, Exchange, Line};
+use crate::idle_connections::IdleConnections;
 use crate::limits::Limits;
 use crate::reply;
 use crate::server::Service;
@@ -41,6 +45,17 @@ pub(crate) struct Shared<S> {
     pub(crate) limits: Arc<Limits>,
     pub(crate) clock: Clock,
     pub(crate) ids: RequestIds,
+    pub(crate) bodies: Arc<BodyBudget>,
+    pub(crate) idle: Arc<IdleConnections>,
+}
+
+/// What may be asked for on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Everything.
+    Full,
+    /// What is vital: there is no room for more.
+    Vital,
 }
 
 /// Serves one client until it leaves, misbehaves, or the listener ends.
@@ -49,14 +64,17 @@ pub(crate) async fn serve<S: Service>(
     peer: SocketAddr,
     shared: Arc<Shared<S>>,
     drain: Drain,
+    scope: Scope,
 ) {
     let line = Arc::new(Line::default());
+    let _entered = shared.idle.enter(&line);
     let socket = TimedSocket::new(stream, Arc::clone(&line), Arc::clone(&shared.limits));
     let acceptor = Acceptor {
         shared: Arc::clone(&shared),
         line: Arc::clone(&line),
         peer,
         drain: drain.clone(),
+        scope,
     };
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -142,12 +160,46 @@ fn note_refusal(id: &RequestId, kind: ErrorKind) {
     record.write();
 }
 
+/// Why a request is answered without its handler, if it is: what RFC 9112 (section 3.2) says of `Host` and RFC 9110
+/// (section 8.4) of encodings that are not understood, and what there is no room for.
+fn refusal(request: &Request<Incoming>, scope: Scope, limits: &Limits) -> Option<Response<Body>> {
+    let headers = request.headers();
+    let mut hosts = headers.get_all(HOST).iter();
+    let host_is_good = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.is_empty() || host.to_str().is_ok_and(is_authority),
+        (None, _) => request.version() < Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+    };
+    if !host_is_good {
+        let why = "expected one `Host` header with a host and perhaps a port";
+        return Some(reply::error(&ApiError::new(ErrorKind::InvalidRequest, why)));
+    }
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {
+        let why =
+            format!("the content encoding {encoding:?} is not understood; send the body as it is");
+        let mut response = reply::error(&ApiError::new(ErrorKind::UnsupportedMediaType, why));
+        response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        return Some(response);
+    }
+    (scope == Scope::Vital && !limits.vital.contains(&request.uri().path())).then(|| {
+        let why = "the server has as many connections as it may; try again in a moment";
+        let mut response = reply::error(&ApiError::overloaded(why));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    })
+}
+
+fn is_authority(host: &str) -> bool {
+    host.parse::<Authority>().is_ok() && !host.contains('@')
+}
+
 /// Makes an exchange of every request on one connection.
 struct Acceptor<S> {
     shared: Arc<Shared<S>>,
     line: Arc<Line>,
     peer: SocketAddr,
     drain: Drain,
+    scope: Scope,
 }
 
 impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
@@ -169,6 +221,7 @@ impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
             begun: shared.clock.now(),
             access: Access::default(),
             drain: self.drain.clone(),
+            body: Arc::new(shared.bodies.lease(self.peer.ip())),
         };
         exchange.access.note(|record| {
             id.as_str().clone_into(&mut record.request);
@@ -177,8 +230,15 @@ impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
         });
         let guard = AccessGuard::new(&exchange, shared.clock, Arc::clone(&self.line));
         let line = Arc::clone(&self.line);
-        let request = request.map(|body| RequestBody::new(body, &shared.limits, line));
-        let handler = Box::pin(async move { shared.service.call(exchange, request).await });
+        let refusal = refusal(&request, self.scope, &shared.limits);
+        let lease = Arc::clone(&exchange.body);
+        let request = request.map(|body| RequestBody::new(body, &shared.limits, line, lease));
+        let handler = Box::pin(async move {
+            match refusal {
+                Some(refused) => refused,
+                None => shared.service.call(exchange, request).await,
+            }
+        });
         Answering::new(handler, id, guard)
     }
 }

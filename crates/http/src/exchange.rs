@@ -12,6 +12,7 @@ use http::StatusCode;
 use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId};
 use overdraft_units::Instant;
 
+use crate::body_budget::BodyLease;
 use crate::drain::Drain;
 
 /// What a handler knows about the request it answers.
@@ -27,6 +28,16 @@ pub struct Exchange {
     pub access: Access,
     /// How far the listener's end has come.
     pub drain: Drain,
+    /// The memory of its body, held for as long as it is answered.
+    pub(crate) body: Arc<BodyLease>,
+}
+
+impl Exchange {
+    /// The same with an access line of its own, for what goes on when the client is gone.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { access: Access::default(), ..self.clone() }
+    }
 }
 
 /// The access line in the making.
@@ -80,7 +91,16 @@ pub(crate) struct Line {
     closing: AtomicBool,
     stalled: AtomicBool,
     unread: AtomicBool,
+    idle: Mutex<Idle>,
     flushed: Mutex<Flushed>,
+}
+
+/// Since when a connection has been idle, and whom to wake when it has to go.
+#[derive(Debug, Default)]
+struct Idle {
+    since: Option<tokio::time::Instant>,
+    waker: Option<Waker>,
+    ousted: bool,
 }
 
 /// How often everything written so far had left, and who waits for the next time.
@@ -97,6 +117,44 @@ impl Line {
 
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Nothing has been asked for and nothing is answered from now on.
+    pub(crate) fn note_idle(&self, cx: &Context<'_>) {
+        let mut idle = self.idle();
+        idle.since = Some(tokio::time::Instant::now());
+        if !idle.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            idle.waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// A head has begun.
+    pub(crate) fn note_busy(&self) {
+        self.idle().since = None;
+    }
+
+    /// Since when it has been idle, if it is and has not been told to go.
+    pub(crate) fn idle_since(&self) -> Option<tokio::time::Instant> {
+        let idle = self.idle();
+        idle.since.filter(|_| !idle.ousted)
+    }
+
+    /// It has to make room.
+    pub(crate) fn oust(&self) {
+        let mut idle = self.idle();
+        idle.ousted = true;
+        if let Some(waker) = idle.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether it has to make room.
+    pub(crate) fn is_ousted(&self) -> bool {
+        self.idle().ousted
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_closing(&self) -> bool {

@@ -7,10 +7,12 @@
 
 mod answer;
 mod body;
+mod body_budget;
 mod connection;
 mod deadline_timer;
 mod drain;
 mod exchange;
+mod idle_connections;
 mod limits;
 mod operator;
 pub mod reply;

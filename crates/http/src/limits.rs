@@ -5,14 +5,22 @@ use std::time::Duration;
 /// Bounds of one listener.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections open at once; the next one waits in the kernel's queue.
+    /// Connections open at once. The next one takes the place of the one that has been idle for longest; where
+    /// none is idle, it may only ask for what is `vital`.
     pub connections: usize,
+    /// Connections beyond those, for who asks whether the server lives and how it is doing; further ones wait in the
+    /// kernel's queue.
+    pub connections_vital: usize,
+    /// The paths that are answered on them.
+    pub vital: &'static [&'static str],
     /// Header lines of one request.
     pub headers: usize,
     /// Bytes of one request's head: request line and headers.
     pub head_bytes: usize,
     /// Bytes of one request's body.
     pub body_bytes: usize,
+    /// Bytes of all request bodies in memory.
+    pub bodies_bytes: usize,
     /// From the first byte of a head to its end.
     pub head: Duration,
     /// From the end of a head to the end of its body.
@@ -30,10 +38,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1024,
+            connections: 8192,
+            connections_vital: 32,
+            vital: &["/healthz", "/livez", "/health", "/ping", "/metrics"],
             headers: 100,
             head_bytes: 32 * 1024,
             body_bytes: 32 * 1024 * 1024,
+            bodies_bytes: 512 * 1024 * 1024,
             head: Duration::from_secs(10),
             body: Duration::from_mins(1),
             idle: Duration::from_secs(75),

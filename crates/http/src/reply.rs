@@ -51,7 +51,9 @@ pub fn error(error: &ApiError) -> Response<Body> {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
         // The rest of the body is not read; the next request would begin in the middle of it.
-        ErrorKind::RequestTooLarge | ErrorKind::RequestTimeout => {
+        ErrorKind::RequestTooLarge
+        | ErrorKind::RequestTimeout
+        | ErrorKind::UnsupportedMediaType => {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         _ => {}

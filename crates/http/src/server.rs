@@ -17,7 +17,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::body::{Body, RequestBody};
-use crate::connection::{self, Shared};
+use crate::body_budget::BodyBudget;
+use crate::connection::{self, Scope, Shared};
 use crate::drain::{DrainSignal, Stage};
 use crate::exchange::Exchange;
 use crate::limits::Limits;
@@ -27,6 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Between asking streams to end and aborting them.
 const CUT_GRACE: Duration = Duration::from_secs(1);
+
+/// How long an idle connection that has to make room may take to go.
+const OUSTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Silence after which the kernel asks whether the client is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -77,12 +81,15 @@ impl Server {
     ) -> Drained {
         let limits = Arc::new(self.limits);
         let mut connections = Connections {
-            room: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
+            room: semaphore(limits.connections),
+            vital: semaphore(limits.connections_vital),
             shared: Arc::new(Shared {
                 service,
                 limits: Arc::clone(&limits),
                 clock: self.clock,
                 ids: self.ids,
+                bodies: Arc::new(BodyBudget::new(limits.bodies_bytes)),
+                idle: Arc::default(),
             }),
             drain: DrainSignal::new(),
             tasks: JoinSet::new(),
@@ -100,6 +107,8 @@ impl Server {
 /// The open connections of one listener.
 struct Connections<S> {
     room: Arc<Semaphore>,
+    /// Room for who asks for what is vital.
+    vital: Arc<Semaphore>,
     shared: Arc<Shared<S>>,
     drain: DrainSignal,
     tasks: JoinSet<()>,
@@ -113,19 +122,40 @@ impl<S: Service> Connections<S> {
                 biased;
                 () = &mut end => return,
                 Some(ended) = self.tasks.join_next() => report(ended),
-                (stream, permit) = accept(listener, Arc::clone(&self.room)) => {
-                    let Ok(peer) = stream.peer_addr() else {
-                        continue; // gone before it was greeted
-                    };
-                    prepare(&stream);
-                    let (shared, drain) = (Arc::clone(&self.shared), self.drain.subscribe());
-                    self.tasks.spawn(async move {
-                        connection::serve(stream, peer, shared, drain).await;
-                        drop(permit);
-                    });
-                }
+                stream = accept(listener, &self.room, &self.vital) => self.greet(stream),
             }
         }
+    }
+
+    /// Serves a connection in a task of its own.
+    fn greet(&mut self, stream: TcpStream) {
+        let Ok(peer) = stream.peer_addr() else {
+            return; // gone before it was greeted
+        };
+        prepare(&stream);
+        let (shared, drain) = (Arc::clone(&self.shared), self.drain.subscribe());
+        let (room, vital) = (Arc::clone(&self.room), Arc::clone(&self.vital));
+        if let Ok(permit) = Arc::clone(&room).try_acquire_owned() {
+            self.tasks.spawn(async move {
+                connection::serve(stream, peer, shared, drain, Scope::Full).await;
+                drop(permit);
+            });
+            return;
+        }
+        // It had better be counted at once: whoever comes next must not find the same room.
+        let Ok(permit) = vital.try_acquire_owned() else { return };
+        let makes_room = self.shared.idle.close_longest();
+        self.tasks.spawn(async move {
+            let place = if makes_room {
+                timeout(OUSTED_WITHIN, room.acquire_owned()).await.ok()
+            } else {
+                None
+            };
+            let scope = if place.is_some() { Scope::Full } else { Scope::Vital };
+            let permit = (scope == Scope::Vital).then_some(permit);
+            connection::serve(stream, peer, shared, drain, scope).await;
+            drop((place, permit));
+        });
     }
 
     async fn drain_within(mut self, span: Duration) -> Drained {
@@ -156,15 +186,21 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    room: Arc<Semaphore>,
-) -> (TcpStream, tokio::sync::OwnedSemaphorePermit) {
-    let permit = room.acquire_owned().await.expect("the semaphore is never closed");
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
+}
+
+/// The next connection, once there is room for it or for its asking what is vital.
+async fn accept(listener: &TcpListener, room: &Semaphore, vital: &Semaphore) -> TcpStream {
+    let found = tokio::select! {
+        permit = room.acquire() => permit,
+        permit = vital.acquire() => permit,
+    };
+    // Only this task takes permits, so what was found is there when the connection is.
+    drop(found);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, permit),
+            Ok((stream, _)) => return stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(ACCEPT_PAUSE).await;

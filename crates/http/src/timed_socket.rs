@@ -86,6 +86,11 @@ impl TimedSocket {
             self.waiting = Waiting::ForHead;
             self.requests = requests;
             self.quiet.arm(self.limits.idle);
+            self.line.note_idle(cx);
+        }
+        if self.waiting == Waiting::ForHead && self.line.is_ousted() {
+            self.read = ReadSide::Ended;
+            return Poll::Ready(());
         }
         if self.waiting == Waiting::InHead || !self.line.is_closing() {
             ready!(self.quiet.poll_due(cx));
@@ -105,6 +110,7 @@ impl TimedSocket {
             self.waiting = Waiting::InHead;
             self.requests = requests;
             self.quiet.arm(self.limits.head);
+            self.line.note_busy();
         }
     }
 

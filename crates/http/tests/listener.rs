@@ -10,6 +10,9 @@ use overdraft_http::Limits;
 
 use self::support::{Running, get, logged};
 
+/// So long that nothing in a test waits for it.
+const NEVER: Duration = Duration::from_secs(3_600);
+
 fn quick() -> Limits {
     Limits {
         head: Duration::from_millis(80),
@@ -229,15 +232,87 @@ async fn while_leaving_it_still_accepts_and_says_so() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait_their_turn() {
-    let server = Running::start(Limits { connections: 1, ..quick() }).await;
+async fn a_connection_beyond_the_bound_takes_the_place_of_an_idle_one() {
+    let server = Running::start(Limits { connections: 1, idle: NEVER, ..quick() }).await;
     let mut first = server.client().await;
     assert_eq!(first.ask(&get("/hello")).await.status, 200);
     let mut second = server.client().await;
-    second.send(&get("/hello")).await;
-    assert_eq!(first.ask(&get("/hello")).await.status, 200);
-    drop(first);
-    assert_eq!(second.reply().await.status, 200);
+    assert_eq!(second.ask(&get("/hello")).await.status, 200);
+    assert!(first.is_closed().await);
+    // One that has never asked for anything is idle as well.
+    let mut third = server.client().await;
+    assert!(second.is_closed().await);
+    assert_eq!(third.ask(&get("/hello")).await.status, 200);
+}
+
+#[tokio::test]
+async fn where_no_connection_is_idle_there_is_room_for_what_is_vital() {
+    let vital = &["/leaving"];
+    let server =
+        Running::start(Limits { connections: 1, connections_vital: 1, vital, ..quick() }).await;
+    let mut busy = server.client().await;
+    busy.send(&get("/pending")).await;
+    server.until_entered(1).await;
+    let mut probe = server.client().await;
+    assert_eq!(probe.ask(&get("/leaving")).await.status, 200);
+    let refused = probe.ask(&get("/hello")).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "1"));
+    assert!(probe.is_closed().await);
+}
+
+#[tokio::test]
+async fn a_request_needs_one_good_host() {
+    let server = Running::start(quick()).await;
+    for (hosts, status) in [
+        ("", 400),
+        ("host: a\r\nhost: a\r\n", 400),
+        ("host: a b\r\n", 400),
+        ("host: user@a\r\n", 400),
+        ("host: a:80\r\n", 200),
+        ("host: [::1]:80\r\n", 200),
+        ("host:\r\n", 200),
+    ] {
+        let mut client = server.client().await;
+        let reply = client.ask(&format!("GET /hello HTTP/1.1\r\n{hosts}\r\n")).await;
+        assert_eq!(reply.status, status, "{hosts:?}: {reply:?}");
+    }
+    let mut old = server.client().await;
+    assert_eq!(old.ask("GET /hello HTTP/1.0\r\n\r\n").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_encoding_that_is_not_understood_is_415() {
+    let server = Running::start(quick()).await;
+    let mut client = server.client().await;
+    let head = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-encoding: ";
+    let reply = client.ask(&format!("{head}gzip\r\n\r\nhi")).await;
+    assert_eq!((reply.status, reply.header("accept-encoding")), (415, "identity"));
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("{head}identity\r\n\r\nhi")).await.status, 200);
+}
+
+#[tokio::test]
+async fn bodies_that_others_have_no_room_for_are_refused() {
+    let limits = Limits { body_bytes: 1 << 20, bodies_bytes: 600_000, body: NEVER, ..quick() };
+    let server = Running::start(limits).await;
+    let head = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 300000\r\n\r\n";
+    let part = "a".repeat(200_000);
+    let mut unfinished = server.client().await;
+    unfinished.send(&format!("{head}{part}")).await;
+    // Until it has been read, the second one is as welcome as the first.
+    let refused = loop {
+        let mut other = server.client().await;
+        let whole = "a".repeat(300_000);
+        let reply = other.ask(&format!("{head}{whole}")).await;
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    assert_eq!(refused.status, 503, "{refused:?}");
+    unfinished.send(&"a".repeat(100_000)).await;
+    assert_eq!(unfinished.reply().await.status, 200);
+    let mut other = server.client().await;
+    assert_eq!(other.ask(&format!("{head}{}", "a".repeat(300_000))).await.status, 200);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::pool::Pool;
 
 /// Bytes of one event at most.
-const EVENT_BYTES_MAX: usize = 1024 * 1024;
+const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of an answer that is read whole at most.
 pub(crate) const WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;

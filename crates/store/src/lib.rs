@@ -31,7 +31,7 @@ mod transport;
 
 pub use self::address::{Node, Place, PlaceError, RedisPlace, Topology};
 pub use self::board::{Record, Verdict};
-pub use self::budgets::{Budgets, Level, Limits, RetryAfter, Standing};
+pub use self::budgets::{Budgets, Extent, Level, Limits, Need, RetryAfter, Standing};
 pub use self::fault::{Fault, OpenError};
 pub use self::redis_breaker::{FUSE_FAILURES, FUSE_FIRST, FUSE_MAX};
 pub use self::response_store::{

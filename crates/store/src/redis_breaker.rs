@@ -14,6 +14,9 @@ pub const FUSE_FIRST: Duration = Duration::from_secs(1);
 /// Maximum time open: the latest at which a recovered Redis is noticed.
 pub const FUSE_MAX: Duration = Duration::from_secs(4);
 
+/// A look-up that takes as long is late: many times what a store in the same zone takes.
+const LATE: Duration = Duration::from_millis(15);
+
 /// Stops commands to a broken Redis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RedisBreaker {
@@ -50,6 +53,11 @@ impl RedisBreaker {
         *self = Self::new();
     }
 
+    /// It was answered `took` after it was asked, while a request waited: what comes late is as bad as nothing.
+    pub(crate) fn answered_after(&mut self, took: Duration, now: Instant) {
+        if took < LATE { self.held() } else { self.failed(now) }
+    }
+
     /// It was not.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
@@ -84,6 +92,18 @@ mod tests {
         assert!(other.admits(now + FUSE_FIRST, FUSE_FIRST));
         breaker.held();
         breaker.failed(now);
+        assert!(breaker.lets_through(now));
+    }
+
+    #[test]
+    fn late_answers_open_it_and_one_in_time_closes_it() {
+        let (mut breaker, now) = (RedisBreaker::new(), Instant::now());
+        for _ in 0..FUSE_FAILURES {
+            assert!(breaker.lets_through(now));
+            breaker.answered_after(LATE, now);
+        }
+        assert!(!breaker.lets_through(now));
+        breaker.answered_after(LATE / 2, now);
         assert!(breaker.lets_through(now));
     }
 }

@@ -122,7 +122,7 @@ return answer
 ";
 
 /// `KEYS`: buckets. `ARGV`: for each its limit a minute and what was spent since the last time, in
-/// thousandths. Answers what is missing from each, in thousandths, and then how much was mended.
+/// thousandths, and at last the minutes' worth that may be missing. A bucket lives until it is full. Answers what is missing from each, in thousandths, and then how much was mended.
 const DEBIT: &str = r"
 local answer = {}
 for i, key in ipairs(KEYS) do
@@ -131,9 +131,9 @@ for i, key in ipairs(KEYS) do
   local r = redis.call('HMGET', key, 'missing', 'at')
   local flown = math.max(0, now - number(r[2])) * limit / 60000
   local missing = math.max(0, number(r[1]) - flown) + spent
-  missing = math.min(math.max(missing, 0), 2 * limit)
+  missing = math.min(math.max(missing, 0), tonumber(ARGV[#ARGV]) * limit)
   redis.call('HSET', key, 'missing', int(missing), 'at', int(now))
-  redis.call('PEXPIRE', key, '180000')
+  redis.call('PEXPIRE', key, int(180000 + missing / limit * 60000))
   answer[i] = int(missing)
 end
 answer[#answer + 1] = int(mended)

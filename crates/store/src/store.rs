@@ -12,7 +12,7 @@ use overdraft_units::Instant;
 
 use crate::address::Place;
 use crate::board::{self, Record, Verdict};
-use crate::budgets::{Budgets, Due};
+use crate::budgets::{Budgets, DEBT_MINUTES_MAX, Due};
 use crate::fault::{Fault, OpenError};
 use crate::link::Link;
 use crate::scripts::{BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, SHARES_EXCHANGE};
@@ -317,8 +317,8 @@ impl Store {
         let key =
             |due: &Due| format!("{}budget:{:016x}:{}", self.prefix, due.key, due.kind.letter());
         let keys: Vec<String> = due.iter().map(key).collect();
-        let arguments: Vec<String> =
-            due.iter().flat_map(|due| [due.limit.to_string(), due.spent.to_string()]).collect();
+        let figures = due.iter().flat_map(|due| [due.limit.to_string(), due.spent.to_string()]);
+        let arguments: Vec<String> = figures.chain([DEBT_MINUTES_MAX.to_string()]).collect();
         let answer: Vec<String> =
             link.script(Side::Writes, &BUDGETS_DEBIT, &keys, &arguments).await?;
         let answer = mended(&self.status, answer)?;

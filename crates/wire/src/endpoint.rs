@@ -12,6 +12,10 @@ pub enum Endpoint {
     Completions,
     /// `POST /v1/embeddings`
     Embeddings,
+    /// `POST /v1/rerank`
+    Rerank,
+    /// `POST /v1/score`
+    Score,
     /// `POST /tokenize`
     Tokenize,
     /// `POST /detokenize`
@@ -39,10 +43,12 @@ impl Generation {
 
 impl Endpoint {
     /// Every endpoint, in the order in which they are listed.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::ChatCompletions,
         Self::Completions,
         Self::Embeddings,
+        Self::Rerank,
+        Self::Score,
         Self::Tokenize,
         Self::Detokenize,
     ];
@@ -65,6 +71,8 @@ impl Endpoint {
             Self::ChatCompletions => "/v1/chat/completions",
             Self::Completions => "/v1/completions",
             Self::Embeddings => "/v1/embeddings",
+            Self::Rerank => "/v1/rerank",
+            Self::Score => "/v1/score",
             Self::Tokenize => "/tokenize",
             Self::Detokenize => "/detokenize",
         }
@@ -76,6 +84,8 @@ impl Endpoint {
             Self::ChatCompletions => "chat, streamed with \"stream\": true",
             Self::Completions => "plain completions",
             Self::Embeddings => "embeddings, if a worker serves them",
+            Self::Rerank => "documents by how well they answer a query, likewise",
+            Self::Score => "how like two texts are, likewise",
             Self::Tokenize => "text to token ids",
             Self::Detokenize => "token ids to text",
         }
@@ -86,7 +96,20 @@ impl Endpoint {
         match self {
             Self::ChatCompletions => Some(Generation::Chat),
             Self::Completions => Some(Generation::Completion),
-            Self::Embeddings | Self::Tokenize | Self::Detokenize => None,
+            Self::Embeddings | Self::Rerank | Self::Score | Self::Tokenize | Self::Detokenize => {
+                None
+            }
+        }
+    }
+
+    /// The members of a request whose texts the model reads without generating anything; none of an endpoint that
+    /// generates, or that no model is asked for.
+    pub const fn read_members(self) -> &'static [&'static str] {
+        match self {
+            Self::Embeddings => &["input", "messages"],
+            Self::Rerank => &["query", "documents"],
+            Self::Score => &["text_1", "text_2", "queries", "documents", "items"],
+            Self::ChatCompletions | Self::Completions | Self::Tokenize | Self::Detokenize => &[],
         }
     }
 

@@ -31,6 +31,8 @@ pub enum ErrorKind {
     RequestTimeout,
     /// The body is larger than the server takes.
     RequestTooLarge,
+    /// The body comes in a form that the server does not understand.
+    UnsupportedMediaType,
     /// The client sends more than it may.
     RateLimited,
     /// The request's head is larger than the server takes.
@@ -47,7 +49,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for catalogues and metric labels.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::InvalidRequest,
         Self::InvalidJson,
         Self::ContextLengthExceeded,
@@ -58,6 +60,7 @@ impl ErrorKind {
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::RequestTooLarge,
+        Self::UnsupportedMediaType,
         Self::RateLimited,
         Self::HeadTooLarge,
         Self::ServerError,
@@ -80,6 +83,7 @@ impl ErrorKind {
             Self::MethodNotAllowed => (405, INVALID, Some("method_not_allowed")),
             Self::RequestTimeout => (408, INVALID, Some("request_timeout")),
             Self::RequestTooLarge => (413, INVALID, Some("request_too_large")),
+            Self::UnsupportedMediaType => (415, INVALID, Some("unsupported_media_type")),
             Self::RateLimited => (429, "rate_limit_error", Some("rate_limit_exceeded")),
             Self::HeadTooLarge => (431, INVALID, Some("head_too_large")),
             Self::ServerError => (500, "server_error", Some("server_error")),

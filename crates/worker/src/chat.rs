@@ -19,6 +19,7 @@ pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     let request = ChatRequest::parse(body)?;
     let options = &request.options;
     worker.check_model(options.model.as_deref())?;
+    plan::check_unguided(body)?;
     plan::check_format(request.response_format.as_ref())?;
     check_tool_choice(request.tool_choice.as_ref())?;
     let salt = worker.cache_salt(options.scheduling.cache_salt.as_deref());

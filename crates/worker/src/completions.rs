@@ -21,6 +21,7 @@ const CHOICES_MAX: usize = 1024;
 pub(crate) fn plan(worker: &Worker, body: &[u8]) -> Result<Plan, ApiError> {
     let mut request = CompletionRequest::parse(body)?;
     worker.check_model(request.options.model.as_deref())?;
+    plan::check_unguided(body)?;
     plan::check_format(request.response_format.as_ref())?;
     let prompts = std::mem::take(&mut request.prompts);
     let salt = worker.cache_salt(request.options.scheduling.cache_salt.as_deref());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use overdraft_engine::{Drafter, Guessing, Request, Sampling};
 use overdraft_units::{CacheSalt, Priority, TokenId, Tokens};
+use overdraft_wire::json::Object;
 use overdraft_wire::request::{Delivery, Options, Speculation, TokenIdsOutput};
 use overdraft_wire::{ApiError, Generation};
 
@@ -159,6 +160,29 @@ fn check_bias(worker: &Worker, biases: &[(TokenId, f32)]) -> Result<(), ApiError
             );
             Err(ApiError::invalid("logit_bias", message))
         }
+    }
+}
+
+/// The fields by which clients ask for answers that fit a schema, a grammar or a list.
+const GUIDES: [&str; 6] = [
+    "guided_choice",
+    "guided_grammar",
+    "guided_json",
+    "guided_regex",
+    "structural_tag",
+    "structured_outputs",
+];
+
+/// Refuses a request whose answer would have to be guided: to ignore that would change the answer.
+pub(crate) fn check_unguided(body: &[u8]) -> Result<(), ApiError> {
+    let Ok(object) = Object::parse(body) else { return Ok(()) };
+    let is_asked = |name: &&str| object.raw(name).is_some_and(|value| value.trim() != "null");
+    match GUIDES.into_iter().find(|name| is_asked(name)) {
+        Some(name) => {
+            let message = format!("`{name}` is not served; expected no guide for the answer");
+            Err(ApiError::invalid(name, message))
+        }
+        None => Ok(()),
     }
 }
 

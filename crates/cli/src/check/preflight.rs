@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::header::AUTHORIZATION;
+use http::{Request, StatusCode};
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
 use overdraft_telemetry::unix_seconds;
@@ -66,10 +67,10 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
     let address = Address { host, port };
     let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
     let (models, metrics, events, tokenizer, clock) = tokio::join!(
-        ask::get(&address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
-        ask::get(&address, "/metrics", Want::Body(metrics_max)),
+        get(worker, &address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
+        get(worker, &address, "/metrics", Want::Body(metrics_max)),
         events(worker, &address),
-        ask::get(&address, "/tokenizer_source", Want::Status),
+        get(worker, &address, "/tokenizer_source", Want::Status),
         ask::clock(&address, "/v1/models"),
     );
     let (mut findings, mut speed) = (Vec::new(), None);
@@ -96,6 +97,16 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
 
 type Answer = Result<(StatusCode, Bytes), AskError>;
 
+/// `GET path`, shown the worker's key.
+async fn get(worker: &Worker, address: &Address, path: &str, want: Want) -> Answer {
+    let request = Request::get(path);
+    let request = match &worker.api_key {
+        Some(key) => request.header(AUTHORIZATION, format!("Bearer {}", key.reveal())),
+        None => request,
+    };
+    ask::ask(address, request, Bytes::new(), want).await
+}
+
 /// The models that a worker serves, or why it cannot be used at all.
 fn served(answer: &Answer) -> Result<Vec<String>, Finding> {
     let fail = |message: String| Finding::new("models", Verdict::Fail, message);
@@ -111,7 +122,7 @@ fn served(answer: &Answer) -> Result<Vec<String>, Finding> {
         StatusCode::OK => {}
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             return Err(fail(format!("/v1/models asks for a key: {status}"))
-                .hint("start the worker without `--api-key`; only the gateway should reach it"));
+                .hint("set the worker's `api_key` to the one that it was started with"));
         }
         _ => {
             return Err(fail(format!("/v1/models answers {status}"))
@@ -212,7 +223,7 @@ async fn events(worker: &Worker, address: &Address) -> Finding {
                 ),
             }
         }
-        KvEvents::Auto => match ask::get(address, "/kv_event_sources", Want::Status).await {
+        KvEvents::Auto => match get(worker, address, "/kv_event_sources", Want::Status).await {
             Ok((StatusCode::OK, _)) => Finding::new(subject, Verdict::Ok, "events found"),
             _ => warn("it does not say where its events are".to_owned()).hint(
                 "the cache's content is estimated: name `kv_events.endpoint`, or say \

@@ -7,7 +7,7 @@ use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::restart::Backoff;
 use overdraft_core::scale::{Cooldown, Targets};
 use overdraft_gateway::{
-    Care, MemorySource, RestartHook, ScaleSettings, Token, WarmUp, WarmUpSettings, WebPlace,
+    Care, MemorySource, RestartHook, ScaleSettings, WarmUp, WarmUpSettings, WebPlace,
     WebhookSettings,
 };
 use overdraft_units::Micros;
@@ -86,7 +86,7 @@ fn restart<P>(configured: &config::Restart, place: fn(&str) -> P) -> RestartHook
     let told = |hook: &config::Hook, place| {
         RestartHook::Webhook(WebhookSettings {
             place,
-            token: hook.token.as_ref().map(|token| Token::new(token.reveal())),
+            token: hook.token.as_ref().map(super::token),
             timeout: hook.timeout.duration(),
         })
     };

@@ -1,7 +1,9 @@
 //! Worker settings: what the file says of workers with a fixed address, and of those that are found.
 
 use overdraft_config::{self as config, Config};
-use overdraft_gateway::{Each, KvEvents, Template, WorkerSettings, WorkerTraits};
+use overdraft_gateway::{
+    Each, KvEvents, StreamOptions, Template, Token, WorkerSettings, WorkerTraits,
+};
 
 use super::{cache, care};
 
@@ -19,11 +21,25 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
     worker.traits = WorkerTraits {
         priority_scheduling: configured.priority_scheduling,
         cache_salt: cache::salt(configured.cache_salt),
+        stream_options: stream_options(configured.stream_options),
+        api_key: configured.api_key.as_ref().map(token),
         kv_share: configured.kv_share,
+        sequences_max: configured.max_num_seqs,
     };
     let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
     worker.care = care::care(memory, restart, configured.warm_up, care::place);
     worker
+}
+
+const fn stream_options(configured: config::StreamOptions) -> StreamOptions {
+    match configured {
+        config::StreamOptions::Auto => StreamOptions::Asked,
+        config::StreamOptions::Off => StreamOptions::Unasked,
+    }
+}
+
+fn token(secret: &config::Secret) -> Token {
+    Token::new(secret.reveal())
 }
 
 fn kv_events(configured: &config::KvEvents) -> KvEvents {
@@ -46,7 +62,10 @@ pub(super) fn each(configured: &config::Each) -> Each {
         traits: WorkerTraits {
             priority_scheduling: configured.priority_scheduling,
             cache_salt: cache::salt(configured.cache_salt),
+            stream_options: stream_options(configured.stream_options),
+            api_key: configured.api_key.as_ref().map(token),
             kv_share: configured.kv_share,
+            sequences_max: configured.max_num_seqs,
         },
         care: care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
     }

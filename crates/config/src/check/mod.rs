@@ -33,7 +33,7 @@ use crate::error::{ConfigError, Wrong, did_you_mean};
 use crate::node::{Node, Step};
 use crate::place::Source;
 use crate::quantity::TimeSpan;
-use crate::tree::{Canary, Cloud, Config, Discovery, Sticky, Worker, host_and_port};
+use crate::tree::{Canary, Cloud, Config, Discovery, Secret, Sticky, Worker, host_and_port};
 
 /// Everything that is wrong, in the order of the file.
 pub(crate) fn check(
@@ -125,6 +125,19 @@ fn workers(config: &Config, findings: &mut Findings<'_>) {
         name(worker, &path, names.get(worker.name()).copied(), findings);
         names.entry(worker.name()).or_insert(index);
         events(&worker.kv_events, &path!["workers", index], str::to_owned, findings);
+        api_key(worker.api_key.as_ref(), &path!["workers", index, "api_key"], findings);
+    }
+}
+
+/// The key is never shown: only that it cannot be sent is.
+fn api_key(key: Option<&Secret>, path: &[Step], findings: &mut Findings<'_>) {
+    let is_sendable = |key: &&Secret| {
+        let text = key.reveal();
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    if key.is_some_and(|key| !is_sendable(&key)) {
+        let message = format!("`{}` cannot be sent in a header", crate::node::shown(path));
+        findings.value(path, message, "expected printable ASCII without spaces");
     }
 }
 
@@ -265,7 +278,7 @@ fn sticky(sticky: Option<&Sticky>, path: &[Step], findings: &mut Findings<'_>) {
 
 fn spans(config: &Config, findings: &mut Findings<'_>) {
     let Config { scrape, probe, timeouts, termination, .. } = config;
-    let spans: [(&str, &str, TimeSpan); 10] = [
+    let spans: [(&str, &str, TimeSpan); 12] = [
         ("scrape", "interval", scrape.interval),
         ("scrape", "idle_interval", scrape.idle_interval),
         ("scrape", "timeout", scrape.timeout),
@@ -275,6 +288,8 @@ fn spans(config: &Config, findings: &mut Findings<'_>) {
         ("timeouts", "first_byte", timeouts.first_byte),
         ("timeouts", "idle", timeouts.idle),
         ("timeouts", "total", timeouts.total),
+        ("timeouts", "body", timeouts.body),
+        ("timeouts", "client_idle", timeouts.client_idle),
         ("termination", "interval", termination.interval),
     ];
     for (section, key, span) in spans {
@@ -319,6 +334,31 @@ fn bounds(config: &Config, findings: &mut Findings<'_>) {
             format!("`{}` streams cannot fit into `{}` requests", limits.streams, limits.requests);
         let expected = "expected `streams` to be at most `requests`";
         findings.value(&path!["limits", "streams"], message, expected);
+    }
+    if let Some(connections) = limits.connections.filter(|&count| count < limits.requests) {
+        let message =
+            format!("`{}` requests cannot come over `{connections}` connections", limits.requests);
+        let expected = "expected `connections` to be at least `requests`";
+        findings.value(&path!["limits", "connections"], message, expected);
+    }
+    let sizes = [
+        ("event_bytes", limits.event_bytes),
+        ("body_bytes", limits.body_bytes),
+        ("bodies_bytes", limits.bodies_bytes),
+    ];
+    for (key, size) in sizes {
+        if size.bytes() == 0 {
+            let message = format!("`limits.{key}` is `0B`, which refuses everything");
+            findings.value(&path!["limits", key], message, "expected a size as in `8MiB`");
+        }
+    }
+    if limits.bodies_bytes.bytes() / 2 < limits.body_bytes.bytes() {
+        let message = format!(
+            "a body of `{}` is more than a client may hold of `{}`",
+            limits.body_bytes, limits.bodies_bytes
+        );
+        let expected = "expected `bodies_bytes` to be at least twice `body_bytes`";
+        findings.value(&path!["limits", "bodies_bytes"], message, expected);
     }
     let extra = usize::from(config.retry.attempts_extra);
     if ATTEMPTS_MAX <= extra {

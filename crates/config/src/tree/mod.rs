@@ -47,7 +47,8 @@ pub use self::secret::Secret;
 pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};
 pub use self::workers::{
-    Cloud, Each, KvEventSource, KvEvents, Pool, Termination, Worker, WorkerUrlError, host_and_port,
+    Cloud, Each, KvEventSource, KvEvents, Pool, StreamOptions, Termination, Worker, WorkerUrlError,
+    host_and_port,
 };
 
 /// Everything that can be configured; every key is optional.

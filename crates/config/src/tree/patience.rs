@@ -69,13 +69,17 @@ impl Default for Probe {
 pub struct Timeouts {
     /// To make a connection.
     pub connect: TimeSpan,
-    /// From sending a request to the first byte of its answer's body: a stream's first token, a
-    /// whole answer's last.
+    /// From sending a request to the first token of a stream. A whole answer has until `total`, unless its worker
+    /// makes no tokens for as long.
     pub first_byte: TimeSpan,
     /// Between two events of a stream.
     pub idle: TimeSpan,
     /// From sending a request to the end of its answer.
     pub total: TimeSpan,
+    /// From the head of a client's request to the end of its body.
+    pub body: TimeSpan,
+    /// How long a client's connection may lie idle between two requests.
+    pub client_idle: TimeSpan,
 }
 
 impl Default for Timeouts {
@@ -85,6 +89,8 @@ impl Default for Timeouts {
             first_byte: TimeSpan::from_secs(60),
             idle: TimeSpan::from_secs(15),
             total: TimeSpan::from_secs(600),
+            body: TimeSpan::from_secs(60),
+            client_idle: TimeSpan::from_secs(75),
         }
     }
 }
@@ -99,6 +105,14 @@ pub struct Limits {
     pub requests: u32,
     /// Streams among them.
     pub streams: u32,
+    /// Connections of clients; without it, twice `requests`. The next one takes the place of one that is idle; where
+    /// none is, it is answered what is asked for health and metrics, and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Bytes of one request's body.
+    pub body_bytes: ByteSize,
+    /// Bytes of all request bodies in memory; one client may hold as many as are still free.
+    pub bodies_bytes: ByteSize,
     /// Bytes of one event of a stream; pictures and sounds come as one.
     pub event_bytes: ByteSize,
     /// Tokens of a prompt at most; a longer one is refused. Without it, what a worker's cache holds.
@@ -118,6 +132,9 @@ impl Default for Limits {
             connections: 1_024,
             requests: 4_096,
             streams: 2_048,
+            connections: None,
+            body_bytes: ByteSize::from_bytes(32 << 20),
+            bodies_bytes: ByteSize::from_bytes(512 << 20),
             event_bytes: ByteSize::from_bytes(8 << 20),
             prompt_tokens: None,
             max_tokens: None,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 
 use http::uri::Scheme;
 use overdraft_units::port_of;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cache::CacheSalt;
 use super::care::{Memory, Restart};
+use super::secret::Secret;
 use crate::quantity::TimeSpan;
 
 /// A worker with a fixed address.
@@ -24,6 +26,11 @@ pub struct Worker {
     /// What it is called in headers, metrics and logs; unique. Without it, its host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The key it asks for, as vLLM does with `--api-key`: sent as `authorization: Bearer …` with every
+    /// request and probe. Without it, a worker that asks for one is shown the clients' own tokens, where
+    /// the gateway has no `keys`. Best given as `${NAME}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
     /// What it is for.
     #[serde(default)]
     pub pool: Pool,
@@ -38,14 +45,21 @@ pub struct Worker {
     #[serde(default)]
     pub priority_scheduling: bool,
     /// Whether it is told cache salts, so that its tenants share no prefixes; `off` for one that refuses
-    /// fields it does not know.
+    /// fields it does not know. The gateway never gives salts up by itself: it logs that they are refused.
     #[serde(default)]
     pub cache_salt: CacheSalt,
+    /// Whether it is asked for the token counts of streams whose clients did not ask for them.
+    #[serde(default)]
+    pub stream_options: StreamOptions,
     /// Whether it shares the blocks of its cache with the other workers of its model that do, as
     /// `overdraft worker` does with `--kv-share` and `--kv-peers`: what one has computed counts as
     /// fetchable for the others, and they are told who has it.
     #[serde(default)]
     pub kv_share: bool,
+    /// Sequences that it computes at once, as vLLM's `--max-num-seqs`; without it, that is learnt from how its queue
+    /// behaves. What would wait for a seat waits in the gateway, by its priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_num_seqs: Option<NonZeroU32>,
     /// Where its memory can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
@@ -63,6 +77,9 @@ pub struct Worker {
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
 pub struct Each {
+    /// The key they ask for, as vLLM does with `--api-key`. Best given as `${NAME}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
     /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
     /// never listens.
     pub kv_events: KvEvents,
@@ -71,8 +88,13 @@ pub struct Each {
     pub priority_scheduling: bool,
     /// Whether they are told cache salts.
     pub cache_salt: CacheSalt,
+    /// Whether they are asked for the token counts of streams whose clients did not ask for them.
+    pub stream_options: StreamOptions,
     /// Whether they share the blocks of their caches with the other workers of their model that do.
     pub kv_share: bool,
+    /// Sequences that each computes at once, as vLLM's `--max-num-seqs`; without it, that is learnt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_num_seqs: Option<NonZeroU32>,
     /// Where their memory can be read, as in `http://{host}:9400/metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
@@ -89,12 +111,15 @@ impl Worker {
         Self {
             url,
             name: None,
+            api_key: None,
             pool: Pool::default(),
             model: None,
             kv_events: KvEvents::default(),
             priority_scheduling: false,
             cache_salt: CacheSalt::default(),
+            stream_options: StreamOptions::default(),
             kv_share: false,
+            max_num_seqs: None,
             memory: None,
             restart: None,
             warm_up: false,
@@ -119,6 +144,17 @@ pub enum Pool {
     Target,
     /// A cheap model that may answer first.
     Draft,
+}
+
+/// Whether a worker is asked for the token counts of streams whose clients did not ask for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamOptions {
+    /// By `stream_options.include_usage`, until it refuses that.
+    #[default]
+    Auto,
+    /// It is not: the tokens of its streams are counted by their events.
+    Off,
 }
 
 /// Where a worker tells which blocks its cache holds.

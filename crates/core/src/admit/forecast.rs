@@ -152,6 +152,8 @@ pub(crate) struct Sums {
     pub(crate) prefilling: u64,
     /// What all of them may hold in the end.
     pub(crate) declared: u64,
+    /// Answers under way.
+    pub(crate) sequences: u64,
 }
 
 /// What is in flight on one worker, and what it will come to.
@@ -167,7 +169,7 @@ pub(crate) struct Forecast {
 
 impl Forecast {
     pub(crate) const fn new() -> Self {
-        let sums = Sums { used: 0, prefilling: 0, declared: 0 };
+        let sums = Sums { used: 0, prefilling: 0, declared: 0, sequences: 0 };
         let pinned = Pinned::new();
         Self { held: Vec::new(), vacant: Vec::new(), worlds: None, sums, pinned }
     }
@@ -270,8 +272,7 @@ impl Forecast {
 
     /// What is in flight, prefixes that several requests hold counted once.
     pub(crate) const fn sums(&self) -> Sums {
-        let Sums { used, prefilling, declared } = self.sums;
-        Sums { used: used + self.pinned.shared(), prefilling, declared }
+        Sums { used: self.sums.used + self.pinned.shared(), ..self.sums }
     }
 
     /// The peak of what is in flight.
@@ -299,6 +300,12 @@ impl Forecast {
         let grown = remaining.iter().zip(&prospect.lengths);
         let most = grown.map(|(remaining, length)| remaining + u64::from(*length) * answers).max();
         self.sums().used.saturating_add(most.unwrap_or(0)).saturating_add(u64::from(used))
+    }
+
+    /// Tokens that all answers under way have before them, as a mean over worlds.
+    pub(crate) fn remaining(&self) -> u64 {
+        let worlds = self.worlds.as_ref().map_or(&[0; WORLDS], |worlds| worlds.remaining());
+        worlds.iter().sum::<u64>() / worlds.iter().map(|_| 1).sum::<u64>()
     }
 
     /// Steps until requests have ended that hold `tokens` by then, as a mean over worlds; `None` if
@@ -357,6 +364,7 @@ impl Sums {
         self.used += used;
         self.prefilling += if held.phase == Phase::Prefill { used } else { 0 };
         self.declared += held.booking.prospect.declared;
+        self.sequences += u64::from(held.booking.prospect.sequences());
     }
 
     fn sub(&mut self, held: &Held) {
@@ -364,5 +372,6 @@ impl Sums {
         self.used -= used;
         self.prefilling -= if held.phase == Phase::Prefill { used } else { 0 };
         self.declared -= held.booking.prospect.declared;
+        self.sequences -= u64::from(held.booking.prospect.sequences());
     }
 }

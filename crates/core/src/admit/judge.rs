@@ -5,7 +5,8 @@
 //! computed part of its answer: the predicted peak with the request must fit (R3). And it costs
 //! others where it delays a request with a greater claim: one that already waits for the worker,
 //! one of a tenant below its fair share beside one above it (R11), and one of a greater priority,
-//! before whose prompt few others may be queued (R6). An idle worker takes whatever it can hold.
+//! before whose prompt few others may be queued (R6). A request that would wait at the worker for a seat waits
+//! here, where the order is by priority (R13). An idle worker takes whatever it can hold.
 
 use overdraft_units::{Instant, Micros, Tokens};
 
@@ -79,6 +80,9 @@ pub(crate) fn judge(
         Mode::Peak => {
             if let Some(wait) = delays_greater(worker, asked, settings, fleet_pace, now) {
                 return Judged::later(wait);
+            }
+            if worker.sequences_max().is_some_and(|most| most <= worker.sequences_all()) {
+                return one_ends();
             }
             let known = worker.kv_capacity().is_some();
             let full = settings.requests_max.is_some_and(|most| most <= worker.requests_all());

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod lengths;
+mod media;
 mod ratio;
 mod relative;
 mod scale;
@@ -17,6 +18,8 @@ use overdraft_units::{Micros, Tokens};
 
 pub(crate) use self::arrivals::{Arrivals, delayed};
 pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
+pub use self::media::Media;
+use self::media::MediaTokens;
 pub(crate) use self::ratio::Ratio;
 use self::relative::Relative;
 pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
@@ -197,6 +200,7 @@ pub struct Texts {
     bytes: Ratio,
     /// Tokens generated over answers.
     completions: Ratio,
+    media: MediaTokens,
 }
 
 /// Bytes to a token before any was counted: what English text comes to.
@@ -217,12 +221,17 @@ impl Default for Texts {
 impl Texts {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { bytes: Ratio::new(), completions: Ratio::new() }
+        Self { bytes: Ratio::new(), completions: Ratio::new(), media: MediaTokens::new() }
     }
 
-    /// A prompt of `bytes` turned out to have `tokens`.
-    pub fn note_prompt(&mut self, bytes: u64, tokens: Tokens) {
+    /// A prompt of `bytes` of text and of `media` turned out to have `tokens`.
+    pub fn note_prompt(&mut self, bytes: u64, media: Media, tokens: Tokens) {
         let tokens = u64::from(tokens.get());
+        if 0 < media.parts {
+            let text = u64::from(self.tokens_of(bytes).get());
+            self.media.note(media, tokens.saturating_sub(text));
+            return;
+        }
         // Short prompts are mostly template, and what has very many bytes to a token is no text.
         let text = bytes > 0 && bytes <= tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
         if PREFILL_TOKENS_MIN <= tokens && text {
@@ -241,6 +250,13 @@ impl Texts {
         let (seen, tokens) = if seen == 0 { (BYTES_PER_TOKEN_FIRST, 1) } else { (seen, tokens) };
         let count = u128::from(bytes) * u128::from(tokens) / u128::from(seen.max(1));
         Tokens::new(u32::try_from(count).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// Tokens of a prompt of `bytes` of text and of `media`.
+    pub fn tokens_with(&self, bytes: u64, media: Media) -> Tokens {
+        let media = self.media.tokens_of(media);
+        let tokens = u64::from(self.tokens_of(bytes).get()).saturating_add(media);
+        Tokens::new(u32::try_from(tokens).unwrap_or(u32::MAX))
     }
 
     /// Tokens that so many bytes of words come to at least: at half of what is usual for the model, which no text

@@ -65,6 +65,8 @@ pub struct Attempt {
     pub(super) trial: Option<u32>,
     /// Its place in its worker's forecast, if there was one.
     pub(super) place: Option<Place>,
+    /// Whether it may have had to wait for a seat.
+    pub(super) may_wait: bool,
 }
 
 /// How far an attempt has come.

@@ -16,9 +16,11 @@ mod hot_fields;
 mod load;
 mod nonstreamed_prefill;
 mod refusals;
+mod seats;
 mod speeds;
 #[cfg(test)]
 mod tests;
+mod traits;
 mod worker;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -37,12 +39,13 @@ pub use self::refusals::{
     Acceptance, BACK_OFF_FIRST, BACK_OFF_MAX, Credentials, LATELY, MISCONFIGURED_FIRST,
     MISCONFIGURED_MAX, RETRY_AFTER_HEEDED, RefusalKind, Refusals, failure_of,
 };
+pub use self::seats::Seats;
 use self::speeds::{computing, half};
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::admit::Chain;
 use crate::breaker::{BreakerSettings, Ended, Grants};
-use crate::estimate::{Arrivals, Lengths, Pace, PrefillRate, StepTime};
+use crate::estimate::{Arrivals, Lengths, PrefillRate, StepTime};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -149,19 +152,6 @@ impl Fleet {
         Some(id)
     }
 
-    /// From now on the worker shares blocks with the others of its model that do.
-    pub fn share_blocks(&mut self, worker: WorkerId) {
-        self.changing(worker).blocks = BlockSharing::Shared(None);
-    }
-
-    /// The worker said how many tokens of prefixes it fetches in a second.
-    pub fn fetched(&mut self, worker: WorkerId, tokens_per_second: u64) {
-        let blocks = &mut self.changing(worker).blocks;
-        if blocks.is_shared() && 0 < tokens_per_second {
-            *blocks = BlockSharing::Shared(Some(Pace::per_second(tokens_per_second)));
-        }
-    }
-
     /// Takes a worker out of the fleet. Nothing new goes there; what is in flight may finish, and
     /// its place stays taken until it has.
     pub fn leave(&mut self, worker: WorkerId) {
@@ -183,6 +173,7 @@ impl Fleet {
         let prefill = u64::from(demand.prefill().get());
         let pace = on.prefill_rate.pace_within(fleet_pace);
         let before = on.prefill_left(pace, now);
+        let may_wait = on.seats.may_wait(on.sequences_all());
         on.booked.requests += 1;
         match demand.first_token {
             FirstToken::Seen => {
@@ -209,7 +200,7 @@ impl Fleet {
         let place = on.book(demand, computed);
         drop(on);
         self.arrivals.note(prefill, now);
-        Attempt { worker, demand, turn, started: now, ahead, phase, trial, place }
+        Attempt { worker, demand, turn, started: now, ahead, phase, trial, place, may_wait }
     }
 
     /// Tells the blocks of an attempt's prompt from others' on its worker, so that what several hold
@@ -238,10 +229,15 @@ impl Fleet {
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         on.prefill_since = now;
         let took = computing(attempt.age(now), on.round_trip, on.step_time.micros());
-        on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace);
+        // What waited for a seat says nothing of how fast prompts are computed.
+        if !attempt.may_wait {
+            on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace);
+        }
         on.refusals.served(attempt.started, now);
         drop(on);
-        self.prefill_rate.note(attempt.ahead, took);
+        if !attempt.may_wait {
+            self.prefill_rate.note(attempt.ahead, took);
+        }
         attempt.trial.and_then(|trial| {
             self.heard(attempt.worker, Ended::Served, attempt.started, Some(trial), now)
         })
@@ -274,6 +270,7 @@ impl Fleet {
         self.retrying -= u32::from(turn == Turn::Again);
         let mut on = self.changing(worker);
         on.booked.requests -= 1;
+        on.seats.ended();
         if let Some(place) = place {
             on.forecast.end(place);
         }
@@ -304,6 +301,7 @@ impl Fleet {
         let Booked { requests, prefilling, .. } = on.booked;
         on.load.note(scraped, requests, prefilling);
         on.unseen.told(scraped.waiting);
+        on.seats.note(&scraped);
         on.correct(lengths);
     }
 

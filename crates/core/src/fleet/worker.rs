@@ -10,6 +10,7 @@ use super::health::Health;
 use super::load::{Load, Scraped, Share};
 use super::nonstreamed_prefill::Unseen;
 use super::refusals::Refusals;
+use super::seats::Seats;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
 use crate::estimate::{Lengths, Pace, PrefillRate, StepTime};
@@ -44,6 +45,7 @@ pub struct Worker {
     pub(super) forecast: Forecast,
     pub(super) correction: Correction,
     pub(super) caution: Caution,
+    pub(super) seats: Seats,
     /// The fleet's count of starts when this worker last got one: what rotates ties.
     pub(super) started_last: u64,
 }
@@ -127,6 +129,7 @@ impl Worker {
             forecast: Forecast::new(),
             correction: Correction::new(),
             caution: Caution::new(),
+            seats: Seats::new(),
             started_last: 0,
         }
     }
@@ -229,6 +232,28 @@ impl Worker {
     /// judging by its last word.
     pub fn requests_all(&self) -> u32 {
         self.booked.requests.saturating_add(self.load.foreign())
+    }
+
+    /// Sequences on it: ours, each answer for itself, and others' requests.
+    pub fn sequences_all(&self) -> u64 {
+        let ours = self.forecast.sums().sequences.max(u64::from(self.booked.requests));
+        ours.saturating_add(self.load.foreign().into())
+    }
+
+    /// How many sequences it computes at once.
+    pub const fn seats(&self) -> &Seats {
+        &self.seats
+    }
+
+    /// Sequences that it may have at once, if that is bounded: as many as it computes, and those whose ends are
+    /// heard of only after a round trip.
+    pub(crate) fn sequences_max(&self) -> Option<u64> {
+        let seats = u64::from(self.seats.limit()?);
+        let (sequences, remaining) = (self.forecast.sums().sequences, self.forecast.remaining());
+        // Each has half of its answer before it, as a mean.
+        let lasts = 2 * remaining.saturating_mul(self.step_time.micros().get());
+        let ends = sequences.saturating_mul(sequences).saturating_mul(self.round_trip.get());
+        Some(seats.saturating_add(ends.checked_div(lasts).unwrap_or(0).min(seats)))
     }
 
     /// What other gateways say that they have in flight on it.
@@ -340,5 +365,6 @@ impl Worker {
     pub(super) fn forget_load(&mut self) {
         self.load.forget();
         self.correction = Correction::new();
+        self.seats.forget();
     }
 }

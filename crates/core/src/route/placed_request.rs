@@ -7,6 +7,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::canary::Arm;
 use super::policy::Policy;
 use crate::admit::Tenant;
+use crate::estimate::Media;
 use crate::fleet::{Attempt, Demand, Ending, FirstToken, WorkerId};
 use crate::prefix::{Announcement, Receipt};
 
@@ -18,7 +19,8 @@ pub struct Placed {
     /// Its tenant, where that is counted.
     pub(super) tenant: Option<Tenant>,
     pub(super) model: String,
-    pub(super) bytes: Option<u64>,
+    /// Bytes of its text, and what else is in it, where its tokens are estimated.
+    pub(super) text: Option<(u64, Media)>,
     pub(super) chunk: Tokens,
     /// Note of the pending prefix insertion, until it is done.
     pub(super) announced: Option<Announcement>,

@@ -21,7 +21,7 @@ use super::routing_request::{Asked, model_number};
 use super::settings::RouteSettings;
 use super::{Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
-use crate::estimate::{Kind, Lengths, Ratio, Texts};
+use crate::estimate::{Kind, Lengths, Media, Ratio, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
 use crate::prefix::{
     Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
@@ -72,8 +72,10 @@ pub enum Prompt<'a> {
     },
     /// It is text whose tokens are estimated.
     Text {
-        /// How long.
+        /// How long, what is no text aside.
         bytes: u64,
+        /// Pictures and sounds in it.
+        media: Media,
         /// Bytes of it that are sure to be words: none where something is in it that is not.
         words: u64,
         /// The keys of its full chunks.
@@ -378,15 +380,15 @@ impl Router {
         let tokens = u64::from(demand.whole().get());
         let counted = self.tenants.start(request.tenant, request.priority, tokens, now);
         let announced = self.prefixes.announce(worker, chain);
-        let bytes = match request.prompt {
-            Prompt::Text { bytes, .. } => Some(bytes),
+        let text = match request.prompt {
+            Prompt::Text { bytes, media, .. } => Some((bytes, media)),
             Prompt::Counted { .. } => None,
         };
         Ok(Placed {
             attempt,
             tenant: counted.then_some(request.tenant),
             model: String::from(request.model),
-            bytes,
+            text,
             chunk,
             announced,
             matched,
@@ -444,7 +446,9 @@ impl Router {
     }
 
     fn learn(&mut self, placed: &Placed, outcome: Outcome, now: Instant) {
-        if let Some(completion) = outcome.completion {
+        // Who asks for no tokens says nothing of how many others get.
+        let completion = outcome.completion.filter(|_| placed.demand().prospect.limit != Some(0));
+        if let Some(completion) = completion {
             let prospect = placed.demand().prospect;
             let each = completion.get() / prospect.answers.max(1);
             self.lengths.note_end(prospect.class, placed.progress.1, each);
@@ -461,10 +465,10 @@ impl Router {
             self.texts.insert(placed.model.clone(), Texts::new());
         }
         let Some(texts) = self.texts.get_mut(&placed.model) else { return };
-        if let (Some(bytes), Some(prompt)) = (placed.bytes, outcome.prompt) {
-            texts.note_prompt(bytes, prompt);
+        if let (Some((bytes, media)), Some(prompt)) = (placed.text, outcome.prompt) {
+            texts.note_prompt(bytes, media, prompt);
         }
-        if let Some(completion) = outcome.completion {
+        if let Some(completion) = completion {
             texts.note_completion(completion);
         }
     }

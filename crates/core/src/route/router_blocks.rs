@@ -9,6 +9,11 @@ impl Router {
         self.fleet.share_blocks(worker);
     }
 
+    /// The worker computes so many sequences at once.
+    pub fn seat(&mut self, worker: WorkerId, seats: u32) {
+        self.fleet.seat(worker, seats);
+    }
+
     /// Records the tokens per second that the worker fetched; zero before its first fetch.
     pub fn fetched(&mut self, worker: WorkerId, tokens_per_second: u64) {
         if self.fleet.is_member(worker) {

@@ -54,9 +54,9 @@ impl Router {
         let texts = self.texts.get(request.model).copied().unwrap_or_default();
         let (prompt, chain, chunk) = match request.prompt {
             Prompt::Counted { tokens, chain, block } => (tokens, chain, Tokens::new(block.get())),
-            Prompt::Text { bytes, chain, chunk, .. } => {
+            Prompt::Text { bytes, media, chain, chunk, .. } => {
                 let each = texts.tokens_of(u64::from(chunk.get()));
-                (texts.tokens_of(bytes), chain, each)
+                (texts.tokens_with(bytes, media), chain, each)
             }
         };
         let each = texts.completion_of(request.limit).get();

@@ -7,6 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use overdraft_http::{Access, Body, BoxError, BrokenOff, Exchange};
+use overdraft_http::{Body, BoxError, BrokenOff, Exchange};
+use overdraft_telemetry::{AccessRecord, EndCode, Phase};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use tokio::time::Instant;
@@ -130,7 +132,7 @@ fn leading(
     info: &RequestInfo,
     charge: Option<Charge>,
 ) -> Leading {
-    let exchange = Exchange { access: Access::default(), ..context.exchange.clone() };
+    let exchange = context.exchange.apart();
     // What is kept tells its counts; who did not ask for them is shown it without.
     let (mut info, head) = (info.clone(), context.head.clone());
     info.counts = Counts::Relayed;

@@ -154,7 +154,7 @@ impl CallContext {
     pub(super) async fn whole(&self, mut lease: Lease, call: &Call) -> Result<Bytes, CallError> {
         let _spending = self.spend(&lease);
         match self.ask(&mut lease, call).await? {
-            Answer::Whole { head, body, used } => {
+            Answer::Whole { head, body, used, .. } => {
                 if !head.status.is_success() {
                     lease.end(Ending::Declined, used);
                     return Err(CallError::Refused);
@@ -169,7 +169,7 @@ impl CallContext {
 
     async fn ask(&self, lease: &mut Lease, call: &Call) -> Result<Answer, CallError> {
         let question = Question {
-            content: Content { body: call.body.clone(), front: Front::Unknown },
+            content: Content { body: call.body.clone(), front: Front::Unknown { counts: false } },
             path: Uri::from_static(call.path),
             endpoint: Endpoint::of_path(call.path),
             request_id: self.request_id.clone(),

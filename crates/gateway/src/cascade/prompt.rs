@@ -13,7 +13,7 @@ use overdraft_wire::{Endpoint, Object};
 use super::call::{Call, CallContext};
 use super::rewrite;
 use crate::pipeline::prompt_tokens;
-use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::request_info::{RequestInfo, Work};
 
 /// The tokens of the prompt of `body`, which names the target.
 pub(super) async fn of_target(
@@ -43,7 +43,7 @@ pub(super) async fn tokens(
     body: Bytes,
 ) -> Option<Vec<u32>> {
     let mut info = info.clone();
-    (info.limit, info.is_chore, info.delivery) = (Some(0), true, Delivery::Whole);
+    (info.limit, info.work, info.delivery) = (Some(0), Work::Chore, Delivery::Whole);
     let call = Call { info, path: Endpoint::Tokenize.path(), body };
     let lease = calls.place(&call, &Tried::default(), Strictness::Waived).ok()?;
     let answer = calls.whole(lease, &call).await.ok()?;

@@ -10,19 +10,30 @@ use overdraft_units::{BlockSize, Micros, Tokens};
 
 use super::dispatcher::Dispatcher;
 
+/// What the core is told of a worker when it joins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    pub(crate) shares_blocks: bool,
+    /// Sequences that it computes at once, where that is configured.
+    pub(crate) sequences_max: Option<u32>,
+}
+
 impl Dispatcher {
     /// A worker joins the fleet, known by `tag` to all gateways. `seat` enters it into the table of members under
     /// the same lock: whoever walks through the fleet looks each worker up there. `None` where the fleet is full.
     pub(crate) fn join(
         &self,
         tag: u64,
-        shares_blocks: bool,
+        traits: Traits,
         seat: impl FnOnce(WorkerId),
     ) -> Option<WorkerId> {
         let mut router = self.router();
         let id = router.join(tag)?;
-        if shares_blocks {
+        if traits.shares_blocks {
             router.share_blocks(id);
+        }
+        if let Some(seats) = traits.sequences_max {
+            router.seat(id, seats);
         }
         seat(id);
         Some(id)

@@ -5,12 +5,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use bytes::Bytes;
 use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::WorkerId;
 use overdraft_wire::prometheus::engine::WorkerReport;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::settings::WorkerSettings;
+use super::FieldRefusals;
+use crate::settings::{Credentials, GatewaySettings, WorkerSettings};
 use crate::upstream::Upstream;
 
 /// One worker and what belongs to it in the shell.
@@ -21,8 +25,14 @@ pub(crate) struct Member {
     name: Arc<str>,
     pub(crate) settings: WorkerSettings,
     pub(crate) upstream: Arc<Upstream>,
+    /// The fields of the gateway's own that it does not take.
+    pub(crate) refusals: FieldRefusals,
     /// How it can be asked to score drafts.
     abilities: Mutex<Abilities>,
+    /// Whether it asks for a key that the gateway does not have, and the models that it listed to a client's.
+    lock: Mutex<Option<Bytes>>,
+    /// Rings while its engine stands still.
+    still: Notify,
     /// What watches it; ends with it.
     watchers: Mutex<JoinSet<()>>,
     /// What its engine last reported of itself.
@@ -34,7 +44,59 @@ impl Member {
     pub(crate) fn new(id: WorkerId, settings: WorkerSettings, upstream: Arc<Upstream>) -> Self {
         let name = upstream.name().into();
         let (abilities, watchers, reports) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { id, name, settings, upstream, abilities, watchers, reports }
+        let (refusals, lock) = (FieldRefusals::default(), Mutex::default());
+        let still = Notify::new();
+        Self { id, name, settings, upstream, refusals, abilities, lock, still, watchers, reports }
+    }
+
+    /// Its engine computes nothing though it has work.
+    pub(crate) fn stands_still(&self) {
+        self.still.notify_waiters();
+    }
+
+    /// Resolves when its engine stands still, `from` then on.
+    pub(crate) async fn until_still(&self, from: Instant) {
+        loop {
+            self.still.notified().await;
+            if from <= Instant::now() {
+                return;
+            }
+        }
+    }
+
+    /// Whose credentials it is shown: its own where they are configured, else the client's where the worker asks
+    /// for some and the gateway has no keys of its own, which those would be.
+    pub(crate) fn credentials(&self, settings: &GatewaySettings) -> Credentials {
+        let is_open = settings.keys.is_empty();
+        match settings.credentials {
+            _ if self.upstream.key.is_some() => Credentials::Strip,
+            Credentials::Strip if is_open && self.lock().is_some() => Credentials::Forward,
+            configured => configured,
+        }
+    }
+
+    /// It asks for a key. The models that it has listed to a client's, none at first.
+    pub(crate) fn locked(&self) -> Bytes {
+        self.lock().get_or_insert_default().clone()
+    }
+
+    /// Whether it asks for a key.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// It listed these to a client's key.
+    pub(crate) fn lists(&self, models: Bytes) {
+        *self.lock() = Some(models);
+    }
+
+    /// It asks for no key, or nobody knows, and whatever it has said is not sure any more.
+    pub(crate) fn unlocked(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How it can be asked to score drafts.

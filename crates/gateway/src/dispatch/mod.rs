@@ -7,7 +7,7 @@
 //! | Events of peer gateways       | `peer_events.rs`  |
 //! | Lease of an attempt in flight | `lease.rs`        |
 //! | Wait queue and wake-ups       | `wait_queue.rs`   |
-//! | Workers behind the core's ids | `members.rs`      |
+//! | Workers behind the core's ids | `members.rs`, `field_refusals.rs` |
 //! | Explain records               | `explain.rs`      |
 //! | Decisions that are kept       | `decision_note.rs` |
 //!
@@ -17,6 +17,7 @@
 mod decision_note;
 mod dispatcher;
 pub(crate) mod explain;
+mod field_refusals;
 mod fleet_events;
 mod lease;
 mod members;
@@ -26,6 +27,8 @@ mod wait_queue;
 pub(crate) use self::decision_note::{CandidateNote, DecisionNote, DecisionTrail};
 pub(crate) use self::dispatcher::{Dispatcher, DispatcherMetrics, Placing};
 pub(crate) use self::explain::Explanation;
+pub(crate) use self::field_refusals::{FieldRefusals, OwnField};
+pub(crate) use self::fleet_events::Traits;
 pub(crate) use self::lease::{Lease, Used};
 pub(crate) use self::members::Member;
 pub(crate) use self::wait_queue::WaitQueue;

@@ -5,6 +5,7 @@
 //! watchers end, and its requests in flight may finish. The core assigns the ids.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Fleet, kv_event_subscriber, scrape};
-use crate::dispatch::Member;
+use crate::dispatch::{Member, Traits};
 use crate::settings::{GatewayError, WorkerSettings};
 use crate::upstream::Upstream;
 
@@ -124,9 +125,12 @@ fn join(
     let dispatcher = &fleet.dispatcher;
     let address = worker.check()?;
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
-    let upstream = Arc::new(Upstream::new(name, address, &dispatcher.settings()));
+    let upstream = Upstream::new(name, address, &dispatcher.settings());
+    let upstream = Arc::new(upstream.with_key(worker.traits.api_key.as_ref()));
     let tag = xxh3_64(worker.name.as_bytes());
-    let joined = dispatcher.join(tag, worker.traits.kv_share, |id| {
+    let sequences_max = worker.traits.sequences_max.map(NonZeroU32::get);
+    let traits = Traits { shares_blocks: worker.traits.kv_share, sequences_max };
+    let joined = dispatcher.join(tag, traits, |id| {
         dispatcher.members.seat(Arc::new(Member::new(id, worker.clone(), upstream)));
     });
     let id = joined.ok_or(GatewayError::TooManyWorkers { count: WORKERS_MAX + 1 })?;

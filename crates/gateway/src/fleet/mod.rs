@@ -4,6 +4,7 @@
 //! |---------------------------------|----------------------------------------|
 //! | Membership                      | `membership.rs`                        |
 //! | Health probes and model list    | `probe.rs`, `model_list.rs`            |
+//! | Workers that ask for a key      | `locked_workers.rs`                    |
 //! | Metric scrapes                  | `scrape.rs`                            |
 //! | KV events                       | `kv_event_subscriber.rs`, `kv_events/` |
 //! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs` |
@@ -16,6 +17,7 @@
 
 mod kv_event_subscriber;
 pub mod kv_events;
+pub(crate) mod locked_workers;
 pub(crate) mod maintenance;
 pub(crate) mod membership;
 pub(crate) mod model_list;

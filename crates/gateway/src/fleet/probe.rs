@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::{Health, Probe, WorkerId};
 use overdraft_units::Micros;
 use tokio::time::{Instant, sleep, timeout};
@@ -15,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Fleet;
 use super::maintenance::Warmth;
 use super::model_list::Listing;
+use crate::dispatch::Member;
 use crate::upstream::fetch::{FetchError, fetch};
 use crate::upstream::{Upstream, UpstreamError};
 
@@ -23,11 +25,13 @@ use crate::upstream::{Upstream, UpstreamError};
 const INTERVAL_UNPROVEN: Duration = Duration::from_millis(50);
 
 const HEALTH: &str = "/health";
-const MODELS: &str = "/v1/models";
+pub(super) const MODELS: &str = "/v1/models";
 
 /// What one look at a worker showed.
 enum Seen {
     Ready(Bytes),
+    /// It asks for a key that it was not shown.
+    Locked(StatusCode),
     Unready,
     Silent,
     Unreachable,
@@ -47,20 +51,23 @@ pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
 
 /// What is remembered between two looks.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     /// The list of models that was taken in last; an equal one is not read again.
     listed: Bytes,
     warmth: Warmth,
+    /// Whether it was told that the worker asks for a key.
+    is_locked_told: bool,
 }
 
 /// Probes once.
-async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
-    let Memory { listed, warmth } = memory;
+pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
+    let Memory { listed, warmth, is_locked_told } = memory;
     let member = fleet.dispatcher.member(worker);
     let settings = fleet.settings().probe;
     let begun = Instant::now();
     let probing = probe(&member.upstream, settings.answer_bytes);
     let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
+    let seen = unlock(&member, seen, is_locked_told);
     if matches!(seen, Seen::Ready(_)) {
         // Two questions were answered one after the other.
         let took = begun.elapsed() / 2;
@@ -98,14 +105,50 @@ async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
             }
             None => fleet.dispatcher.probed(worker, Probe::Unready),
         },
-        Seen::Unready => fleet.dispatcher.probed(worker, Probe::Unready),
+        Seen::Locked(_) | Seen::Unready => fleet.dispatcher.probed(worker, Probe::Unready),
         Seen::Silent => fleet.dispatcher.probed(worker, Probe::Silent),
         Seen::Unreachable => fleet.dispatcher.probed(worker, Probe::Unreachable),
+    }
+    if matches!(health(), Health::Failing { cause, .. } if cause.loses_the_cache()) {
+        // Whoever comes back is another process, and may take what this one refused.
+        member.refusals.forget();
+        member.unlocked();
+        *member.abilities() = Abilities::default();
+        fleet.tokenizers.gone(worker);
     }
     if !is_up() && !listed.is_empty() {
         fleet.models.note(worker, None);
         *listed = Bytes::new();
     }
+}
+
+/// What a worker that asks for a key is taken for: ready where it has listed its models to a client's key, which
+/// is then shown to it with each request.
+fn unlock(member: &Member, seen: Seen, is_told: &mut bool) -> Seen {
+    match seen {
+        Seen::Locked(status) => {
+            if !std::mem::replace(is_told, true) {
+                tell_locked(member, status);
+            }
+            let models = member.locked();
+            if models.is_empty() { Seen::Locked(status) } else { Seen::Ready(models) }
+        }
+        Seen::Ready(_) => {
+            member.unlocked();
+            *is_told = false;
+            seen
+        }
+        _ => seen,
+    }
+}
+
+fn tell_locked(member: &Member, status: StatusCode) {
+    let remedy = if member.upstream.key.is_some() {
+        "it refuses its `api_key`; set the one that the worker was started with"
+    } else {
+        "it asks for a key; set the worker's `api_key`, or let clients bring it where the gateway has no `keys`"
+    };
+    tracing::error!(worker = member.upstream.name(), %status, path = MODELS, "{remedy}");
 }
 
 /// Models that a complaint names at most.
@@ -128,11 +171,17 @@ async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
     match fetch(upstream, HEALTH, answer_bytes).await {
         // A server without `/health` is judged by its models alone.
         Ok((StatusCode::OK | StatusCode::NOT_FOUND, _)) | Err(FetchError::TooLong(_)) => {}
+        Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
+            return Seen::Locked(status);
+        }
         Ok(_) => return Seen::Unready,
         Err(error) => return unseen(&error),
     }
     match fetch(upstream, MODELS, answer_bytes).await {
         Ok((StatusCode::OK, list)) => Seen::Ready(list),
+        Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
+            Seen::Locked(status)
+        }
         Ok(_) | Err(FetchError::TooLong(_) | FetchError::BrokenOff) => Seen::Unready,
         Err(error) => unseen(&error),
     }

@@ -77,11 +77,13 @@ struct Memory {
     told: Option<&'static str>,
     /// When it was last asked what it runs.
     asked: Option<Instant>,
+    /// What it has computed so far, and since when it is no more though it has work.
+    computed: Option<(u64, Instant)>,
 }
 
 /// Scrapes one worker until it is dropped.
 pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
-    let mut memory = Memory { page: None, told: None, asked: None };
+    let mut memory = Memory { page: None, told: None, asked: None, computed: None };
     loop {
         scrape(&fleet, worker, &mut memory).await;
         rest(&fleet, worker).await;
@@ -117,6 +119,7 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
             let scraped = scraped(report, fleet.dispatcher.clock.now());
             fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
             fleet.dispatcher.member(worker).reported(report.clone());
+            note_standstill(fleet, worker, memory.stands_still(report, scraped.at));
             scoring_abilities::identify(fleet, worker, report.dialect, &mut memory.asked).await;
         }
         Err(fault)
@@ -134,6 +137,15 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         tracing::info!(worker = name.name(), "its load is known again");
     }
     memory.told = told;
+}
+
+/// Tells who waits for a worker's answers when its engine has stood still for longer than a first token may take: its
+/// API server is as healthy as ever.
+fn note_standstill(fleet: &Fleet, worker: WorkerId, still: Micros) {
+    let still = Duration::from_micros(still.get());
+    if fleet.settings().timeouts.first_byte < still {
+        fleet.dispatcher.member(worker).stands_still();
+    }
 }
 
 /// Passes a worker over that tells nothing, where that is asked for.
@@ -169,6 +181,24 @@ async fn look(
 }
 
 impl Memory {
+    /// For how long a worker that has work has computed nothing, by its own counters.
+    fn stands_still(&mut self, report: &WorkerReport, now: Instant) -> Micros {
+        let counters = [report.generation_tokens, report.prompt_tokens, report.steps];
+        let computed = counters.into_iter().flatten().reduce(u64::wrapping_add);
+        let has_work = 0 < report.running + report.waiting;
+        let Some(computed) = computed.filter(|_| has_work) else {
+            self.computed = None;
+            return Micros::ZERO;
+        };
+        match self.computed {
+            Some((before, since)) if before == computed => now.since(since),
+            _ => {
+                self.computed = Some((computed, now));
+                Micros::ZERO
+            }
+        }
+    }
+
     fn is_frozen(&mut self, page: &Bytes, sent: u64, now: Instant) -> bool {
         let hash = xxh3_64(page);
         match self.page {
@@ -202,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
-        let mut memory = Memory { page: None, told: None, asked: None };
+        let mut memory = Memory { page: None, told: None, asked: None, computed: None };
         let page = Bytes::from_static(b"same");
         let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
         assert!(!memory.is_frozen(&page, 1, second(0)));

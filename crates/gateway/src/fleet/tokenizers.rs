@@ -57,6 +57,15 @@ impl Tokenizers {
         self.known().clear();
     }
 
+    /// The process behind `worker` is gone: whoever comes back may have tokenizers that it had not.
+    pub(crate) fn gone(&self, worker: WorkerId) {
+        for known in self.known().values_mut() {
+            if let Known::Nowhere(asked) = known {
+                asked.retain(|asked| *asked != worker);
+            }
+        }
+    }
+
     /// `worker` serves these models: where nobody has looked for a tokenizer yet, somebody will.
     pub(crate) fn look_for(
         &self,

@@ -10,23 +10,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use overdraft_core::fleet::{self, Ending, Failure, failure_of};
+use overdraft_core::fleet::{Ending, Failure};
+use overdraft_http::{Body, Exchange, reply};
 use overdraft_http::{Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_units::Micros;
-use overdraft_wire::{ApiError, Endpoint, names_out_of_memory};
+use overdraft_wire::{ApiError, Endpoint};
 use tokio::time::{Instant, timeout_at};
 
+use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
+use super::back_pressure::Pressure;
 use super::context::RequestContext;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;
-use super::upstream_body::Content;
+use super::upstream_body::{Added, Content};
 use super::{Pipeline, refusal};
-use crate::dispatch::{Lease, Used};
+use crate::dispatch::{Lease, Member, OwnField, Used};
 use crate::settings::{Credentials, GatewaySettings, Limits};
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError, headers};
 
@@ -108,6 +112,14 @@ impl Failed {
             _ => 1,
         };
         before.filter(|before| use_of(&self) < use_of(before)).unwrap_or(self)
+    }
+
+    /// Whether it failed for want of room alone.
+    pub(super) fn back_pressure(&self) -> Pressure {
+        match self.failure {
+            Failure::Saturated => Pressure::Full(self.retry_after()),
+            _ => Pressure::None,
+        }
     }
 
     /// For how long the worker asked to be left alone.
@@ -195,7 +207,7 @@ pub(crate) async fn attempt(
             let body = Body::wrap(Stream::new(*opened, story));
             Attempted::Answered(streamed(head, body, upstream))
         }
-        Ok(Answer::Whole { head, body, used }) => {
+        Ok(Answer::Whole { head, body, used, .. }) => {
             let is_result = head.status.is_success();
             lease.end(if is_result { Ending::Answered } else { Ending::Declined }, used);
             context.note(|record| relay::note_used(record, used));
@@ -217,23 +229,71 @@ pub(crate) async fn converse(
     lease: &mut Lease,
 ) -> Result<Answer, Failed> {
     let member = Arc::clone(lease.member());
-    let body = question.content.addressed(info, &member.settings);
     let source = lease.source().map(|source| pipeline.dispatcher.upstream(source));
-    let terms = Terms::of(&pipeline.settings(), info);
+    let terms = Terms::of(&pipeline.settings(), info, &member);
     let until = Instant::now() + terms.patience;
-    let asked = answer(terms, info, question, Route { body, upstream: &member.upstream, source });
-    once_begun(in_time(until, asked), || lease.remember(info.request().prompt)).await
+    let mut route =
+        Route { added: question.content.added(info, &member), upstream: &member.upstream, source };
+    let asked = in_time(until, moving(&member, &terms, answer(&terms, info, question, &route)));
+    let mut answered = once_begun(asked, || lease.remember(info.request().prompt)).await?;
+    // A field that the gateway added is no fault of the client's: the request is asked once without it.
+    let mut refused: Option<OwnField> = None;
+    while let Answer::Whole { refuses: Some(field), .. } = answered {
+        let Some(added) = route.added.without(field) else {
+            tell_refused(&member, field, "set it to keep the field from this worker");
+            return Ok(answered);
+        };
+        route.added = added;
+        refused = Some(field);
+        let asked = moving(&member, &terms, answer(&terms, info, question, &route));
+        answered = in_time(until, asked).await?;
+    }
+    if let Some(field) = refused.filter(|_| answered.is_taken()) {
+        tell_refused(&member, field, "it is not told the field any more");
+    }
+    Ok(answered)
+}
+
+/// Says once which field of the gateway's own a worker refuses.
+fn tell_refused(member: &Member, field: OwnField, so: &'static str) {
+    if member.refusals.note(field) {
+        tracing::warn!(
+            worker = member.upstream.name(),
+            field = field.name(),
+            setting = field.remedy(),
+            "it refuses a field that the gateway adds to requests; {so}"
+        );
+    }
 }
 
 /// An answer the client may see.
 pub(crate) enum Answer {
-    Stream { head: response::Parts, opened: Box<Opened> },
-    Whole { head: response::Parts, body: Body, used: Option<Used> },
+    Stream {
+        head: response::Parts,
+        opened: Box<Opened>,
+    },
+    Whole {
+        head: response::Parts,
+        body: Body,
+        used: Option<Used>,
+        /// The field of the gateway's own that it complains of, if it does.
+        refuses: Option<OwnField>,
+    },
 }
 
-/// Whom a question goes to, and with which bytes.
+impl Answer {
+    /// Whether the request was good.
+    const fn is_taken(&self) -> bool {
+        match self {
+            Self::Stream { .. } => true,
+            Self::Whole { head, .. } => head.status.as_u16() < 400,
+        }
+    }
+}
+
+/// Whom a question goes to, and with which fields.
 struct Route<'a> {
-    body: Pieces,
+    added: Added<'a>,
     upstream: &'a Arc<Upstream>,
     /// Who has more of its prompt, where the worker can fetch it from there.
     source: Option<Arc<Upstream>>,
@@ -242,31 +302,38 @@ struct Route<'a> {
 /// What an answer is waited for and read by.
 struct Terms {
     patience: Duration,
+    /// For how long the worker's engine may stand still meanwhile.
+    standstill: Duration,
     credentials: Credentials,
     limits: Limits,
 }
 
 impl Terms {
-    fn of(settings: &GatewaySettings, info: &RequestInfo) -> Self {
+    fn of(settings: &GatewaySettings, info: &RequestInfo, member: &Member) -> Self {
         // The head of a whole answer comes when the last token has been made.
         let patience = match info.delivery {
             Delivery::Streamed => settings.timeouts.first_byte,
             Delivery::Whole => settings.timeouts.total,
         };
-        let GatewaySettings { credentials, limits, .. } = *settings;
-        Self { patience, credentials, limits }
+        Self {
+            patience,
+            standstill: settings.timeouts.first_byte,
+            credentials: member.credentials(settings),
+            limits: settings.limits,
+        }
     }
 }
 
 async fn answer(
-    terms: Terms,
+    terms: &Terms,
     info: &RequestInfo,
     question: &Question<'_>,
-    Route { body, upstream, source }: Route<'_>,
+    Route { added, upstream, source }: &Route<'_>,
 ) -> Result<Answer, Failed> {
+    let body = question.content.with(*added);
     let make = || {
         let mut request = question.to(upstream, &body, terms.credentials);
-        if let Some(source) = &source {
+        if let Some(source) = source {
             headers::name_source(request.headers_mut(), source);
         }
         request
@@ -291,9 +358,12 @@ async fn answer(
                 Whole::Collected(bytes) => {
                     let used = read(&bytes, head.status, question.endpoint);
                     let used = used.map_err(|fault| Failed::of_fault(&fault))?;
-                    Ok(Answer::Whole { head, body: Body::full(bytes), used })
+                    let refuses = is_invalid(head.status).then(|| added.named_in(&bytes)).flatten();
+                    Ok(Answer::Whole { head, body: Body::full(bytes), used, refuses })
                 }
-                Whole::Long(long) => Ok(Answer::Whole { head, body: Body::wrap(long), used: None }),
+                Whole::Long(long) => {
+                    Ok(Answer::Whole { head, body: Body::wrap(long), used: None, refuses: None })
+                }
             }
         }
         Kind::Refusal(failure) => {
@@ -315,72 +385,6 @@ async fn answer(
         }
         Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
     }
-}
-
-/// What sort of answer a head announces.
-enum Kind {
-    Stream,
-    Whole,
-    /// The worker says that it cannot, which another may.
-    Refusal(Failure),
-    Nonsense(String),
-}
-
-fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
-    if let Some(encoding) = head.headers.get(CONTENT_ENCODING)
-        && encoding != "identity"
-    {
-        return Kind::Nonsense(format!("it is encoded as {encoding:?}, which was not asked for"));
-    }
-    let whose = match credentials {
-        Credentials::Strip => fleet::Credentials::Own,
-        Credentials::Forward => fleet::Credentials::Client,
-    };
-    if let Some(failure) = failure_of(head.status.as_u16(), whose) {
-        return Kind::Refusal(failure);
-    }
-    match head.status {
-        // It blames the request, in whatever words: a proxy before it speaks no JSON.
-        status if status.is_client_error() => Kind::Whole,
-        status if status.is_redirection() || status.is_informational() => {
-            Kind::Nonsense(format!("its status is {status}"))
-        }
-        status if status.is_success() && is(&head.headers, "text/event-stream") => Kind::Stream,
-        _ if is_json(&head.headers) => Kind::Whole,
-        status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
-    }
-}
-
-/// Whether an error is back-pressure: the worker's memory is full. Where the client is blamed, the words may be its
-/// own that are said back to it, and prove nothing.
-fn is_out_of_memory(status: StatusCode, error: &[u8], question: &Question<'_>) -> bool {
-    let is_error = status.is_client_error() || status.is_server_error();
-    is_error
-        && names_out_of_memory(error)
-        && !(status.is_client_error() && question.content.may_name_out_of_memory())
-}
-
-/// What a client is told where the worker's own words are none for it.
-fn told(failure: Failure, status: StatusCode) -> ApiError {
-    match failure {
-        Failure::Misconfigured => ApiError::upstream(
-            "the worker does not accept the gateway's credentials; this is for the operator to mend",
-        ),
-        _ => ApiError::upstream(format!("the worker answered {status}")),
-    }
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    is(headers, "application/json")
-}
-
-/// Whether an answer has this media type, whatever its parameters.
-fn is(headers: &HeaderMap, media_type: &str) -> bool {
-    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    value.split_at_checked(media_type.len()).is_some_and(|(own, parameters)| {
-        own.eq_ignore_ascii_case(media_type.as_bytes())
-            && matches!(parameters.first(), None | Some(b';' | b' '))
-    })
 }
 
 /// Does `then` once `work` has come as far as it comes without waiting: the request has been written
@@ -434,6 +438,22 @@ async fn open(mut answer: AnswerBody, mut watch: Watch) -> Result<Opened, Fault>
             }
             Some(Err(error)) => return Err(Fault::Broken(error.to_string())),
             None => return Err(Fault::Broken("it ended before its first token".to_owned())),
+        }
+    }
+}
+
+/// Waits for an answer for as long as the worker's engine computes anything: a whole answer shows nothing before it
+/// is there, and its worker's API server answers probes whatever the engine does.
+async fn moving<T>(
+    member: &Member,
+    terms: &Terms,
+    work: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = member.until_still(Instant::now() + terms.standstill) => {
+            Err(Failed::of_fault(&Fault::Silent("the worker's engine computes nothing any more")))
         }
     }
 }

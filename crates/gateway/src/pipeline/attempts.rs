@@ -11,6 +11,7 @@ use overdraft_http::Body;
 
 use super::Pipeline;
 use super::attempt::{Attempted, Failed, Question, attempt};
+use super::back_pressure::BackPressure;
 use super::context::RequestContext;
 use super::queue;
 use super::refusal::Refused;
@@ -29,6 +30,7 @@ pub(crate) async fn ask_until_answered(
     let dispatcher = &pipeline.dispatcher;
     let mut tried = Tried::default();
     let mut said: Option<Failed> = None;
+    let mut pressure = BackPressure::new(pipeline, info);
     let mut lease = queue::place(pipeline, context, info).await?;
     loop {
         let worker = lease.worker();
@@ -54,16 +56,26 @@ pub(crate) async fn ask_until_answered(
                     return Ok(failed.into_verdict(context));
                 }
                 let failed = failed.or_better(said.take());
-                if let Verdict::GiveUp(_) = verdict {
+                let other = match verdict {
+                    Verdict::GiveUp(_) => None,
+                    Verdict::Elsewhere => {
+                        let placing = info.placing(&tried, Turn::Again, strictness);
+                        dispatcher.place(placing, &mut context.explanation).ok()
+                    }
+                };
+                if let Some(other) = other {
+                    lease = other;
+                    said = Some(failed);
+                    pipeline.requests.retried();
+                    continue;
+                }
+                // A worker that is full says nothing against the request: it waits as others do.
+                let after = failed.back_pressure();
+                let Some(other) = pressure.wait(pipeline, context, info, worker, after).await
+                else {
                     return Ok(failed.into_response(context));
-                }
-                let placing = info.placing(&tried, Turn::Again, strictness);
-                match dispatcher.place(placing, &mut context.explanation) {
-                    Ok(other) => lease = other,
-                    Err(_) => return Ok(failed.into_response(context)),
-                }
-                said = Some(failed);
-                pipeline.requests.retried();
+                };
+                (lease, tried) = (other, Tried::default());
             }
         }
     }

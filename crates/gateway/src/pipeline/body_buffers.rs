@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
-use overdraft_http::RequestBody;
+use overdraft_http::{BodyError, RequestBody};
 use overdraft_wire::ApiError;
 
 /// Idle buffers at most.
@@ -72,10 +72,23 @@ impl BodyBuffers {
     }
 }
 
+/// What a client is told whose body was not taken, with the key that the operator can change.
+fn told(error: BodyError) -> ApiError {
+    let key = match error {
+        BodyError::TooLarge { .. } => "limits.body_bytes",
+        BodyError::NoRoom => "limits.bodies_bytes",
+        BodyError::TimedOut { .. } => "timeouts.body",
+        _ => return error.into(),
+    };
+    let mut told = ApiError::from(error);
+    told.message = format!("{} (the gateway's `{key}`)", told.message);
+    told
+}
+
 /// The next bytes of a body; `None` at its end.
 async fn next(body: &mut RequestBody) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame?.into_data()
+        if let Ok(data) = frame.map_err(told)?.into_data()
             && !data.is_empty()
         {
             return Ok(Some(data));

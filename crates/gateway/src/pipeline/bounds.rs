@@ -7,7 +7,7 @@
 use overdraft_wire::{ApiError, ErrorKind, RequestPeek};
 
 use super::Pipeline;
-use super::request_info::RequestInfo;
+use super::request_info::{RequestInfo, Work};
 use crate::settings::RequestBounds;
 
 /// What is to be said for a request that does not say how long its answer may be.
@@ -34,7 +34,7 @@ pub(crate) fn answer(
 /// Says how long it is and may be.
 pub(crate) fn check_prompt(pipeline: &Pipeline, info: &RequestInfo) -> Result<(), ApiError> {
     let Some(most) = pipeline.settings().limits.of_request.prompt_tokens else { return Ok(()) };
-    if info.is_chore || !info.is_measured() {
+    if info.work == Work::Chore || !info.is_measured() {
         return Ok(());
     }
     let (prompt, _) = pipeline.dispatcher.view().expected(info.request());

@@ -1,7 +1,7 @@
 //! Charges: what a request takes from its key's budget before it goes anywhere.
 
 use super::Pipeline;
-use super::keys::{Charge, Need};
+use super::keys::{Charge, Extent, Need};
 use super::refusal::Refused;
 use super::request_info::RequestInfo;
 
@@ -15,7 +15,8 @@ pub(crate) fn charge(pipeline: &Pipeline, info: &RequestInfo) -> Result<Option<C
     }
     let (prompt, completion) = pipeline.dispatcher.view().expected(info.request());
     let tokens = prompt.get().saturating_add(completion.get());
-    charge_for(pipeline, info, Need { prompt: prompt.get(), tokens })
+    let extent = if info.limit.is_some() { Extent::Limited } else { Extent::Unlimited };
+    charge_for(pipeline, info, prompt.get(), Need { tokens, extent })
 }
 
 /// The same for a request that needs no tokens of a worker.
@@ -26,17 +27,18 @@ pub(crate) fn charge_request(
     pipeline: &Pipeline,
     info: &RequestInfo,
 ) -> Result<Option<Charge>, Refused> {
-    charge_for(pipeline, info, Need { prompt: 0, tokens: 0 })
+    charge_for(pipeline, info, 0, Need { tokens: 0, extent: Extent::Limited })
 }
 
 fn charge_for(
     pipeline: &Pipeline,
     info: &RequestInfo,
+    prompt: u32,
     need: Need,
 ) -> Result<Option<Charge>, Refused> {
     let Some((key, budget)) = info.caller.budget() else { return Ok(None) };
     let now = pipeline.dispatcher.clock.now();
-    let charged = Charge::new(&pipeline.budgets, key, budget, need, now);
+    let charged = Charge::new(&pipeline.budgets, key, budget, prompt, need, now);
     charged.map(Some).map_err(|why| {
         let refused = Refused::for_budget(budget, need.tokens, why);
         let reason = refused.reason.unwrap_or_default();

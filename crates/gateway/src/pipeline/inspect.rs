@@ -57,13 +57,13 @@ pub(crate) fn inspect(
     }
     let is_salted = peek.object.raw(SALT).is_some();
     let counts = endpoint.streams() && Counts::of(&peek) == Counts::KeptBack;
-    let front = match () {
-        () if is_salted || (counts && usage::has_options(&peek)) => Front::Unknown,
-        () => Front::Open { counts },
-    };
-    if counts && front == Front::Unknown {
+    // Where the client has options of its own, the worker must know them anyway.
+    let has_options = counts && usage::has_options(&peek);
+    if has_options {
         patch = usage::asked(patch, &peek);
     }
+    let counts = counts && !has_options;
+    let front = if is_salted { Front::Unknown { counts } } else { Front::Open { counts } };
     let limits = settings.limits.of_request;
     let most = if endpoint.generates() { bounds::answer(limits, &peek)? } else { None };
     if let Some(most) = most {
@@ -75,8 +75,10 @@ pub(crate) fn inspect(
     let info = if endpoint.generates() {
         let salt = pipeline.salts().salt(caller, peek.cache_salt.as_deref());
         RequestInfo::of_text(&routes, asking, &peek, salt)
-    } else {
+    } else if endpoint.read_members().is_empty() {
         RequestInfo::of_chore(asking, &peek)
+    } else {
+        RequestInfo::of_reading(asking, &peek, endpoint.read_members())
     };
     let body = patched.unwrap_or_else(|| body.clone());
     let mut info = info.of(caller.clone(), priority, endpoint);

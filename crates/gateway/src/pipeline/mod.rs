@@ -7,8 +7,8 @@
 //! | Inspection of the body, and bounds | `inspect.rs`, `request_info.rs`, `bounds.rs`     |
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
-//! | Admission queue                    | `queue.rs`                                       |
-//! | Attempts, with retries             | `attempts.rs`, `attempt.rs`                      |
+//! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
+//! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `answer_kind.rs`    |
 //! | Relay of the answer                | `relay/`                                         |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
@@ -16,8 +16,10 @@
 //!
 //! The response cache and cascades stand above: they are asked first and use these steps.
 
+mod answer_kind;
 pub(crate) mod attempt;
 pub(crate) mod attempts;
+mod back_pressure;
 pub(crate) mod body_buffers;
 pub(crate) mod bounds;
 pub(crate) mod canary;

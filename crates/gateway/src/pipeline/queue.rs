@@ -21,6 +21,7 @@ use super::inspect::unknown_model;
 use super::refusal::{Refused, Retry};
 use super::request_info::RequestInfo;
 use crate::dispatch::Lease;
+use crate::fleet::locked_workers;
 
 /// What a request needs and what there was for it, as the core saw it last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +64,13 @@ pub(crate) async fn place(
     context: &mut RequestContext<'_>,
     info: &RequestInfo,
 ) -> Result<Lease, Refused> {
-    let placed = seek(pipeline, context, info).await;
+    let mut placed = seek(pipeline, context, info).await;
+    let is_unknown = |denied: &Denied| matches!(denied.why, Denial::Choice(Choice::UnknownModel));
+    if placed.as_ref().is_err_and(is_unknown)
+        && Box::pin(locked_workers::introduce(&pipeline.fleet, &context.head.headers)).await
+    {
+        placed = seek(pipeline, context, info).await;
+    }
     placed.map_err(|denied| refused(pipeline, info, denied.why, denied.figures))
 }
 
@@ -84,27 +91,40 @@ async fn seek(
         pipeline.dispatcher.metrics.routing.waits(awaits.name());
     }
     // In a box: most requests do not wait and should not carry room for it along.
-    Box::pin(wait(pipeline, context, info, at, figures)).await
+    let until = Instant::now() + pipeline.settings().admission.first_token.of(info.priority);
+    Box::pin(wait(pipeline, context, info, at, figures, until)).await
+}
+
+/// Waits in the queue again after a worker was too full, until then at most; none where nobody takes it.
+pub(super) async fn return_to(
+    pipeline: &Arc<Pipeline>,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+    at: WorkerId,
+    until: Instant,
+) -> Option<Lease> {
+    let figures = look(pipeline, info);
+    Box::pin(wait(pipeline, context, info, at, figures, until)).await.ok()
 }
 
 /// Whether the model's requests wait where there is no room.
-fn waits(pipeline: &Pipeline, info: &RequestInfo) -> bool {
+pub(super) fn waits(pipeline: &Pipeline, info: &RequestInfo) -> bool {
     pipeline.routes().route(&info.model).admission.mode.waits()
 }
 
-/// Waits in the queue for a worker.
+/// Waits in the queue for a worker, until then at most.
 async fn wait(
     pipeline: &Arc<Pipeline>,
     context: &mut RequestContext<'_>,
     info: &RequestInfo,
     at: WorkerId,
     mut figures: Figures,
+    until: Instant,
 ) -> Result<Lease, Denied> {
     let dispatcher = &pipeline.dispatcher;
     let denied = |why, figures| Denied { why, figures: Some(figures) };
     context.note(|record| record.end.phase = Phase::Queue);
-    let patience = pipeline.settings().admission.first_token.of(info.priority);
-    let until = Instant::now() + patience;
+    let patience = until.saturating_duration_since(Instant::now());
     let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
     let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);
     let place = entered.map_err(|refusal| denied(Denial::Queue(refusal), figures))?;

@@ -93,6 +93,14 @@ impl Refused {
                 );
                 (message, "budget_tokens", after(wait))
             }
+            RetryAfter::Unlimited(wait) => {
+                let message = format!(
+                    "rate limit reached for tokens: as many requests without `max_tokens` are under way \
+                     as the key's budget covers; try again in {} s, or set `max_tokens`",
+                    seconds(wait)
+                );
+                (message, "budget_tokens", after(wait))
+            }
             RetryAfter::Never => {
                 let limit = limit(budget.tokens_per_minute);
                 let message = format!(

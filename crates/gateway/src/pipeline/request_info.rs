@@ -7,12 +7,13 @@
 use std::num::NonZeroU32;
 
 use overdraft_core::admit::Priority;
-use overdraft_core::estimate::Kind;
+use overdraft_core::estimate::{Kind, Media};
 use overdraft_core::fleet::{FirstToken, Turn};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{Prompt, Request, Strictness, Tried};
 use overdraft_telemetry::Delivery;
 use overdraft_units::{BlockSize, CacheSalt, Tokens};
+use overdraft_wire::request::{self as wire, media};
 use overdraft_wire::{Endpoint, RequestPeek};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -44,13 +45,24 @@ pub(crate) struct RequestInfo {
     pub(crate) priority: Priority,
     /// What sort of answer it wants: chats and completions differ in length.
     pub(crate) kind: Kind,
-    /// Whether it generates nothing, and so never waits for room.
-    pub(crate) is_chore: bool,
+    /// What a worker has to do for it.
+    pub(crate) work: Work,
     /// The salt that workers are told; none where they are told what the client sent.
     pub(crate) salt: Option<String>,
     /// The side of a comparison that it is on, where it is part of one.
     pub(crate) side: Option<Side>,
     prompt: Known,
+}
+
+/// What a worker has to do for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// It reads a prompt and generates tokens.
+    Generation,
+    /// It reads texts.
+    Reading,
+    /// Nothing that takes its engine: such a request never waits for room.
+    Chore,
 }
 
 /// What a request asks for, by whose word the core draws and sticks.
@@ -67,7 +79,7 @@ pub(crate) struct Asking {
 /// What is known of a prompt.
 #[derive(Clone, Debug)]
 enum Known {
-    Text { bytes: u64, words: u64, chain: PrefixChain, chunk: NonZeroU32 },
+    Text { bytes: u64, media: Media, chain: PrefixChain, chunk: NonZeroU32 },
     Counted { tokens: Tokens, chain: PrefixChain, block: BlockSize },
 }
 
@@ -85,6 +97,7 @@ impl RequestInfo {
         let Asking { model, session, dice } = asking;
         let chunk = routes.settings.text_chunk;
         let prompt = peek.messages.or(peek.prompt).unwrap_or_default();
+        let parts = media(prompt);
         // Templates put the tools before the conversation.
         let tools = peek.object.raw("tools").unwrap_or_default();
         let sent = peek.cache_salt.as_deref();
@@ -94,9 +107,10 @@ impl RequestInfo {
         if routes.asks_for_prefixes(&model) || routes.settings.names_prefixes {
             let most = CHUNKS_MAX.saturating_mul(usize::try_from(chunk.get()).unwrap_or(1));
             chain.push_bytes(tools.as_bytes().get(..most).unwrap_or(tools.as_bytes()));
-            chain.push_bytes(prompt.as_bytes().get(..most).unwrap_or(prompt.as_bytes()));
+            push(&mut chain, prompt, &parts, most);
         }
-        let bytes = u64::try_from(tools.len() + prompt.len()).unwrap_or(u64::MAX);
+        let payloads: usize = parts.iter().map(|part| part.payload.len()).sum();
+        let bytes = u64::try_from(tools.len() + prompt.len() - payloads).unwrap_or(u64::MAX);
         Self {
             model,
             delivery: if peek.stream { Delivery::Streamed } else { Delivery::Whole },
@@ -108,10 +122,10 @@ impl RequestInfo {
             caller: Caller::operator(),
             priority: Priority::default(),
             kind: Kind::default(),
-            is_chore: false,
+            work: Work::Generation,
             salt: tenant_salt,
             side: None,
-            prompt: Known::Text { bytes, words: words(bytes, prompt), chain, chunk },
+            prompt: Known::Text { bytes, media: counted(&parts), chain, chunk },
         }
     }
 
@@ -131,11 +145,29 @@ impl RequestInfo {
             caller: Caller::operator(),
             priority: Priority::default(),
             kind: Kind::default(),
-            is_chore: true,
+            work: Work::Chore,
             salt: None,
             side: None,
-            prompt: Known::Text { bytes: 0, words: 0, chain, chunk },
+            prompt: Known::Text { bytes: 0, media: Media::default(), chain, chunk },
         }
+    }
+
+    /// A request whose texts the model reads without generating anything, such as `/v1/embeddings`: it needs a worker's
+    /// time and room as a prompt does, and leaves nothing that is sure to be found again.
+    pub(crate) fn of_reading(asking: Asking, peek: &RequestPeek<'_>, members: &[&str]) -> Self {
+        let texts = || members.iter().filter_map(|name| peek.object.raw(name));
+        let parts: Vec<Media> = texts().map(|text| counted(&media(text))).collect();
+        let payloads =
+            |text: &str| media(text).iter().map(|part| part.payload.len()).sum::<usize>();
+        let bytes: usize = texts().map(|text| text.len() - payloads(text)).sum();
+        let media = Media {
+            parts: parts.iter().map(|media| media.parts).sum(),
+            guessed: parts.iter().map(|media| media.guessed).sum(),
+        };
+        let chain = PrefixChain::new(CacheSalt::default(), Chunking::Text(TEXT_CHUNK));
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let prompt = Known::Text { bytes, media, chain, chunk: TEXT_CHUNK };
+        Self { work: Work::Reading, prompt, ..Self::of_chore(asking, peek) }
     }
 
     /// The same request as it is put to another model in `body`.
@@ -165,7 +197,7 @@ impl RequestInfo {
         turn: Turn,
         strictness: Strictness,
     ) -> Placing<'a> {
-        let strictness = if self.is_chore { Strictness::Waived } else { strictness };
+        let strictness = if self.work == Work::Chore { Strictness::Waived } else { strictness };
         Placing { request: self.request(), tried, turn, strictness }
     }
 
@@ -183,7 +215,7 @@ impl RequestInfo {
     pub(crate) const fn is_measured(&self) -> bool {
         match self.prompt {
             Known::Counted { .. } => true,
-            Known::Text { words, .. } => 0 < words,
+            Known::Text { media, .. } => media.parts == 0,
         }
     }
 
@@ -195,9 +227,13 @@ impl RequestInfo {
 
     pub(crate) fn request(&self) -> Request<'_> {
         let prompt = match &self.prompt {
-            Known::Text { bytes, words, chain, chunk } => {
-                Prompt::Text { bytes: *bytes, words: *words, chain: bounded(chain), chunk: *chunk }
-            }
+            Known::Text { bytes, media, chain, chunk } => Prompt::Text {
+                bytes: *bytes,
+                words: *bytes,
+                media: *media,
+                chain: bounded(chain),
+                chunk: *chunk,
+            },
             Known::Counted { tokens, chain, block } => {
                 Prompt::Counted { tokens: *tokens, chain: bounded(chain), block: *block }
             }
@@ -220,14 +256,33 @@ impl RequestInfo {
     }
 }
 
-/// What precedes a picture or a sound in the middle of a message, and what a part of one is called.
-const NO_WORDS: [&[u8]; 2] = [b";base64,", b"\"input_audio\""];
+/// Bytes of text that stand for a token of a picture where chunks are named.
+const BYTES_PER_MEDIA_TOKEN: usize = 4;
 
-/// Bytes of a prompt that are sure to be words: all of them, or none where there is a picture or a sound among
-/// them, whose bytes say nothing of its tokens.
-fn words(bytes: u64, prompt: &str) -> u64 {
-    let has = |mark: &[u8]| memchr::memmem::find(prompt.as_bytes(), mark).is_some();
-    if NO_WORDS.into_iter().any(has) { 0 } else { bytes }
+/// Pushes a prompt of which at most `most` bytes count. In the place of a picture stands as much as its tokens come
+/// to, made of its digest: a chunk is then as many tokens in a picture as in a text.
+fn push(chain: &mut PrefixChain, prompt: &str, parts: &[wire::Media], most: usize) {
+    let bytes = prompt.as_bytes();
+    let bytes = bytes.get(..most).unwrap_or(bytes);
+    let mut at = 0;
+    for part in parts.iter().take_while(|part| part.payload.end <= bytes.len()) {
+        chain.push_bytes(&bytes[at..part.payload.start]);
+        let digest = xxh3_64(&bytes[part.payload.clone()]).to_le_bytes();
+        let tokens = usize::try_from(part.tokens).unwrap_or(usize::MAX);
+        for _ in 0..tokens.saturating_mul(BYTES_PER_MEDIA_TOKEN) / digest.len() {
+            chain.push_bytes(&digest);
+        }
+        at = part.payload.end;
+    }
+    chain.push_bytes(&bytes[at..]);
+}
+
+/// How many there are, and what they are likely to come to.
+fn counted(parts: &[wire::Media]) -> Media {
+    Media {
+        parts: u32::try_from(parts.len()).unwrap_or(u32::MAX),
+        guessed: parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.tokens)),
+    }
 }
 
 fn bounded(chain: &PrefixChain) -> &[PrefixKey] {

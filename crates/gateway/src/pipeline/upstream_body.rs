@@ -4,11 +4,11 @@ use bytes::Bytes;
 use overdraft_core::admit::Priority;
 use overdraft_wire::json::{Object, Patch, Prelude};
 
-use crate::pipeline::request_info::RequestInfo;
+use crate::dispatch::{Member, OwnField};
+use crate::pipeline::request_info::{RequestInfo, Work};
 use crate::pipeline::tenant_salt::SALT;
 use crate::pipeline::usage;
-use crate::settings::SaltPolicy;
-use crate::settings::WorkerSettings;
+use crate::settings::{SaltPolicy, StreamOptions};
 use crate::upstream::Pieces;
 
 /// The member by which vLLM ranks requests. What clients write there is never passed on.
@@ -30,8 +30,18 @@ pub(crate) enum Front {
         /// then.
         counts: bool,
     },
-    /// Nobody looked.
-    Unknown,
+    /// Nothing: it has a salt, or nobody looked.
+    Unknown {
+        /// As above.
+        counts: bool,
+    },
+}
+
+impl Front {
+    const fn counts(self) -> bool {
+        let (Self::Open { counts } | Self::Unknown { counts }) = self;
+        counts
+    }
 }
 
 impl Content {
@@ -41,26 +51,37 @@ impl Content {
         [&b"memory"[..], br"\u00"].iter().any(|part| memchr::memmem::find(&lower, part).is_some())
     }
 
-    /// The body for one worker: with a rank where it ranks requests itself, with the salt of whose
-    /// it is where it is told salts, and without any where it is not.
-    pub(crate) fn addressed(&self, info: &RequestInfo, worker: &WorkerSettings) -> Pieces {
-        if info.is_chore {
-            return self.body.clone().into();
+    /// What the gateway adds to it for one worker.
+    pub(crate) fn added<'a>(&self, info: &'a RequestInfo, worker: &Member) -> Added<'a> {
+        if info.work != Work::Generation {
+            return Added::default();
         }
-        let rank = worker.traits.priority_scheduling.then(|| rank(info.priority));
-        let salt = info.salt.as_ref().filter(|_| worker.traits.cache_salt == SaltPolicy::Told);
-        let Front::Open { counts } = self.front else {
-            let is_untold = worker.traits.cache_salt == SaltPolicy::Untold;
-            return self.patched(rank, salt.map(String::as_str), is_untold).into();
-        };
+        let is_refused = |field| worker.refusals.include(field);
+        let traits = &worker.settings.traits;
+        let is_salted = traits.cache_salt == SaltPolicy::Told;
+        let ranks = traits.priority_scheduling && !is_refused(OwnField::Rank);
+        let options = traits.stream_options == StreamOptions::Asked;
+        Added {
+            rank: ranks.then(|| rank(info.priority)),
+            salt: info.salt.as_deref().filter(|_| is_salted),
+            counts: self.front.counts() && options && !is_refused(OwnField::StreamOptions),
+            is_unsalted: !is_salted,
+        }
+    }
+
+    /// The body for a worker that is told `added`.
+    pub(crate) fn with(&self, added: Added<'_>) -> Pieces {
+        if matches!(self.front, Front::Unknown { .. }) {
+            return self.patched(added).into();
+        }
         let mut prelude = Prelude::new();
-        if let Some(rank) = rank {
+        if let Some(rank) = added.rank {
             prelude = prelude.with(RANK, &rank);
         }
-        if let Some(salt) = salt {
-            prelude = prelude.with(SALT, salt);
+        if let Some(salt) = added.salt {
+            prelude = prelude.with(SALT, &salt);
         }
-        if counts {
+        if added.counts {
             prelude = usage::told(prelude);
         }
         if prelude.is_empty() {
@@ -69,21 +90,61 @@ impl Content {
         prelude.before(&self.body).map_or_else(|| self.body.clone().into(), Pieces::from)
     }
 
-    fn patched(&self, rank: Option<i8>, salt: Option<&str>, is_untold: bool) -> Bytes {
+    fn patched(&self, added: Added<'_>) -> Bytes {
         let mut patch = Patch::new();
-        if let Some(rank) = rank {
+        if let Some(rank) = added.rank {
             patch = patch.set(RANK, &rank);
         }
-        match salt {
+        match added.salt {
             Some(salt) => patch = patch.set(SALT, &salt),
-            None if is_untold => patch = patch.remove(SALT),
+            None if added.is_unsalted => patch = patch.remove(SALT),
             None => {}
+        }
+        if added.counts {
+            patch = usage::asked_anew(patch);
         }
         if patch.is_empty() {
             return self.body.clone();
         }
         let patched = Object::parse(&self.body).map(|object| patch.apply(&object).into());
         patched.unwrap_or_else(|_| self.body.clone())
+    }
+}
+
+/// What the gateway adds to a request of its own accord: with a rank where the worker ranks requests itself,
+/// with the salt of whose it is where it is told salts, and without any where it is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Added<'a> {
+    rank: Option<i8>,
+    salt: Option<&'a str>,
+    counts: bool,
+    is_unsalted: bool,
+}
+
+impl Added<'_> {
+    /// The added field that a worker's refusal names, if it names one: then the refusal may be no fault of the
+    /// client's.
+    pub(crate) fn named_in(self, refusal: &[u8]) -> Option<OwnField> {
+        let all = [
+            (OwnField::StreamOptions, self.counts),
+            (OwnField::Salt, self.salt.is_some()),
+            (OwnField::Rank, self.rank.is_some()),
+        ];
+        let added = all.into_iter().filter(|(_, is_added)| *is_added).map(|(field, _)| field);
+        let is_named = |field: &OwnField| {
+            memchr::memmem::find(&refusal.to_ascii_lowercase(), field.name().as_bytes()).is_some()
+        };
+        added.into_iter().find(is_named)
+    }
+
+    /// The same without one of them, where it can be done without.
+    pub(crate) const fn without(self, field: OwnField) -> Option<Self> {
+        match field {
+            OwnField::StreamOptions => Some(Self { counts: false, ..self }),
+            OwnField::Rank => Some(Self { rank: None, ..self }),
+            // What keeps tenants apart is given up by nobody but the operator.
+            OwnField::Salt => None,
+        }
     }
 }
 

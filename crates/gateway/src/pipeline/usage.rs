@@ -42,6 +42,11 @@ pub(crate) fn has_options(peek: &RequestPeek<'_>) -> bool {
     peek.object.raw(OPTIONS).is_some()
 }
 
+/// The same where members are patched.
+pub(crate) fn asked_anew(patch: Patch) -> Patch {
+    patch.set(OPTIONS, &serde_json::json!({ INCLUDE: true }))
+}
+
 /// Asks for the counts of a stream, whatever else was asked of it.
 pub(crate) fn asked(patch: Patch, peek: &RequestPeek<'_>) -> Patch {
     let options = peek.object.raw(OPTIONS).and_then(|raw| Object::parse(raw.as_bytes()).ok());

@@ -157,6 +157,8 @@ struct Listed {
     requests_foreign: u32,
     tokens_inflight: u64,
     tokens_queued: u64,
+    /// Sequences that it computes at once, where that is configured or has been learnt.
+    max_num_seqs: Option<u32>,
     kv_used_tokens: Option<u64>,
     kv_capacity_tokens: Option<u32>,
     load_age_us: Option<u64>,
@@ -221,6 +223,7 @@ fn listed(gateway: &Gateway) -> Vec<Listed> {
             requests_foreign: worker.requests_all() - worker.requests(),
             tokens_inflight: worker.tokens(),
             tokens_queued: worker.queued(pace, now),
+            max_num_seqs: worker.seats().count(),
             kv_used_tokens: worker.kv_used(),
             kv_capacity_tokens: worker.kv_capacity().map(overdraft_units::Tokens::get),
             load_age_us: worker.staleness(now).map(overdraft_units::Micros::get),

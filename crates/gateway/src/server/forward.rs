@@ -19,7 +19,7 @@ use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
-use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::request_info::{RequestInfo, Work};
 use crate::pipeline::{bounds, explanation, prompt_tokens};
 
 /// Forwards one request to its endpoint of a worker.
@@ -124,7 +124,7 @@ fn note_request(gateway: &Gateway, context: &RequestContext<'_>, info: &RequestI
         record.delivery = info.delivery;
         record.priority = Some(info.priority.name());
     });
-    if pipeline.routes().settings.names_prefixes && !info.is_chore {
+    if pipeline.routes().settings.names_prefixes && info.work == Work::Generation {
         let named = info.beginnings();
         context.note(|record| (record.prompt_bytes, record.prefix) = named.unzip());
     }

@@ -37,6 +37,14 @@ pub enum GatewayError {
         /// As configured.
         name: String,
     },
+    /// The key cannot be told in a header.
+    #[error(
+        "the `api_key` of worker `{name}` cannot be sent; expected printable ASCII without spaces"
+    )]
+    WorkerKey {
+        /// The worker.
+        name: String,
+    },
     /// Anybody would know it.
     #[error(
         "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"

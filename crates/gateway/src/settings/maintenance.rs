@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use http::HeaderValue;
 use overdraft_wire::prometheus::memory::MemoryNames;
 
 use super::web_place::{PlaceError, WebPlace};
@@ -111,6 +112,14 @@ impl Token {
 
     pub(crate) fn reveal(&self) -> &str {
         &self.0
+    }
+
+    /// As `authorization` has it; `None` where it cannot be sent.
+    pub(crate) fn bearer(&self) -> Option<HeaderValue> {
+        let is_sendable = !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
+        value.set_sensitive(true);
+        is_sendable.then_some(value)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Settings of one worker: its address, its pool, and how it is spoken to.
 
+use std::num::NonZeroU32;
+
 use http::uri::{Authority, Scheme};
 
 use overdraft_units::port_of;
 
 use super::error::GatewayError;
 use super::isolation::SaltPolicy;
-use super::maintenance::{Care, RestartHook};
+use super::maintenance::{Care, RestartHook, Token};
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +36,14 @@ pub struct WorkerTraits {
     pub priority_scheduling: bool,
     /// Whether it is told the salts of tenants.
     pub cache_salt: SaltPolicy,
+    /// Whether it is asked for the counts of streams whose clients did not ask.
+    pub stream_options: StreamOptions,
+    /// The key that it asks for, sent as a bearer token.
+    pub api_key: Option<Token>,
     /// Whether it shares the blocks of its cache with the others of its model that do.
     pub kv_share: bool,
+    /// Sequences that it computes at once; learnt where it is not said.
+    pub sequences_max: Option<NonZeroU32>,
 }
 
 /// Where a worker reports what its cache holds.
@@ -84,8 +92,21 @@ impl WorkerSettings {
         {
             return Err(GatewayError::EmptyHook { name: self.name.clone() });
         }
+        if self.api_key.as_ref().is_some_and(|key| key.bearer().is_none()) {
+            return Err(GatewayError::WorkerKey { name: self.name.clone() });
+        }
         Address::parse(&self.url)
     }
+}
+
+/// Whether a worker is asked for the token counts of streams whose clients did not ask for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamOptions {
+    /// By `stream_options.include_usage`, until it refuses that.
+    #[default]
+    Asked,
+    /// It is not.
+    Unasked,
 }
 
 /// What a worker is for: told in metrics; routing goes by the models that a worker serves.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, HOST, USER_AGENT};
-use http::{Method, StatusCode, Uri};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Method, StatusCode, Uri};
 
 use crate::upstream::headers;
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};
@@ -34,7 +34,17 @@ pub(crate) async fn fetch(
     path: &'static str,
     bytes_max: usize,
 ) -> Result<(StatusCode, Bytes), FetchError> {
-    let make = || question(upstream, path);
+    fetch_as(upstream, path, bytes_max, None).await
+}
+
+/// The same, shown `key` where the worker's own is not known.
+pub(crate) async fn fetch_as(
+    upstream: &Arc<Upstream>,
+    path: &'static str,
+    bytes_max: usize,
+    key: Option<&HeaderValue>,
+) -> Result<(StatusCode, Bytes), FetchError> {
+    let make = || question(upstream, path, key);
     let (response, connection) = upstream.exchange(make).await?;
     let (head, incoming) = response.into_parts();
     let mut body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
@@ -49,13 +59,13 @@ pub(crate) async fn fetch(
     Ok((head.status, collected.freeze()))
 }
 
-fn question(upstream: &Upstream, path: &'static str) -> Outgoing {
+fn question(upstream: &Upstream, path: &'static str, key: Option<&HeaderValue>) -> Outgoing {
     let mut request = Outgoing::new(Pieces::default());
     *request.method_mut() = Method::GET;
     *request.uri_mut() = Uri::from_static(path);
-    let headers = request.headers_mut();
-    headers.insert(HOST, upstream.host.clone());
-    headers.insert(USER_AGENT, headers::AGENT);
-    headers.insert(ACCEPT, headers::ANYTHING);
+    *request.headers_mut() = headers::own(upstream);
+    if let (Some(key), None) = (key, &upstream.key) {
+        request.headers_mut().insert(AUTHORIZATION, key.clone());
+    }
     request
 }

@@ -21,7 +21,7 @@ pub(crate) const AGENT: HeaderValue =
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Accepts any content type.
-pub(crate) const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
+const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 
 const ANY_ANSWER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const OURSELVES: HeaderValue = HeaderValue::from_static("1.1 overdraft");
@@ -72,8 +72,22 @@ pub(crate) fn outgoing(
     to.insert(REQUEST_ID, request_id.clone());
     pass(from, &mut to, TRACE_PARENT);
     pass(from, &mut to, TRACE_STATE);
-    if credentials == Credentials::Forward {
-        pass(from, &mut to, AUTHORIZATION);
+    match (&upstream.key, credentials) {
+        (Some(key), _) => drop(to.insert(AUTHORIZATION, key.clone())),
+        (None, Credentials::Forward) => pass(from, &mut to, AUTHORIZATION),
+        (None, Credentials::Strip) => {}
+    }
+    to
+}
+
+/// The head's fields of a question of the gateway's own.
+pub(crate) fn own(upstream: &Upstream) -> HeaderMap {
+    let mut to = HeaderMap::with_capacity(OUTGOING_HEADERS);
+    to.insert(HOST, upstream.host.clone());
+    to.insert(USER_AGENT, AGENT);
+    to.insert(ACCEPT, ANYTHING);
+    if let Some(key) = &upstream.key {
+        to.insert(AUTHORIZATION, key.clone());
     }
     to
 }

@@ -27,7 +27,7 @@ pub(crate) use self::answer::{AnswerBody, AnswerError};
 use self::connection::{Connection, Freshness};
 pub(crate) use self::pieces::Pieces;
 use self::pool::Pool;
-use crate::settings::{Address, GatewaySettings};
+use crate::settings::{Address, GatewaySettings, Token};
 
 /// What is sent to a worker: always whole, always with a length.
 pub(crate) type Outgoing = Request<Pieces>;
@@ -53,6 +53,8 @@ pub(crate) struct Upstream {
     pub(crate) name: HeaderValue,
     /// The `host` header it expects.
     pub(crate) host: HeaderValue,
+    /// The `authorization` header it expects, where it is configured.
+    pub(crate) key: Option<HeaderValue>,
     address: Address,
     pool: Mutex<Pool>,
     connect: Duration,
@@ -68,6 +70,7 @@ impl Upstream {
         Self {
             name,
             host,
+            key: None,
             address,
             pool: Mutex::new(Pool::new(
                 settings.limits.idle_connections,
@@ -77,6 +80,12 @@ impl Upstream {
             answer_head_bytes: settings.limits.answer_head_bytes,
             unacknowledged: settings.timeouts.idle,
         }
+    }
+
+    /// Shows this key with every request.
+    #[must_use]
+    pub(crate) fn with_key(self, key: Option<&Token>) -> Self {
+        Self { key: key.and_then(Token::bearer), ..self }
     }
 
     /// The name as text.

@@ -1,5 +1,6 @@
 //! Endpoints: each one of `wire::Endpoint` is served, counted and listed without a word about it anywhere else.
 
+use overdraft_core::admit::Mode;
 use overdraft_wire::Endpoint;
 
 use crate::harness::{ANSWER, Gateway, MODEL};
@@ -31,4 +32,30 @@ async fn every_endpoint_is_served_counted_and_listed() {
         assert!(index.contains(&format!("POST {path}")), "{path} is not listed");
         assert!(index.contains(summary), "{path} is not explained");
     }
+}
+
+#[tokio::test]
+async fn what_a_model_reads_waits_for_room_and_what_takes_no_engine_does_not() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.routing.route.admission.mode = Mode::Static(1);
+    })
+    .await;
+    let mut first = gateway.chat("").await;
+    let held = mock.call().await;
+    let body = format!(r#"{{"model":"{MODEL}","input":"a text","prompt":"a text"}}"#);
+    let mut reading = gateway.client().await;
+    reading.post("/v1/embeddings", &body).await;
+    let mut chore = gateway.client().await;
+    chore.post("/tokenize", &body).await;
+    let call = mock.call().await;
+    assert!(call.head.starts_with("POST /tokenize "), "{}", call.head);
+    call.answer(200, "{}").await;
+    assert_eq!(chore.whole().await.0.status, 200);
+    held.answer(200, ANSWER).await;
+    assert_eq!(first.whole().await.0.status, 200);
+    let call = mock.call().await;
+    assert!(call.head.starts_with("POST /v1/embeddings "), "{}", call.head);
+    call.answer(200, r#"{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}"#).await;
+    assert_eq!(reading.whole().await.0.status, 200);
 }

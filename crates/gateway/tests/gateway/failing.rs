@@ -1,5 +1,7 @@
 //! Workers that fail: unseen where nothing has been sent yet, loudly where something has.
 
+use overdraft_core::admit::ByPriority;
+
 use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, finish, token};
 use crate::mock::{Call, Mock};
@@ -9,6 +11,7 @@ async fn pair() -> ([Mock; 2], Gateway) {
     let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
         settings.timeouts.first_byte = SOON;
+        impatient(settings);
         // A fresh connection for each attempt: on a kept one, a reset could be mere staleness.
         settings.limits.idle_connections = 0;
     })
@@ -34,6 +37,29 @@ async fn rescued(mut client: Client, mock: &mut Mock) {
         assert_eq!((head.status, head.header("x-overdraft-worker")), (200, Some("worker-1")));
         assert_eq!(body, ANSWER);
     }
+}
+
+/// Nobody waits for a worker that is full.
+fn impatient(settings: &mut overdraft_gateway::GatewaySettings) {
+    settings.admission.first_token = ByPriority { flex: SOON, default: SOON, priority: SOON };
+}
+
+#[tokio::test]
+async fn a_request_that_a_worker_is_too_full_for_waits_and_is_sent_again() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.chat("").await;
+    for status in [503, 429] {
+        mock.call().await.answer(status, r#"{"error":{"message":"full"}}"#).await;
+    }
+    mock.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    // One that asks to be left alone for longer than a request waits is believed.
+    let mut client = gateway.chat("").await;
+    let long = "HTTP/1.1 503 X\r\ncontent-type: application/json\r\nretry-after: 900\r\n\
+                content-length: 2\r\n\r\n{}";
+    mock.call().await.write(long).await;
+    assert_eq!(client.whole().await.0.status, 503);
 }
 
 #[tokio::test]
@@ -376,7 +402,7 @@ async fn a_stream_that_begins_with_out_of_memory_is_begun_elsewhere() {
 #[tokio::test]
 async fn out_of_memory_everywhere_is_503_with_a_time_to_come_back() {
     let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = Gateway::start(&[&mock]).await;
+    let gateway = Gateway::start_with(&[&mock], impatient).await;
     let mut client = gateway.chat("").await;
     mock.call().await.answer(500, OUT_OF_MEMORY).await;
     let (head, body) = client.whole().await;
@@ -407,7 +433,7 @@ async fn where_three_of_four_refuse_and_one_is_full_a_client_is_told_when_to_com
         for _ in 0..4 {
             mocks.push(Mock::start(&[MODEL]).await);
         }
-        let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
+        let gateway = Gateway::start_with(&mocks.iter().collect::<Vec<_>>(), impatient).await;
         let alone: Vec<_> = mocks.into_iter().map(Mock::answer_alone).collect();
         for (mock, status) in alone.iter().zip(refusals) {
             mock.turn_to(status);

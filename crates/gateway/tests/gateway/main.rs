@@ -29,5 +29,6 @@ mod refusing;
 mod relaying;
 mod routing;
 mod sharing;
+mod strict_workers;
 mod trying;
 mod write_ups;

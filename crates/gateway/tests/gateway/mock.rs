@@ -24,6 +24,8 @@ const CALLS_MAX: usize = 64;
 pub(crate) struct Manner {
     pub(crate) health: u16,
     pub(crate) models: Vec<String>,
+    /// The key without which it lists no models.
+    pub(crate) key: Option<&'static str>,
     /// The page at `/metrics`, if there is one.
     pub(crate) metrics: Option<Vec<u8>>,
     /// Other pages.
@@ -47,6 +49,7 @@ impl Mock {
         let manner = Arc::new(Mutex::new(Manner {
             health: 200,
             models: models.iter().map(|&model| model.to_owned()).collect(),
+            key: None,
             metrics: None,
             pages: BTreeMap::new(),
         }));
@@ -245,6 +248,7 @@ async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::S
         let now = manner.lock().unwrap().clone();
         let (status, page) = match head.split(' ').nth(1) {
             Some("/health") => (now.health, b"{}".to_vec()),
+            Some("/v1/models") if !shows(&head, now.key) => (401, b"{}".to_vec()),
             Some("/v1/models") => (200, models(&now.models).into_bytes()),
             Some("/metrics") if now.metrics.is_some() => (200, now.metrics.unwrap_or_default()),
             Some(path) if now.pages.contains_key(path) => (200, now.pages[path].clone()),
@@ -268,6 +272,11 @@ async fn serve(mut stream: TcpStream, manner: Arc<Mutex<Manner>>, calls: mpsc::S
             return;
         }
     }
+}
+
+/// Whether a request shows the key, where one is asked for.
+fn shows(head: &str, key: Option<&str>) -> bool {
+    key.is_none_or(|key| head.contains(&format!("authorization: Bearer {key}\r\n")))
 }
 
 fn models(names: &[String]) -> String {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use overdraft_core::admit::ByPriority;
 use overdraft_gateway::GatewaySettings;
 use overdraft_store::Place;
 use overdraft_units::Micros;
@@ -80,7 +81,12 @@ pub(crate) fn place(settings: &mut GatewaySettings, url: &str) {
 #[tokio::test]
 async fn a_burst_of_throttling_is_forgotten_at_once() {
     let workers = Workers::start(2).await;
-    let gateway = workers.gateway(|_| {}).await;
+    let gateway = workers
+        .gateway(|settings| {
+            let now = Duration::ZERO;
+            settings.admission.first_token = ByPriority { flex: now, default: now, priority: now };
+        })
+        .await;
     for worker in &workers.alone {
         worker.turn_to(429);
     }

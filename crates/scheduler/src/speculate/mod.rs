@@ -22,7 +22,7 @@
 //! | Average benefit of the draft model | `worth.rs`      |
 //! | Prompt lookup (n-gram) drafting    | `lookup.rs`     |
 //! | Admission cost of new sequences    | `turnover.rs`   |
-//! | Static depth table for vLLM        | `tune.rs`       |
+//! | Static depth table for vLLM        | `tune/`         |
 
 mod acceptance;
 mod allot;
@@ -55,4 +55,6 @@ pub use self::policy::{DepthTable, Policy, PolicyError};
 pub use self::prices::Ran;
 pub use self::probe::PROBE_OFF_PART;
 pub use self::share::Share;
-pub use self::tune::{Advised, Counts, DRAFTS_MIN, Evidence, SEQUENCES_MAX, StepSeen, TuneError};
+pub use self::tune::{
+    Advised, Counts, DRAFTS_MIN, Evidence, Present, SEQUENCES_MAX, StepSeen, TuneError,
+};

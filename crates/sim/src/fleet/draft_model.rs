@@ -100,11 +100,12 @@ impl Guesser {
         Ok(Self { settings: settings.clone(), controller, seen, kept, passes: 0, guesses })
     }
 
-    /// Hands the scheduler guesses for the next plan.
+    /// Hands the scheduler guesses for the next plan; the last one left so many waiting.
     pub(super) fn propose(
         &mut self,
         now: Instant,
         scheduler: &mut Scheduler,
+        left_behind: u32,
         said: impl Fn(SequenceId) -> Option<Said>,
     ) {
         let ids: Vec<(SequenceId, Said)> =
@@ -125,7 +126,8 @@ impl Guesser {
         let stats = scheduler.stats();
         let load = Load {
             room: scheduler.draft_room(),
-            waiting: stats.waiting,
+            // Who came since the last plan may join in the next one, as in the engine.
+            waiting: stats.waiting.min(left_behind),
             held: Share::of(stats.blocks_held.get().into(), stats.blocks.get().into()),
             preemptions: stats.preemptions,
         };

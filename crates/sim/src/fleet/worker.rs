@@ -30,6 +30,8 @@ pub(super) struct Worker {
     limits: BatchLimits,
     knowledge: CacheKnowledge,
     scheduler: Scheduler,
+    /// Requests that the last plan left waiting.
+    left_behind: u32,
     guesser: Option<Guesser>,
     /// The step that is being computed, and how long the target takes for it.
     step: Option<(Plan, Micros)>,
@@ -128,6 +130,7 @@ impl Worker {
             limits,
             knowledge: scenario.knowledge,
             scheduler: scheduler(limits, scenario.knowledge),
+            left_behind: 0,
             guesser: None,
             step: None,
             is_up: true,
@@ -213,9 +216,11 @@ impl Worker {
             return Next::Nothing;
         }
         if let Some(guesser) = &mut self.guesser {
-            guesser.propose(now, &mut self.scheduler, |sequence| said(flight_of(sequence)));
+            let (scheduler, left) = (&mut self.scheduler, self.left_behind);
+            guesser.propose(now, scheduler, left, |sequence| said(flight_of(sequence)));
         }
         let plan = self.scheduler.plan(now);
+        self.left_behind = self.scheduler.stats().waiting;
         if plan.overdraft().is_some() && matches!(overdraft, Overdraft::Crash(_)) {
             return Next::Crash(self.crash());
         }
@@ -233,6 +238,7 @@ impl Worker {
         self.before = self.counted();
         self.crashes += 1;
         self.is_up = false;
+        self.left_behind = 0;
         self.scheduler = scheduler(self.limits, self.knowledge);
         std::mem::take(&mut self.flights)
     }

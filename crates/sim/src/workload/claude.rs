@@ -19,19 +19,20 @@ const EXPECTED: &str = "a folder with `*.json`, or one such file: `{\"block_size
 
 #[derive(Deserialize)]
 struct File {
+    #[serde(deserialize_with = "lines::whole")]
     block_size: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lines::whole")]
     tool_tokens: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lines::whole")]
     system_tokens: u32,
     requests: Vec<Request>,
 }
 
 #[derive(Deserialize)]
 struct Request {
-    #[serde(rename = "in")]
+    #[serde(rename = "in", deserialize_with = "lines::whole")]
     prompt: u32,
-    #[serde(rename = "out")]
+    #[serde(rename = "out", deserialize_with = "lines::whole")]
     output: u32,
     hash_ids: Vec<u64>,
     #[serde(default)]

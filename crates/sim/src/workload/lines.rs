@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer};
+
 use super::error::{Fault, WorkloadError};
 
 /// Bytes of a line at most: a prompt of a million tokens in blocks of 64 is far below.
@@ -71,6 +74,15 @@ impl Lines {
             }
         }
     }
+}
+
+/// A whole number in any spelling: tools write 600 as `600.0`.
+pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    let is_whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
+    let expected = &"a whole number of at most 32 bits";
+    let wrong = || D::Error::invalid_value(Unexpected::Float(number), expected);
+    is_whole.then(|| crate::float_conversion::whole32(number)).ok_or_else(wrong)
 }
 
 /// A whole file.

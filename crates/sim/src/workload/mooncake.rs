@@ -10,7 +10,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
-use super::lines::Lines;
+use super::lines::{Lines, whole};
 use super::{Piece, Sender, Session, Turn, named};
 use crate::Draws;
 
@@ -30,7 +30,9 @@ const EXPECTED: &str = "JSON lines as `{\"timestamp\": 0, \"input_length\": 6755
 #[derive(Deserialize)]
 struct Row {
     timestamp: f64,
+    #[serde(deserialize_with = "whole")]
     input_length: u32,
+    #[serde(deserialize_with = "whole")]
     output_length: u32,
     hash_ids: Vec<u64>,
 }

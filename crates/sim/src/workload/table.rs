@@ -80,7 +80,8 @@ impl Table {
         if notation == Notation::Csv {
             table.read_header()?;
         }
-        table.ahead = table.read().transpose();
+        // A first row that cannot be read is told as what it is, not as one without a time.
+        table.ahead = table.read()?.map(Ok);
         if table.ahead.is_none() {
             return Err(WorkloadError::Empty { file: file.to_owned(), expected: EXPECTED });
         }
@@ -98,7 +99,7 @@ impl Table {
             return Err(WorkloadError::Empty { file, expected: EXPECTED });
         };
         let header = header?;
-        let names: Vec<String> = cells(&header).map(str::to_lowercase).collect();
+        let names: Vec<String> = cells(&header).iter().map(|name| name.to_lowercase()).collect();
         for (place, known) in self.places.iter_mut().zip(NAMES) {
             *place = names.iter().position(|name| known.contains(&name.as_str()));
         }
@@ -128,9 +129,8 @@ impl Table {
     }
 
     fn pick(&self, line: &str) -> Cells {
-        let row: Vec<&str> = cells(line).collect();
-        let cell = |place: Option<usize>| Some((*row.get(place?)?).to_owned());
-        self.places.map(cell)
+        let row = cells(line);
+        self.places.map(|place| row.get(place?).cloned())
     }
 
     fn session(&mut self, line: &str, cells: &Cells) -> Result<Option<Session>, Fault> {
@@ -199,8 +199,24 @@ impl Iterator for Table {
     }
 }
 
-fn cells(line: &str) -> impl Iterator<Item = &str> {
-    line.split(',').map(|cell| cell.trim().trim_matches('"'))
+/// The cells of a line (RFC 4180): a comma within quotes is text, and so is a quote that is doubled there.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = Vec::new();
+    let (mut cell, mut is_quoted) = (String::new(), false);
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                cell.push('"');
+            }
+            '"' if is_quoted || cell.trim().is_empty() => is_quoted = !is_quoted,
+            ',' if !is_quoted => cells.push(std::mem::take(&mut cell).trim().to_owned()),
+            letter => cell.push(letter),
+        }
+    }
+    cells.push(cell.trim().to_owned());
+    cells
 }
 
 fn object(line: &str) -> Result<Cells, Fault> {
@@ -255,6 +271,13 @@ pub(super) fn calendar_seconds(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_comma_in_quotes_parts_no_cells() {
+        assert_eq!(cells(r#"0, "a, ""b"""  ,5"#), ["0", r#"a, "b""#, "5"]);
+        assert_eq!(cells(r#"1,,x"y"#), ["1", "", r#"x"y"#]);
+        assert_eq!(cells(r#""",2"#), ["", "2"]);
+    }
 
     #[test]
     fn a_date_is_seconds_since_1970() {

@@ -79,6 +79,10 @@ fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
     refused("azure", "TIMESTAMP,Tokens\n", &["line 1", "names no column `prompt_tokens`"]);
     let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n";
     refused("azure", &format!("{azure}soon,1,1\n"), &["line 3", "`soon` is no time"]);
+    let first = "TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n";
+    refused("azure", first, &["line 2", "`soon` is no time"]);
+    refused("jsonl", "[{\"conversations\": []}]\n", &["line 1", "is no object"]);
+    refused("mooncake", &MOONCAKE.replace("1030", "1030.5"), &["line 1", "1030.5"]);
     refused("csv", "prompt_tokens,output_tokens\n10,20\n-3,4\n", &["line 3", "`-3`"]);
     refused("jsonl", "{\"prompt_tokens\": 3}\n", &["line 1", "has no `output_tokens`"]);
     refused("claude", "{\"block_size\": 64}", &["line 1", "missing field `requests`"]);
@@ -99,6 +103,10 @@ fn tables_of_every_kind_give_times_and_lengths() {
     let sessions = open("burstgpt", burst).unwrap();
     // The one that failed when it was recorded is left out.
     assert_eq!(sessions.iter().map(at).collect::<Vec<_>>(), [0, 113_000_000]);
+    let quoted = "at,name,prompt_tokens,output_tokens\n0,\"a, b\",100,5\n1,c,90,5\n";
+    let sessions = open("csv", quoted).unwrap();
+    assert_eq!(sessions.iter().map(lengths).collect::<Vec<_>>(), [(100, 5), (90, 5)]);
+    assert!(open("mooncake", &MOONCAKE.replace("1030", "1030.0")).is_ok());
     let plain = "{\"at\": 1, \"prompt_tokens\": 30, \"output_tokens\": 4, \"prefix\": \"a\", \
                  \"prefix_tokens\": 20}\n{\"at\": 2, \"prompt_tokens\": 25, \"output_tokens\": 4, \
                  \"prefix\": \"a\", \"prefix_tokens\": 20}\n";

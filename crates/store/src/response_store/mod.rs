@@ -1,7 +1,7 @@
 //! Shared response store: cached answers in Redis, by the hash of their requests.
 //!
 //! A response store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
-//! are made beside the look-ups, and after a few failures nothing is sent for a while. An entry lies in
+//! are made beside the look-ups, and after a few failures, or look-ups that come late, nothing is sent for a while. An entry lies in
 //! an envelope (`envelope`) that names what it is; whatever does not fit the name is as good as
 //! absent, and counted.
 //!
@@ -132,7 +132,7 @@ impl ResponseStore {
     /// # Errors
     /// [`Fault`]; the request goes on as if there were no response store.
     pub async fn get(&self, name: &Name) -> Result<Looked, Fault> {
-        self.ran(self.wire.in_time(self.look_up(name)).await)
+        self.ran(self.wire.in_haste(self.look_up(name)).await)
     }
 
     async fn look_up(&self, name: &Name) -> Result<Looked, Fault> {

@@ -21,6 +21,8 @@ pub(super) struct Wire {
     /// The task that makes the connection, one at a time; it ends with its owner.
     dialing: Mutex<JoinSet<()>>,
     breaker: Mutex<RedisBreaker>,
+    /// Opens for look-ups alone where they are late: a purge waits for a slow store, a request does not.
+    haste: Mutex<RedisBreaker>,
     timeout: Duration,
 }
 
@@ -55,6 +57,7 @@ impl Wire {
             line: watch::Sender::new(Line::Down),
             dialing: Mutex::default(),
             breaker: Mutex::new(RedisBreaker::new()),
+            haste: Mutex::new(RedisBreaker::new()),
             timeout,
         }
     }
@@ -79,6 +82,23 @@ impl Wire {
                     self.line.send_if_modified(Line::hang_up);
                 }
             }
+        }
+        done
+    }
+
+    /// Does `work` for which a request waits: not at all while the store is known to be late.
+    pub(super) async fn in_haste<T>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let begun = Instant::now();
+        if !self.haste().admits(begun, 2 * self.timeout) {
+            return Err(Fault::Fused);
+        }
+        let done = self.in_time(work).await;
+        // What fails is the other breaker's business.
+        if done.is_ok() {
+            self.haste().answered_after(begun.elapsed(), Instant::now());
         }
         done
     }
@@ -121,6 +141,10 @@ impl Wire {
             };
             line.send_replace(line_now);
         });
+    }
+
+    fn haste(&self) -> MutexGuard<'_, RedisBreaker> {
+        self.haste.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn breaker(&self) -> MutexGuard<'_, RedisBreaker> {

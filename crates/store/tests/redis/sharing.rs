@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use overdraft_core::fleet::Share;
-use overdraft_store::{Limits, Store};
+use overdraft_store::{Extent, Limits, Need, Store};
 use overdraft_units::{Instant, Micros};
 use redis::Value;
 
@@ -57,10 +57,12 @@ async fn each_gateway_hears_what_the_others_learnt_last_and_nothing_of_its_own()
     assert!(0 < left, "it ends by itself");
 }
 
+const ONE: Need = Need { tokens: 1, extent: Extent::Limited };
+
 /// Spends as long as it may.
 fn spend(store: &Store, limits: Limits, now: Instant) -> u32 {
     let budgets = store.budgets();
-    (0..1_000).map(|_| u32::from(budgets.try_spend(9, limits, 1, now).is_ok())).sum()
+    (0..1_000).map(|_| u32::from(budgets.try_spend(9, limits, ONE, now).is_ok())).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +79,7 @@ async fn what_one_gateway_spent_another_cannot_spend_again() {
     assert_eq!(spend(&one, limits, now), 100);
     one.exchange_budgets(now).await.unwrap();
     // It has not heard of the key yet: one request makes it ask.
-    assert!(other.budgets().try_spend(9, limits, 1, now).is_ok());
+    assert!(other.budgets().try_spend(9, limits, ONE, now).is_ok());
     other.exchange_budgets(now).await.unwrap();
     let more = spend(&other, limits, now);
     assert!(more <= 1, "{more} were spent twice");

@@ -90,6 +90,8 @@ pub struct WorkerReport {
     pub prompt_tokens: Option<u64>,
     /// Tokens generated.
     pub generation_tokens: Option<u64>,
+    /// Steps computed, of prompts and of answers.
+    pub steps: Option<u64>,
     /// Tokens of prefixes that it fetched from other workers in a second, when it last did.
     pub kv_fetch_rate: Option<u64>,
     /// Drafts made by speculative decoding.
@@ -120,6 +122,7 @@ enum Field {
     Preemptions,
     PromptTokens,
     GenerationTokens,
+    Steps,
     Drafts,
     DraftTokens,
     AcceptedTokens,
@@ -161,6 +164,7 @@ fn vllm(name: &str) -> Option<(Field, Rank)> {
         "num_preemptions_total" => (Field::Preemptions, 0),
         "prompt_tokens_total" => (Field::PromptTokens, 0),
         "generation_tokens_total" => (Field::GenerationTokens, 0),
+        "iteration_tokens_total_count" => (Field::Steps, 0),
         "spec_decode_num_drafts_total" => (Field::Drafts, 0),
         "spec_decode_num_draft_tokens_total" => (Field::DraftTokens, 0),
         "spec_decode_num_accepted_tokens_total" => (Field::AcceptedTokens, 0),
@@ -200,6 +204,7 @@ fn sglang(name: &str) -> Option<Field> {
 
 fn llama_server(name: &str) -> Option<Field> {
     Some(match name {
+        "n_decode_total" => Field::Steps,
         "requests_processing" => Field::Running,
         "requests_deferred" => Field::Waiting,
         "kv_cache_usage_ratio" => Field::KvUse,
@@ -367,6 +372,7 @@ impl Tally {
             kv_fetch_rate: self.sum(Field::KvFetchRate),
             prompt_tokens,
             generation_tokens: self.sum(Field::GenerationTokens),
+            steps: self.sum(Field::Steps),
             drafts: self.sum(Field::Drafts),
             draft_tokens: self.sum(Field::DraftTokens),
             accepted_tokens: self.sum(Field::AcceptedTokens),

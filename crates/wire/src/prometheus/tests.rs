@@ -103,6 +103,7 @@ fn common(dialect: Dialect) -> WorkerReport {
         kv_fetch_rate: None,
         prompt_tokens: Some(9_000),
         generation_tokens: Some(2_500_000),
+        steps: None,
         drafts: None,
         draft_tokens: None,
         accepted_tokens: None,
@@ -117,6 +118,16 @@ fn our_own_worker_tells_how_fast_it_fetches() {
     let page = "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_waiting{engine=\"0\"} 0\n\
         overdraft_kv_fetch_tokens_per_second{engine=\"0\"} 41000\n";
     assert_eq!(report(page.as_bytes()).unwrap().kv_fetch_rate, Some(41_000));
+}
+
+#[test]
+fn steps_are_told_where_an_engine_counts_them() {
+    let vllm = "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n\
+        vllm:iteration_tokens_total_count{engine=\"0\"} 41\nvllm:iteration_tokens_total_count{engine=\"1\"} 1\n";
+    assert_eq!(report(vllm.as_bytes()).unwrap().steps, Some(42));
+    let llama =
+        "llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\nllamacpp:n_decode_total 9\n";
+    assert_eq!(report(llama.as_bytes()).unwrap().steps, Some(9));
 }
 
 #[test]

@@ -254,6 +254,8 @@ async fn what_cannot_be_served_is_refused_by_name() {
         (json!({ "messages": "hi" }), 400, "messages", "-"),
         (json!({ "response_format": { "type": "json_object" } }), 400, "response_format", "-"),
         (json!({ "tool_choice": "required" }), 400, "tool_choice", "-"),
+        (json!({ "guided_json": { "type": "object" } }), 400, "guided_json", "-"),
+        (json!({ "structured_outputs": { "choice": ["a"] } }), 400, "structured_outputs", "-"),
         (json!({ "prompt_logprobs": 1, "stream": true }), 400, "prompt_logprobs", "-"),
         (json!({ "best_of": 3 }), 400, "best_of", "-"),
         (json!({ "logit_bias": { "99999": 1 } }), 400, "logit_bias", "-"),

@@ -83,7 +83,8 @@ fn c2_a_budget_that_is_set_counts_whatever_the_worker_could_hold() {
 fn check_text(policy: Policy, (bytes, words): (u64, u64), expected: &str) {
     let (mut router, ids) = router(1);
     router.scraped(ids[0], scrape(0, 8_192, LATER));
-    let prompt = Prompt::Text { bytes, words, chain: &[], chunk: 512.try_into().unwrap() };
+    let (media, chunk) = (Media::default(), 512.try_into().unwrap());
+    let prompt = Prompt::Text { bytes, words, media, chain: &[], chunk };
     let short = chain(1, 1);
     let asked = Request { prompt, ..request(&short) };
     let settings = RouteSettings { policy, ..RouteSettings::default() };

@@ -14,7 +14,7 @@ use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
 use super::*;
 use crate::admit::{AdmitSettings, Portion, Priority, Prospect, Tenant};
-use crate::estimate::{Kind, Lengths};
+use crate::estimate::{Kind, Lengths, Media};
 use crate::fleet::{Attempt, Demand, Ending, Failure, FirstToken, Fleet, Probe, Scraped, Turn};
 use crate::prefix::{Chunking, PrefixChain, PrefixLimits};
 

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode, Uri};
 use overdraft_core::fleet::{Health, WorkerId};
 use overdraft_telemetry::metrics::WarmedUp;
@@ -154,11 +154,8 @@ fn request(upstream: &Upstream, text: Bytes) -> Outgoing {
     let mut request = Outgoing::new(text.into());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(COMPLETIONS);
-    let fields = request.headers_mut();
-    fields.insert(HOST, upstream.host.clone());
-    fields.insert(USER_AGENT, headers::AGENT);
-    fields.insert(ACCEPT, headers::ANYTHING);
-    fields.insert(CONTENT_TYPE, headers::JSON);
+    *request.headers_mut() = headers::own(upstream);
+    request.headers_mut().insert(CONTENT_TYPE, headers::JSON);
     request
 }
 

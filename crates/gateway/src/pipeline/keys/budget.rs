@@ -7,18 +7,10 @@
 use std::sync::Arc;
 
 pub use overdraft_store::{Budgets, Level, RetryAfter, Standing};
+pub(crate) use overdraft_store::{Extent, Need};
 use overdraft_units::Instant;
 
 use crate::settings::Budget;
-
-/// What a request is expected to need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
-    /// Tokens of its prompt.
-    pub(crate) prompt: u32,
-    /// Tokens of its prompt and its answers.
-    pub(crate) tokens: u32,
-}
 
 /// What a request was charged, until it is settled.
 #[derive(Debug)]
@@ -27,7 +19,8 @@ pub(crate) struct Charge {
     key: u64,
     budget: Budget,
     prompt: u32,
-    tokens: u32,
+    /// None once it has been settled.
+    need: Option<Need>,
 }
 
 /// What a request has needed in the end.
@@ -44,31 +37,36 @@ pub(crate) enum Bill {
 }
 
 impl Charge {
-    /// Charges a request what it is expected to need.
+    /// Charges a request with a prompt of `prompt` tokens what it is expected to need.
     pub(crate) fn new(
         budgets: &Arc<Budgets>,
         key: u64,
         budget: Budget,
+        prompt: u32,
         need: Need,
         now: Instant,
     ) -> Result<Self, RetryAfter> {
-        let Need { prompt, tokens } = need;
-        budgets.try_spend(key, budget, tokens, now)?;
-        Ok(Self { budgets: Arc::clone(budgets), key, budget, prompt, tokens })
+        budgets.try_spend(key, budget, need, now)?;
+        Ok(Self { budgets: Arc::clone(budgets), key, budget, prompt, need: Some(need) })
     }
 
     /// Pays or takes back the difference.
-    pub(crate) fn settle(self, bill: Bill, now: Instant) {
-        let needed = match bill {
+    pub(crate) fn settle(mut self, bill: Bill, now: Instant) {
+        let Some(need) = self.need.take() else { return };
+        let used = match bill {
             Bill::Nothing => 0,
             Bill::Counted(tokens) => tokens,
             Bill::Streamed(answers) => u64::from(self.prompt).saturating_add(answers),
-            Bill::AsExpected => u64::from(self.tokens),
+            Bill::AsExpected => u64::from(need.tokens),
         };
-        let needed = i64::try_from(needed).unwrap_or(i64::MAX);
-        let delta = needed.saturating_sub(i64::from(self.tokens));
-        if delta != 0 {
-            self.budgets.settle(self.key, self.budget, delta, now);
+        self.budgets.settle(self.key, self.budget, need, used, now);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(need) = self.need {
+            self.budgets.forsake(self.key, need);
         }
     }
 }

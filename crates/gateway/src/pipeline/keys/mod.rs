@@ -24,7 +24,7 @@ use overdraft_wire::ApiError;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use self::budget::{Bill, Charge, Need};
+pub(crate) use self::budget::{Bill, Charge, Extent, Need};
 pub use self::budget::{Budgets, Level, RetryAfter, Standing};
 pub(crate) use self::priority::{URGENCY, urgency};
 use crate::settings::{Budget, KeyDigest, KeySettings, Routes};

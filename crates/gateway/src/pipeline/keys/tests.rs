@@ -148,31 +148,41 @@ fn at(seconds: u64) -> Instant {
 fn requests_beyond_a_minute_s_worth_wait_for_the_next() {
     let (budgets, budget) = (Budgets::default(), budget(3, 0));
     for _ in 0..3 {
-        assert_eq!(budgets.try_spend(1, budget, 9, at(100)), Ok(()));
+        assert_eq!(budgets.try_spend(1, budget, need(9), at(100)), Ok(()));
     }
     let wait = RetryAfter::Requests(Micros::new(20_000_000));
-    assert_eq!(budgets.try_spend(1, budget, 9, at(100)), Err(wait));
+    assert_eq!(budgets.try_spend(1, budget, need(9), at(100)), Err(wait));
     // Another key has its own.
-    assert_eq!(budgets.try_spend(2, budget, 9, at(100)), Ok(()));
-    assert_eq!(budgets.try_spend(1, budget, 9, at(120)), Ok(()));
+    assert_eq!(budgets.try_spend(2, budget, need(9), at(100)), Ok(()));
+    assert_eq!(budgets.try_spend(1, budget, need(9), at(120)), Ok(()));
     let standing = budgets.standing(1, budget, at(130)).requests.unwrap();
     let reset = Micros::new(50_000_000);
     assert_eq!(standing, Level { limit: 3, remaining: 0, reset });
 }
 
+fn need(tokens: u32) -> Need {
+    Need { tokens, extent: Extent::Limited }
+}
+
 #[test]
 fn tokens_are_settled_by_what_was_needed() {
     let (budgets, budget) = (Budgets::default(), budget(0, 600));
-    assert_eq!(budgets.try_spend(1, budget, 600, at(100)), Ok(()));
+    assert_eq!(budgets.try_spend(1, budget, need(600), at(100)), Ok(()));
     let wait = RetryAfter::Tokens(Micros::new(1_000_000));
-    assert_eq!(budgets.try_spend(1, budget, 10, at(100)), Err(wait));
-    budgets.settle(1, budget, -500, at(100));
+    assert_eq!(budgets.try_spend(1, budget, need(10), at(100)), Err(wait));
+    budgets.settle(1, budget, need(600), 100, at(100));
     assert_eq!(budgets.standing(1, budget, at(100)).tokens.unwrap().remaining, 500);
-    // It took more: the debt is paid off before anything else, and is bounded.
-    budgets.settle(1, budget, i64::MAX, at(100));
-    let wait = RetryAfter::Tokens(Micros::new(61_000_000));
-    assert_eq!(budgets.try_spend(1, budget, 10, at(100)), Err(wait));
-    assert_eq!(budgets.try_spend(1, budget, 601, at(1_000)), Err(RetryAfter::Never));
+    // It took more: the debt is paid off before anything else, in full.
+    budgets.settle(1, budget, need(600), 3_100, at(100));
+    let wait = RetryAfter::Tokens(Micros::new(201_000_000));
+    assert_eq!(budgets.try_spend(1, budget, need(10), at(100)), Err(wait));
+    assert_eq!(budgets.try_spend(1, budget, need(10), at(301)), Ok(()));
+    // What no worker can have meant is bounded to an hour's worth.
+    budgets.settle(1, budget, need(10), u64::MAX, at(301));
+    let wait = RetryAfter::Tokens(Micros::new(59 * 60_000_000 + 1_000_000));
+    assert_eq!(budgets.try_spend(1, budget, need(10), at(301)), Err(wait));
+    let budgets = Budgets::default();
+    assert_eq!(budgets.try_spend(1, budget, need(601), at(1_000)), Err(RetryAfter::Never));
 }
 
 #[test]
@@ -180,8 +190,7 @@ fn a_charge_takes_back_what_was_not_used() {
     let local: Arc<Budgets> = Arc::default();
     let key = (7, budget(9, 1_000));
     let left = |bill: Bill| {
-        let need = Need { prompt: 100, tokens: 400 };
-        let charge = Charge::new(&local, key.0, key.1, need, at(0)).unwrap();
+        let charge = Charge::new(&local, key.0, key.1, 100, need(400), at(0)).unwrap();
         charge.settle(bill, at(0));
         let standing = local.standing(key.0, key.1, at(0));
         (standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining)
@@ -220,7 +229,7 @@ proptest! {
         let begun = now;
         for (tokens, pause) in asks {
             now = now + Micros::new(pause);
-            match budgets.try_spend(1, budget, tokens, now) {
+            match budgets.try_spend(1, budget, need(tokens), now) {
                 Ok(()) => spent += u64::from(tokens),
                 Err(RetryAfter::Tokens(wait)) => {
                     let patient = now + wait;

@@ -6,6 +6,14 @@
 //! admits its part of the refill. So all gateways together may exceed the limit for the length of
 //! one exchange, and that is paid back: over time the limit holds exactly. Without Redis each
 //! gateway has a bucket of its own with the limit divided by the last known number of gateways.
+//!
+//! Nobody knows how long an answer gets whose request does not limit it. Such requests are bounded
+//! together: what those in flight may still come to, each as long as the longest of late, fits into what is
+//! left and one minute's worth beyond. So an overrun is bounded, and it is paid back in full.
+
+#[cfg(test)]
+mod tests;
+mod unlimited;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -13,11 +21,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use overdraft_units::{Instant, Micros};
 
+use self::unlimited::Unlimited;
+
 /// Microseconds in a minute, and parts per unit in a bucket.
 const MINUTE_MICROS: i128 = 60_000_000;
 
 /// Parts per thousandth of a unit, the unit on the wire.
 const THOUSANDTH: i128 = MINUTE_MICROS / 1_000;
+
+/// Minutes' worth that a bucket may be in debt: a worker that counts wrong must not lock a key out for days.
+pub(crate) const DEBT_MINUTES_MAX: i128 = 60;
+
+/// When a request may be tried again that waits for answers whose ends nobody knows.
+const UNLIMITED_RETRY: Micros = Micros::new(1_000_000);
 
 /// Time since the last exchange after which a gateway considers itself cut off.
 const EXCHANGE_LIFE: Micros = Micros::new(2_000_000);
@@ -51,8 +67,28 @@ pub enum RetryAfter {
     Requests(Micros),
     /// There will be enough tokens after this time.
     Tokens(Micros),
+    /// As many requests without a limit are in flight as the budget covers; this is a guess.
+    Unlimited(Micros),
     /// It needs more tokens than a minute brings.
     Never,
+}
+
+/// What a request is expected to take from a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Tokens of its prompt and its answers.
+    pub tokens: u32,
+    /// Whether the request limits its answers.
+    pub extent: Extent,
+}
+
+/// Whether a request limits its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// It needs no more tokens than it is expected to.
+    Limited,
+    /// Its answers end where they end.
+    Unlimited,
 }
 
 /// How a key stands.
@@ -95,6 +131,7 @@ struct Purse {
     limits: Limits,
     requests: Bucket,
     tokens: Bucket,
+    unlimited: Unlimited,
     touched: Instant,
 }
 
@@ -119,7 +156,7 @@ struct Portion {
 impl Bucket {
     fn fill(&mut self, limit: NonZeroU32, portion: Portion, now: Instant) {
         let flown = i128::from(limit.get()) * i128::from(now.since(self.at).get());
-        self.missing = (self.missing - flown / portion.inflow).clamp(0, 2 * full(limit));
+        self.missing = (self.missing - flown / portion.inflow).max(0);
         self.at = now;
     }
 
@@ -133,8 +170,9 @@ impl Bucket {
 
     fn take(&mut self, limit: NonZeroU32, amount: i64) {
         let parts = i128::from(amount) * MINUTE_MICROS;
-        self.missing = (self.missing + parts).clamp(0, 2 * full(limit));
-        self.untold = (self.untold + parts).clamp(-2 * full(limit), 2 * full(limit));
+        let most = DEBT_MINUTES_MAX * full(limit);
+        self.missing = (self.missing + parts).clamp(0, most);
+        self.untold = (self.untold + parts).clamp(-most, most);
     }
 
     fn level(&self, limit: NonZeroU32, portion: Portion) -> Level {
@@ -188,7 +226,8 @@ impl Budgets {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one request and so many tokens from the budget of the key of that number.
+    /// Takes one request and what it needs from the budget of the key of that number. Whoever may spend settles
+    /// later.
     ///
     /// # Errors
     /// When it can be tried again; nothing has been taken then.
@@ -196,9 +235,10 @@ impl Budgets {
         &self,
         key: u64,
         limits: Limits,
-        tokens: u32,
+        need: Need,
         now: Instant,
     ) -> Result<(), RetryAfter> {
+        let Need { tokens, extent } = need;
         let mut book = self.book();
         let portion = book.portion(now);
         let purse = book.purse(key, limits, now);
@@ -216,6 +256,16 @@ impl Budgets {
             if let Some(wait) = purse.tokens.wait(limit, portion, tokens) {
                 return Err(RetryAfter::Tokens(wait));
             }
+            let unlimited = &mut purse.unlimited;
+            if extent == Extent::Unlimited {
+                let exposed = purse.tokens.missing + unlimited.exposure(limit, tokens);
+                // One alone has to be let through: how long it gets nobody knows.
+                let beyond = full(limit) / portion.room + full(limit) / portion.inflow;
+                if 0 < unlimited.in_flight && beyond < exposed {
+                    return Err(RetryAfter::Unlimited(UNLIMITED_RETRY));
+                }
+                unlimited.begun(tokens);
+            }
             purse.tokens.take(limit, i64::from(tokens));
         }
         if let Some(limit) = limits.requests_per_minute {
@@ -224,14 +274,27 @@ impl Budgets {
         Ok(())
     }
 
-    /// Takes so many tokens more, or gives them back where it is negative.
-    pub fn settle(&self, key: u64, limits: Limits, tokens_delta: i64, now: Instant) {
+    /// A request that was charged `need` has ended and used so many tokens: takes the difference, or gives it back.
+    pub fn settle(&self, key: u64, limits: Limits, need: Need, used: u64, now: Instant) {
         let Some(limit) = limits.tokens_per_minute else { return };
         let mut book = self.book();
         let portion = book.portion(now);
         if let Some(purse) = book.purses.get_mut(&key) {
+            let delta = i64::try_from(used).unwrap_or(i64::MAX) - i64::from(need.tokens);
             purse.tokens.fill(limit, portion, now);
-            purse.tokens.take(limit, tokens_delta);
+            purse.tokens.take(limit, delta);
+            if need.extent == Extent::Unlimited {
+                purse.unlimited.ended(need.tokens, Some(used));
+            }
+        }
+    }
+
+    /// A request that was charged `need` is gone, and nobody knows what it used.
+    pub fn forsake(&self, key: u64, need: Need) {
+        if let Some(purse) = self.book().purses.get_mut(&key)
+            && need.extent == Extent::Unlimited
+        {
+            purse.unlimited.ended(need.tokens, None);
         }
     }
 
@@ -315,7 +378,8 @@ impl Book {
 
     fn purse(&mut self, key: u64, limits: Limits, now: Instant) -> &mut Purse {
         if KEYS_MAX <= self.purses.len() && !self.purses.contains_key(&key) {
-            let idlest = self.purses.iter().min_by_key(|(_, purse)| purse.touched);
+            let owes = |purse: &Purse| 0 < purse.requests.missing.max(purse.tokens.missing);
+            let idlest = self.purses.iter().min_by_key(|(_, purse)| (owes(purse), purse.touched));
             if let Some(idlest) = idlest.map(|(&key, _)| key) {
                 self.purses.remove(&idlest);
             }
@@ -324,73 +388,5 @@ impl Book {
         purse.limits = limits;
         purse.touched = now;
         purse
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Micros = Micros::new(1_000_000);
-
-    fn limits(requests: u32, tokens: u32) -> Limits {
-        Limits {
-            requests_per_minute: NonZeroU32::new(requests),
-            tokens_per_minute: NonZeroU32::new(tokens),
-        }
-    }
-
-    #[test]
-    fn a_minutes_worth_may_go_at_once_and_flows_in_evenly() {
-        let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
-        let limits = limits(60, 0);
-        for _ in 0..60 {
-            assert_eq!(budgets.try_spend(1, limits, 5, now), Ok(()));
-        }
-        assert_eq!(budgets.try_spend(1, limits, 5, now), Err(RetryAfter::Requests(SECOND)));
-        assert_eq!(budgets.try_spend(2, limits, 5, now), Ok(()), "others have their own");
-        now = now + SECOND;
-        assert_eq!(budgets.try_spend(1, limits, 5, now), Ok(()));
-        assert!(budgets.try_spend(1, limits, 5, now).is_err());
-    }
-
-    #[test]
-    fn tokens_that_were_not_needed_are_given_back() {
-        let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
-        let limits = limits(0, 100);
-        assert_eq!(budgets.try_spend(1, limits, 101, now), Err(RetryAfter::Never));
-        assert_eq!(budgets.try_spend(1, limits, 80, now), Ok(()));
-        assert!(matches!(budgets.try_spend(1, limits, 80, now), Err(RetryAfter::Tokens(_))));
-        budgets.settle(1, limits, -60, now);
-        assert_eq!(budgets.try_spend(1, limits, 80, now), Ok(()));
-        assert_eq!(budgets.standing(1, limits, now).tokens.unwrap().remaining, 0);
-    }
-
-    #[test]
-    fn what_others_spent_counts_and_what_is_spent_meanwhile_is_not_lost() {
-        let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
-        let limits = limits(100, 0);
-        budgets.try_spend(1, limits, 0, now).unwrap();
-        let due = budgets.due(now);
-        assert_eq!(due.len(), 1);
-        assert_eq!(due[0].spent, 1_000);
-        budgets.try_spend(1, limits, 0, now).unwrap();
-        budgets.note_gateways(2);
-        // Another gateway has spent 89 of them.
-        budgets.exchanged(&due, &[90_000], now);
-        assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 9);
-        assert_eq!(budgets.due(now)[0].spent, 1_000);
-    }
-
-    #[test]
-    fn cut_off_each_gateway_has_its_part() {
-        let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
-        let limits = limits(100, 0);
-        budgets.note_gateways(4);
-        budgets.exchanged(&[], &[], now);
-        assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 100);
-        now = now + EXCHANGE_LIFE;
-        let admitted = (0..200).filter(|_| budgets.try_spend(1, limits, 0, now).is_ok()).count();
-        assert_eq!(admitted, 25);
     }
 }

@@ -6,6 +6,9 @@
 //! drafts give the cost of the target; the rest of the others' time is the draft's
 //! (`docs/design/speculation.md#r10`).
 
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -50,6 +53,8 @@ pub struct StepSeen {
     pub sequences: u32,
     /// Tokens drafted for all of them together.
     pub drafted: u32,
+    /// Of those, right ones, in thousandths of a token.
+    pub accepted_milli: u32,
     /// What one step took.
     pub took: Nanos,
 }
@@ -86,6 +91,19 @@ pub struct Advised {
     pub permille: u32,
     /// Whether a step of as many rows was seen; else its cost goes on along the last line.
     pub seen: bool,
+    /// What was reckoned before the window said otherwise, if it did: the depth is none then.
+    pub contradicted: Option<usize>,
+}
+
+/// What guessing brings at the depth that the worker has, as the window itself shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// Sequences that were decoded together.
+    pub sequences: u32,
+    /// Tokens drafted for each of them, rounded.
+    pub depth: u32,
+    /// Tokens a second beside steps without drafts of about as many sequences, in thousandths.
+    pub permille: u32,
 }
 
 /// What was seen is too little for a table.
@@ -155,6 +173,7 @@ impl Evidence {
             return Err(TuneError::Drafts { seen: self.drafts });
         }
         let (costs, rows_seen) = self.costs()?;
+        let present = self.present();
         let outlook = Outlook { survival: self.survival(), share: self.share(), costs };
         let mut lines: Vec<Advised> = Vec::new();
         let mut first = 1;
@@ -163,11 +182,17 @@ impl Evidence {
             let last = (2 * first - 1).min(sequences.clamp(1, SEQUENCES_MAX));
             let (depth, permille) = outlook.best(last, depth_max.min(DEPTH_MAX));
             let seen = outlook.rows(last, depth) <= rows_seen;
+            // What is reckoned from curves must not say that guessing pays where it was seen not to.
+            let loses =
+                |seen: &&Present| seen.sequences.ilog2() == last.ilog2() && seen.permille < 1_000;
+            let contradicted = present.iter().find(loses).map(|_| depth).filter(|&depth| 0 < depth);
+            let (depth, permille) =
+                if contradicted.is_some() { (0, 1_000) } else { (depth, permille) };
             match lines.last_mut() {
-                Some(line) if line.depth == depth => {
+                Some(line) if line.depth == depth && line.contradicted == contradicted => {
                     (line.last, line.permille, line.seen) = (last, permille, line.seen && seen);
                 }
-                _ => lines.push(Advised { first, last, depth, permille, seen }),
+                _ => lines.push(Advised { first, last, depth, permille, seen, contradicted }),
             }
             first = last + 1;
         }
@@ -195,8 +220,44 @@ impl Evidence {
         if steady && STEPS_IN_A_STRETCH_MIN <= steps && self.steps.len() < STEPS_MAX {
             let took = apart.get().saturating_mul(1_000) / steps;
             let drafted = u32::try_from(since.drafted / steps).unwrap_or(u32::MAX);
-            self.steps.push(StepSeen { sequences: later.running, drafted, took });
+            let accepted = since.accepted.saturating_mul(1_000) / steps;
+            let accepted_milli = u32::try_from(accepted).unwrap_or(u32::MAX);
+            let sequences = later.running;
+            self.steps.push(StepSeen { sequences, drafted, accepted_milli, took });
         }
+    }
+
+    /// What guessing brings now, by sizes of the batch at which steps with drafts and without were seen.
+    pub fn present(&self) -> Vec<Present> {
+        let pace = |step: &StepSeen| {
+            let tokens = 1_000 * u64::from(step.sequences) + u64::from(step.accepted_milli);
+            u32::try_from(tokens.saturating_mul(1_000_000_000) / step.took.max(1))
+                .unwrap_or(u32::MAX)
+        };
+        // A step's time and what it brings for each sequence, the median of each size.
+        let of = |is_drafted: bool| {
+            let steps = self.steps.iter().filter(|step| (0 < step.drafted) == is_drafted);
+            let each =
+                steps.map(|step| (step.sequences, u64::from(pace(step) / step.sequences.max(1))));
+            middles(each)
+        };
+        let (plain, drafted) = (of(false), of(true));
+        let found = drafted.into_iter().filter_map(|(sequences, rate)| {
+            let (_, alone) = *plain.iter().find(|(size, _)| size.ilog2() == sequences.ilog2())?;
+            let alike = |step: &&StepSeen| {
+                0 < step.drafted && step.sequences.max(1).ilog2() == sequences.ilog2()
+            };
+            let (drafts, slots) =
+                self.steps.iter().filter(alike).fold((0, 0), |(drafts, slots), step| {
+                    (drafts + u64::from(step.drafted), slots + u64::from(step.sequences))
+                });
+            Some(Present {
+                sequences,
+                depth: u32::try_from((drafts + slots / 2) / slots.max(1)).unwrap_or(u32::MAX),
+                permille: u32::try_from(1_000 * rate / alone.max(1)).unwrap_or(u32::MAX),
+            })
+        });
+        found.collect()
     }
 
     /// The part of slots that had a draft: lookups find none in most.
@@ -308,125 +369,4 @@ fn middles(steps: impl Iterator<Item = (u32, Nanos)>) -> Vec<(u32, Nanos)> {
         points.push((mean, times[times.len() / 2]));
     }
     points
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use std::string::ToString;
-
-    use super::*;
-
-    /// A worker whose steps take 20 ms and some for each row beyond 64, whose draft takes a
-    /// twentieth, and whose guesses are right so often.
-    fn evidence(percent: u64, row: Nanos) -> Evidence {
-        let verify = |rows: u32| 20_000_000 + row * u64::from(rows.saturating_sub(64));
-        let mut accepted = [0; DEPTH_MAX];
-        let mut right = 10_000;
-        for place in &mut accepted[..4] {
-            right = right * percent / 100;
-            *place = right;
-        }
-        let sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-        let plain =
-            sizes.map(|sequences| StepSeen { sequences, drafted: 0, took: verify(sequences) });
-        let drafted = sizes.map(|sequences| StepSeen {
-            sequences,
-            drafted: 4 * sequences,
-            took: verify(5 * sequences) + 4 * 1_000_000,
-        });
-        let steps = [plain, drafted].concat();
-        Evidence { sequence_steps: 10_000, drafts: 10_000, accepted, depth: 4, steps }
-    }
-
-    #[track_caller]
-    fn check(evidence: &Evidence, expected: &[(u32, u32, usize)]) {
-        let table = evidence.table(256, 8).unwrap();
-        let lines: Vec<_> = table.iter().map(|line| (line.first, line.last, line.depth)).collect();
-        assert_eq!(lines, expected);
-        assert!(crate::speculate::DepthTable::new(&lines).is_some(), "vLLM takes it");
-    }
-
-    #[test]
-    fn depth_falls_as_the_batch_grows() {
-        check(
-            &evidence(80, 150_000),
-            &[(1, 7, 8), (8, 15, 4), (16, 63, 2), (64, 127, 1), (128, 256, 0)],
-        );
-    }
-
-    #[test]
-    fn guesses_that_are_mostly_wrong_are_not_worth_making() {
-        let table = evidence(4, 150_000).table(256, 8).unwrap();
-        assert!(table.iter().all(|line| line.depth == 0), "{table:?}");
-    }
-
-    #[test]
-    fn what_was_not_seen_is_told_apart() {
-        let mut evidence = evidence(80, 0);
-        evidence.steps.retain(|step| step.sequences < 33);
-        let table = evidence.table(64, 4).unwrap();
-        assert!(table.iter().all(|line| line.depth == 4 && !line.seen), "{table:?}");
-    }
-
-    #[test]
-    fn lookups_that_find_little_count_little() {
-        let mut rare = evidence(80, 150_000);
-        rare.sequence_steps = 100_000;
-        let (often, rare) = (evidence(80, 150_000).table(1, 4), rare.table(1, 4));
-        let gain = |table: Result<Vec<Advised>, TuneError>| table.unwrap()[0].permille;
-        let (often, rare) = (gain(often), gain(rare));
-        assert!(2_000 < often && rare < 1_300, "{often} {rare}");
-    }
-
-    #[track_caller]
-    fn check_refused(change: impl Fn(&mut Evidence), says: &str) {
-        let mut seen = evidence(80, 1);
-        change(&mut seen);
-        assert!(seen.table(8, 4).unwrap_err().to_string().contains(says));
-    }
-
-    #[test]
-    fn too_little_is_refused() {
-        check_refused(|seen| seen.drafts = 12, "`12` drafts were verified; expected at least 200");
-        check_refused(|seen| seen.steps.retain(|step| 0 < step.drafted), "at `0` sizes");
-        check_refused(
-            |seen| seen.steps.retain(|step| 0 < step.drafted || step.sequences == 8),
-            "at `1` sizes of the batch; expected at least two",
-        );
-        check_refused(|seen| seen.steps.retain(|step| step.drafted == 0), "no step with drafts");
-    }
-
-    #[test]
-    fn steps_are_read_off_counters_of_a_steady_load() {
-        // Eight sequences for a second, fifty steps; four tokens drafted in each, two of them right.
-        let earlier = Counts { running: 8, generated: 5, drafts: 3, ..Counts::default() };
-        let later = Counts {
-            running: 8,
-            generated: 5 + 8 * 50 * 3,
-            drafts: 3 + 8 * 50,
-            drafted: 8 * 50 * 4,
-            accepted: 8 * 50 * 2,
-            accepted_at: [400, 300, 100, 0, 0, 0, 0, 0],
-            ..earlier
-        };
-        let second = Micros::new(1_000_000);
-        let mut seen = Evidence::default();
-        seen.observe(&earlier, &later, second);
-        let step = StepSeen { sequences: 8, drafted: 32, took: 20_000_000 };
-        assert_eq!((seen.drafts, seen.sequence_steps, seen.depth), (400, 400, 4));
-        assert_eq!(seen.steps, [step]);
-        // A restart counts for nothing, and a load that changes is no measure of a step.
-        seen.observe(&later, &earlier, second);
-        seen.observe(&Counts { running: 2, ..earlier }, &later, second);
-        seen.observe(&earlier, &Counts { waiting: 1, ..later }, second);
-        assert_eq!((seen.drafts, seen.steps.len()), (1_200, 1));
-    }
-
-    #[test]
-    fn sizes_that_are_alike_are_one_point() {
-        let points = middles([(2, 5), (3, 4), (3, 9), (0, 7), (4, 1)].into_iter());
-        assert_eq!(points, [(2, 5), (4, 1)]);
-    }
 }

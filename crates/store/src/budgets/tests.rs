@@ -1,0 +1,117 @@
+//! What may be spent, when, and how an overrun is paid back.
+
+use super::*;
+
+const SECOND: Micros = Micros::new(1_000_000);
+
+fn limits(requests: u32, tokens: u32) -> Limits {
+    Limits {
+        requests_per_minute: NonZeroU32::new(requests),
+        tokens_per_minute: NonZeroU32::new(tokens),
+    }
+}
+
+fn need(tokens: u32) -> Need {
+    Need { tokens, extent: Extent::Limited }
+}
+
+#[test]
+fn a_minutes_worth_may_go_at_once_and_flows_in_evenly() {
+    let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(60, 0);
+    for _ in 0..60 {
+        assert_eq!(budgets.try_spend(1, limits, need(5), now), Ok(()));
+    }
+    assert_eq!(budgets.try_spend(1, limits, need(5), now), Err(RetryAfter::Requests(SECOND)));
+    assert_eq!(budgets.try_spend(2, limits, need(5), now), Ok(()), "others have their own");
+    now = now + SECOND;
+    assert_eq!(budgets.try_spend(1, limits, need(5), now), Ok(()));
+    assert!(budgets.try_spend(1, limits, need(5), now).is_err());
+}
+
+#[test]
+fn tokens_that_were_not_needed_are_given_back() {
+    let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(0, 100);
+    assert_eq!(budgets.try_spend(1, limits, need(101), now), Err(RetryAfter::Never));
+    assert_eq!(budgets.try_spend(1, limits, need(80), now), Ok(()));
+    assert!(matches!(budgets.try_spend(1, limits, need(80), now), Err(RetryAfter::Tokens(_))));
+    budgets.settle(1, limits, need(80), 20, now);
+    assert_eq!(budgets.try_spend(1, limits, need(80), now), Ok(()));
+    assert_eq!(budgets.standing(1, limits, now).tokens.unwrap().remaining, 0);
+}
+
+#[test]
+fn what_others_spent_counts_and_what_is_spent_meanwhile_is_not_lost() {
+    let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(100, 0);
+    budgets.try_spend(1, limits, need(0), now).unwrap();
+    let due = budgets.due(now);
+    assert_eq!(due.len(), 1);
+    assert_eq!(due[0].spent, 1_000);
+    budgets.try_spend(1, limits, need(0), now).unwrap();
+    budgets.note_gateways(2);
+    // Another gateway has spent 89 of them.
+    budgets.exchanged(&due, &[90_000], now);
+    assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 9);
+    assert_eq!(budgets.due(now)[0].spent, 1_000);
+}
+
+#[test]
+fn cut_off_each_gateway_has_its_part() {
+    let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(100, 0);
+    budgets.note_gateways(4);
+    budgets.exchanged(&[], &[], now);
+    assert_eq!(budgets.standing(1, limits, now).requests.unwrap().remaining, 100);
+    now = now + EXCHANGE_LIFE;
+    let admitted = (0..200).filter(|_| budgets.try_spend(1, limits, need(0), now).is_ok()).count();
+    assert_eq!(admitted, 25);
+}
+
+/// A hundred at once whose answers are ten times as long as expected: some are let through, and what they
+/// took beyond the budget flows in before anybody may spend again.
+#[test]
+fn an_overrun_is_bounded_and_paid_back_in_full() {
+    let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
+    let (limits, used) = (limits(0, 10_000), 4_010);
+    let open = Need { tokens: 280, extent: Extent::Unlimited };
+    let served = (0..100).filter(|_| budgets.try_spend(1, limits, open, now).is_ok()).count();
+    for _ in 0..served {
+        budgets.settle(1, limits, open, used, now);
+    }
+    let spent = used * served as u64;
+    assert!((10_000..=20_000).contains(&spent), "{served}");
+    let reset = budgets.standing(1, limits, now).tokens.unwrap().reset;
+    assert_eq!(reset.get(), spent * 6_000);
+    now = now + Micros::new(reset.get() - 6_000 * 280 - 1);
+    assert!(matches!(budgets.try_spend(1, limits, need(10_000), now), Err(RetryAfter::Tokens(_))));
+    // Now it is known how long they are, and one after the other is let through.
+    now = now + reset;
+    let again = (0..100).filter(|_| budgets.try_spend(1, limits, open, now).is_ok()).count();
+    assert_eq!(again, 5);
+}
+
+#[test]
+fn short_answers_make_room_for_many_without_a_limit() {
+    let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(0, 10_000);
+    let open = Need { tokens: 100, extent: Extent::Unlimited };
+    let most = || (0..200).filter(|_| budgets.try_spend(1, limits, open, now).is_ok()).count();
+    let first = most();
+    for _ in 0..first {
+        budgets.settle(1, limits, open, 100, now);
+    }
+    assert!(first < 10 && 60 < most(), "{first}");
+}
+
+#[test]
+fn one_that_was_forsaken_holds_nobody_back() {
+    let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
+    let limits = limits(0, 100);
+    let open = Need { tokens: 1, extent: Extent::Unlimited };
+    for _ in 0..90 {
+        assert_eq!(budgets.try_spend(1, limits, open, now), Ok(()));
+        budgets.forsake(1, open);
+    }
+}
