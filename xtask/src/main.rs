@@ -8,6 +8,7 @@ mod bench;
 mod dist;
 mod docs;
 mod headline;
+mod real;
 mod shell;
 mod test;
 mod tidy;
