@@ -42,7 +42,6 @@ pub(crate) struct TextScores {
 
 impl Scores {
     /// Positions of a hundred at which both find the same token the likeliest.
-    #[expect(clippy::cast_precision_loss, reason = "a few thousand positions")]
     pub(crate) fn same_percent(&self, other: &Self) -> f64 {
         let ours = self.texts.iter().flat_map(|text| &text.likeliest);
         let theirs = other.texts.iter().flat_map(|text| &text.likeliest);
