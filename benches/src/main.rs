@@ -48,7 +48,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Decode and prefill beside the memory-bandwidth limit and llama.cpp
+    /// Decode and prefill beside the memory's limit and llama.cpp; a real model's accuracy and tokens
     Engine(engine::Arguments),
     /// First tokens under every policy, before a simulated fleet
     Routing(routing::Arguments),

@@ -10,7 +10,10 @@ use crate::{dist, shell};
 
 /// What can be measured.
 const BENCHES: &[(&str, &str)] = &[
-    ("engine", "decode and prefill beside the memory-bandwidth limit and llama.cpp (S5, S8)"),
+    (
+        "engine",
+        "decode and prefill beside the memory's limit and llama.cpp; a real model's accuracy and tokens (S5, S8)",
+    ),
     ("routing", "first tokens under every policy, before a simulated fleet (S1, S4, S5)"),
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),

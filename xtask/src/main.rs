@@ -10,6 +10,7 @@ mod deploy;
 mod dist;
 mod docs;
 mod headline;
+mod real;
 mod shell;
 mod test;
 mod tidy;

@@ -1,4 +1,5 @@
-//! Engine bench: decode and prefill speed, compared with memory bandwidth and llama.cpp.
+//! Engine bench: speed beside memory bandwidth and llama.cpp; of a real model also its accuracy
+//! beside a float reference, and its tokens beside other tokenizers.
 //!
 //! It uses one model and one number of threads, and measures both engines in turns within the same
 //! minutes, because a shared machine drifts. Ratios are medians over the turns; each turn's figure
@@ -6,26 +7,36 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
+mod accuracy;
+mod answers;
 mod bandwidth;
 mod llama_bench;
 mod ours;
 mod peer;
+mod reference;
 mod report;
+mod requantize;
+mod score;
+mod tokens;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::model::{Size, random};
 use anyhow::Result;
-use overdraft_claims::judge;
+use overdraft_claims::{judge, save};
 use overdraft_engine::model::ModelSettings;
 use overdraft_kernels::Instructions;
 use overdraft_telemetry::Clock;
+use serde_json::Value;
 
+use self::accuracy::{Accuracy, TEXTS};
 use self::ours::Ours;
 use self::peer::Peer;
-use self::report::{Report, Row};
+use self::report::{Report, Row, Source};
+use self::tokens::TokenizerReport;
 
 /// Context length of every sequence when a decode is measured.
 const CONTEXT: usize = 128;
@@ -44,10 +55,15 @@ pub(crate) struct Arguments {
     /// Under a minute once built: a model of 110M, fewer turns
     #[arg(long)]
     quick: bool,
-    /// The GGUF to measure with [default: random weights of 1B as `Q4_K_M`, made once]
+    /// The GGUF to measure with; of a real one, accuracy is measured too [default: random weights
+    /// of 1B as `Q4_K_M`, made once]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// The Python that has llama-cpp-python
+    /// Only this part
+    #[arg(long, value_enum)]
+    part: Option<Part>,
+    /// The Python that has llama-cpp-python, numpy, gguf, tokenizers and jinja2; what needs a missing
+    /// one is left out
     #[arg(long, default_value = "python3")]
     python: PathBuf,
     /// Threads of both engines [default: one for each core]
@@ -59,6 +75,17 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
+}
+
+/// A part of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Steps beside the memory's limit and llama.cpp
+    Speed,
+    /// Likeliest tokens and perplexity of `--model` beside a float reference
+    Accuracy,
+    /// Tokens of texts and conversations by the tokenizer of `--model`, beside other tokenizers
+    Tokenizer,
 }
 
 /// Something to measure.
@@ -103,15 +130,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = arguments.threads.unwrap_or(cores);
-    let clock = Clock::start();
     let instructions = arguments.instructions.unwrap_or_else(Instructions::detect);
     let settings = ModelSettings {
         threads: Some(threads),
         instructions: Some(instructions),
         ..Default::default()
     };
-    let mut ours = Ours::open(&file, &settings, clock)?;
-    let mut peer = Peer::start(&arguments.python, &file, threads, ours.vocabulary());
+    let wanted = |part| arguments.part.is_none_or(|only| only == part);
+    let mut results = Vec::new();
+    let mut claims = Vec::new();
+    if arguments.model.is_some() && wanted(Part::Tokenizer) {
+        let report = TokenizerReport::measure(&file, &arguments.python, &TEXTS)?;
+        println!("{report}");
+        claims.extend(report.claims());
+        results.push(("tokenizer", report.json()));
+    }
+    if arguments.model.is_some() && wanted(Part::Accuracy) {
+        let accuracy = Accuracy::measure(&file, &arguments.python, &settings)?;
+        println!("{accuracy}");
+        claims.extend(accuracy.claims());
+        results.push(("accuracy", accuracy.json()));
+    }
+    if wanted(Part::Speed) {
+        let report = speed(arguments, &file, &settings, threads)?;
+        println!("{report}");
+        claims.extend(report.claims());
+        results.push(("speed", report.json()));
+    }
+    if arguments.save {
+        let judged: Vec<String> = claims.iter().map(ToString::to_string).collect();
+        results.push(("claims", judged.into()));
+        let results: BTreeMap<&str, Value> = results.into_iter().collect();
+        println!("saved {}", save("engine", &results)?);
+    }
+    Ok(judge(&claims))
+}
+
+/// Measures both engines in turns.
+fn speed(
+    arguments: &Arguments,
+    file: &Path,
+    settings: &ModelSettings,
+    threads: NonZeroUsize,
+) -> Result<Report> {
+    let clock = Clock::start();
+    let mut ours = Ours::open(file, settings, clock)?;
+    let mut peer = Peer::start(&arguments.python, file, threads, ours.vocabulary());
     let mut rows = CASES.map(Row::new);
     let mut bandwidth: f64 = 0.0;
     for _ in 0..TURNS[usize::from(arguments.quick)] {
@@ -121,22 +185,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             row.theirs.extend(peer.measure(row.case));
         }
     }
-    let report = Report {
+    Ok(Report {
         model: ours.describe(),
+        source: if arguments.model.is_some() { Source::Named } else { Source::Random },
         parameters: ours.parameters(),
         step_bytes: ours.step_bytes(),
         threads: threads.get(),
-        instructions,
+        instructions: settings.instructions.unwrap_or_else(Instructions::detect),
         peer: peer.describe(),
         bandwidth,
         rows: rows.to_vec(),
-    };
-    println!("{report}");
-    if arguments.save {
-        println!("saved {}", report.save()?);
-    }
-    let claims = report.claims();
-    Ok(judge(&claims))
+    })
 }
 
 /// Parses the name of an instruction set.

@@ -6,7 +6,9 @@
 mod model_support;
 
 use candle_core::quantized::GgmlDType;
-use model_support::{Built, Output, Random, Sequence, Tiny, oracle, relative_error, step, top};
+use model_support::{
+    Built, Output, Random, Scaling, Sequence, Tiny, oracle, relative_error, step, top,
+};
 use overdraft_engine::Backend;
 use overdraft_engine::model::{CpuBackend, Instructions, KvBudget, KvFormat, ModelSettings};
 use overdraft_scheduler::batch::Logits;
@@ -87,7 +89,10 @@ fn single_precision_keys_and_values_lose_nothing() {
 #[test]
 fn stretched_and_divided_rope_computes_what_the_oracle_says() {
     check(&Tiny { rope_divisors: true, ..Tiny::llama(GgmlDType::F32) }, DENSE_TOLERANCE);
-    check(&Tiny { stretch: Some(4.0), ..Tiny::llama(GgmlDType::F32) }, DENSE_TOLERANCE);
+    for scaling in [Scaling::Linear(4.0), Scaling::Yarn] {
+        check(&Tiny { scaling, ..Tiny::llama(GgmlDType::F32) }, DENSE_TOLERANCE);
+        check(&Tiny { scaling, ..Tiny::qwen2(GgmlDType::F32) }, DENSE_TOLERANCE);
+    }
 }
 
 #[test]
@@ -117,7 +122,9 @@ fn quantized_encodings_compute_what_the_oracle_says() {
         GgmlDType::Q4K,
         GgmlDType::Q5K,
         GgmlDType::Q6K,
+        GgmlDType::Q4_1,
         GgmlDType::Q5_0,
+        GgmlDType::Q5_1,
         GgmlDType::Q3K,
     ] {
         check(&Tiny::llama(kind), QUANTIZED_TOLERANCE);

@@ -174,12 +174,12 @@ fn checks_tensors_against_the_length_of_the_file() {
 
 #[test]
 fn names_the_encoding_that_it_cannot_read() {
-    let bytes = header(3, 1, 0, &tensor_entry("w", &[256], 23, 0));
+    let bytes = header(3, 1, 0, &tensor_entry("w", &[256], 21, 0));
     let mut padded = bytes;
     padded.resize(1024, 0);
     let gguf = Gguf::open(padded).unwrap();
     let error = gguf.tensor("w", &[256]).unwrap_err();
-    assert!(error.to_string().starts_with("the tensor `w` is encoded as `IQ4_XS`"), "{error}");
+    assert!(error.to_string().starts_with("the tensor `w` is encoded as `IQ3_S`"), "{error}");
     let error = gguf.tensor("v", &[256]).unwrap_err();
     assert_eq!(error.to_string(), "the tensor `v` is missing from the model file");
     let error = gguf.tensor("w", &[2, 128]).unwrap_err();

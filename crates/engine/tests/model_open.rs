@@ -118,8 +118,8 @@ fn says_in_one_sentence_what_is_wrong_with_a_model() {
     );
     check(
         "llama.rope.scaling.type",
-        text("yarn"),
-        "the model uses rope scaling of type `yarn`, which is not supported",
+        text("longrope"),
+        "the model uses rope scaling of type `longrope`, which is not supported",
     );
     check(
         "llama.expert_count",

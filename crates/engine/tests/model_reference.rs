@@ -24,6 +24,8 @@ use serde::Deserialize;
 const LOGPROB_TOLERANCE: f64 = 1e-3;
 /// Positions of a hundred at which a quantized file must have the same likeliest token.
 const SAME_PERCENT_MIN: usize = 99;
+/// How far the perplexity of a quantized file may be from that of its weights in single precision.
+const PERPLEXITY_TOLERANCE: f64 = 0.01;
 
 /// What `PyTorch` computed.
 #[derive(Deserialize)]
@@ -72,6 +74,17 @@ impl Case {
         let tokens = self.tokens();
         let sequence = Sequence::new(&tokens, 0, 16);
         step(backend, &[sequence.slot(0, tokens.len(), Logits::Every)])
+    }
+
+    /// How unlikely these logits make the tokens, all but the first: their negative log-probability.
+    fn surprise(&self, logits: &[Vec<f32>]) -> f64 {
+        let tokens = self.tokens();
+        let next = tokens.iter().skip(1);
+        -logits
+            .iter()
+            .zip(next)
+            .map(|(row, next)| log_probabilities(row)[next.0 as usize])
+            .sum::<f64>()
     }
 }
 
@@ -137,30 +150,42 @@ fn converted(tensor: &QTensor, kind: GgmlDType) -> QTensor {
     QTensor::quantize(&numbers, kind).unwrap()
 }
 
-/// Compares the likeliest tokens of a file with those of its weights in single precision.
+/// Compares the likeliest tokens and the perplexity of a file with those of its weights in single
+/// precision.
 #[track_caller]
 fn check(bytes: &[u8]) {
     let widened = rewrite(bytes, |tensor| converted(&tensor, GgmlDType::F32));
     let mut quantized = open(bytes.to_vec(), KvFormat::F16);
     let mut exact = open(widened, KvFormat::F32);
-    let (mut same, mut all) = (0, 0);
+    let (mut same, mut all, mut surprise) = (0, 0, 0.0);
     for prompt in &reference().prompts {
         let (found, expected) = (prompt.logits(&mut quantized), prompt.logits(&mut exact));
         all += found.len();
         same += found.iter().zip(&expected).filter(|(left, right)| top(left) == top(right)).count();
+        surprise += prompt.surprise(&found) - prompt.surprise(&expected);
     }
     assert!(SAME_PERCENT_MIN * all <= 100 * same, "{same} of {all} likeliest tokens are the same");
+    let off = (surprise / f64::from(u32::try_from(all).unwrap())).exp() - 1.0;
+    assert!(off.abs() <= PERPLEXITY_TOLERANCE, "the perplexity is off by {off}");
 }
 
 #[test]
-fn the_shipped_q8_0_target_keeps_the_likeliest_tokens() {
+fn the_shipped_q8_0_target_keeps_likeliest_tokens_and_perplexity() {
     check(&std::fs::read(models().join("overdraft-target.q8_0.gguf")).unwrap());
 }
 
 #[test]
-fn every_quantization_of_the_target_keeps_the_likeliest_tokens() {
+fn every_quantization_of_the_target_keeps_likeliest_tokens_and_perplexity() {
     let bytes = std::fs::read(models().join("overdraft-target.f16.gguf")).unwrap();
-    for kind in [GgmlDType::Q4K, GgmlDType::Q5K, GgmlDType::Q6K, GgmlDType::Q4_0] {
+    for kind in [
+        GgmlDType::Q4K,
+        GgmlDType::Q5K,
+        GgmlDType::Q6K,
+        GgmlDType::Q4_0,
+        GgmlDType::Q4_1,
+        GgmlDType::Q5_0,
+        GgmlDType::Q5_1,
+    ] {
         let quantized = rewrite(&bytes, |tensor| match tensor.rank() {
             1 => tensor,
             _ => converted(&tensor, kind),

@@ -40,6 +40,8 @@ fn main() {
         WeightFormat::Q8_0,
         WeightFormat::Q5K,
         WeightFormat::Q4_0,
+        WeightFormat::Q4_1,
+        WeightFormat::Iq4Nl,
         WeightFormat::F16,
     ] {
         if only.as_ref().is_some_and(|only| only != format.name()) {

@@ -85,6 +85,7 @@ proptest! {
     #[test]
     fn rotations_turn_each_pair_by_its_angle(
         heads in 1_usize..5, pairs in 1_usize..40, stay in 0_usize..10, seed in any::<u64>(),
+        magnitude in prop::sample::select(vec![1.0_f32, 1.139]),
     ) {
         let mut numbers = Numbers::new(seed);
         let head_dim = 2 * pairs + stay;
@@ -94,7 +95,7 @@ proptest! {
         let rows = numbers.floats(positions.len() * heads * head_dim);
         for style in [RopeStyle::Interleaved, RopeStyle::Halves] {
             let found = everywhere(|pool| {
-                let mut rope = Rope::new(style, frequencies.clone());
+                let mut rope = Rope::new(style, frequencies.clone(), magnitude);
                 rope.prepare(&positions);
                 let mut rows = rows.clone();
                 rope.apply(&mut rows, head_dim, pool);
@@ -108,6 +109,7 @@ proptest! {
                         RopeStyle::Halves => (pair, pair + pairs),
                     };
                     let (sine, cosine) = f64::from(position * frequency).sin_cos();
+                    let (sine, cosine) = (sine * f64::from(magnitude), cosine * f64::from(magnitude));
                     let (x, y) = (f64::from(before[a]), f64::from(before[b]));
                     close(&[found[a], found[b]], [x * cosine - y * sine, x * sine + y * cosine], 1e-5);
                 }

@@ -13,8 +13,8 @@ pub struct BlockLayout {
     pub elements: usize,
     /// Bytes of one block.
     pub bytes: usize,
-    /// Candle's name for it.
-    pub candle: GgmlDType,
+    /// Candle's name for it; `None` where candle cannot dequantize it.
+    pub candle: Option<GgmlDType>,
 }
 
 /// The encodings of the format as of 2026, in the order of their numbers; those with a layout can
@@ -38,10 +38,10 @@ const TYPES: &[(u32, &str, Option<BlockLayout>)] = &[
     (17, "IQ2_XS", None),
     (18, "IQ3_XXS", None),
     (19, "IQ1_S", None),
-    (20, "IQ4_NL", None),
+    (20, "IQ4_NL", kernels_only(32, 18)),
     (21, "IQ3_S", None),
     (22, "IQ2_S", None),
-    (23, "IQ4_XS", None),
+    (23, "IQ4_XS", kernels_only(256, 136)),
     (24, "I8", None),
     (25, "I16", None),
     (26, "I32", None),
@@ -72,18 +72,25 @@ const FILE_TYPES: &[(u64, &str)] = &[
     (16, "Q5_K_S"),
     (17, "Q5_K_M"),
     (18, "Q6_K"),
+    (25, "IQ4_NL"),
+    (30, "IQ4_XS"),
     (32, "BF16"),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "it fills a column of the table above")]
 const fn layout(elements: usize, bytes: usize, candle: GgmlDType) -> Option<BlockLayout> {
-    Some(BlockLayout { elements, bytes, candle })
+    Some(BlockLayout { elements, bytes, candle: Some(candle) })
+}
+
+/// The layout of an encoding that our kernels read and candle does not.
+#[expect(clippy::unnecessary_wraps, reason = "it fills a column of the table above")]
+const fn kernels_only(elements: usize, bytes: usize) -> Option<BlockLayout> {
+    Some(BlockLayout { elements, bytes, candle: None })
 }
 
 impl TensorType {
     /// The encodings that can be read, for messages.
-    pub const SUPPORTED: &'static str =
-        "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K";
+    pub const SUPPORTED: &'static str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS";
     /// Single precision.
     pub const F32: Self = Self(0);
     /// Half precision.

@@ -10,9 +10,10 @@ use overdraft_kernels::{AttentionShape, Instructions, KvCache, KvFormat, Pool, R
 use overdraft_units::BlockId;
 
 use super::layer::{Buffers, Step};
+use super::rope;
 use super::rows::Rows;
 use super::settings::ModelSettings;
-use super::shape::{self, Dimensions};
+use super::shape::Dimensions;
 use super::weights::Weights;
 use crate::backend::{Backend, BackendError, BatchSlot, BlockLayout, ModelShape};
 use crate::gguf::{Gguf, GgufSource, OpenError};
@@ -68,10 +69,11 @@ impl CpuBackend {
             .map(|_| KvCache::with_format(blocks.get() as usize, attention, settings.kv_format))
             .collect();
         let style = match dimensions.rope.style {
-            shape::RopeStyle::Interleaved => RopeStyle::Interleaved,
-            shape::RopeStyle::Halves => RopeStyle::Halves,
+            rope::RopeStyle::Interleaved => RopeStyle::Interleaved,
+            rope::RopeStyle::Halves => RopeStyle::Halves,
         };
-        let rope = Rope::new(style, dimensions.rope.frequencies.clone());
+        let frequencies = dimensions.rope.frequencies.clone();
+        let rope = Rope::new(style, frequencies, dimensions.rope.magnitude);
         let (rows, buffers) = (Rows::default(), Buffers::default());
         Ok(Self { shape, dimensions, weights, caches, pool, rope, rows, buffers })
     }

@@ -7,6 +7,7 @@
 mod cpu;
 mod layer;
 mod numbers;
+mod rope;
 mod rows;
 mod settings;
 mod shape;

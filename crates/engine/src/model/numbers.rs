@@ -28,10 +28,10 @@ pub(crate) fn to_f32(data: &TensorData<'_>, name: &str) -> Result<Vec<f32>, Open
 
 fn by_candle(data: &TensorData<'_>, name: &str) -> Result<Vec<f32>, OpenError> {
     let unsupported = || OpenError::TensorType { name: name.to_owned(), found: data.kind.name() };
-    let layout = data.kind.layout().ok_or_else(unsupported)?;
+    let candle = data.kind.layout().and_then(|layout| layout.candle).ok_or_else(unsupported)?;
     // Candle wants the blocks aligned, which bytes inside a program need not be.
     let bytes = data.bytes.as_ref().to_vec();
-    let storage = QStorage::from_data(bytes.into(), &Device::Cpu, layout.candle);
+    let storage = QStorage::from_data(bytes.into(), &Device::Cpu, candle);
     let decoded = storage
         .and_then(|storage| QTensor::new(storage, data.shape.to_vec()))
         .and_then(|tensor| tensor.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>());

@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 
+use super::rope::{Rope, RopeStyle};
 use crate::gguf::{Gguf, Metadata, OpenError};
 
 /// What tells one architecture from another.
@@ -49,15 +50,6 @@ const ARCHITECTURES: &[Architecture] = &[
 /// Any one dimension at most: keeps products within 64 bits whatever the file claims.
 const DIMENSION_MAX: u64 = 1 << 24;
 
-/// Which numbers of a head are rotated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RopeStyle {
-    /// Neighbours: 0 with 1, 2 with 3.
-    Interleaved,
-    /// The first half with the second half.
-    Halves,
-}
-
 /// Whether queries and keys are normalised head by head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadNorms {
@@ -81,14 +73,6 @@ pub(crate) struct Dimensions {
     pub(crate) norm_epsilon: f32,
     pub(crate) head_norms: HeadNorms,
     pub(crate) rope: Rope,
-}
-
-/// How positions enter queries and keys.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rope {
-    pub(crate) style: RopeStyle,
-    /// Radians per position for each rotated pair.
-    pub(crate) frequencies: Vec<f32>,
 }
 
 impl Dimensions {
@@ -148,7 +132,7 @@ impl Dimensions {
             context: keys.context()?,
             norm_epsilon: keys.norm_epsilon()?,
             head_norms,
-            rope: Rope { style: rope, frequencies: keys.rope_frequencies(gguf, head)? },
+            rope: Rope::read(gguf, &keys, rope, head)?,
         })
     }
 }
@@ -175,7 +159,7 @@ fn vocabulary(gguf: &Gguf) -> Result<usize, OpenError> {
 }
 
 /// Metadata entries under the name of the architecture.
-struct Keys<'a> {
+pub(super) struct Keys<'a> {
     metadata: &'a Metadata,
     architecture: &'static str,
 }
@@ -185,7 +169,15 @@ impl Keys<'_> {
         format!("{}.{suffix}", self.architecture)
     }
 
-    fn wrong(&self, suffix: &str, found: impl Display, expected: &str) -> OpenError {
+    pub(super) fn text(&self, suffix: &str) -> Result<Option<&str>, OpenError> {
+        self.metadata.text(&self.key(suffix))
+    }
+
+    pub(super) fn float(&self, suffix: &str) -> Result<Option<f32>, OpenError> {
+        self.metadata.float(&self.key(suffix))
+    }
+
+    pub(super) fn wrong(&self, suffix: &str, found: impl Display, expected: &str) -> OpenError {
         OpenError::Metadata {
             key: self.key(suffix),
             found: found.to_string(),
@@ -193,7 +185,7 @@ impl Keys<'_> {
         }
     }
 
-    fn optional(&self, suffix: &str) -> Result<Option<usize>, OpenError> {
+    pub(super) fn optional(&self, suffix: &str) -> Result<Option<usize>, OpenError> {
         match self.metadata.unsigned(&self.key(suffix))? {
             None => Ok(None),
             Some(found) if found == 0 || DIMENSION_MAX < found => {
@@ -203,7 +195,7 @@ impl Keys<'_> {
         }
     }
 
-    fn dimension(&self, suffix: &str) -> Result<usize, OpenError> {
+    pub(super) fn dimension(&self, suffix: &str) -> Result<usize, OpenError> {
         Metadata::required(self.optional(suffix)?, &self.key(suffix), "a positive integer")
     }
 
@@ -222,7 +214,7 @@ impl Keys<'_> {
 
     fn norm_epsilon(&self) -> Result<f32, OpenError> {
         let suffix = "attention.layer_norm_rms_epsilon";
-        let found = self.metadata.float(&self.key(suffix))?;
+        let found = self.float(suffix)?;
         let epsilon = Metadata::required(found, &self.key(suffix), "a small positive number")?;
         if epsilon.is_finite() && 0.0 <= epsilon {
             return Ok(epsilon);
@@ -238,60 +230,6 @@ impl Keys<'_> {
         if self.metadata.value(&self.key("attention.temperature_scale")).is_some() {
             return refuse("attention whose temperature grows with the position".to_owned());
         }
-        match self.metadata.text(&self.key("rope.scaling.type"))? {
-            None | Some("none" | "linear") => Ok(()),
-            Some(other) => refuse(format!("rope scaling of type `{other}`")),
-        }
+        Ok(())
     }
-
-    /// Radians per position: powers of the base, stretched as the file says.
-    fn rope_frequencies(&self, gguf: &Gguf, head: usize) -> Result<Vec<f32>, OpenError> {
-        let base = self.metadata.float(&self.key("rope.freq_base"))?.unwrap_or(10_000.0);
-        if !(base.is_finite() && 0.0 < base) {
-            return Err(self.wrong("rope.freq_base", base, "a positive number"));
-        }
-        let rotated = self.optional("rope.dimension_count")?.unwrap_or(head);
-        if head < rotated || !rotated.is_multiple_of(2) {
-            return Err(self.wrong(
-                "rope.dimension_count",
-                rotated,
-                "an even number within a head",
-            ));
-        }
-        let stretch = self.stretch()?;
-        let mut frequencies: Vec<f32> =
-            (0..rotated / 2).map(|pair| rope_frequency(base, pair, rotated, stretch)).collect();
-        // Llama 3.1 and later: a divisor per pair instead of a formula.
-        let name = "rope_freqs.weight";
-        if gguf.has(name) {
-            let data = gguf.tensor(name, &[rotated / 2])?;
-            let divisors = super::numbers::to_f32(&data, name)?;
-            for (frequency, divisor) in frequencies.iter_mut().zip(divisors) {
-                *frequency /= divisor;
-            }
-        }
-        Ok(frequencies)
-    }
-
-    fn stretch(&self) -> Result<f32, OpenError> {
-        let linear = self.metadata.text(&self.key("rope.scaling.type"))? == Some("linear");
-        let suffix = if linear { "rope.scaling.factor" } else { "rope.scale_linear" };
-        let stretch = self.metadata.float(&self.key(suffix))?.unwrap_or(1.0);
-        if stretch.is_finite() && 0.0 < stretch {
-            return Ok(stretch);
-        }
-        Err(self.wrong(suffix, stretch, "a positive number"))
-    }
-}
-
-/// `base ^ (-2 pair / rotated) / stretch`, in double precision: at high positions the error of a
-/// single-precision power shows in the angles.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "dimensions are far below 2^52, and the result is a model weight in effect"
-)]
-fn rope_frequency(base: f32, pair: usize, rotated: usize, stretch: f32) -> f32 {
-    let exponent = -2.0 * pair as f64 / rotated as f64;
-    (f64::from(base).powf(exponent) / f64::from(stretch)) as f32
 }

@@ -37,10 +37,18 @@ pub(crate) struct Tiny {
     pub(crate) head_norms: bool,
     /// Divisors of the rope frequencies, as Llama 3.1 has them.
     pub(crate) rope_divisors: bool,
-    /// Linear stretch of positions.
-    pub(crate) stretch: Option<f32>,
+    pub(crate) scaling: Scaling,
     pub(crate) kind: GgmlDType,
     pub(crate) seed: u64,
+}
+
+/// How positions are stretched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Scaling {
+    None,
+    Linear(f32),
+    /// By [`oracle::YARN_FACTOR`] after [`oracle::YARN_CONTEXT`] positions.
+    Yarn,
 }
 
 /// Whether the output projection is the embedding.
@@ -67,7 +75,7 @@ impl Tiny {
             biases: false,
             head_norms: false,
             rope_divisors: false,
-            stretch: None,
+            scaling: Scaling::None,
             kind,
             seed: 1,
         }
@@ -139,9 +147,18 @@ impl Tiny {
             entries.push((key("attention.key_length"), count(self.head)));
             entries.push((key("attention.value_length"), count(self.head)));
         }
-        if let Some(stretch) = self.stretch {
-            entries.push((key("rope.scaling.type"), Value::String("linear".to_owned())));
-            entries.push((key("rope.scaling.factor"), Value::F32(stretch)));
+        let mut scale = |method: &str, factor| {
+            entries.push((key("rope.scaling.type"), Value::String(method.to_owned())));
+            entries.push((key("rope.scaling.factor"), Value::F32(factor)));
+        };
+        match self.scaling {
+            Scaling::None => {}
+            Scaling::Linear(factor) => scale("linear", factor),
+            Scaling::Yarn => {
+                scale("yarn", oracle::YARN_FACTOR);
+                let trained = Value::U32(oracle::YARN_CONTEXT);
+                entries.push((key("rope.scaling.original_context_length"), trained));
+            }
         }
         entries
     }

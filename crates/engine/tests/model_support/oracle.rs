@@ -3,12 +3,54 @@
 
 use overdraft_units::TokenId;
 
-use super::{Built, Output};
+use super::{Built, Output, Scaling};
 
 /// The epsilon of every norm.
 pub(crate) const EPSILON: f32 = 1e-5;
 /// The base of the rope frequencies.
 pub(crate) const ROPE_BASE: f32 = 10_000.0;
+
+/// How far `YaRN` stretches.
+pub(crate) const YARN_FACTOR: f32 = 4.0;
+/// Positions before it does.
+pub(crate) const YARN_CONTEXT: u32 = 128;
+/// What Python's `transformers` (5.19.0) makes of these, with the base above and heads of 64.
+const YARN_FREQUENCIES: [f64; 32] = [
+    1.0,
+    0.698_765_039,
+    0.485_658_437,
+    0.335_440_397,
+    0.229_983_822,
+    0.156_295_061,
+    0.105_080_143,
+    0.069_706_805_1,
+    0.045_454_546_8,
+    0.028_973_184_5,
+    0.017_892_675_5,
+    0.010_542_412_3,
+    0.007_905_694_66,
+    0.005_928_433_97,
+    0.004_445_698_58,
+    0.003_333_803_73,
+    0.002_499_999_94,
+    0.001_874_735_58,
+    0.001_405_853_31,
+    0.001_054_241_21,
+    0.000_790_569_466,
+    0.000_592_843_455,
+    0.000_444_569_858,
+    0.000_333_380_362,
+    0.000_250_000_012,
+    0.000_187_473_546,
+    0.000_140_585_325,
+    0.000_105_424_122,
+    7.905_694_66e-05,
+    5.928_434_62e-05,
+    4.445_698_51e-05,
+    3.333_803_76e-05,
+];
+/// The factor of its cosines and sines.
+const YARN_MAGNITUDE: f64 = 1.138_629_436_111_989;
 
 /// The logits at every position of `tokens`.
 pub(crate) fn logits(built: &Built, tokens: &[TokenId]) -> Vec<Vec<f64>> {
@@ -106,9 +148,15 @@ fn rotate(built: &Built, head: &mut [f64], position: usize) {
     for pair in 0..half {
         let exponent = -2.0 * pair as f64 / head.len() as f64;
         let mut frequency = f64::from(ROPE_BASE).powf(exponent);
-        frequency /= f64::from(built.tiny.stretch.unwrap_or(1.0));
         frequency /= divisors.map_or(1.0, |divisors| f64::from(divisors[pair]));
+        let mut magnitude = 1.0;
+        match built.tiny.scaling {
+            Scaling::None => {}
+            Scaling::Linear(factor) => frequency /= f64::from(factor),
+            Scaling::Yarn => (frequency, magnitude) = (YARN_FREQUENCIES[pair], YARN_MAGNITUDE),
+        }
         let (sin, cos) = (position as f64 * frequency).sin_cos();
+        let (sin, cos) = (magnitude * sin, magnitude * cos);
         let (first, second) = match built.tiny.architecture {
             "llama" | "mistral3" => (2 * pair, 2 * pair + 1),
             _ => (pair, pair + half),

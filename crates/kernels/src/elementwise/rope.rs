@@ -19,6 +19,8 @@ pub struct Rope {
     style: RopeStyle,
     /// Angle of each pair at position 1.
     frequencies: Vec<f32>,
+    /// Factor of what turns.
+    magnitude: f32,
     /// For each row, the cosines of all pairs, then their sines.
     turns: Vec<f32>,
 }
@@ -26,9 +28,9 @@ pub struct Rope {
 impl Rope {
     /// Pairs turn by `position * frequency`: usually `base^(-2 * i / n)` over `n / 2` pairs,
     /// divided by the file's `rope_freqs` where it has them. The first `2 * frequencies.len()`
-    /// dimensions of a head turn; any others stay.
-    pub fn new(style: RopeStyle, frequencies: Vec<f32>) -> Self {
-        Self { style, frequencies, turns: Vec::new() }
+    /// dimensions of a head turn and are multiplied by `magnitude`; any others stay.
+    pub fn new(style: RopeStyle, frequencies: Vec<f32>, magnitude: f32) -> Self {
+        Self { style, frequencies, magnitude, turns: Vec::new() }
     }
 
     /// Computes the turns of rows at these positions.
@@ -38,8 +40,8 @@ impl Rope {
             #[expect(clippy::cast_precision_loss, reason = "positions are far below 2^24")]
             let position = *position as f32;
             let angles = self.frequencies.iter().map(|frequency| position * frequency);
-            self.turns.extend(angles.clone().map(f32::cos));
-            self.turns.extend(angles.map(f32::sin));
+            self.turns.extend(angles.clone().map(|angle| self.magnitude * angle.cos()));
+            self.turns.extend(angles.map(|angle| self.magnitude * angle.sin()));
         }
     }
 

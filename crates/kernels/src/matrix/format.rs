@@ -16,6 +16,12 @@ pub enum WeightFormat {
     Bf16,
     /// Blocks of 32: a scale and 4-bit integers.
     Q4_0,
+    /// Blocks of 32: a scale, a minimum and 4-bit integers.
+    Q4_1,
+    /// Blocks of 32: a scale and 5-bit integers.
+    Q5_0,
+    /// Blocks of 32: a scale, a minimum and 5-bit integers.
+    Q5_1,
     /// Blocks of 32: a scale and 8-bit integers.
     Q8_0,
     /// Blocks of 256: eight 6-bit scales and minimums, 4-bit integers.
@@ -24,12 +30,29 @@ pub enum WeightFormat {
     Q5K,
     /// Blocks of 256: sixteen 8-bit scales, 6-bit integers.
     Q6K,
+    /// Blocks of 32: a scale and 4-bit indices of non-linear levels.
+    Iq4Nl,
+    /// Blocks of 256: eight 6-bit scales, 4-bit indices of non-linear levels.
+    Iq4Xs,
 }
 
 impl WeightFormat {
     /// All formats.
-    pub const ALL: [Self; 8] =
-        [Self::F32, Self::F16, Self::Bf16, Self::Q4_0, Self::Q8_0, Self::Q4K, Self::Q5K, Self::Q6K];
+    pub const ALL: [Self; 13] = [
+        Self::F32,
+        Self::F16,
+        Self::Bf16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+        Self::Iq4Nl,
+        Self::Iq4Xs,
+    ];
 
     /// The format of ggml's type number, as GGUF files write it.
     pub fn from_ggml(number: u32) -> Option<Self> {
@@ -42,10 +65,15 @@ impl WeightFormat {
             Self::F32 => 0,
             Self::F16 => 1,
             Self::Q4_0 => 2,
+            Self::Q4_1 => 3,
+            Self::Q5_0 => 6,
+            Self::Q5_1 => 7,
             Self::Q8_0 => 8,
             Self::Q4K => 12,
             Self::Q5K => 13,
             Self::Q6K => 14,
+            Self::Iq4Nl => 20,
+            Self::Iq4Xs => 23,
             Self::Bf16 => 30,
         }
     }
@@ -57,10 +85,15 @@ impl WeightFormat {
             Self::F16 => "F16",
             Self::Bf16 => "BF16",
             Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
             Self::Q8_0 => "Q8_0",
             Self::Q4K => "Q4_K",
             Self::Q5K => "Q5_K",
             Self::Q6K => "Q6_K",
+            Self::Iq4Nl => "IQ4_NL",
+            Self::Iq4Xs => "IQ4_XS",
         }
     }
 
@@ -68,8 +101,8 @@ impl WeightFormat {
     pub fn block_columns(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => 1,
-            Self::Q4_0 | Self::Q8_0 => 32,
-            Self::Q4K | Self::Q5K | Self::Q6K => 256,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Iq4Nl => 32,
+            Self::Q4K | Self::Q5K | Self::Q6K | Self::Iq4Xs => 256,
         }
     }
 
@@ -78,11 +111,15 @@ impl WeightFormat {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
-            Self::Q4_0 => 18,
+            Self::Q4_0 | Self::Iq4Nl => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
             Self::Q8_0 => 34,
             Self::Q4K => 144,
             Self::Q5K => 176,
             Self::Q6K => 210,
+            Self::Iq4Xs => 136,
         }
     }
 

@@ -9,8 +9,10 @@
 
 mod build;
 mod dense;
+mod fifth_bits;
 mod format;
 mod inputs;
+mod levels;
 mod nibbles;
 mod outputs;
 mod quantized;
@@ -25,7 +27,7 @@ use dense::DensePanel;
 use half::bf16;
 use outputs::Outputs;
 use quantized::QuantizedPanel;
-use tiles::{Q4_0, Q4K, Q5K, Q6K, Q8_0};
+use tiles::{Iq4Nl, Iq4Xs, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 
 /// Maximum bytes of weights that a thread takes at a time when there are several input rows: half
 /// of the smallest usual second-level cache.
@@ -52,10 +54,15 @@ enum Storage {
     F16(Vec<[u16; LANES]>),
     Bf16(Vec<[bf16; LANES]>),
     Q4_0(Vec<Q4_0>),
+    Q4_1(Vec<Q4_1>),
+    Q5_0(Vec<Q5_0>),
+    Q5_1(Vec<Q5_1>),
     Q8_0(Vec<Q8_0>),
     Q4K(Vec<Q4K>),
     Q5K(Vec<Q5K>),
     Q6K(Vec<Q6K>),
+    Iq4Nl(Vec<Iq4Nl>),
+    Iq4Xs(Vec<Iq4Xs>),
 }
 
 /// Calls a function with the storage's tiles, whatever their type: `dense` or `quantized`.
@@ -66,10 +73,15 @@ macro_rules! each_storage {
             Storage::F16($tiles) => $dense,
             Storage::Bf16($tiles) => $dense,
             Storage::Q4_0($tiles) => $quantized,
+            Storage::Q4_1($tiles) => $quantized,
+            Storage::Q5_0($tiles) => $quantized,
+            Storage::Q5_1($tiles) => $quantized,
             Storage::Q8_0($tiles) => $quantized,
             Storage::Q4K($tiles) => $quantized,
             Storage::Q5K($tiles) => $quantized,
             Storage::Q6K($tiles) => $quantized,
+            Storage::Iq4Nl($tiles) => $quantized,
+            Storage::Iq4Xs($tiles) => $quantized,
         }
     };
 }
@@ -105,10 +117,15 @@ impl Matrix {
             WeightFormat::F16 => Storage::F16(source.dense(u16::from_le_bytes, pool)),
             WeightFormat::Bf16 => Storage::Bf16(source.dense(bf16::from_le_bytes, pool)),
             WeightFormat::Q4_0 => Storage::Q4_0(source.quantized(pool)),
+            WeightFormat::Q4_1 => Storage::Q4_1(source.quantized(pool)),
+            WeightFormat::Q5_0 => Storage::Q5_0(source.quantized(pool)),
+            WeightFormat::Q5_1 => Storage::Q5_1(source.quantized(pool)),
             WeightFormat::Q8_0 => Storage::Q8_0(source.quantized(pool)),
             WeightFormat::Q4K => Storage::Q4K(source.quantized(pool)),
             WeightFormat::Q5K => Storage::Q5K(source.quantized(pool)),
             WeightFormat::Q6K => Storage::Q6K(source.quantized(pool)),
+            WeightFormat::Iq4Nl => Storage::Iq4Nl(source.quantized(pool)),
+            WeightFormat::Iq4Xs => Storage::Iq4Xs(source.quantized(pool)),
         };
         Ok(Self { format, rows, columns, storage })
     }

@@ -63,3 +63,14 @@ pub(super) fn halves(bytes: &[u8], shift: usize) -> [u8; 32] {
     }
     halves
 }
+
+/// The 32 columns of a block of 16 bytes whose lower halves come first: `Q4_0` and its kin.
+#[inline]
+pub(super) fn split(bytes: &[u8]) -> [u8; 32] {
+    let mut columns = [0; 32];
+    for (column, byte) in bytes.iter().enumerate() {
+        columns[column] = byte & 15;
+        columns[column + 16] = byte >> 4;
+    }
+    columns
+}

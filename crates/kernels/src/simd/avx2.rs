@@ -6,15 +6,15 @@ use std::arch::x86_64::{
     _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadl_epi64, _mm_loadu_si128, _mm_max_ps, _mm_max_ss,
     _mm_movehdup_ps, _mm_movehl_ps, _mm_packus_epi16, _mm_prefetch, _mm_shuffle_epi32,
     _mm_storeu_si128, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_ps,
-    _mm256_and_si256, _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_ps,
-    _mm256_castsi256_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
-    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_div_ps, _mm256_extractf128_ps,
-    _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps,
-    _mm256_or_si256, _mm256_packus_epi32, _mm256_permute4x64_epi64, _mm256_set1_epi8,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256, _mm256_sign_epi8,
-    _mm256_sll_epi16, _mm256_slli_epi32, _mm256_srl_epi16, _mm256_storeu_ps, _mm256_sub_ps,
-    _mm256_xor_si256,
+    _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castps256_ps128,
+    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_div_ps,
+    _mm256_extractf128_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps,
+    _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_ps, _mm256_min_ps,
+    _mm256_mul_ps, _mm256_or_si256, _mm256_packus_epi32, _mm256_permute4x64_epi64,
+    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_slli_epi32, _mm256_srl_epi16,
+    _mm256_storeu_ps, _mm256_sub_ps, _mm256_xor_si256,
 };
 
 /// Calls value-only intrinsics: their one demand is that the instructions exist.
@@ -289,6 +289,13 @@ impl Simd for Avx2 {
         let count = on!(_mm_cvtsi32_si128(COUNT.cast_signed()));
         let shifted = [on!(_mm256_sll_epi16(a[0], count)), on!(_mm256_sll_epi16(a[1], count))];
         self.mask(shifted, mask)
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], indices: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: the reference covers the 16 bytes read; the token vouches for the instruction.
+        let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+        let table = on!(_mm256_broadcastsi128_si256(table));
+        both!(_mm256_shuffle_epi8([table, table], indices))
     }
     #[inline(always)]
     fn dot<const COUNT: usize>(

@@ -4,13 +4,13 @@ use super::{Kernel, RowsKernel, Simd, WithRows};
 use std::arch::x86_64::{
     __m512, __m512i, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_loadu_si128,
     _mm_prefetch, _mm_storeu_si128, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_add_epi32,
-    _mm512_add_ps, _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps,
-    _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
-    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_div_ps, _mm512_dpbusd_epi32,
-    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_max_ps, _mm512_min_ps,
-    _mm512_mul_ps, _mm512_or_si512, _mm512_reduce_add_epi32, _mm512_reduce_max_ps,
-    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi16, _mm512_slli_epi32,
-    _mm512_srli_epi16, _mm512_storeu_ps, _mm512_sub_ps,
+    _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps,
+    _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_div_ps,
+    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_max_ps,
+    _mm512_min_ps, _mm512_mul_ps, _mm512_or_si512, _mm512_reduce_add_epi32, _mm512_reduce_max_ps,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_shuffle_epi8, _mm512_slli_epi16,
+    _mm512_slli_epi32, _mm512_srli_epi16, _mm512_storeu_ps, _mm512_sub_ps,
 };
 
 /// The token; made only by [`Avx512::detect`].
@@ -223,6 +223,13 @@ impl Simd for Avx512 {
     fn shift_left<const COUNT: u32>(self, a: __m512i, mask: u8) -> __m512i {
         let shifted = on!(_mm512_slli_epi16::<COUNT>(a));
         self.mask(shifted, mask)
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], indices: __m512i) -> __m512i {
+        // SAFETY: the reference covers the 16 bytes read; the token vouches for the instruction.
+        let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+        let table = on!(_mm512_broadcast_i32x4(table));
+        on!(_mm512_shuffle_epi8(table, indices))
     }
     #[inline(always)]
     fn dot<const COUNT: usize>(

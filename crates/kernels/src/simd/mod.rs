@@ -126,6 +126,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn shift_right<const COUNT: u32>(self, a: Self::Bytes, mask: u8) -> Self::Bytes;
     /// Each byte `(a << COUNT) & mask`; `COUNT < 8` and `mask` keeps no bit shifted in from a neighbour.
     fn shift_left<const COUNT: u32>(self, a: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// For each byte, which is below 16, the table's entry of that index.
+    fn look_up(self, table: &[u8; 16], indices: Self::Bytes) -> Self::Bytes;
     /// Adds to each lane, for each of the `weights`, the products of its four unsigned bytes with
     /// the four signed bytes (each at least -127) packed in the value. `COUNT` times the greatest
     /// byte is at most 128.

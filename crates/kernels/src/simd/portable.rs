@@ -191,6 +191,10 @@ impl Simd for Portable {
         map_bytes(a, |byte| (byte << COUNT) & mask)
     }
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], indices: [u8; 64]) -> [u8; 64] {
+        map_bytes(indices, |index| table[usize::from(index)])
+    }
+    #[inline(always)]
     fn dot<const COUNT: usize>(
         self,
         mut sum: [i32; 16],

@@ -88,6 +88,7 @@ impl Kernel for AllOperations {
         trace.bytes(s.shift_right::<2>(any, 0x30));
         trace.bytes(s.shift_right::<4>(any, 0x0f));
         trace.bytes(s.shift_left::<3>(any, 0x10));
+        trace.bytes(s.mask(s.look_up(self.any[..16].try_into().unwrap(), few), 127));
         let sum: i32 =
             self.values.to_le_bytes().iter().map(|byte| i32::from(byte.cast_signed())).sum();
         trace.ints(s.dot_signed(s.seed_signed(-128 * sum), any, self.values));

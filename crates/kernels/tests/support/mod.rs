@@ -8,6 +8,9 @@
     reason = "test data is small"
 )]
 
+mod formats;
+
+use formats::dequantize_block;
 use half::{bf16, f16};
 use overdraft_kernels::{Instructions, Pool, WeightFormat};
 
@@ -73,7 +76,18 @@ fn block(format: WeightFormat, numbers: &mut Numbers) -> Vec<u8> {
         WeightFormat::F32 => return numbers.float().to_le_bytes().to_vec(),
         WeightFormat::F16 => return f16::from_f32(numbers.float()).to_le_bytes().to_vec(),
         WeightFormat::Bf16 => return bf16::from_f32(numbers.float()).to_le_bytes().to_vec(),
-        WeightFormat::Q4_0 | WeightFormat::Q8_0 => scale(numbers, 0, 0.1),
+        WeightFormat::Q4_0
+        | WeightFormat::Q5_0
+        | WeightFormat::Q8_0
+        | WeightFormat::Iq4Nl
+        | WeightFormat::Iq4Xs => {
+            let size = if format == WeightFormat::Iq4Xs { 0.001 } else { 0.1 };
+            scale(numbers, 0, size);
+        }
+        WeightFormat::Q4_1 | WeightFormat::Q5_1 => {
+            scale(numbers, 0, 0.1);
+            scale(numbers, 2, 1.0);
+        }
         WeightFormat::Q4K | WeightFormat::Q5K => {
             scale(numbers, 0, 0.002);
             scale(numbers, 2, 0.002);
@@ -94,87 +108,6 @@ pub(crate) fn quantize_q8_0(weights: &[f32]) -> Vec<u8> {
         raw.extend(block.iter().map(|weight| (weight * inverse).round() as i8 as u8));
     }
     raw
-}
-
-fn half(bytes: &[u8]) -> f64 {
-    f64::from(f16::from_le_bytes([bytes[0], bytes[1]]).to_f32())
-}
-
-/// ggml's `get_scale_min_k4`.
-fn scale_min_k4(j: usize, q: &[u8]) -> (f64, f64) {
-    let (d, m) = if j < 4 {
-        (q[j] & 63, q[j + 4] & 63)
-    } else {
-        ((q[j + 4] & 0xf) | ((q[j - 4] >> 6) << 4), (q[j + 4] >> 4) | ((q[j] >> 6) << 4))
-    };
-    (f64::from(d), f64::from(m))
-}
-
-/// One block's weights, after ggml's `dequantize_row_*`.
-fn dequantize_block(format: WeightFormat, x: &[u8]) -> Vec<f64> {
-    let mut y = vec![0.0; format.block_columns()];
-    match format {
-        WeightFormat::F32 => {
-            y[0] = f64::from(f32::from_le_bytes(x.try_into().expect("a block of four bytes")));
-        }
-        WeightFormat::F16 => y[0] = half(x),
-        WeightFormat::Bf16 => y[0] = f64::from(bf16::from_le_bytes([x[0], x[1]]).to_f32()),
-        WeightFormat::Q4_0 => {
-            for j in 0..16 {
-                y[j] = f64::from(i32::from(x[2 + j] & 15) - 8) * half(x);
-                y[j + 16] = f64::from(i32::from(x[2 + j] >> 4) - 8) * half(x);
-            }
-        }
-        WeightFormat::Q8_0 => {
-            for j in 0..32 {
-                y[j] = f64::from(x[2 + j] as i8) * half(x);
-            }
-        }
-        WeightFormat::Q4K => {
-            let (d, min) = (half(x), half(&x[2..]));
-            for (is, at) in (0..8).step_by(2).zip((0..256).step_by(64)) {
-                let q = &x[16 + at / 2..];
-                let ((sc1, m1), (sc2, m2)) =
-                    (scale_min_k4(is, &x[4..]), scale_min_k4(is + 1, &x[4..]));
-                for l in 0..32 {
-                    y[at + l] = d * sc1 * f64::from(q[l] & 15) - min * m1;
-                    y[at + 32 + l] = d * sc2 * f64::from(q[l] >> 4) - min * m2;
-                }
-            }
-        }
-        WeightFormat::Q5K => {
-            let (d, min, qh) = (half(x), half(&x[2..]), &x[16..48]);
-            for (is, at) in (0..8).step_by(2).zip((0..256).step_by(64)) {
-                let q = &x[48 + at / 2..];
-                let ((sc1, m1), (sc2, m2)) =
-                    (scale_min_k4(is, &x[4..]), scale_min_k4(is + 1, &x[4..]));
-                for l in 0..32 {
-                    let (h1, h2) = (qh[l] >> is & 1, qh[l] >> (is + 1) & 1);
-                    y[at + l] = d * sc1 * f64::from((q[l] & 15) + 16 * h1) - min * m1;
-                    y[at + 32 + l] = d * sc2 * f64::from((q[l] >> 4) + 16 * h2) - min * m2;
-                }
-            }
-        }
-        WeightFormat::Q6K => {
-            for n in 0..2 {
-                let (ql, qh, sc) = (&x[n * 64..], &x[128 + n * 32..], &x[192 + n * 8..]);
-                for l in 0..32 {
-                    let quants = [
-                        (ql[l] & 15) | (qh[l] & 3) << 4,
-                        (ql[l + 32] & 15) | (qh[l] >> 2 & 3) << 4,
-                        (ql[l] >> 4) | (qh[l] >> 4 & 3) << 4,
-                        (ql[l + 32] >> 4) | (qh[l] >> 6 & 3) << 4,
-                    ];
-                    for (run, quant) in quants.into_iter().enumerate() {
-                        let scale = f64::from(sc[l / 16 + 2 * run] as i8);
-                        let quant = f64::from(i32::from(quant) - 32);
-                        y[n * 128 + run * 32 + l] = half(&x[208..]) * scale * quant;
-                    }
-                }
-            }
-        }
-    }
-    y
 }
 
 /// All weights of a tensor, row-major.

@@ -24,12 +24,7 @@ impl Tile for Q4_0 {
 
     fn put(&mut self, lane: usize, block: &[u8]) {
         self.scales[lane] = half_bits(block, 0);
-        let mut columns = [0; 32];
-        for (column, byte) in block[2..18].iter().enumerate() {
-            columns[column] = byte & 15;
-            columns[column + 16] = byte >> 4;
-        }
-        nibbles::put(&mut self.nibbles, lane, &columns);
+        nibbles::put(&mut self.nibbles, lane, &nibbles::split(&block[2..18]));
     }
 
     fn weight(&self, lane: usize, column: usize) -> f32 {

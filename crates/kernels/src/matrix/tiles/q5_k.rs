@@ -1,6 +1,7 @@
 //! `Q5_K`: as `Q4_K` with a fifth bit for each column.
 
-use super::super::nibbles::{self, Nibbles, byte_of};
+use super::super::fifth_bits::{self, FifthBits};
+use super::super::nibbles::{self, Nibbles};
 use super::super::quantized::{STEP_VECTORS, Tile};
 use super::{half_bits, half_value, scale_and_minimum};
 use crate::activations::Block;
@@ -8,16 +9,13 @@ use crate::simd::{LANES, Simd};
 
 /// Steps of a block.
 const STEPS: usize = 8;
-/// The fifth bit.
-const HIGH_BIT: u8 = 16;
 
 /// Sixteen rows of a block.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::matrix) struct Q5K {
     nibbles: [Nibbles; STEPS],
-    /// Bit `i` of byte `4 * row + c`: the fifth bit of column `4 * i + c` of the step.
-    high: [[u8; 64]; STEPS],
+    fifth: [FifthBits; STEPS],
     scales: [[u8; LANES]; STEPS],
     minimums: [[u8; LANES]; STEPS],
     scale: [u16; LANES],
@@ -27,7 +25,7 @@ pub(in crate::matrix) struct Q5K {
 impl Tile for Q5K {
     const ZERO: Self = Self {
         nibbles: [[[0; 64]; 4]; STEPS],
-        high: [[0; 64]; STEPS],
+        fifth: [[0; 64]; STEPS],
         scales: [[0; LANES]; STEPS],
         minimums: [[0; LANES]; STEPS],
         scale: [0; LANES],
@@ -50,19 +48,15 @@ impl Tile for Q5K {
             let bytes = &block[48 + step / 2 * 32..][..32];
             let columns = nibbles::halves(bytes, step % 2 * 4);
             nibbles::put(&mut self.nibbles[step], lane, &columns);
-            let target = &mut self.high[step][lane * 4..][..4];
-            for at in 0..4 {
-                for four in 0..8 {
-                    target[at] |= (high[four * 4 + at] >> step & 1) << four;
-                }
-            }
+            let bits = (0..32).map(|column| u32::from(high[column] >> step & 1) << column).sum();
+            fifth_bits::put(&mut self.fifth[step], lane, bits);
         }
     }
 
     fn weight(&self, lane: usize, column: usize) -> f32 {
         let (step, column) = (column / 32, column % 32);
-        let high = self.high[step][byte_of(lane, column)] >> (column / 4) & 1;
-        let value = nibbles::value(&self.nibbles[step], lane, column) + high * HIGH_BIT;
+        let value = nibbles::value(&self.nibbles[step], lane, column)
+            + fifth_bits::value(&self.fifth[step], lane, column);
         let scale = half_value(self.scale[lane]) * f32::from(self.scales[step][lane]);
         let minimum = half_value(self.minimum_scale[lane]) * f32::from(self.minimums[step][lane]);
         scale * f32::from(value) - minimum
@@ -71,17 +65,7 @@ impl Tile for Q5K {
     #[inline(always)]
     fn decode<S: Simd>(&self, simd: S, step: usize) -> [S::Bytes; STEP_VECTORS] {
         let low = nibbles::decode(simd, &self.nibbles[step]);
-        let high = simd.bytes(&self.high[step]);
-        [
-            simd.or(low[0], simd.shift_left::<4>(high, HIGH_BIT)),
-            simd.or(low[1], simd.shift_left::<3>(high, HIGH_BIT)),
-            simd.or(low[2], simd.shift_left::<2>(high, HIGH_BIT)),
-            simd.or(low[3], simd.shift_left::<1>(high, HIGH_BIT)),
-            simd.or(low[4], simd.mask(high, HIGH_BIT)),
-            simd.or(low[5], simd.shift_right::<1>(high, HIGH_BIT)),
-            simd.or(low[6], simd.shift_right::<2>(high, HIGH_BIT)),
-            simd.or(low[7], simd.shift_right::<3>(high, HIGH_BIT)),
-        ]
+        fifth_bits::join(simd, low, &self.fifth[step])
     }
 
     #[inline(always)]
