@@ -11,6 +11,7 @@ use overdraft_units::Tokens;
 use super::candidate::{Candidate, Cost, Reason};
 use super::decision_scene::Prefix;
 use super::router::{Request, Router};
+use super::routing_request::Asked;
 use crate::fleet::WorkerId;
 
 /// Candidates that a record keeps at most.
@@ -87,7 +88,7 @@ impl Router {
         let decision = self.decision();
         let chosen = decision.chosen();
         into.extend(chosen.map(Recorded::of));
-        let (ask, chain, chunk) = self.ask(request);
+        let Asked { ask, chain, chunk } = self.ask(request);
         let prefix = Prefix { matches: self.matches(), index: &self.prefixes, chain, chunk };
         let mut best = Best::default();
         for (index, (id, score)) in serving.iter().zip(&decision.scores).enumerate() {

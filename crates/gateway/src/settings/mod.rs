@@ -61,8 +61,7 @@ pub use self::scrape::{ScrapeFailure, ScrapeSettings};
 pub use self::spot_termination::{Cloud, NoticeSettings, TerminationSettings};
 pub use self::web_place::{PlaceError, WebPlace};
 pub(crate) use self::worker::Address;
-pub use self::worker::{KvEvents, Pool, StreamOptions, WorkerSettings};
-pub use self::worker::{KvEvents, Pool, WorkerSettings, WorkerTraits};
+pub use self::worker::{KvEvents, Pool, StreamOptions, WorkerSettings, WorkerTraits};
 
 /// Everything that can be set about a gateway.
 #[derive(Clone, Debug)]

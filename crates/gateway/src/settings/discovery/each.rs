@@ -5,8 +5,6 @@ use std::num::NonZeroU32;
 
 use crate::settings::isolation::SaltPolicy;
 use crate::settings::maintenance::Care;
-use crate::settings::maintenance::{Care, Token};
-use crate::settings::worker::{KvEvents, StreamOptions};
 use crate::settings::worker::{KvEvents, WorkerTraits};
 
 /// What all workers of one source have in common.
