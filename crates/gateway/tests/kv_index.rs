@@ -424,6 +424,7 @@ impl World {
         for (believed, &worker) in self.believed.iter().zip(&self.workers) {
             let knowledge = match self.index.knowledge(worker) {
                 Knowledge::Exact => "exact",
+                Knowledge::Disputed { .. } => "disputed",
                 Knowledge::Stale => "stale",
                 Knowledge::Estimated { .. } => "estimated",
             };

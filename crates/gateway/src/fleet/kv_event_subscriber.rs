@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Fleet;
-use crate::dispatch::{Dispatcher, explain};
+use crate::dispatch::Dispatcher;
 use crate::fleet::kv_events::{Note, Sink, apply, follow};
 use crate::settings::KvEvents;
 use crate::upstream::fetch::fetch;
@@ -167,7 +167,6 @@ impl Sink for Reports {
         if before == Knowledge::Exact {
             tracing::warn!(
                 worker = self.name,
-                was = explain::knowledge(before),
                 "reports of its cache are missing; what it holds is estimated"
             );
         }

@@ -31,7 +31,7 @@ pub(crate) fn set(gateway: &Gateway) {
             kv_capacity: worker.kv_capacity(),
             staleness: worker.staleness(now),
             prefill_rate: worker.prefill_rate().tokens_per_second(),
-            knowledge: explain::knowledge(router.prefixes().knowledge(id)),
+            knowledge: explain::knowledge(router.prefixes(), id),
         };
         let pressure = WorkerPressure {
             worker: gauges.worker.clone(),
