@@ -4,8 +4,9 @@
 //! |---------------------------------|----------------------------------------|
 //! | Membership                      | `membership.rs`                        |
 //! | Health probes and model list    | `probe.rs`, `model_list.rs`            |
+//! | Data-parallel ranks             | `ranks.rs`                             |
 //! | Metric scrapes                  | `scrape.rs`                            |
-//! | KV events                       | `kv_event_subscriber.rs`, `kv_events/` |
+//! | KV events                       | `kv_sources.rs`, `kv_event_subscriber.rs`, `kv_events/` |
 //! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs` |
 //! | Scoring abilities               | `scoring_abilities.rs`                 |
 //! | Warm-up, memory drift, restarts | `maintenance/`                         |
@@ -16,10 +17,12 @@
 
 mod kv_event_subscriber;
 pub mod kv_events;
+mod kv_sources;
 pub(crate) mod maintenance;
 pub(crate) mod membership;
 pub(crate) mod model_list;
 mod probe;
+pub(crate) mod ranks;
 pub(crate) mod scaling;
 mod scoring_abilities;
 mod scrape;

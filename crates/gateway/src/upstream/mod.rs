@@ -53,6 +53,8 @@ pub(crate) struct Upstream {
     pub(crate) name: HeaderValue,
     /// The `host` header it expects.
     pub(crate) host: HeaderValue,
+    /// Its data-parallel rank, where several engines are behind its address.
+    rank: Option<HeaderValue>,
     address: Address,
     pool: Mutex<Pool>,
     connect: Duration,
@@ -68,6 +70,7 @@ impl Upstream {
         Self {
             name,
             host,
+            rank: None,
             address,
             pool: Mutex::new(Pool::new(
                 settings.limits.idle_connections,
@@ -77,6 +80,12 @@ impl Upstream {
             answer_head_bytes: settings.limits.answer_head_bytes,
             unacknowledged: settings.timeouts.idle,
         }
+    }
+
+    /// The same as one of several engines behind its address.
+    #[must_use]
+    pub(crate) fn with_rank(self, rank: Option<u32>) -> Self {
+        Self { rank: rank.map(HeaderValue::from), ..self }
     }
 
     /// The name as text.
