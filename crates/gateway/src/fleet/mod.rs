@@ -7,7 +7,7 @@
 //! | Data-parallel ranks             | `ranks.rs`                             |
 //! | Metric scrapes                  | `scrape.rs`                            |
 //! | KV events                       | `kv_sources.rs`, `kv_event_subscriber.rs`, `kv_events/` |
-//! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs` |
+//! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs`, `remote_tokens.rs` |
 //! | Scoring abilities               | `scoring_abilities.rs`                 |
 //! | Warm-up, memory drift, restarts | `maintenance/`                         |
 //! | Spot termination                | `spot_termination/`                    |
@@ -23,6 +23,7 @@ pub(crate) mod membership;
 pub(crate) mod model_list;
 mod probe;
 pub(crate) mod ranks;
+pub(crate) mod remote_tokens;
 pub(crate) mod scaling;
 mod scoring_abilities;
 mod scrape;

@@ -63,6 +63,7 @@ pub(crate) fn set(gateway: &Gateway) {
         keys: count(memory.keys),
         piece_bytes: pieces.bytes,
         pieces: [pieces.hits, pieces.misses],
+        remote_prompts: gateway.fleet.tokenizers.remote().counts(),
     };
     dispatcher.metrics.routing.set(&gauges, index);
     cascade::set_gauges(&gateway.cascade);

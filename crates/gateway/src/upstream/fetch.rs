@@ -1,11 +1,11 @@
-//! Small fetches from a worker: health, models and metrics.
+//! Small fetches from a worker: health, models, metrics and tokens.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, StatusCode, Uri};
 
 use crate::upstream::headers;
@@ -34,7 +34,30 @@ pub(crate) async fn fetch(
     path: &'static str,
     bytes_max: usize,
 ) -> Result<(StatusCode, Bytes), FetchError> {
-    let make = || question(upstream, path);
+    exchange(upstream, || question(upstream, path, Pieces::default()), bytes_max).await
+}
+
+/// Puts a JSON body to `path`, taking at most `bytes_max` bytes.
+pub(crate) async fn post(
+    upstream: &Arc<Upstream>,
+    path: &'static str,
+    body: Bytes,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), FetchError> {
+    let make = || {
+        let mut request = question(upstream, path, Pieces::from(body.clone()));
+        *request.method_mut() = Method::POST;
+        request.headers_mut().insert(CONTENT_TYPE, headers::JSON);
+        request
+    };
+    exchange(upstream, make, bytes_max).await
+}
+
+async fn exchange(
+    upstream: &Arc<Upstream>,
+    make: impl Fn() -> Outgoing,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), FetchError> {
     let (response, connection) = upstream.exchange(make).await?;
     let (head, incoming) = response.into_parts();
     let mut body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
@@ -49,8 +72,8 @@ pub(crate) async fn fetch(
     Ok((head.status, collected.freeze()))
 }
 
-fn question(upstream: &Upstream, path: &'static str) -> Outgoing {
-    let mut request = Outgoing::new(Pieces::default());
+fn question(upstream: &Upstream, path: &'static str, body: Pieces) -> Outgoing {
+    let mut request = Outgoing::new(body);
     *request.method_mut() = Method::GET;
     *request.uri_mut() = Uri::from_static(path);
     let headers = request.headers_mut();

@@ -25,6 +25,7 @@ mod health;
 mod keys;
 mod refusing;
 mod relaying;
+mod reporting;
 mod routing;
 mod sharing;
 mod trying;
