@@ -1,4 +1,4 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | dist | headline>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | bench | dist | headline | engines>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
@@ -7,6 +7,7 @@
 mod bench;
 mod dist;
 mod docs;
+mod engines;
 mod headline;
 mod shell;
 mod test;
@@ -42,6 +43,8 @@ enum Chore {
     Dist(dist::Arguments),
     /// Simulates the write-ups' headline figures beside ours and checks the claims
     Headline(headline::Arguments),
+    /// Checks the gateway before real engines (vLLM, llama-server); writes docs/engines.md
+    Engines(engines::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Headline(arguments) => headline::run(&arguments),
+        Chore::Engines(arguments) => engines::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
