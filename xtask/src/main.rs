@@ -1,4 +1,4 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | dashboard | bench | dist | deploy | headline>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | dashboard | bench | dist | deploy | headline | engines>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
@@ -9,6 +9,7 @@ mod dashboard;
 mod deploy;
 mod dist;
 mod docs;
+mod engines;
 mod headline;
 mod real;
 mod shell;
@@ -49,6 +50,8 @@ enum Chore {
     Deploy(deploy::Arguments),
     /// Simulates the write-ups' headline figures beside ours and checks the claims
     Headline(headline::Arguments),
+    /// Checks the gateway before real engines (vLLM, llama-server); writes docs/engines.md
+    Engines(engines::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Deploy(arguments) => deploy::run(&arguments),
         Chore::Headline(arguments) => headline::run(&arguments),
+        Chore::Engines(arguments) => engines::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -85,8 +85,10 @@ async fn keep(gateway: Arc<Gateway>, mut settings: watch::Receiver<GatewaySettin
     let mut discoveries = discover(&gateway.fleet, &sink);
     let workers = gateway.settings.settings().workers.clone();
     membership.named(&gateway.fleet, SETTINGS, workers, watch_worker);
+    let mut ranks = gateway.fleet.ranks.subscribe();
     loop {
         tokio::select! {
+            Ok(()) = ranks.changed() => membership.update(&gateway.fleet, watch_worker),
             Some(Found { source, workers }) = found.recv() => {
                 membership.named(&gateway.fleet, source, workers, watch_worker);
             }
@@ -130,8 +132,17 @@ async fn settings_never(
     fleet: &Arc<Fleet>,
     membership: &mut Membership,
 ) {
-    while let Some(Found { source, workers }) = found.recv().await {
-        membership.named(fleet, source, workers, watch_worker);
+    let mut ranks = fleet.ranks.subscribe();
+    loop {
+        tokio::select! {
+            Ok(()) = ranks.changed() => membership.update(fleet, watch_worker),
+            found = found.recv() => match found {
+                Some(Found { source, workers }) => {
+                    membership.named(fleet, source, workers, watch_worker);
+                }
+                None => return,
+            },
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use overdraft_gateway::kv_events::{Note, Sink, follow};
+use overdraft_gateway::kv_events::{Note, Sink, Topic, follow};
 use overdraft_wire::kv_events::{
     Batch, KvEvent, REPLAY_END, Source, encode, read_sequence, write_sequence,
 };
@@ -58,8 +58,12 @@ struct Follower {
 
 impl Follower {
     fn start(source: Source) -> Self {
+        Self::under(source, Topic::Told)
+    }
+
+    fn under(source: Source, topic: Topic) -> Self {
         let (tell, heard) = mpsc::unbounded_channel();
-        let task = tokio::spawn(async move { match follow(source, Ear(tell)).await {} });
+        let task = tokio::spawn(async move { match follow(source, topic, Ear(tell)).await {} });
         Self { heard, task }
     }
 
@@ -223,6 +227,30 @@ async fn nothing_published_yet_is_a_start_too() {
 }
 
 #[tokio::test]
+async fn a_topic_that_was_typed_counts_once_something_has_come_under_it() {
+    let mut publisher = Publisher::start().await;
+    publisher.keep(0);
+    let mut follower = Follower::under(publisher.source.clone(), Topic::Configured);
+    let wrong = Source { topic: "vk".to_owned(), ..publisher.source.clone() };
+    let mut misled = Follower::under(wrong, Topic::Configured);
+    let mut number = 1;
+    let first = loop {
+        publisher.publish(number).await;
+        number += 1;
+        let hearing = timeout(Duration::from_millis(50), follower.heard.recv()).await;
+        if let Ok(heard) = hearing {
+            break heard.unwrap();
+        }
+        assert!(number < 1_000, "nothing is heard");
+    };
+    assert_eq!(first, Restarted, "it has all from the start");
+    for number in 0..number {
+        follower.expects(&[B(f64::from(u32::try_from(number).unwrap()))]).await;
+    }
+    assert!(misled.heard.try_recv().is_err(), "nobody believes in what no change is heard of");
+}
+
+#[tokio::test]
 async fn what_cannot_be_had_again_is_forgotten_and_following_goes_on() {
     let mut publisher = Publisher::start().await;
     publisher.keep(0);
@@ -322,7 +350,7 @@ async fn dropping_the_follower_ends_its_connections() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
     let source = Source { endpoint, ..Source::default() };
-    let task = tokio::spawn(async move { match follow(source, Ear(tell)).await {} });
+    let task = tokio::spawn(async move { match follow(source, Topic::Told, Ear(tell)).await {} });
     let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
     task.abort();
     let mut rest = Vec::new();

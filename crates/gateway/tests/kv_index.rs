@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overdraft_core::fleet::{Fleet, WorkerId};
 use overdraft_core::prefix::{
-    Chunking, EventFeed, Knowledge, Matches, PrefixChain, PrefixIndex, PrefixLimits,
+    Chunking, Knowledge, Matches, PrefixChain, PrefixIndex, PrefixLimits,
 };
-use overdraft_gateway::kv_events::{apply, salt_of_request};
+use overdraft_gateway::kv_events::{Feeds, salt_of_request};
 use overdraft_units::{BlockSize, TokenId};
 use overdraft_wire::kv_events::{Arrival, Batch, ExtraKeys, KvEvent, SaltText, Sequence, decode};
 use proptest::prelude::*;
@@ -339,7 +339,7 @@ fn extend(before: &Spelled, page: &[TokenId]) -> Spelled {
 struct World {
     index: PrefixIndex,
     workers: Vec<WorkerId>,
-    feeds: Vec<EventFeed>,
+    feeds: Vec<Feeds>,
     sequences: Vec<Sequence>,
     believed: Vec<Believed>,
 }
@@ -351,7 +351,7 @@ impl World {
         let mut world = Self {
             index: PrefixIndex::new(PrefixLimits::default()),
             workers: (0..WORKERS).map(|_| fleet.join(1).expect("room for two")).collect(),
-            feeds: (0..WORKERS).map(|_| EventFeed::new(size)).collect(),
+            feeds: (0..WORKERS).map(|_| Feeds::new(size)).collect(),
             sequences: vec![Sequence::new(); WORKERS],
             believed: (0..WORKERS)
                 .map(|_| Believed { names: BTreeMap::new(), knowledge: "exact" })
@@ -365,13 +365,13 @@ impl World {
 
     fn restart(&mut self, worker: usize) {
         let (index, id) = (&mut self.index, self.workers[worker]);
-        self.feeds[worker].restart(|event| index.handle(id, event));
+        self.feeds[worker].restart(|group, event| index.handle_group(id, group, event));
         self.believed[worker].start();
     }
 
     fn forget(&mut self, worker: usize) {
         let (index, id) = (&mut self.index, self.workers[worker]);
-        self.feeds[worker].forget(|event| index.handle(id, event));
+        self.feeds[worker].forget(|group, event| index.handle_group(id, group, event));
         self.believed[worker].forget();
     }
 
@@ -404,7 +404,8 @@ impl World {
     fn take(&mut self, worker: usize, bytes: &[u8]) {
         let batch = decode(bytes).expect("engines write batches");
         let (index, id) = (&mut self.index, self.workers[worker]);
-        let mismatch = apply(&mut self.feeds[worker], &batch, |event| index.handle(id, event));
+        let mismatch =
+            self.feeds[worker].apply(&batch, |group, event| index.handle_group(id, group, event));
         assert_eq!(mismatch, None);
         self.believed[worker].apply(&batch);
     }
@@ -424,6 +425,7 @@ impl World {
         for (believed, &worker) in self.believed.iter().zip(&self.workers) {
             let knowledge = match self.index.knowledge(worker) {
                 Knowledge::Exact => "exact",
+                Knowledge::Disputed { .. } => "disputed",
                 Knowledge::Stale => "stale",
                 Knowledge::Estimated { .. } => "estimated",
             };
@@ -501,9 +503,8 @@ fn recorded_batches_of_both_forms_are_believed_alike() {
         let batch = decode(&bytes).expect("an engine wrote it");
         let worker = Fleet::new().join(1).expect("room for one");
         let size = BlockSize::new(16).expect("not zero");
-        let (mut index, mut feed) =
-            (PrefixIndex::new(PrefixLimits::default()), EventFeed::new(size));
-        feed.restart(|event| index.handle(worker, event));
+        let (mut index, mut feed) = (PrefixIndex::new(PrefixLimits::default()), Feeds::new(size));
+        feed.restart(|group, event| index.handle_group(worker, group, event));
         let mut chain = PrefixChain::new(salt_of_request(None, None), Chunking::Tokens(size));
         chain.push_tokens(&prompt);
         let mut out = Matches::new();
@@ -512,7 +513,10 @@ fn recorded_batches_of_both_forms_are_believed_alike() {
         assert_eq!(batch.events.len(), expected.len());
         for (event, (leading, held)) in batch.events.iter().zip(expected) {
             let one = Batch { events: vec![event.clone()], ..batch.clone() };
-            assert_eq!(apply(&mut feed, &one, |event| index.handle(worker, event)), None);
+            assert_eq!(
+                feed.apply(&one, |group, event| index.handle_group(worker, group, event)),
+                None
+            );
             index.lookup(chain.keys(), &mut out);
             assert_eq!((out.leading(worker).get(), index.reported(worker).get()), (leading, held));
             assert_eq!(index.knowledge(worker), Knowledge::Exact);

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use overdraft_units::{CacheSalt, TokenId};
-use overdraft_wire::request::{Message, Prompt, Rendering};
+use overdraft_wire::json::Object;
+use overdraft_wire::request::{Message, Prompt, Rendering, Truncation};
 use overdraft_wire::{ApiError, ChatRequest, CompletionRequest, Generation};
 use serde_json::Value;
 
@@ -27,6 +28,17 @@ pub struct Prompter {
     pieces: Arc<PieceCache>,
     /// The process's own, so that nobody can look for two salts with one number.
     salts: RandomState,
+    reader: Reader,
+}
+
+/// Whose prompts are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// Our worker's: what a client wrote never becomes a control token.
+    Ours,
+    /// A stock engine's: it tokenizes what its template rendered, control tokens in a client's text too, and
+    /// truncates prompts where it is asked to.
+    Stock,
 }
 
 /// A request has no prompt that could be made. Both are sentences for the client.
@@ -38,6 +50,9 @@ pub enum PrompterError {
     /// The template does not make a prompt of it.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// The worker cuts it to a length that only the worker knows.
+    #[error("`truncate_prompt_tokens` is no length that is known before a worker is chosen")]
+    Truncated,
 }
 
 impl From<PrompterError> for ApiError {
@@ -45,6 +60,9 @@ impl From<PrompterError> for ApiError {
         match error {
             PrompterError::Request(error) => error,
             PrompterError::Template(error) => error.into(),
+            error @ PrompterError::Truncated => {
+                Self::invalid("truncate_prompt_tokens", error.to_string())
+            }
         }
     }
 }
@@ -68,7 +86,13 @@ impl Prompter {
         template: Arc<ChatTemplate>,
         pieces: Arc<PieceCache>,
     ) -> Self {
-        Self { tokenizer, template, pieces, salts: RandomState::new() }
+        Self { tokenizer, template, pieces, salts: RandomState::new(), reader: Reader::Ours }
+    }
+
+    /// The same for the prompts of an engine that is not ours.
+    #[must_use]
+    pub fn of_stock_engine(self) -> Self {
+        Self { reader: Reader::Stock, ..self }
     }
 
     /// A prompter for the model that is so described.
@@ -115,6 +139,38 @@ impl Prompter {
         generation: Generation,
         unix_seconds: u64,
     ) -> Result<Vec<TokenId>, PrompterError> {
+        let prompts = self.prompts_of(body, generation, unix_seconds)?;
+        Ok(prompts.into_iter().next().unwrap_or_default())
+    }
+
+    /// The tokens of all prompts of a request.
+    ///
+    /// # Errors
+    /// As [`prompt_of`](Self::prompt_of).
+    pub fn prompts_of(
+        &self,
+        body: &[u8],
+        generation: Generation,
+        unix_seconds: u64,
+    ) -> Result<Vec<Vec<TokenId>>, PrompterError> {
+        let prompts = self.whole_prompts_of(body, generation, unix_seconds)?;
+        match self.reader {
+            Reader::Ours => Ok(prompts),
+            Reader::Stock => {
+                let object = Object::parse(body).map_err(ApiError::from)?;
+                let truncation = Truncation::of(&object).ok_or(PrompterError::Truncated)?;
+                let left = prompts.into_iter().map(|prompt| truncation.apply(prompt));
+                left.collect::<Option<_>>().ok_or(PrompterError::Truncated)
+            }
+        }
+    }
+
+    fn whole_prompts_of(
+        &self,
+        body: &[u8],
+        generation: Generation,
+        unix_seconds: u64,
+    ) -> Result<Vec<Vec<TokenId>>, PrompterError> {
         match generation {
             Generation::Chat => {
                 let request = ChatRequest::parse(body)?;
@@ -124,17 +180,17 @@ impl Prompter {
                     rendering: &request.rendering,
                 };
                 let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
-                Ok(self.chat(&chat, salt, unix_seconds)?)
+                Ok(vec![self.chat(&chat, salt, unix_seconds)?])
             }
             Generation::Completion => {
                 let request = CompletionRequest::parse(body)?;
                 let salt = self.salt(request.options.scheduling.cache_salt.as_deref());
                 let framing = Framing::from_flag(request.add_special_tokens);
-                Ok(match request.prompts.into_iter().next() {
-                    Some(Prompt::Text(text)) => self.text(&text, framing, salt),
-                    Some(Prompt::Tokens(tokens)) => tokens,
-                    None => Vec::new(),
-                })
+                let tokens = |prompt| match prompt {
+                    Prompt::Text(text) => self.text(&text, framing, salt),
+                    Prompt::Tokens(tokens) => tokens,
+                };
+                Ok(request.prompts.into_iter().map(tokens).collect())
             }
         }
     }
@@ -153,7 +209,11 @@ impl Prompter {
         let rendered =
             self.template.render(&ChatInput { messages, tools, rendering, unix_seconds })?;
         let framing = Framing::from_flag(rendering.add_special_tokens);
-        Ok(self.framed(Input::Rendered(&rendered), framing, salt))
+        let input = match self.reader {
+            Reader::Ours => Input::Rendered(&rendered),
+            Reader::Stock => Input::Text(rendered.text(), ControlTokens::Parsed),
+        };
+        Ok(self.framed(input, framing, salt))
     }
 
     /// The tokens of a raw prompt, in which control tokens are recognised.

@@ -183,10 +183,10 @@ impl ChatTemplate {
         let fixed = [
             ("messages", Value::Array(messages)),
             ("tools", if input.tools.is_empty() { Value::Null } else { tools }),
-            ("documents", Value::Null),
             ("add_generation_prompt", Value::Bool(generation)),
             (environment::NOW, json!(input.unix_seconds)),
         ];
+        context.entry("documents").or_insert(Value::Null);
         context.extend(fixed.map(|(key, value)| (key.to_owned(), value)));
         minijinja::Value::from(Serde(&context))
     }

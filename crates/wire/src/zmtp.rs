@@ -136,6 +136,13 @@ pub fn subscription(topic: &str) -> Vec<u8> {
     out
 }
 
+/// What a subscriber says to get no more of what it has subscribed to by `topic` alone.
+pub fn cancellation(topic: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_message(&mut out, &[&[&[0], topic.as_bytes()].concat()]);
+    out
+}
+
 fn frame(out: &mut Vec<u8>, flags: u8, body: &[u8]) {
     if let Ok(length) = u8::try_from(body.len()) {
         out.extend([flags, length]);

@@ -14,6 +14,7 @@ use http::{Request, StatusCode};
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
 use overdraft_telemetry::unix_seconds;
+use overdraft_wire::kv_events::read_sources;
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
 use tokio::task::JoinSet;
 
@@ -223,13 +224,29 @@ async fn events(worker: &Worker, address: &Address) -> Finding {
                 ),
             }
         }
-        KvEvents::Auto => match get(worker, address, "/kv_event_sources", Want::Status).await {
-            Ok((StatusCode::OK, _)) => Finding::new(subject, Verdict::Ok, "events found"),
-            _ => warn("it does not say where its events are".to_owned()).hint(
-                "the cache's content is estimated: name `kv_events.endpoint`, or say \
-                 `kv_events: off` if that is meant",
-            ),
-        },
+        KvEvents::Auto => {
+            let want = Want::Body(LIST_BYTES_MAX);
+            let answer = get(worker, address, "/kv_event_sources", want).await;
+            let sources = match &answer {
+                Ok((StatusCode::OK, page)) => read_sources(page).map_err(|error| error.to_string()),
+                _ => Err("it does not say where its events are".to_owned()),
+            };
+            let off = |message: String| {
+                warn(message).hint(
+                    "the cache's content is estimated: start vLLM with `--kv-events-config`, name \
+                     `kv_events.endpoint`, or say `kv_events: off` if that is meant",
+                )
+            };
+            match sources.as_deref() {
+                Err(error) => off(error.clone()),
+                Ok([]) => off("it publishes no events".to_owned()),
+                Ok([_]) => Finding::new(subject, Verdict::Ok, "events found"),
+                Ok(ranks) => {
+                    let message = format!("events of {} data-parallel ranks found", ranks.len());
+                    Finding::new(subject, Verdict::Ok, message)
+                }
+            }
+        }
     }
 }
 
@@ -280,7 +297,8 @@ fn counted(tokenizer: Tokenizer, answer: &Answer) -> Finding {
         Tokenizer::Worker => match answer {
             Ok((StatusCode::OK, _)) => Finding::new(subject, Verdict::Ok, "tokenizer readable"),
             _ => Finding::new(subject, Verdict::Warn, "its tokenizer cannot be read").hint(
-                "tokens are estimated from bytes: name a path at `models.NAME.tokenizer`, or say \
+                "its `/tokenize` is asked for each prompt where it reports events, else tokens are \
+                 estimated from bytes: name a path at `models.NAME.tokenizer`, or say \
                  `tokenizer: off` if that is meant",
             ),
         },

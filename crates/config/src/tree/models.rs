@@ -15,8 +15,9 @@ use super::routing::{Canary, Policy, Sticky};
 pub struct Model {
     /// Other names that clients may use for it.
     pub aliases: Vec<String>,
-    /// What counts its tokens: `worker` asks a worker for its tokenizer, `off` estimates from
-    /// bytes, anything else is the path of a GGUF file or of a folder with `tokenizer.json`.
+    /// What counts its tokens: `worker` asks a worker for its tokenizer, or for the tokens of each
+    /// prompt where it reports its cache, `off` estimates from bytes, anything else is the path of
+    /// a GGUF file or of a folder with `tokenizer.json`.
     pub tokenizer: Tokenizer,
     /// How its workers are chosen, instead of `routing.policy`.
     #[serde(skip_serializing_if = "Option::is_none")]

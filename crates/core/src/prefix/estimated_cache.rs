@@ -20,7 +20,7 @@ use super::chain::PrefixKey;
 use super::holders::{Change, HolderSet};
 use super::slot_allocation::{SlotId, Source};
 use super::table::{EntryId, Parent, Table, WARMED_MAX};
-use super::{Chunks, Feed, Generation, PrefixIndex};
+use super::{Chunks, Generation, PrefixIndex};
 use crate::fleet::WorkerId;
 
 /// Maximum generations of one worker.
@@ -283,7 +283,7 @@ impl PrefixIndex {
         let [fresh_max, used_max] = shares(record.capacity);
         if let Some(newest) = record.generations.back() {
             let used = self.slots.at(newest.slot).held;
-            let is_over = record.feed == Feed::Complete && now.since(newest.began) >= PENDING_SPAN;
+            let is_over = record.reports_suffice() && now.since(newest.began) >= PENDING_SPAN;
             let is_full = record.fresh >= fresh_max || used >= used_max;
             if !is_full && !is_over {
                 return Some(newest.slot);
@@ -323,7 +323,7 @@ impl PrefixIndex {
     /// Drops what a reporting worker must have reported by now.
     pub(super) fn drop_reported_by_now(&mut self, index: usize, now: Instant) {
         let is_over = |began: Instant| now.since(began) >= PENDING_SPAN + PENDING_SPAN;
-        while self.workers[index].feed == Feed::Complete
+        while self.workers[index].reports_suffice()
             && self.workers[index].generations.front().is_some_and(|oldest| is_over(oldest.began))
         {
             self.drop_oldest(index);
@@ -345,7 +345,7 @@ impl PrefixIndex {
         }
     }
 
-    fn learn_trust(&mut self, worker: WorkerId, confirmed_permille: u64) {
+    pub(super) fn learn_trust(&mut self, worker: WorkerId, confirmed_permille: u64) {
         let record = self.record(worker);
         let before = i32::from(record.trust_permille);
         let seen = i32::try_from(confirmed_permille.min(1_000)).unwrap_or(1_000);

@@ -147,10 +147,20 @@ impl EventFeed {
     pub fn handle(
         &mut self,
         event: &BlockEvent<'_>,
+        tell: impl FnMut(Event<'_>),
+    ) -> Option<BlockSizeMismatch> {
+        self.handle_after(event, None, tell)
+    }
+
+    /// The same where the key of what stored blocks follow may be known elsewhere: in another group of layers.
+    pub fn handle_after(
+        &mut self,
+        event: &BlockEvent<'_>,
+        known: Option<PrefixKey>,
         mut tell: impl FnMut(Event<'_>),
     ) -> Option<BlockSizeMismatch> {
         match event {
-            BlockEvent::Stored(stored) => return self.store(stored, &mut tell),
+            BlockEvent::Stored(stored) => return self.store(stored, known, &mut tell),
             BlockEvent::Removed { names, medium: Medium::Device } => self.remove(names, &mut tell),
             // What lies elsewhere was never passed on.
             BlockEvent::Removed { medium: Medium::Elsewhere, .. } => {}
@@ -202,6 +212,7 @@ impl EventFeed {
     fn store(
         &mut self,
         stored: &StoredBlocks<'_>,
+        known: Option<PrefixKey>,
         tell: &mut impl FnMut(Event<'_>),
     ) -> Option<BlockSizeMismatch> {
         let blocks = stored.names.len() as u64;
@@ -218,9 +229,9 @@ impl EventFeed {
             let expected = self.block_size;
             return first.then_some(BlockSizeMismatch { found: stored.block_size, expected });
         }
-        let parent = match stored.parent.map(|parent| self.find(parent)) {
+        let parent = match stored.parent.map(|parent| self.key_of(parent).or(known)) {
             None => None,
-            Some(Some(named)) => Some(named.key),
+            Some(Some(key)) => Some(key),
             Some(None) => {
                 self.skipped.unknown_parent += blocks;
                 tell(Event::Missed);
@@ -313,8 +324,9 @@ impl EventFeed {
         }
     }
 
-    fn find(&self, name: BlockName) -> Option<&Named> {
-        self.names.find(spread(name), |named| named.name == name)
+    /// Our key of a block that is held.
+    pub fn key_of(&self, name: BlockName) -> Option<PrefixKey> {
+        self.names.find(spread(name), |named| named.name == name).map(|named| named.key)
     }
 }
 

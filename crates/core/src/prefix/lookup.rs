@@ -92,10 +92,13 @@ impl PrefixIndex {
         let search =
             Search { table: &self.table, holders: &self.holders, slots: &self.slots, chain };
         let head = search.look(0, None);
-        if !self.slots.any_gaps() || search.open(head.set).all(Slot::is_whole) {
+        if !self.slots.any_gaps() || search.open(head.set).all(Slot::is_searched) {
             search.bisect(head, out);
         } else {
             search.walk(head, out);
+        }
+        for &worker in &self.grouped {
+            out.raise(worker, self.reported_leading(worker, chain));
         }
         self.announced.raise(chain, out);
     }
@@ -221,7 +224,7 @@ impl Search<'_> {
     }
 
     fn walk(&self, head: Look, out: &mut Matches) {
-        for slot in self.open(head.set) {
+        for slot in self.open(head.set).filter(|slot| slot.is_alone()) {
             let runner = (slot.worker, kind(slot));
             if !out.running.contains(&runner) {
                 out.running.push(runner);
@@ -266,7 +269,7 @@ impl Search<'_> {
 
 const fn kind(slot: &Slot) -> Kind {
     match slot.source {
-        Source::Reported => Kind::Reported,
+        Source::Reported | Source::ReportedByGroup => Kind::Reported,
         Source::Routed(_) => Kind::Routed,
     }
 }

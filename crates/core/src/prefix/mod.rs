@@ -12,9 +12,11 @@
 //! **Invariant:** memory has a bound that is set at the start ([`PrefixLimits`]); equal events give
 //! equal answers; no event takes time that grows with the number of keys held.
 
+mod agreement;
 mod chain;
 mod estimated_cache;
 mod feed;
+mod groups;
 mod holders;
 mod lookup;
 mod pending_insertions;
@@ -31,6 +33,8 @@ use alloc::vec::Vec;
 
 use overdraft_units::Instant;
 
+use self::agreement::Agreement;
+pub use self::agreement::{Comparison, SAMPLES_MAX, Verdict};
 pub use self::chain::{Chunking, PrefixChain, PrefixKey, digest_of, salt_of, salt_with_adapter};
 pub use self::estimated_cache::{
     CAPACITY_UNKNOWN, GENERATIONS_MAX, HINT_SETTLE, Hint, PENDING_SPAN, Receipt,
@@ -39,6 +43,7 @@ pub use self::feed::{
     BlockEvent, BlockName, BlockSizeMismatch, EventFeed, Medium, NAMES_MAX_DEFAULT, Skipped,
     StoredBlocks,
 };
+pub use self::groups::{GROUPS_MAX, LayerGroup};
 use self::holders::Holders;
 pub use self::lookup::Matches;
 use self::pending_insertions::Announced;
@@ -91,8 +96,14 @@ impl Default for PrefixLimits {
 /// How sure the matches of a worker are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// The worker reports, and no report was missed: matches are what it holds.
+    /// The worker reports, no report was missed, and its answers do not contradict them: matches are
+    /// what it holds.
     Exact,
+    /// It reports, and its answers say otherwise (`agreement.rs`).
+    Disputed {
+        /// How much of what its answers could have confirmed they did confirm lately.
+        trust_permille: u16,
+    },
     /// It reports, but some reports were missed: what they say it holds it does hold, the rest is
     /// estimated.
     Stale,
@@ -128,13 +139,16 @@ pub struct PrefixIndex {
     /// The entries of the chain that is being recorded; empty in between.
     places: Vec<EntryId>,
     announced: Announced,
+    /// Workers that report several groups of layers.
+    grouped: Vec<WorkerId>,
 }
 
 /// What is known of one worker.
 #[derive(Debug)]
 struct Record {
     feed: Feed,
-    reported: Option<SlotId>,
+    /// By group of layers; most engines have one.
+    reported: Vec<Option<SlotId>>,
     /// What we routed, oldest first.
     generations: VecDeque<Generation>,
     /// Number of the newest generation ever; they are numbered without gaps.
@@ -145,6 +159,7 @@ struct Record {
     routed: u32,
     capacity: Chunks,
     trust_permille: u16,
+    agreement: Agreement,
 }
 
 /// Whether a worker reports what it holds.
@@ -178,26 +193,51 @@ impl PrefixIndex {
             remains: VecDeque::new(),
             places: Vec::new(),
             announced: Announced::default(),
+            grouped: Vec::new(),
         }
     }
 
     /// How sure the matches of `worker` are.
     pub fn knowledge(&self, worker: WorkerId) -> Knowledge {
-        let (feed, trust_permille) = match self.workers.get(worker.index()) {
-            Some(record) => (record.feed, record.trust_permille),
-            None => (Feed::Never, estimated_cache::TRUST_FIRST),
+        let (feed, trust_permille, verdict) = match self.workers.get(worker.index()) {
+            Some(record) => (record.feed, record.trust_permille, record.agreement.verdict()),
+            None => (Feed::Never, estimated_cache::TRUST_FIRST, Verdict::Untested),
         };
         match feed {
+            Feed::Complete if verdict == Verdict::Refuted => Knowledge::Disputed { trust_permille },
             Feed::Complete => Knowledge::Exact,
             Feed::Broken => Knowledge::Stale,
             Feed::Never => Knowledge::Estimated { trust_permille },
         }
     }
 
+    /// What the answers of `worker` say of its reports.
+    pub fn verdict(&self, worker: WorkerId) -> Verdict {
+        let record = self.workers.get(worker.index());
+        record.map_or(Verdict::Untested, |record| record.agreement.verdict())
+    }
+
+    /// Whether a prediction from the reports of `worker` should be compared with its answer: each is
+    /// while few have been.
+    pub fn wants_comparison(&self, worker: WorkerId) -> bool {
+        let record = self.workers.get(worker.index());
+        record.is_some_and(|record| record.feed == Feed::Complete && record.agreement.is_young())
+    }
+
+    /// Takes in a comparison of what `worker` had reported with what its answer said.
+    pub fn compared(&mut self, worker: WorkerId, comparison: &Comparison) {
+        let Some(agrees) = comparison.agrees() else { return };
+        let predicted = u64::from(comparison.predicted_tokens().get());
+        if let Some(confirmed) = (u64::from(comparison.cached.get()) * 1_000).checked_div(predicted)
+        {
+            self.learn_trust(worker, confirmed);
+        }
+        self.record(worker).agreement.note(agrees);
+    }
+
     /// Chunks that `worker` reported and holds still.
     pub fn reported(&self, worker: WorkerId) -> Chunks {
-        let slot = self.workers.get(worker.index()).and_then(|record| record.reported);
-        slot.map_or(Chunks::ZERO, |slot| Chunks(self.slots.at(slot).held))
+        self.workers.get(worker.index()).map_or(Chunks::ZERO, |record| self.held_of(record))
     }
 
     /// Chunks that we routed to `worker` and that it should hold still.
@@ -210,18 +250,19 @@ impl PrefixIndex {
         let Some(record) = self.workers.get(worker.index()) else {
             return (Chunks::ZERO, Chunks::ZERO);
         };
-        let reported = record.reported.map_or(0, |slot| self.slots.at(slot).held);
-        (Chunks(reported), Chunks(record.routed))
+        (self.held_of(record), Chunks(record.routed))
     }
 
     /// What the index takes.
     pub fn memory(&self) -> Memory {
         let records = self.workers.iter().map(|record| {
-            let reported = record.reported.map_or(0, |slot| self.slots.at(slot).held);
+            let slots = record.reported.iter().flatten();
+            let reported: u64 = slots.map(|slot| u64::from(self.slots.at(*slot).held)).sum();
             let generations = record.generations.capacity() * size_of::<Generation>();
             let tails = record.generations.iter().map(|one| one.tails.capacity()).sum::<usize>();
-            let bytes = generations + tails * size_of::<EntryId>();
-            (u64::from(reported) + u64::from(record.routed), bytes)
+            let groups = record.reported.capacity() * size_of::<Option<SlotId>>();
+            let bytes = generations + groups + tails * size_of::<EntryId>();
+            (reported + u64::from(record.routed), bytes)
         });
         let (held, generations) =
             records.fold((0, 0), |(held, bytes), (more, also)| (held + more, bytes + also));
@@ -265,9 +306,11 @@ impl PrefixIndex {
 
     /// Drops both what a worker reported and what we routed to it.
     fn forget(&mut self, worker: WorkerId) {
-        if let Some(slot) = self.record(worker).reported.take() {
+        for slot in core::mem::take(&mut self.record(worker).reported).into_iter().flatten() {
             self.slots.close(slot);
         }
+        self.grouped.retain(|grouped| *grouped != worker);
+        self.record(worker).agreement = Agreement::default();
         while self.drop_oldest(worker.index()) {}
     }
 }
@@ -276,13 +319,19 @@ impl Record {
     const fn new() -> Self {
         Self {
             feed: Feed::Never,
-            reported: None,
+            reported: Vec::new(),
             generations: VecDeque::new(),
             sequence: 0,
             fresh: 0,
             routed: 0,
             capacity: CAPACITY_UNKNOWN,
             trust_permille: estimated_cache::TRUST_FIRST,
+            agreement: Agreement { disagreed: 0, samples: 0 },
         }
+    }
+
+    /// Whether what was routed there is of no use once it must have been reported.
+    fn reports_suffice(&self) -> bool {
+        self.feed == Feed::Complete && self.agreement.verdict() != Verdict::Refuted
     }
 }

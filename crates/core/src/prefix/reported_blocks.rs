@@ -13,7 +13,7 @@ use super::chain::PrefixKey;
 use super::holders::Change;
 use super::slot_allocation::{SlotId, Source};
 use super::table::{EntryId, Parent};
-use super::{Feed, PrefixIndex};
+use super::{Feed, LayerGroup, PrefixIndex};
 use crate::fleet::WorkerId;
 
 /// Maximum children of a chunk that are checked for becoming orphans; beyond that the worker's
@@ -44,11 +44,16 @@ pub enum Event<'a> {
 }
 
 impl PrefixIndex {
-    /// Takes in a report of `worker`.
+    /// Takes in a report of `worker`, whose layers are all of one kind.
     pub fn handle(&mut self, worker: WorkerId, event: Event<'_>) {
+        self.handle_group(worker, LayerGroup::FIRST, event);
+    }
+
+    /// Takes in a report of `worker` on a group of its layers. What is cleared or forgotten is so for all.
+    pub fn handle_group(&mut self, worker: WorkerId, group: LayerGroup, event: Event<'_>) {
         match event {
-            Event::Stored { parent, keys } => self.store(worker, parent, keys),
-            Event::Removed { keys } => self.remove(worker, keys),
+            Event::Stored { parent, keys } => self.store(worker, group, parent, keys),
+            Event::Removed { keys } => self.remove(worker, group, keys),
             Event::Cleared => {
                 self.forget(worker);
                 self.record(worker).feed = Feed::Complete;
@@ -67,10 +72,16 @@ impl PrefixIndex {
         }
     }
 
-    fn store(&mut self, worker: WorkerId, parent: Option<PrefixKey>, keys: &[PrefixKey]) {
+    fn store(
+        &mut self,
+        worker: WorkerId,
+        group: LayerGroup,
+        parent: Option<PrefixKey>,
+        keys: &[PrefixKey],
+    ) {
         self.note_report(worker);
         self.make_room();
-        let Some(slot) = self.reported_slot(worker) else { return self.miss(worker) };
+        let Some(slot) = self.reported_slot(worker, group) else { return self.miss(worker) };
         let first = match parent {
             None => Some(Parent::Root),
             Some(key) => self.table.find_or_insert(key, Parent::Unknown).map(Parent::Entry),
@@ -91,9 +102,10 @@ impl PrefixIndex {
         self.sweep(keys.len());
     }
 
-    fn remove(&mut self, worker: WorkerId, keys: &[PrefixKey]) {
+    fn remove(&mut self, worker: WorkerId, group: LayerGroup, keys: &[PrefixKey]) {
         self.note_report(worker);
-        let Some(slot) = self.record(worker).reported else { return };
+        let slot = self.record(worker).reported.get(group.index()).copied();
+        let Some(slot) = slot.flatten() else { return };
         for &key in keys {
             if let Some(id) = self.table.find(key) {
                 self.withdraw(slot, id);
@@ -115,12 +127,17 @@ impl PrefixIndex {
         self.record(worker).feed = Feed::Broken;
     }
 
-    fn reported_slot(&mut self, worker: WorkerId) -> Option<SlotId> {
-        if self.record(worker).reported.is_none() {
-            let slot = self.slots.open(worker, Source::Reported);
-            self.record(worker).reported = slot;
+    fn reported_slot(&mut self, worker: WorkerId, group: LayerGroup) -> Option<SlotId> {
+        let known = &self.record(worker).reported;
+        if let Some(&Some(slot)) = known.get(group.index()) {
+            return Some(slot);
         }
-        self.record(worker).reported
+        let slot = self.slots.open(worker, Source::Reported)?;
+        let known = &mut self.record(worker).reported;
+        known.resize(known.len().max(group.index() + 1), None);
+        known[group.index()] = Some(slot);
+        self.note_groups(worker);
+        Some(slot)
     }
 
     fn report(&mut self, slot: SlotId, id: EntryId) {

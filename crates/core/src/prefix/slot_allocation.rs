@@ -25,6 +25,8 @@ pub(super) struct SlotId(pub(super) u16);
 pub(super) enum Source {
     /// The worker said so.
     Reported,
+    /// It said so of one of several groups of its layers.
+    ReportedByGroup,
     /// We sent it there, in this generation of the worker's.
     Routed(u32),
 }
@@ -67,6 +69,16 @@ impl Slot {
     /// See [`Slots::set_orphans`].
     pub(super) const fn orphans(&self) -> Option<u32> {
         self.orphans
+    }
+
+    /// Whether what it says counts by itself, and not only with what others say.
+    pub(super) const fn is_alone(&self) -> bool {
+        !matches!(self.source, Source::ReportedByGroup)
+    }
+
+    /// Whether a search along a prompt may go by halves as far as it is concerned.
+    pub(super) const fn is_searched(&self) -> bool {
+        self.is_whole() || !self.is_alone()
     }
 
     /// Whether every entry it stands in follows from another up to the root.
@@ -182,8 +194,17 @@ impl Slots {
         slot.orphans = orphans;
         let plain = &mut self.plain[usize::from(id.0)];
         self.gapped -= usize::from(plain.is_none());
-        *plain = slot.is_whole().then_some(slot.worker);
+        *plain = (slot.is_whole() && slot.is_alone()).then_some(slot.worker);
         self.gapped += usize::from(plain.is_none());
+    }
+
+    /// Makes an open slot one of several groups' of its worker: lookups pass it over.
+    pub(super) fn make_grouped(&mut self, id: SlotId) {
+        let slot = &mut self.all[usize::from(id.0)];
+        debug_assert_eq!(slot.phase, Phase::Open, "what is closed changes no more");
+        slot.source = Source::ReportedByGroup;
+        let plain = self.plain[usize::from(id.0)].take();
+        self.gapped += usize::from(plain.is_some());
     }
 
     /// Whether any open slot has gaps; at most times none has.

@@ -37,12 +37,21 @@ impl<'a> Prefix<'a> {
         }
         let tokens = chunks * u64::from(self.chunk.get());
         let trusted = match self.index.knowledge(worker) {
-            Knowledge::Exact | Knowledge::Stale => tokens,
-            Knowledge::Estimated { trust_permille } => tokens * u64::from(trust_permille) / 1_000,
+            // Engines reuse whole blocks.
+            Knowledge::Exact | Knowledge::Stale => tokens.min(self.whole(prompt)),
+            Knowledge::Estimated { trust_permille } | Knowledge::Disputed { trust_permille } => {
+                tokens * u64::from(trust_permille) / 1_000
+            }
         };
-        // The last token is always computed: its logits are wanted.
         let most = prompt.get().saturating_sub(1);
         Tokens::new(u32::try_from(trusted).unwrap_or(u32::MAX).min(most))
+    }
+
+    /// Tokens in the whole blocks of a prompt before its last token, which is always computed: its
+    /// logits are wanted.
+    fn whole(self, prompt: Tokens) -> u64 {
+        let (chunk, most) = (u64::from(self.chunk.get()).max(1), prompt.get().saturating_sub(1));
+        u64::from(most) / chunk * chunk
     }
 
     /// Tokens in a worker's cache that somebody may ask for again; it reports in blocks of `block`

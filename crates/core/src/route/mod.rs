@@ -30,6 +30,7 @@ mod router;
 mod router_blocks;
 mod router_breakers;
 mod router_memory;
+mod router_reports;
 mod routing_request;
 mod settings;
 mod sticky;

@@ -9,7 +9,7 @@ use super::policy::Policy;
 use crate::admit::Tenant;
 use crate::estimate::Media;
 use crate::fleet::{Attempt, Demand, Ending, FirstToken, WorkerId};
-use crate::prefix::{Announcement, Receipt};
+use crate::prefix::{Announcement, Chunks, Receipt};
 
 /// A request that was given a worker.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Placed {
     pub(super) announced: Option<Announcement>,
     /// Chunks of its prompt that its worker should hold.
     pub(super) matched: u32,
+    /// Those of them that its worker reported, where that is compared with what its answer will say.
+    pub(super) reported: Option<Chunks>,
     /// After the insertion.
     pub(super) receipt: Option<Receipt>,
     pub(super) first_token: Option<Instant>,

@@ -23,9 +23,7 @@ use super::{Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Media, Ratio, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
-use crate::prefix::{
-    Chunks, Event, Hint, Knowledge, Matches, PrefixIndex, PrefixKey, PrefixLimits,
-};
+use crate::prefix::{Chunks, Hint, Matches, PrefixIndex, PrefixKey, PrefixLimits};
 
 /// Maximum models with estimates.
 pub const MODELS_MAX: usize = 1_024;
@@ -99,7 +97,9 @@ pub struct Router {
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
-    blocks: Vec<Option<BlockSize>>,
+    pub(super) blocks: Vec<Option<BlockSize>>,
+    /// By place in the fleet: how often a cache was lost with its process.
+    pub(super) cache_losses: Vec<u32>,
     matches: Matches,
     decision: Decision,
 }
@@ -117,6 +117,7 @@ impl Router {
             found: Ratio::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
+            cache_losses: Vec::new(),
             matches: Matches::new(),
             decision: Decision::default(),
         }
@@ -173,6 +174,7 @@ impl Router {
         if self.chunks.len() <= id.index() {
             self.chunks.resize(id.index() + 1, CHUNK_FIRST);
             self.blocks.resize(id.index() + 1, None);
+            self.cache_losses.resize(id.index() + 1, 0);
         }
         self.blocks[id.index()] = None;
         self.chunks[id.index()] = CHUNK_FIRST;
@@ -232,38 +234,6 @@ impl Router {
     /// A worker told its load, or did not and is to be passed over until it does.
     pub fn measured(&mut self, worker: WorkerId, told: bool, now: Instant) -> Option<Change> {
         self.fleet.measured(worker, told, now)
-    }
-
-    /// A worker reports its cache in blocks of this size.
-    pub fn reports_by(&mut self, worker: WorkerId, block: BlockSize) {
-        if let Some(known) = self.blocks.get_mut(worker.index()) {
-            *known = Some(block);
-        }
-        if let Some(chunk) = self.chunks.get_mut(worker.index()) {
-            *chunk = Tokens::new(block.get());
-        }
-    }
-
-    /// The blocks in which workers that serve `model` report their caches; `None` if none does, and
-    /// that prompt's tokens then are of no use to routing.
-    pub fn reported_block(&self, model: &str) -> Option<BlockSize> {
-        let serving = self.fleet.serving(model)?;
-        let reports = |id: &&WorkerId| {
-            let worker = self.fleet.worker(**id);
-            let known = self.prefixes.knowledge(**id);
-            worker.health().is_up()
-                && !worker.is_draining()
-                && !matches!(known, Knowledge::Estimated { .. })
-        };
-        let mut serving = serving.iter().filter(reports);
-        serving.find_map(|id| self.blocks.get(id.index()).copied().flatten())
-    }
-
-    /// Takes in what a worker reported of its cache.
-    pub fn cache_changed(&mut self, worker: WorkerId, event: Event<'_>) {
-        if self.fleet.is_member(worker) {
-            self.prefixes.handle(worker, event);
-        }
     }
 
     /// Lets time pass; call it about once a second.
@@ -365,6 +335,7 @@ impl Router {
         let matched = self.matches.leading(worker).get();
         let known = Chain { keys: chain, chunk: chunk.get(), matched };
         let pinned = self.fleet.worker(worker).forecast().held_of(known);
+        let reported = self.reported_sample(worker, request, pinned);
         self.found.note(u64::from(cached.get()), u64::from(ask.prompt.get()));
         let demand = Demand {
             prompt: ask.prompt,
@@ -392,6 +363,7 @@ impl Router {
             chunk,
             announced,
             matched,
+            reported,
             receipt: None,
             first_token: None,
             source: self.decision.source,
@@ -458,6 +430,7 @@ impl Router {
             let chunks = Chunks::new(cached.get() / placed.chunk.get().max(1));
             let _: Hint = self.prefixes.record_hint(receipt, chunks);
         }
+        self.compare(placed, outcome);
         if self.texts.len() == MODELS_MAX && !self.texts.contains_key(&placed.model) {
             return;
         }
@@ -488,10 +461,10 @@ impl Router {
     fn note(&mut self, change: Option<Change>) {
         if let Some(Change::WentDown(worker, cause)) = change
             && cause.loses_the_cache()
-            && matches!(self.prefixes.knowledge(worker), Knowledge::Estimated { .. })
         {
-            // One that reports says itself that it began anew.
-            self.prefixes.leave(worker);
+            // One that reports will be followed anew: until then its old reports are of a process that
+            // may be gone.
+            self.restarted(worker);
         }
     }
 }

@@ -339,6 +339,7 @@ impl World {
 pub(crate) fn knowledge(index: &PrefixIndex, worker: WorkerId) -> &'static str {
     match index.knowledge(worker) {
         Knowledge::Exact => "exact",
+        Knowledge::Disputed { .. } => "disputed",
         Knowledge::Stale => "stale",
         Knowledge::Estimated { .. } => "estimated",
     }

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use overdraft_core::fleet::WorkerId;
-use overdraft_core::prefix::Knowledge;
+use overdraft_core::prefix::{Knowledge, PrefixIndex, Verdict};
 use overdraft_core::route::{Candidate, Choice, Decision, PrefixFate, Prompt, Request, Router};
 use overdraft_telemetry::metrics::Decided;
 use overdraft_units::Tokens;
@@ -212,7 +212,7 @@ fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -
         score: one.score,
         cached_tokens: one.cached.get(),
         fetchable_tokens: one.fetchable.get(),
-        cache_known: knowledge(router.prefixes().knowledge(one.worker)),
+        cache_known: knowledge(router.prefixes(), one.worker),
         queued_tokens: one.queued,
         requests: one.requests,
         free_tokens: one.free,
@@ -220,10 +220,13 @@ fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -
     }
 }
 
-/// What matches rest on, as explanations and metrics call it.
-pub(crate) const fn knowledge(knowledge: Knowledge) -> &'static str {
-    match knowledge {
-        Knowledge::Exact => "exact",
+/// What the matches of a worker rest on, as explanations and metrics call it. They are exact only where
+/// answers confirm the reports.
+pub(crate) fn knowledge(prefixes: &PrefixIndex, worker: WorkerId) -> &'static str {
+    match prefixes.knowledge(worker) {
+        Knowledge::Exact if prefixes.verdict(worker) == Verdict::Confirmed => "exact",
+        Knowledge::Exact => "reported",
+        Knowledge::Disputed { .. } => "disputed",
         Knowledge::Stale => "stale",
         Knowledge::Estimated { .. } => "estimated",
     }

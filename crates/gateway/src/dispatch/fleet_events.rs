@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use overdraft_core::fleet::{Probe, Scraped, WorkerId};
 use overdraft_core::memory_drift::Step;
-use overdraft_core::prefix::{Event, Knowledge};
+use overdraft_core::prefix::{Event, Knowledge, LayerGroup};
 use overdraft_core::route::Router;
 use overdraft_units::{BlockSize, Micros, Tokens};
 
@@ -105,16 +105,16 @@ impl Dispatcher {
         self.router().tick(now);
     }
 
-    /// A worker reports what its cache holds, in blocks of `block` tokens; the reports are told one by one.
-    pub(crate) fn cache_reports(&self, worker: WorkerId, block: BlockSize) -> CacheReports<'_> {
-        let mut router = self.router();
-        router.reports_by(worker, block);
-        CacheReports { router, worker }
+    /// A worker's process is another than before.
+    pub(crate) fn restarted(&self, worker: WorkerId) {
+        self.router().restarted(worker);
     }
 
-    /// The same where the worker has said before in which blocks it reports.
-    pub(crate) fn cache_reports_missed(&self, worker: WorkerId) -> CacheReports<'_> {
-        CacheReports { router: self.router(), worker }
+    /// A worker reports what its cache holds; the reports are told one by one. `None` where they are of a process
+    /// that is gone: the worker has lost its cache more often than `losses` says.
+    pub(crate) fn cache_reports(&self, worker: WorkerId, losses: u32) -> Option<CacheReports<'_>> {
+        let router = self.router();
+        (router.cache_losses(worker) == losses).then_some(CacheReports { router, worker })
     }
 }
 
@@ -131,13 +131,18 @@ impl CacheReports<'_> {
         self.router.fleet().worker(self.worker).kv_capacity()
     }
 
+    /// They are in blocks of so many tokens.
+    pub(crate) fn in_blocks_of(&mut self, block: BlockSize) {
+        self.router.reports_by(self.worker, block);
+    }
+
     /// What is known of the worker's cache so far.
     pub(crate) fn knowledge(&self) -> Knowledge {
         self.router.prefixes().knowledge(self.worker)
     }
 
-    /// One report.
-    pub(crate) fn tell(&mut self, event: Event<'_>) {
-        self.router.cache_changed(self.worker, event);
+    /// One report on a group of its layers.
+    pub(crate) fn tell(&mut self, group: LayerGroup, event: Event<'_>) {
+        self.router.group_changed(self.worker, group, event);
     }
 }

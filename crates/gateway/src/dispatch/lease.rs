@@ -119,7 +119,12 @@ impl Lease {
         let Some(placed) = self.placed.take() else { return };
         if ending == Ending::Answered {
             let cached = used.and_then(|used| used.cached);
-            self.dispatcher.metrics.routing.answered(used.map(|used| used.prompt), cached);
+            let metrics = &self.dispatcher.metrics.routing;
+            metrics.answered(used.map(|used| used.prompt), cached);
+            // Of several answers it is not said which found how much.
+            if let Some(cached) = cached.filter(|_| placed.demand().prospect.answers <= 1) {
+                metrics.compared(self.member.upstream.name(), placed.demand().cached, cached);
+            }
         }
         let outcome = Outcome {
             ending,

@@ -24,7 +24,7 @@ use crate::upstream::Upstream;
 pub(crate) struct Membership {
     /// By source: the settings are source zero, discoveries follow.
     named: BTreeMap<usize, Vec<WorkerSettings>>,
-    /// By address.
+    /// By address, and by rank where several engines are behind it.
     members: BTreeMap<String, (WorkerId, WorkerSettings)>,
     /// Addresses of workers that were draining when they left.
     drained: BTreeSet<String>,
@@ -51,13 +51,30 @@ impl Membership {
         watch: Watch,
     ) {
         self.named.insert(source, workers);
+        self.update(fleet, watch);
+    }
+
+    /// Makes the fleet what is named, each data-parallel rank a worker of its own.
+    pub(crate) fn update(&mut self, fleet: &Arc<Fleet>, watch: Watch) {
         // In the order they are named, for that is the order in which an idle fleet is asked; who
         // is named first describes it.
         let mut wanted: IndexMap<String, WorkerSettings> = IndexMap::new();
         for worker in self.named.values().flatten() {
-            let url = worker.url.trim_end_matches('/').to_owned();
-            wanted.entry(url).or_insert_with(|| worker.clone());
+            let url = worker.url.trim_end_matches('/');
+            match fleet.ranks.of(url) {
+                1 => {
+                    wanted.entry(url.to_owned()).or_insert_with(|| worker.clone());
+                }
+                ranks => (0..ranks).for_each(|rank| {
+                    let place = format!("{url}#{rank}");
+                    wanted.entry(place).or_insert_with(|| worker.of_rank(rank));
+                }),
+            }
         }
+        let named = |url: &str| {
+            self.named.values().flatten().any(|worker| worker.url.trim_end_matches('/') == url)
+        };
+        fleet.ranks.retain(named);
         self.dismiss_all_but(&wanted, fleet);
         for (url, mut worker) in wanted {
             if self.members.contains_key(&url) {
@@ -110,7 +127,11 @@ impl Membership {
     fn distinguish(&self, worker: &mut WorkerSettings) {
         let taken = |name: &str| self.members.values().any(|(_, known)| known.name == name);
         if taken(&worker.name) {
-            let address = WorkerSettings::new(worker.url.clone()).name;
+            let address = WorkerSettings::new(worker.url.clone());
+            let address = match worker.data_parallel_rank {
+                Some(rank) => address.of_rank(rank).name,
+                None => address.name,
+            };
             tracing::warn!(name = worker.name, called = address, "two workers have one name");
             worker.name = address;
         }
@@ -126,7 +147,8 @@ fn join(
     let address = worker.check()?;
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
     let upstream = Upstream::new(name, address, &dispatcher.settings());
-    let upstream = Arc::new(upstream.with_key(worker.traits.api_key.as_ref()));
+    let upstream = upstream.with_key(worker.traits.api_key.as_ref());
+    let upstream = Arc::new(upstream.with_rank(worker.data_parallel_rank));
     let tag = xxh3_64(worker.name.as_bytes());
     let sequences_max = worker.traits.sequences_max.map(NonZeroU32::get);
     let traits = Traits { shares_blocks: worker.traits.kv_share, sequences_max };

@@ -5,9 +5,10 @@
 //! | Membership                      | `membership.rs`                        |
 //! | Health probes and model list    | `probe.rs`, `model_list.rs`            |
 //! | Workers that ask for a key      | `locked_workers.rs`                    |
+//! | Data-parallel ranks             | `ranks.rs`                             |
 //! | Metric scrapes                  | `scrape.rs`                            |
-//! | KV events                       | `kv_event_subscriber.rs`, `kv_events/` |
-//! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs` |
+//! | KV events                       | `kv_sources.rs`, `kv_event_subscriber.rs`, `kv_events/` |
+//! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs`, `remote_tokens.rs` |
 //! | Scoring abilities               | `scoring_abilities.rs`                 |
 //! | Warm-up, memory drift, restarts | `maintenance/`                         |
 //! | Spot termination                | `spot_termination/`                    |
@@ -17,11 +18,14 @@
 
 mod kv_event_subscriber;
 pub mod kv_events;
+mod kv_sources;
 pub(crate) mod locked_workers;
 pub(crate) mod maintenance;
 pub(crate) mod membership;
 pub(crate) mod model_list;
 mod probe;
+pub(crate) mod ranks;
+pub(crate) mod remote_tokens;
 pub(crate) mod scaling;
 mod scoring_abilities;
 mod scrape;

@@ -21,6 +21,8 @@ const SEEN_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 struct Card {
     id: String,
+    /// The model that it is an adapter of.
+    parent: Option<String>,
     /// The JSON object.
     text: Box<RawValue>,
 }
@@ -41,11 +43,12 @@ impl Listing {
         #[derive(Deserialize)]
         struct Named {
             id: String,
+            parent: Option<String>,
         }
         let list: List = serde_json::from_slice(answer).ok()?;
         let cards = list.data.into_iter().take(WORKER_MODELS_MAX).map(|text| {
             let named: Named = serde_json::from_str(text.get()).ok()?;
-            Some(Card { id: named.id, text })
+            Some(Card { id: named.id, parent: named.parent, text })
         });
         Some(Self { cards: cards.collect::<Option<_>>()? })
     }
@@ -66,6 +69,8 @@ struct Inner {
     listings: Vec<Option<Listing>>,
     /// Alias and model, for the aliases of models that are served.
     aliases: Vec<(String, String)>,
+    /// Adapters, and the models that they adapt.
+    parents: BTreeMap<String, String>,
     cards: BTreeMap<String, Bytes>,
     document: Bytes,
     /// Models that a worker has ever listed, so that one whose workers are all away is not taken for none.
@@ -79,7 +84,8 @@ impl Default for ModelList {
         let document = document(&cards);
         let (listings, aliases) = (Vec::new(), Vec::new());
         let seen = BTreeSet::new();
-        Self(Mutex::new(Inner { listings, aliases, cards, document, seen }))
+        let parents = BTreeMap::new();
+        Self(Mutex::new(Inner { listings, aliases, parents, cards, document, seen }))
     }
 }
 
@@ -117,6 +123,11 @@ impl ModelList {
     /// The answer to `GET /v1/models/{id}`.
     pub(crate) fn card(&self, id: &str) -> Option<Bytes> {
         self.inner().cards.get(id).cloned()
+    }
+
+    /// The model that `id` is an adapter of, if it is one.
+    pub(crate) fn parent(&self, id: &str) -> Option<String> {
+        self.inner().parents.get(id).cloned()
     }
 
     /// Whether a worker has ever listed a model.
@@ -164,7 +175,11 @@ impl Inner {
     /// Puts the list together anew.
     fn list(&mut self) {
         let mut cards = BTreeMap::new();
+        self.parents.clear();
         for card in self.listings.iter().flatten().flat_map(|listing| &listing.cards) {
+            if let Some(parent) = &card.parent {
+                self.parents.entry(card.id.clone()).or_insert_with(|| parent.clone());
+            }
             // The worker named first describes it.
             cards
                 .entry(card.id.clone())

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use overdraft_core::fleet::{Scraped, WorkerId};
 use overdraft_units::{Instant, Micros};
-use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report};
+use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report_of};
 use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -79,11 +79,16 @@ struct Memory {
     asked: Option<Instant>,
     /// What it has computed so far, and since when it is no more though it has work.
     computed: Option<(u64, Instant)>,
+    /// Tokens that it had taken in and generated, by its own count, ...
+    counted: u64,
+    /// ... and how often it was known to have lost its cache then.
+    losses: u32,
 }
 
 /// Scrapes one worker until it is dropped.
 pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
-    let mut memory = Memory { page: None, told: None, asked: None, computed: None };
+    let mut memory =
+        Memory { page: None, told: None, asked: None, computed: None, counted: 0, losses: 0 };
     loop {
         scrape(&fleet, worker, &mut memory).await;
         rest(&fleet, worker).await;
@@ -116,6 +121,11 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
     judge(fleet, worker, seen.as_ref().err());
     match &seen {
         Ok(report) => {
+            let losses = fleet.dispatcher.view().cache_losses(worker);
+            if memory.is_another(report, losses) {
+                tracing::info!(worker = name.name(), "it was restarted; its cache is forgotten");
+                fleet.dispatcher.restarted(worker);
+            }
             let scraped = scraped(report, fleet.dispatcher.clock.now());
             fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
             fleet.dispatcher.member(worker).reported(report.clone());
@@ -172,7 +182,7 @@ async fn look(
     if status != StatusCode::OK {
         return Err(ScrapeFault::Status(status));
     }
-    let report = report(&page)?;
+    let report = report_of(&page, fleet.dispatcher.member(worker).settings.data_parallel_rank)?;
     let sent = fleet.dispatcher.view().fleet().worker(worker).started_last();
     if memory.is_frozen(&page, sent, fleet.dispatcher.clock.now()) {
         return Err(ScrapeFault::Frozen);
@@ -197,6 +207,15 @@ impl Memory {
                 Micros::ZERO
             }
         }
+    }
+
+    /// Whether the report is of another process than the one before, and nobody has noticed: its counters began
+    /// anew, and it has lost its cache as often as before.
+    fn is_another(&mut self, report: &WorkerReport, losses: u32) -> bool {
+        let is_noticed = std::mem::replace(&mut self.losses, losses) != losses;
+        let tokens = [report.prompt_tokens, report.generation_tokens].into_iter().flatten();
+        let counted = tokens.fold(0, u64::saturating_add);
+        counted < std::mem::replace(&mut self.counted, counted) && !is_noticed
     }
 
     fn is_frozen(&mut self, page: &Bytes, sent: u64, now: Instant) -> bool {
@@ -232,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
-        let mut memory = Memory { page: None, told: None, asked: None, computed: None };
+        let mut memory =
+            Memory { page: None, told: None, asked: None, computed: None, counted: 0, losses: 0 };
         let page = Bytes::from_static(b"same");
         let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
         assert!(!memory.is_frozen(&page, 1, second(0)));
@@ -241,5 +261,24 @@ mod tests {
         assert!(memory.is_frozen(&page, 3, second(71)));
         assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 2, second(62)));
         assert!(!memory.is_frozen(&Bytes::from_static(b"new"), 3, second(70)), "not for long");
+    }
+
+    #[test]
+    fn counters_that_begin_anew_are_another_process() {
+        let mut memory = Memory { page: None, told: None, asked: None, counted: 0, losses: 0 };
+        let mut is_another = |prompts: u64, generated: u64, losses: u32| {
+            let page = format!(
+                "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n\
+                 vllm:prompt_tokens_total {prompts}\nvllm:generation_tokens_total {generated}\n"
+            );
+            memory.is_another(&report_of(page.as_bytes(), None).unwrap(), losses)
+        };
+        assert!(!is_another(100, 10, 0));
+        assert!(!is_another(100, 10, 0));
+        assert!(!is_another(150, 20, 0));
+        assert!(is_another(30, 5, 0));
+        assert!(!is_another(31, 5, 1), "that was told");
+        assert!(!is_another(3, 0, 2), "a refused connection has shown it before");
+        assert!(is_another(1, 0, 2));
     }
 }

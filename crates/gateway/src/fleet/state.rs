@@ -11,6 +11,7 @@ use overdraft_telemetry::metrics::CareMetrics;
 use tokio::sync::watch;
 
 use super::model_list::ModelList;
+use super::ranks::Ranks;
 use super::tokenizers::Tokenizers;
 use crate::discovery::Standing;
 use crate::dispatch::Dispatcher;
@@ -24,6 +25,7 @@ pub(super) const POOLS: [Pool; 2] = [Pool::Target, Pool::Draft];
 pub(crate) struct Fleet {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) models: ModelList,
+    pub(crate) ranks: Ranks,
     pub(crate) repairs: Repairs,
     pub(crate) holds: Holds,
     pub(crate) sources: Sources,
@@ -39,6 +41,7 @@ impl Fleet {
         Self {
             dispatcher,
             models,
+            ranks: Ranks::default(),
             repairs: Repairs::default(),
             holds: Holds::default(),
             sources: Sources::default(),

@@ -20,12 +20,23 @@ pub(crate) async fn find_wanted_tokenizers(fleet: Arc<Fleet>) {
         let routes = Arc::clone(&fleet.dispatcher.routes());
         let found = find(&fleet, &routes, &upstream, &model).await;
         // What was found under settings that are no more may be another's by now.
-        if let Some(prompter) = found
-            && Arc::ptr_eq(&routes, &fleet.dispatcher.routes())
-        {
-            fleet.tokenizers.found(&model, prompter);
+        if !Arc::ptr_eq(&routes, &fleet.dispatcher.routes()) {
+            continue;
+        }
+        match found {
+            Search::Found(prompter) => fleet.tokenizers.found(&model, prompter),
+            Search::NotHandedOut => fleet.tokenizers.not_handed_out(&model),
+            Search::Unwanted => {}
         }
     }
+}
+
+/// What came of a search.
+enum Search {
+    Found(Arc<Prompter>),
+    /// The worker keeps it to itself, or it cannot be used here.
+    NotHandedOut,
+    Unwanted,
 }
 
 async fn find(
@@ -33,34 +44,41 @@ async fn find(
     routes: &Routes,
     upstream: &Arc<Upstream>,
     model: &str,
-) -> Option<Arc<Prompter>> {
+) -> Search {
     if routes.settings.tokenizing == Tokenizing::Never {
-        return None;
+        return Search::Unwanted;
+    }
+    let place = routes.tokenizer(model);
+    if place == TokenizerPlace::Off {
+        return Search::Unwanted;
     }
     let pieces = Arc::clone(fleet.tokenizers.pieces());
-    let opening = match routes.tokenizer(model) {
-        TokenizerPlace::Off => return None,
-        TokenizerPlace::Folder(path) => {
-            tokio::task::spawn_blocking(move || Prompter::from_folder(&path, pieces))
-        }
-        TokenizerPlace::Worker => {
-            let fetching = fetch(upstream, SOURCE, TOKENIZER_DOCUMENT_BYTES_MAX);
-            let (status, document) = timeout(FETCH_PATIENCE, fetching).await.ok()?.ok()?;
-            if status != StatusCode::OK {
-                return None;
-            }
+    let fetching = fetch(upstream, SOURCE, TOKENIZER_DOCUMENT_BYTES_MAX);
+    let document = match timeout(FETCH_PATIENCE, fetching).await {
+        Ok(Ok((StatusCode::OK, document))) => Some(document),
+        _ => None,
+    };
+    let opening = match (place, document) {
+        (TokenizerPlace::Folder(path), document) => tokio::task::spawn_blocking(move || {
+            let prompter = Prompter::from_folder(&path, pieces)?;
+            // Only workers of ours hand their tokenizers out.
+            Ok(if document.is_some() { prompter } else { prompter.of_stock_engine() })
+        }),
+        (_, Some(document)) => {
             tokio::task::spawn_blocking(move || Prompter::from_document(&document, pieces))
         }
+        (_, None) => return Search::NotHandedOut,
     };
-    match opening.await.ok()? {
-        Ok(prompter) => {
+    match opening.await {
+        Ok(Ok(prompter)) => {
             tracing::info!(model, "its tokenizer is known");
-            Some(Arc::new(prompter))
+            Search::Found(Arc::new(prompter))
         }
-        Err(error) => {
-            tracing::warn!(model, %error, "its tokenizer cannot be used; prompts are estimated");
-            None
+        Ok(Err(error)) => {
+            tracing::warn!(model, %error, "its tokenizer cannot be used");
+            Search::NotHandedOut
         }
+        Err(_ended) => Search::Unwanted,
     }
 }
 

@@ -7,6 +7,7 @@ use overdraft_core::fleet::WorkerId;
 use overdraft_tokenizer::{PieceCache, Prompter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::remote_tokens::RemoteTokens;
 use crate::upstream::Upstream;
 
 /// Prompts that are tokenised at once; the next one is routed by its text.
@@ -24,6 +25,7 @@ pub(crate) struct Tokenizers {
     pieces: Arc<PieceCache>,
     places: Arc<Semaphore>,
     known: Mutex<BTreeMap<String, Known>>,
+    remote: RemoteTokens,
     ask: mpsc::Sender<Wanted>,
     /// Until the task that looks for them has taken it.
     asked: Mutex<Option<mpsc::Receiver<Wanted>>>,
@@ -34,8 +36,10 @@ pub(crate) struct Tokenizers {
 enum Known {
     /// This is it.
     Here(Arc<Prompter>),
-    /// None of these workers had it.
+    /// None of these workers has handed it out so far.
     Nowhere(Vec<WorkerId>),
+    /// Nor did one of these when it was asked; workers make the tokens themselves.
+    AtWorkers(Vec<WorkerId>),
 }
 
 impl Default for Tokenizers {
@@ -45,6 +49,7 @@ impl Default for Tokenizers {
             pieces: Arc::new(PieceCache::default()),
             places: Arc::new(Semaphore::new(TOKENISING_MAX)),
             known: Mutex::default(),
+            remote: RemoteTokens::default(),
             ask,
             asked: Mutex::new(Some(asked)),
         }
@@ -79,9 +84,8 @@ impl Tokenizers {
                 continue;
             }
             let entry = known.entry(model.clone());
-            let Known::Nowhere(asked) = entry.or_insert_with(|| Known::Nowhere(Vec::new())) else {
-                continue;
-            };
+            let entry = entry.or_insert_with(|| Known::Nowhere(Vec::new()));
+            let (Known::Nowhere(asked) | Known::AtWorkers(asked)) = entry else { continue };
             if asked.contains(&worker) || ASKED_MAX <= asked.len() {
                 continue;
             }
@@ -114,7 +118,27 @@ impl Tokenizers {
     pub(crate) fn of(&self, model: &str) -> Option<Arc<Prompter>> {
         match self.known().get(model) {
             Some(Known::Here(prompter)) => Some(Arc::clone(prompter)),
-            Some(Known::Nowhere(_)) | None => None,
+            Some(Known::Nowhere(_) | Known::AtWorkers(_)) | None => None,
+        }
+    }
+
+    /// Whether the workers of `model` have to be asked for the tokens of its prompts.
+    pub(crate) fn are_at_workers(&self, model: &str) -> bool {
+        matches!(self.known().get(model), Some(Known::AtWorkers(_)))
+    }
+
+    /// Tokens that workers made.
+    pub(crate) const fn remote(&self) -> &RemoteTokens {
+        &self.remote
+    }
+
+    /// A worker was asked for the tokenizer of `model`, and did not hand out one that can be used.
+    pub(super) fn not_handed_out(&self, model: &str) {
+        if let Some(known) = self.known().get_mut(model)
+            && let Known::Nowhere(asked) = known
+        {
+            tracing::info!(model, "its prompts are tokenised by its workers where they report");
+            *known = Known::AtWorkers(std::mem::take(asked));
         }
     }
 

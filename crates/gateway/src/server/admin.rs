@@ -228,7 +228,7 @@ fn listed(gateway: &Gateway) -> Vec<Listed> {
             kv_capacity_tokens: worker.kv_capacity().map(overdraft_units::Tokens::get),
             load_age_us: worker.staleness(now).map(overdraft_units::Micros::get),
             prefill_tokens_per_second: worker.prefill_rate().tokens_per_second(),
-            prefix_knowledge: explain::knowledge(router.prefixes().knowledge(id)),
+            prefix_knowledge: explain::knowledge(router.prefixes(), id),
             prefix_tokens_known: router.prefix_tokens(id),
             scoring: member.abilities().path(None, now).name(),
         }

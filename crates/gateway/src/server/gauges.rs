@@ -31,7 +31,7 @@ pub(crate) fn set(gateway: &Gateway) {
             kv_capacity: worker.kv_capacity(),
             staleness: worker.staleness(now),
             prefill_rate: worker.prefill_rate().tokens_per_second(),
-            knowledge: explain::knowledge(router.prefixes().knowledge(id)),
+            knowledge: explain::knowledge(router.prefixes(), id),
         };
         let pressure = WorkerPressure {
             worker: gauges.worker.clone(),
@@ -63,6 +63,7 @@ pub(crate) fn set(gateway: &Gateway) {
         keys: count(memory.keys),
         piece_bytes: pieces.bytes,
         pieces: [pieces.hits, pieces.misses],
+        remote_prompts: gateway.fleet.tokenizers.remote().counts(),
     };
     dispatcher.metrics.routing.set(&gauges, index);
     cascade::set_gauges(&gateway.cascade);

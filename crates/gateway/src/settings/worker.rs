@@ -21,6 +21,8 @@ pub struct WorkerSettings {
     pub pool: Pool,
     /// The model it is there for; one that does not serve it is sent nothing.
     pub model: Option<String>,
+    /// The one of several engines behind its address that it is: vLLM's data-parallel rank.
+    pub data_parallel_rank: Option<u32>,
     /// Where it reports what its cache holds.
     pub kv_events: KvEvents,
     /// What it can do, and is told.
@@ -75,9 +77,22 @@ impl WorkerSettings {
             name,
             pool: Pool::Target,
             model: None,
+            data_parallel_rank: None,
             kv_events: KvEvents::Ask,
             traits: WorkerTraits::default(),
             care: Care::default(),
+        }
+    }
+
+    /// One of the engines behind its address, as a worker of its own. Who looks after the process looks after
+    /// the first.
+    #[must_use]
+    pub(crate) fn of_rank(&self, rank: u32) -> Self {
+        Self {
+            name: format!("{}#{rank}", self.name),
+            data_parallel_rank: Some(rank),
+            care: if rank == 0 { self.care.clone() } else { Care::default() },
+            ..self.clone()
         }
     }
 

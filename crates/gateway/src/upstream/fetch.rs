@@ -1,4 +1,4 @@
-//! Small fetches from a worker: health, models and metrics.
+//! Small fetches from a worker: health, models, metrics and tokens.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::AUTHORIZATION;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 
 use crate::upstream::headers;
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};
@@ -44,7 +46,30 @@ pub(crate) async fn fetch_as(
     bytes_max: usize,
     key: Option<&HeaderValue>,
 ) -> Result<(StatusCode, Bytes), FetchError> {
-    let make = || question(upstream, path, key);
+    exchange(upstream, || question(upstream, path, key, Pieces::default()), bytes_max).await
+}
+
+/// Puts a JSON body to `path`, taking at most `bytes_max` bytes.
+pub(crate) async fn post(
+    upstream: &Arc<Upstream>,
+    path: &'static str,
+    body: Bytes,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), FetchError> {
+    let make = || {
+        let mut request = question(upstream, path, None, Pieces::from(body.clone()));
+        *request.method_mut() = Method::POST;
+        request.headers_mut().insert(CONTENT_TYPE, headers::JSON);
+        request
+    };
+    exchange(upstream, make, bytes_max).await
+}
+
+async fn exchange(
+    upstream: &Arc<Upstream>,
+    make: impl Fn() -> Outgoing,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), FetchError> {
     let (response, connection) = upstream.exchange(make).await?;
     let (head, incoming) = response.into_parts();
     let mut body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
@@ -59,8 +84,13 @@ pub(crate) async fn fetch_as(
     Ok((head.status, collected.freeze()))
 }
 
-fn question(upstream: &Upstream, path: &'static str, key: Option<&HeaderValue>) -> Outgoing {
-    let mut request = Outgoing::new(Pieces::default());
+fn question(
+    upstream: &Upstream,
+    path: &'static str,
+    key: Option<&HeaderValue>,
+    body: Pieces,
+) -> Outgoing {
+    let mut request = Outgoing::new(body);
     *request.method_mut() = Method::GET;
     *request.uri_mut() = Uri::from_static(path);
     *request.headers_mut() = headers::own(upstream);

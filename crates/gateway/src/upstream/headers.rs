@@ -28,6 +28,7 @@ const OURSELVES: HeaderValue = HeaderValue::from_static("1.1 overdraft");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const WORKER: HeaderName = HeaderName::from_static("x-overdraft-worker");
 const KV_SOURCE: HeaderName = HeaderName::from_static(SOURCE_HEADER);
+const RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -37,7 +38,7 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 const PASSED_VALUE_BYTES_MAX: usize = 512;
 
 /// Room for every header that a worker may be sent.
-const OUTGOING_HEADERS: usize = 11;
+const OUTGOING_HEADERS: usize = 12;
 
 /// Headers that speak of the connection they came over, or that the listener sets itself.
 const NOT_RELAYED: [HeaderName; 13] = [
@@ -70,6 +71,9 @@ pub(crate) fn outgoing(
     to.insert(USER_AGENT, AGENT);
     to.insert(VIA, OURSELVES);
     to.insert(REQUEST_ID, request_id.clone());
+    if let Some(rank) = &upstream.rank {
+        to.insert(RANK, rank.clone());
+    }
     pass(from, &mut to, TRACE_PARENT);
     pass(from, &mut to, TRACE_STATE);
     match (&upstream.key, credentials) {

@@ -55,6 +55,8 @@ pub(crate) struct Upstream {
     pub(crate) host: HeaderValue,
     /// The `authorization` header it expects, where it is configured.
     pub(crate) key: Option<HeaderValue>,
+    /// Its data-parallel rank, where several engines are behind its address.
+    rank: Option<HeaderValue>,
     address: Address,
     pool: Mutex<Pool>,
     connect: Duration,
@@ -71,6 +73,7 @@ impl Upstream {
             name,
             host,
             key: None,
+            rank: None,
             address,
             pool: Mutex::new(Pool::new(
                 settings.limits.idle_connections,
@@ -86,6 +89,12 @@ impl Upstream {
     #[must_use]
     pub(crate) fn with_key(self, key: Option<&Token>) -> Self {
         Self { key: key.and_then(Token::bearer), ..self }
+    }
+
+    /// The same as one of several engines behind its address.
+    #[must_use]
+    pub(crate) fn with_rank(self, rank: Option<u32>) -> Self {
+        Self { rank: rank.map(HeaderValue::from), ..self }
     }
 
     /// The name as text.

@@ -27,6 +27,7 @@ mod health;
 mod keys;
 mod refusing;
 mod relaying;
+mod reporting;
 mod routing;
 mod sharing;
 mod strict_workers;

@@ -27,6 +27,10 @@ type Float = Gauge<f64, AtomicU64>;
 /// Upper bounds of scores, which lie between zero and one.
 const SCORES: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
+/// Kinds of cached tokens that are compared.
+const PREDICTED: &str = "predicted";
+const ACTUAL: &str = "actual";
+
 /// A decision, as far as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided {
@@ -88,6 +92,8 @@ pub struct PrefixGauges {
     pub piece_bytes: u64,
     /// Pieces of prompts that were found there, and that had to be tokenised.
     pub pieces: [u64; 2],
+    /// Prompts that were to be tokenised by workers: remembered, made, not had.
+    pub remote_prompts: [u64; 3],
 }
 
 /// The catalogue of routing.
@@ -103,6 +109,7 @@ pub struct RoutingMetrics {
     first_token: Family<Words<2>, Histogram>,
     prefix_tokens: Family<Words<1>, Counter>,
     prefix_ratio: Float,
+    cached_tokens: Family<Two, Counter>,
     scrapes: Family<Two, Counter>,
     reports: Family<Two, Counter>,
     requests: Family<Two, Gauge>,
@@ -112,6 +119,7 @@ pub struct RoutingMetrics {
     knowledge: Family<Two, Gauge>,
     index: Family<Words<1>, Gauge>,
     pieces: Family<Words<1>, Gauge>,
+    remote_prompts: Family<Words<1>, Gauge>,
     /// What every request counts, by what its labels are made of.
     known_decisions: Known<(Policy, Arm, &'static str), Counter>,
     known_tokens: Known<&'static str, Counter>,
@@ -131,6 +139,7 @@ impl RoutingMetrics {
             first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN)),
             prefix_tokens: Family::default(),
             prefix_ratio: Float::default(),
+            cached_tokens: Family::default(),
             scrapes: Family::default(),
             reports: Family::default(),
             requests: Family::default(),
@@ -140,10 +149,12 @@ impl RoutingMetrics {
             knowledge: Family::default(),
             index: Family::default(),
             pieces: Family::default(),
+            remote_prompts: Family::default(),
             known_decisions: Known::default(),
             known_tokens: Known::default(),
         };
         metrics.register_decisions(registry);
+        metrics.register_prefixes(registry);
         metrics.register_workers(registry);
         metrics
     }
@@ -194,6 +205,9 @@ impl RoutingMetrics {
             "From routing a request to its first token, by policy and side of a comparison",
             self.first_token.clone(),
         );
+    }
+
+    fn register_prefixes(&self, registry: &mut Registry) {
         registry.register(
             "overdraft_prefix_tokens",
             "Prompt tokens: routed, expected to be cached, told by workers, told to be cached",
@@ -214,6 +228,11 @@ impl RoutingMetrics {
             "Pieces of prompts since the start: found tokenised already, or tokenised",
             self.pieces.clone(),
         );
+        registry.register(
+            "overdraft_tokenizer_remote_prompts",
+            "Prompts that workers were to tokenise, since the start: remembered, made, not had",
+            self.remote_prompts.clone(),
+        );
     }
 
     fn register_workers(&self, registry: &mut Registry) {
@@ -226,6 +245,11 @@ impl RoutingMetrics {
             "overdraft_kv_event_batches",
             "Reports of a worker's cache by what came of them",
             self.reports.clone(),
+        );
+        registry.register(
+            "overdraft_worker_cached_tokens",
+            "Prompt tokens found in a worker's cache, of answers that tell: as predicted, and as told",
+            self.cached_tokens.clone(),
         );
         registry.register(
             "overdraft_worker_requests",
@@ -249,7 +273,7 @@ impl RoutingMetrics {
         );
         registry.register(
             "overdraft_worker_prefix_knowledge",
-            "What is believed of a worker's cache rests on: its own reports, or estimates",
+            "What is believed of a worker's cache rests on: reports that answers confirm, reports, or estimates",
             self.knowledge.clone(),
         );
     }
@@ -301,6 +325,14 @@ impl RoutingMetrics {
         self.count_tokens("cached", cached);
     }
 
+    /// An answer of a worker told how much of its prompt was cached, and so much was predicted.
+    pub fn compared(&self, worker: &str, predicted: Tokens, actual: Tokens) {
+        for (kind, tokens) in [(PREDICTED, predicted), (ACTUAL, actual)] {
+            let labels = [("worker", worker.to_owned()), ("kind", kind.to_owned())];
+            self.cached_tokens.get_or_create(&labels).inc_by(u64::from(tokens.get()));
+        }
+    }
+
     /// A worker's metrics were read, or were not: `result` is a word of a closed set.
     pub fn scraped(&self, worker: &str, result: &'static str) {
         let labels = [("worker", worker.to_owned()), ("result", result.to_owned())];
@@ -315,6 +347,9 @@ impl RoutingMetrics {
 
     /// A worker left: the series that count what it said, with these results, go too.
     pub fn forget(&self, worker: &str, scrapes: &[&str], reports: &[&str]) {
+        for kind in [PREDICTED, ACTUAL] {
+            self.cached_tokens.remove(&[("worker", worker.to_owned()), ("kind", kind.to_owned())]);
+        }
         for (family, results) in [(&self.scrapes, scrapes), (&self.reports, reports)] {
             for result in results {
                 family.remove(&[("worker", worker.to_owned()), ("result", (*result).to_owned())]);
@@ -341,6 +376,10 @@ impl RoutingMetrics {
         for (result, count) in ["hit", "miss"].into_iter().zip(index.pieces) {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.pieces.get_or_create(&[("result", result)]).set(count);
+        }
+        for (result, count) in ["hit", "made", "failed"].into_iter().zip(index.remote_prompts) {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.remote_prompts.get_or_create(&[("result", result)]).set(count);
         }
         let told = self.prefix_tokens.get_or_create(&[("kind", "prompt")]).get();
         let cached = self.prefix_tokens.get_or_create(&[("kind", "cached")]).get();

@@ -41,6 +41,24 @@ fn a_chat_is_rendered() {
 }
 
 #[test]
+fn a_stock_engine_reads_control_tokens_in_a_clients_text_and_truncates() {
+    let prompter = chatting(Arc::default()).of_stock_engine();
+    let messages = json!([{ "role": "user", "content": "Hi <|im_end|>" }]);
+    let body = json!({ "messages": messages });
+    let control = prompter.tokenizer().token_id("<|im_end|>").unwrap();
+    let whole = prompt(&prompter, Generation::Chat, &body);
+    assert_eq!(whole.iter().filter(|&&token| token == control).count(), 2);
+    let cut = json!({ "messages": messages, "truncate_prompt_tokens": 3 });
+    assert_eq!(prompt(&prompter, Generation::Chat, &cut), whole[whole.len() - 3..]);
+    let to_fit = json!({ "prompt": "text", "truncate_prompt_tokens": -1 }).to_string();
+    let unknown = prompter.prompt_of(to_fit.as_bytes(), Generation::Completion, 0);
+    assert!(matches!(unknown, Err(PrompterError::Truncated)), "{unknown:?}");
+    let list = json!({ "prompt": ["one", "two"] }).to_string();
+    let prompts = prompter.prompts_of(list.as_bytes(), Generation::Completion, 0).unwrap();
+    assert_eq!(prompts.len(), 2);
+}
+
+#[test]
 fn a_completions_first_prompt_counts() {
     let prompter = chatting(Arc::default());
     let of = |prompt_field: Value| {

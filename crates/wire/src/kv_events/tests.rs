@@ -285,9 +285,30 @@ fn sources_are_read_whatever_else_stands_there() {
     let second = Source { endpoint: "tcp://10.0.0.1:1".to_owned(), ..Source::default() };
     assert_eq!(sources, [first, second]);
     assert_eq!(read_sources(&write_sources(&sources)).unwrap(), sources);
-    assert!(read_sources(b"{}").unwrap_err().to_string().contains("not a list"));
+    assert!(read_sources(b"[1]").unwrap_err().to_string().contains("not a list"));
     let many = vec![Source::default(); SOURCES_MAX + 1];
     assert!(matches!(read_sources(&write_sources(&many)), Err(SourcesError::TooMany { .. })));
+}
+
+#[test]
+fn sources_are_read_by_rank_as_vllm_answers_them() {
+    let json = br#"{"1":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:15558",
+        "replay_endpoint":null,"buffer_steps":10000,"hwm":100000,"max_queue_size":100000,"topic":""},
+        "0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:15557",
+        "replay_endpoint":"tcp://*:15657","topic":"kv-events"},
+        "2":{"enable_kv_cache_events":false,"publisher":"null"}}"#;
+    let sources = read_sources(json).unwrap();
+    let told = |rank, endpoint: &str, replay: Option<&str>, topic: &str| Source {
+        data_parallel_rank: rank,
+        endpoint: endpoint.to_owned(),
+        replay_endpoint: replay.map(str::to_owned),
+        topic: topic.to_owned(),
+    };
+    let first = told(0, "tcp://*:15557", Some("tcp://*:15657"), "kv-events");
+    assert_eq!(sources, [first, told(1, "tcp://*:15558", None, "")]);
+    assert_eq!(read_sources(b"{}").unwrap(), [], "a server that publishes nothing");
+    let nameless = read_sources(br#"{"3":{"topic":"kv"}}"#).unwrap_err().to_string();
+    assert!(nameless.contains("rank `3` has no `endpoint`"), "{nameless}");
 }
 
 #[test]

@@ -237,6 +237,15 @@ fn dialect_of(name: &str) -> Option<(Dialect, &str)> {
 /// # Errors
 /// Says why the page gives none; what was known before is then still the best there is.
 pub fn report(page: &[u8]) -> Result<WorkerReport, ReportError> {
+    report_of(page, None)
+}
+
+/// Reads what a page says of one data-parallel rank, or of all of them.
+///
+/// # Errors
+/// As [`report`].
+pub fn report_of(page: &[u8], rank: Option<u32>) -> Result<WorkerReport, ReportError> {
+    let only = rank.map(|rank| rank.to_string());
     let mut tally: Option<Tally> = None;
     for line in lines(page)? {
         let line = line?;
@@ -247,7 +256,12 @@ pub fn report(page: &[u8]) -> Result<WorkerReport, ReportError> {
             continue;
         }
         if let Some((field, rank)) = field_of(dialect, name) {
-            tally.note(field, rank, &line.read()?)?;
+            let sample = line.read()?;
+            let engine = engine_of(sample.labels);
+            // Samples without a rank are of all.
+            if only.as_ref().is_none_or(|only| engine.is_empty() || engine == *only) {
+                tally.note(field, rank, &sample)?;
+            }
         }
     }
     tally.ok_or(ReportError::NoEngine)?.finish()

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::fields::{Fields, parse_body};
 use super::message::Message;
 use super::options::{LOGPROBS_MAX, Options};
+use super::tokenize_ask::merge_template_fields;
 use crate::error::ApiError;
 
 /// A checked chat request.
@@ -93,7 +94,9 @@ impl Rendering {
             (Some(true) | None, false) => PromptEnding::Assistant,
         };
         let added = fields.flag("add_special_tokens")?.unwrap_or(add_special_tokens);
-        let kwargs = fields.object("chat_template_kwargs")?.map(Fields::rest).unwrap_or_default();
+        let kwargs = fields.object("chat_template_kwargs")?.map(Fields::rest);
+        let mut kwargs = kwargs.unwrap_or_default();
+        merge_template_fields(&mut kwargs, |name| fields.take(name));
         Ok(Self { ending, add_special_tokens: added, kwargs })
     }
 }

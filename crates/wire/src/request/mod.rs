@@ -14,6 +14,8 @@ mod options;
 #[cfg(test)]
 mod tests;
 mod tokenize;
+mod tokenize_ask;
+mod truncation;
 
 pub use self::chat::{ChatRequest, PromptEnding, Rendering};
 pub use self::completion::{CompletionRequest, PROMPTS_MAX, Prompt};
@@ -26,3 +28,5 @@ pub use self::options::{
     TokenIdsOutput,
 };
 pub use self::tokenize::{DetokenizeRequest, TokenizeInput, TokenizeRequest};
+pub use self::tokenize_ask::TokenizeAsk;
+pub use self::truncation::Truncation;

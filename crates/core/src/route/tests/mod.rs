@@ -5,6 +5,7 @@ mod fit_score;
 mod load;
 mod peers;
 mod prefixes;
+mod reports;
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -5,6 +5,10 @@
 //! begins with the last batch that we have: if the publisher returns it unchanged, it is the same
 //! run; if not, the publisher restarted, however high its numbers are by now.
 //!
+//! A topic that somebody typed may be wrong, and a subscription to a wrong one is silent for ever. Until a
+//! message has come under it, nothing is taken from the replay socket, so that nobody believes in a cache
+//! of which no change would be heard.
+//!
 //! **Invariant:** a replay is bounded in time and number; after one that does not close the gap,
 //! the worker's entries are forgotten and the subscription goes on.
 
@@ -16,7 +20,7 @@ use bytes::Bytes;
 use overdraft_wire::kv_events::{
     REPLAY_END, Sequence, Source, decode, read_sequence, write_sequence,
 };
-use overdraft_wire::zmtp::{SocketKind, subscription, write_message};
+use overdraft_wire::zmtp::{SocketKind, cancellation, subscription, write_message};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::link::{Link, LinkError};
@@ -33,13 +37,26 @@ pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most batches taken from one replay; vLLM keeps 10,000.
 pub const REPLAY_BATCHES_MAX: usize = 100_000;
 
+/// Bytes of a topic that is not ours that a complaint shows.
+const TOPIC_SHOWN_MAX: usize = 128;
+
 /// Time after which a new subscription has certainly reached the publisher; batches published
 /// before that are then replayed once more, because no later batch may reveal the gap.
 const SETTLE: Duration = Duration::from_secs(1);
 
+/// Whose word the topic of a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// The publisher's own.
+    Told,
+    /// That of whoever configured it.
+    Configured,
+}
+
 /// Follows a publisher for ever: until dropped.
-pub async fn follow(source: Source, sink: impl Sink) -> Infallible {
+pub async fn follow(source: Source, topic: Topic, sink: impl Sink) -> Infallible {
     let mut follower = Follower {
+        is_proven: topic == Topic::Told || source.topic.is_empty(),
         source,
         sink,
         sequence: Sequence::new(),
@@ -63,6 +80,8 @@ pub async fn follow(source: Source, sink: impl Sink) -> Infallible {
 
 struct Follower<S> {
     source: Source,
+    /// Whether messages are known to come under the topic.
+    is_proven: bool,
     sink: S,
     sequence: Sequence,
     /// Number and hash of the last batch: a publisher that still has it has not restarted.
@@ -94,13 +113,21 @@ impl<S: Sink> Follower<S> {
         };
         self.sink.note(Note::Connected);
         self.complaint.clear();
-        if let Err(error) = link.send(&subscription(&self.source.topic)).await {
+        // Everything, to see under which topic it publishes.
+        let mut hears_all = !self.is_proven;
+        if let Err(error) = self.subscribe(&mut link).await {
             return (true, error);
         }
         self.resume().await;
         let settled = Instant::now() + SETTLE;
         let mut settling = true;
         loop {
+            if hears_all && self.is_proven {
+                hears_all = false;
+                if let Err(error) = link.send(&cancellation("")).await {
+                    return (true, error);
+                }
+            }
             let received = tokio::select! {
                 received = link.receive() => Some(received),
                 () = sleep_until(settled), if settling => None,
@@ -114,6 +141,11 @@ impl<S: Sink> Follower<S> {
                 Some(Err(error)) => return (true, error),
             }
         }
+    }
+
+    async fn subscribe(&self, link: &mut Link) -> Result<(), LinkError> {
+        link.send(&subscription(&self.source.topic)).await?;
+        if self.is_proven { Ok(()) } else { link.send(&subscription("")).await }
     }
 
     /// After a connection came about: is it who we knew, and what did we miss?
@@ -131,6 +163,13 @@ impl<S: Sink> Follower<S> {
             self.sink.note(Note::Undecodable);
             return self.complain("a message without number and batch");
         };
+        let was_proven = self.is_proven;
+        if !self.is_ours(message) {
+            return;
+        }
+        if !was_proven {
+            self.catch_up().await;
+        }
         if self.heard.is_some_and(|heard| number <= heard) {
             // Numbers rise within a life: this is another.
             self.lose();
@@ -163,11 +202,29 @@ impl<S: Sink> Follower<S> {
             self.complain(&error.to_string());
             return false;
         }
-        if self.place != Place::Joined {
+        if self.place != Place::Joined && self.is_proven {
             // Nothing was published yet: it holds nothing.
             self.begin();
         }
         true
+    }
+
+    /// Whether a message is of the publisher that we follow; the first one that is proves the topic.
+    fn is_ours(&mut self, message: &[Bytes]) -> bool {
+        // Replays of older releases have none.
+        let [.., topic, _, _] = message else { return self.is_proven };
+        if topic.starts_with(self.source.topic.as_bytes()) {
+            self.is_proven = true;
+            return true;
+        }
+        if !self.is_proven && !topic.is_empty() {
+            let topic = String::from_utf8_lossy(&topic[..topic.len().min(TOPIC_SHOWN_MAX)]);
+            self.complain(&format!(
+                "it publishes under the topic `{topic}`; expected `{}`",
+                self.source.topic
+            ));
+        }
+        self.is_proven && topic.is_empty()
     }
 
     /// Takes in all batches from `first` on. With the hash of that one, whether it came back as it
@@ -189,6 +246,7 @@ impl<S: Sink> Follower<S> {
             let message = link.receive().await?;
             match parts(&message) {
                 None | Some((REPLAY_END, _)) => break,
+                Some(_) if !self.is_ours(&message) => {}
                 Some((number, payload)) if !is_known => {
                     is_known = number == first && known == Some(hash(payload));
                     if !is_known {

@@ -1,20 +1,22 @@
 //! KV event subscriber: follows what workers publish about the blocks in their KV caches.
 //!
 //! One task per source ([`follow`]) subscribes, detects gaps, requests a replay, and passes batches
-//! to a [`Sink`] in order. [`apply`] gives a batch to the feed of the prefix index. The rules are
+//! to a [`Sink`] in order. [`Feeds`] give a batch to the prefix index. The rules are
 //! in `docs/design/kv-events.md`.
 //!
 //! **Invariant:** a sink gets every batch of a publisher's run once and in order, or a note that
 //! some are lost for good; nothing outlives the future that [`follow`] returns.
 
 mod apply;
+mod feeds;
 mod follow;
 mod link;
 
 use overdraft_wire::kv_events::Batch;
 
-pub use self::apply::{apply, salt_of_request};
-pub use self::follow::{REPLAY_BATCHES_MAX, REPLAY_TIMEOUT, RETRY_FIRST, RETRY_MAX, follow};
+pub use self::apply::{block_size_of, salt_of_request};
+pub use self::feeds::Feeds;
+pub use self::follow::{REPLAY_BATCHES_MAX, REPLAY_TIMEOUT, RETRY_FIRST, RETRY_MAX, Topic, follow};
 pub use self::link::LinkError;
 
 /// Receives the batches of one publisher. Called from the following task; must not block.
