@@ -86,7 +86,7 @@ fn restart<P>(configured: &config::Restart, place: fn(&str) -> P) -> RestartHook
     let told = |hook: &config::Hook, place| {
         RestartHook::Webhook(WebhookSettings {
             place,
-            token: hook.token.as_ref().map(super::token),
+            token: hook.token.as_ref().map(super::workers::token),
             timeout: hook.timeout.duration(),
         })
     };

@@ -21,8 +21,8 @@ pub(crate) use self::workers::workers;
 use overdraft_config::{self as config, Config};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, DashboardSettings, GatewaySettings, KvEvents, Limits, Pool, ProbeSettings,
-    RequestBounds, ScrapeFailure, ScrapeSettings, StreamOptions, Timeouts, Token, WorkerSettings,
+    AdminSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings, RequestBounds,
+    ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
 
 /// The settings of a gateway before `workers`.
@@ -33,7 +33,6 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     limits(config.limits, &mut settings.limits);
     listen(config, &mut settings.listen);
     timeouts(&config.timeouts, &mut settings.timeouts);
-    listener(config, &mut settings.listen);
     probe(&config.probe, &mut settings.probe);
     scrape(&config.scrape, &mut settings.scrape);
     settings.retry = retry(config.retry);
@@ -107,7 +106,8 @@ fn limits(configured: config::Limits, limits: &mut Limits) {
 fn listen(config: &Config, listen: &mut overdraft_http::Limits) {
     let bytes = |size: config::ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
     let limits = &config.limits;
-    listen.connections = usize::try_from(limits.connections).unwrap_or(usize::MAX);
+    let connections = limits.connections.unwrap_or(limits.requests.saturating_mul(2));
+    listen.connections = usize::try_from(connections).unwrap_or(usize::MAX);
     listen.body_bytes = bytes(limits.body_bytes);
     listen.bodies_bytes = bytes(limits.bodies_bytes);
     listen.body = config.timeouts.body.duration();

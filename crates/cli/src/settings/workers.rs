@@ -38,7 +38,7 @@ const fn stream_options(configured: config::StreamOptions) -> StreamOptions {
     }
 }
 
-fn token(secret: &config::Secret) -> Token {
+pub(super) fn token(secret: &config::Secret) -> Token {
     Token::new(secret.reveal())
 }
 

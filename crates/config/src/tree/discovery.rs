@@ -3,18 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::cache::CacheSalt;
-use super::care::{Memory, Restart};
-use super::secret::Secret;
 use super::workers::{Each, Pool};
-use super::workers::{KvEvents, Pool, StreamOptions};
 
 /// Where workers are found: one key, which says how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

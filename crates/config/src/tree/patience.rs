@@ -99,8 +99,6 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Connections of clients; the next one waits in the kernel's queue. A request takes one.
-    pub connections: u32,
     /// Requests in flight.
     pub requests: u32,
     /// Streams among them.
@@ -129,7 +127,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1_024,
             requests: 4_096,
             streams: 2_048,
             connections: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
-use overdraft_http::{Access, Body, BoxError, BrokenOff, Exchange};
+use overdraft_http::{Body, BoxError, BrokenOff};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use overdraft_dash::views::{CascadeRow, Interval};
 use overdraft_units::Instant;
 
 use super::layer::CascadeLayer;
-use super::state::{CascadeState, break_even_of};
+use super::state::CascadeState;
 
 /// Each cascade, in the order of their names.
 pub(crate) fn rows(layer: &CascadeLayer, now: Instant) -> Vec<CascadeRow> {
@@ -37,7 +37,7 @@ fn row(state: &Arc<CascadeState>, now: Instant) -> CascadeRow {
         judged: report.judged,
         served: report.served,
         acceptance: state.acceptance(now).map(share),
-        break_even: break_even_of(&state.settings).map(share),
+        break_even: state.settings.break_even().map(share),
         loss: Interval {
             estimate: share(loss.share),
             low: share(loss.low),

@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
-use overdraft_core::fleet::{self, Ending, Failure, failure_of};
+use overdraft_core::fleet::{Ending, Failure};
 use overdraft_http::{Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_units::Micros;

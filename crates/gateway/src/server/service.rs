@@ -16,7 +16,6 @@ use super::forward::forward;
 
 use super::percent::unescaped;
 use super::{Gateway, admin, gauges, views};
-use crate::cascade;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::request_guard::RequestGuard;

@@ -107,7 +107,7 @@ impl WorkerSettings {
         {
             return Err(GatewayError::EmptyHook { name: self.name.clone() });
         }
-        if self.api_key.as_ref().is_some_and(|key| key.bearer().is_none()) {
+        if self.traits.api_key.as_ref().is_some_and(|key| key.bearer().is_none()) {
             return Err(GatewayError::WorkerKey { name: self.name.clone() });
         }
         Address::parse(&self.url)

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::AUTHORIZATION;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode, Uri};
-use http::{Method, StatusCode, Uri};
 
 use crate::upstream::headers;
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError};

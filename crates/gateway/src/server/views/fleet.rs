@@ -83,7 +83,7 @@ fn row(gateway: &Gateway, router: &Router, id: WorkerId, depth: Depth, now: Inst
         overcommit_permille: worker.overcommit_permille(),
         queued_tokens: worker.queued(pace, now),
         prefill_tokens_per_second: worker.prefill_rate().tokens_per_second(),
-        knows: explain::knowledge(router.prefixes().knowledge(id)).to_owned(),
+        knows: explain::knowledge(router.prefixes(), id).to_owned(),
         prefix_tokens: router.prefix_tokens(id),
         age_ms: worker.staleness(now).map(|age| age.get() / 1_000),
         is_late: is_late(gateway, worker, now),

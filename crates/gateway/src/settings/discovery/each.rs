@@ -1,17 +1,13 @@
 //! Settings that all workers of one source have in common.
 
 use std::fmt;
-use std::num::NonZeroU32;
 
-use crate::settings::isolation::SaltPolicy;
 use crate::settings::maintenance::Care;
 use crate::settings::worker::{KvEvents, WorkerTraits};
 
 /// What all workers of one source have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Each {
-    /// The key that they ask for.
-    pub api_key: Option<Token>,
     /// Where they report what their caches hold; addresses are templates.
     pub kv_events: KvEvents,
     /// What they can do, and are told.
