@@ -16,6 +16,7 @@ mod cascade;
 mod events;
 mod findings;
 mod keys;
+mod responses;
 mod served;
 mod speculation;
 
@@ -58,6 +59,7 @@ pub(crate) fn check(
     cascade::check(config, needed, &mut findings);
     canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
+    responses::check(config, &mut findings);
     speculation::check(config, &mut findings);
     findings.in_order()
 }

@@ -9,6 +9,7 @@ use overdraft_telemetry::metrics::{
     RoutingMetrics, SharingMetrics,
 };
 
+use super::dialect::{Responses, Uncounted};
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
 use crate::dispatch::{Dispatcher, DispatcherMetrics};
@@ -25,6 +26,10 @@ pub(crate) struct Gateway {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) cascade: Arc<CascadeLayer>,
+    /// What the Responses dialect leaves behind.
+    pub(crate) responses: Arc<Responses>,
+    /// Models whose workers cannot count tokens.
+    pub(super) uncounted: Uncounted,
     /// How what gateways share is.
     pub(crate) store: Arc<Status>,
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
@@ -57,8 +62,20 @@ impl Gateway {
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics));
         let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);
         let cascade = Arc::new(CascadeLayer::new(Arc::clone(&pipeline), cascade_metrics));
+        let responses = Arc::new(Responses::new(&settings.settings(), clock)?);
         let (store, reading) = (Arc::default(), Mutex::new(()));
-        Ok(Self { settings, dispatcher, fleet, pipeline, cache, cascade, store, reading })
+        Ok(Self {
+            settings,
+            dispatcher,
+            fleet,
+            pipeline,
+            cache,
+            cascade,
+            responses,
+            uncounted: Uncounted::default(),
+            store,
+            reading,
+        })
     }
 
     /// Puts other settings in force; requests that are under way keep theirs.

@@ -18,6 +18,7 @@ mod admission;
 mod caching;
 mod care;
 mod cascade;
+mod dialects;
 mod draining;
 mod endpoints;
 mod failing;
