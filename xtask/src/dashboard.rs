@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
     /// Fails where what is committed is not what would be built; builds nothing
     #[arg(long)]

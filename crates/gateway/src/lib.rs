@@ -51,11 +51,11 @@ pub use self::settings::{
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DashboardSettings,
     DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings, IsolationSettings,
     KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels, Limits, MemorySource,
-    ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds, RestartHook,
-    RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
-    Source, SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
-    TokenizerPlace, Tokenizing, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
-    WorkerTraits,
+    ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds,
+    ResponsesSettings, RestartHook, RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure,
+    ScrapeSettings, ServicePort, SessionKey, Source, SourceError, StreamOptions, TEXT_CHUNK,
+    Template, TerminationSettings, Timeouts, Token, TokenizerPlace, Tokenizing, WarmUp,
+    WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings, WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

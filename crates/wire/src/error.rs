@@ -25,6 +25,8 @@ pub enum ErrorKind {
     NotFound,
     /// No such model.
     ModelNotFound,
+    /// The response that a request goes on from is not kept.
+    PreviousResponseNotFound,
     /// The path exists, not for this method.
     MethodNotAllowed,
     /// The client was too slow to send its request.
@@ -57,6 +59,7 @@ impl ErrorKind {
         Self::PermissionDenied,
         Self::NotFound,
         Self::ModelNotFound,
+        Self::PreviousResponseNotFound,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::RequestTooLarge,
@@ -80,6 +83,7 @@ impl ErrorKind {
             Self::PermissionDenied => (403, INVALID, Some("permission_denied")),
             Self::NotFound => (404, INVALID, Some("not_found")),
             Self::ModelNotFound => (404, INVALID, Some("model_not_found")),
+            Self::PreviousResponseNotFound => (404, INVALID, Some("previous_response_not_found")),
             Self::MethodNotAllowed => (405, INVALID, Some("method_not_allowed")),
             Self::RequestTimeout => (408, INVALID, Some("request_timeout")),
             Self::RequestTooLarge => (413, INVALID, Some("request_too_large")),

@@ -6,6 +6,7 @@
 //! answer is a value or an [`ApiError`] that names the field; nothing here panics or reads a clock.
 
 pub mod answer;
+pub mod dialect;
 mod endpoint;
 pub mod error;
 pub mod json;

@@ -1,8 +1,10 @@
-//! Response cache settings: maps the sections `cache` and `isolation` to the gateway's.
+//! Response cache settings: maps the sections `cache`, `responses` and `isolation` to the gateway's.
 
 use overdraft_config as config;
 use overdraft_core::response_cache::Reuse;
-use overdraft_gateway::{CacheMode, CacheSettings, IsolationSettings, SaltPolicy};
+use overdraft_gateway::{
+    CacheMode, CacheSettings, IsolationSettings, ResponsesSettings, SaltPolicy,
+};
 use overdraft_store::Secret;
 
 /// The section `cache`.
@@ -21,6 +23,15 @@ pub(super) fn cache(configured: &config::Cache) -> CacheSettings {
         coalesce: configured.coalesce,
         known_fields: configured.known_fields.clone(),
         encryption_key: configured.encryption_key.as_ref().map(secret),
+    }
+}
+
+/// The section `responses`.
+pub(super) fn responses(configured: &config::Responses) -> ResponsesSettings {
+    ResponsesSettings {
+        memory_bytes: configured.memory.bytes(),
+        entry_bytes: usize::try_from(configured.entry_max.bytes()).unwrap_or(usize::MAX),
+        life: configured.ttl.duration(),
     }
 }
 

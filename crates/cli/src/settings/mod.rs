@@ -39,6 +39,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.breaker = sharing::breaker(config.breaker);
     settings.store = store(&config.store);
     settings.cache = cache::cache(&config.cache);
+    settings.responses = cache::responses(&config.responses);
     settings.isolation = cache::isolation(&config.isolation);
     settings.routing = routing::routing(&config.routing, &config.models);
     settings.cascade_state.clone_from(&config.cascade_state);

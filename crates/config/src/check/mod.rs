@@ -17,6 +17,7 @@ mod dashboard;
 mod events;
 mod findings;
 mod keys;
+mod responses;
 mod served;
 mod speculation;
 
@@ -60,6 +61,7 @@ pub(crate) fn check(
     cascade::check(config, needed, &mut findings);
     canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
+    responses::check(config, &mut findings);
     speculation::check(config, &mut findings);
     dashboard::check(config, &mut findings);
     findings.in_order()
@@ -209,6 +211,9 @@ fn aliases(config: &Config, findings: &mut Findings<'_>) {
             let path = path!["models", name.as_str(), "aliases", index];
             if alias.trim().is_empty() {
                 findings.value(&path, "an alias is empty", "expected a name for the model");
+            } else if alias.trim_end_matches('*').contains('*') || alias.ends_with("**") {
+                let message = format!("the alias `{alias}` has a `*` that is not its end");
+                findings.value(&path, message, "expected one `*` at the end, as in `claude-*`");
             } else if models.contains(&alias.as_str()) {
                 let message = format!("the alias `{alias}` hides the model of that name");
                 findings.value(&path, message, "expected a name that no model has");

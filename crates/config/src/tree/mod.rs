@@ -15,6 +15,7 @@ mod discovery;
 mod keys;
 mod models;
 mod patience;
+mod responses;
 mod routing;
 mod secret;
 mod speculation;
@@ -42,6 +43,7 @@ pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile}
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
+pub use self::responses::Responses;
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
 pub use self::secret::Secret;
 pub use self::speculation::Speculation;
@@ -107,6 +109,8 @@ pub struct Config {
     pub store: Store,
     /// Whether answers are given again.
     pub cache: Cache,
+    /// What is kept of the answers of `/v1/responses`.
+    pub responses: Responses,
     /// What keeps tenants from observing each other at workers.
     pub isolation: Isolation,
     /// Notice that the machine of local workers will be taken away.
@@ -153,6 +157,7 @@ impl Default for Config {
             breaker: Breaker::default(),
             store: Store::default(),
             cache: Cache::default(),
+            responses: Responses::default(),
             isolation: Isolation::default(),
             termination: Termination::default(),
             scaling: Scaling::default(),

@@ -13,7 +13,8 @@ use super::routing::{Canary, Policy, Sticky};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// Other names that clients may use for it.
+    /// Other names that clients may use for it. One that ends with `*`, as `claude-*`, stands for all
+    /// names that begin so and is not listed.
     pub aliases: Vec<String>,
     /// What counts its tokens: `worker` asks a worker for its tokenizer, or for the tokens of each
     /// prompt where it reports its cache, `off` estimates from bytes, anything else is the path of

@@ -69,11 +69,11 @@ fn equal_machines_are_equal_however_long_their_prompts_are() {
 fn what_changed_is_learnt_within_a_hundred_observations() {
     let mut texts = Texts::new();
     for _ in 0..100 {
-        texts.note_prompt(4_000, Tokens::new(1_000));
+        texts.note_prompt(4_000, Media::default(), Tokens::new(1_000));
         texts.note_completion(Tokens::new(50));
     }
     for _ in 0..100 {
-        texts.note_prompt(2_000, Tokens::new(1_000));
+        texts.note_prompt(2_000, Media::default(), Tokens::new(1_000));
         texts.note_completion(Tokens::new(200));
     }
     assert!((910..=1_000).contains(&texts.tokens_of(2_000).get()), "{texts:?}");
@@ -91,8 +91,8 @@ fn absurd_observations_neither_overflow_nor_divide_by_zero() {
     rate.pace_within(PrefillRate::new().pace()).time_for(u64::MAX);
     rate.pace().tokens_in(Micros::new(u64::MAX));
     let mut texts = Texts::new();
-    texts.note_prompt(u64::MAX, Tokens::new(u32::MAX));
-    texts.note_prompt(0, Tokens::new(100));
+    texts.note_prompt(u64::MAX, Media::default(), Tokens::new(u32::MAX));
+    texts.note_prompt(0, Media::default(), Tokens::new(100));
     assert!(texts.tokens_of(u64::MAX).get() > 0);
     assert_eq!(texts.tokens_of(0), Tokens::new(1));
 }

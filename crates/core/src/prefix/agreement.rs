@@ -78,11 +78,11 @@ impl Agreement {
     }
 
     /// Whether fewer comparisons were made than a verdict may rest on.
-    pub(super) const fn is_young(&self) -> bool {
+    pub(super) const fn is_young(self) -> bool {
         self.samples < SAMPLES_MAX
     }
 
-    pub(super) const fn verdict(&self) -> Verdict {
+    pub(super) const fn verdict(self) -> Verdict {
         if self.samples == 0 {
             return Verdict::Untested;
         }

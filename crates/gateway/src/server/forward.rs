@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, Uri};
 use overdraft_http::{Body, RequestBody};
 use overdraft_telemetry::Delivery;
@@ -17,28 +18,53 @@ use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::charges::charge;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
+use crate::pipeline::keys::Caller;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::{RequestInfo, Work};
 use crate::pipeline::{bounds, explanation, prompt_tokens};
 
+/// The body of a request that is forwarded.
+pub(super) enum Intake {
+    /// As the client sends it.
+    Sent(RequestBody),
+    /// Read already, and translated.
+    Read(Bytes),
+}
+
 /// Forwards one request to its endpoint of a worker.
 pub(super) async fn forward(
     gateway: &Arc<Gateway>,
     mut context: RequestContext<'_>,
-    body: RequestBody,
+    body: Intake,
 ) -> Response<Body> {
-    let asked = ask(gateway, &mut context, body).await;
-    let mut response = asked.unwrap_or_else(|refused| {
-        if let Some(reason) = refused.reason {
-            let priority = context.priority.unwrap_or_default();
-            gateway.pipeline.admission.rejected(reason, priority.name());
-            if let Some(guard) = context.guard() {
-                guard.refused(reason, &refused.error.message);
-            }
+    match ask(gateway, &mut context, body).await {
+        Ok(response) => answered(gateway, context, response),
+        Err(refused) => refuse(gateway, context, refused),
+    }
+}
+
+/// Refuses a request.
+pub(super) fn refuse(
+    gateway: &Gateway,
+    mut context: RequestContext<'_>,
+    refused: Refused,
+) -> Response<Body> {
+    if let Some(reason) = refused.reason {
+        let priority = context.priority.unwrap_or_default();
+        gateway.pipeline.admission.rejected(reason, priority.name());
+        if let Some(guard) = context.guard() {
+            guard.refused(reason, &refused.error.message);
         }
-        refused.into_response()
-    });
+    }
+    answered(gateway, context, refused.into_response())
+}
+
+fn answered(
+    gateway: &Gateway,
+    mut context: RequestContext<'_>,
+    mut response: Response<Body>,
+) -> Response<Body> {
     context.sign(&gateway.pipeline, response.headers_mut());
     // An answer that goes on has taken the guard along.
     let trail = context.explanation.take_trail();
@@ -49,20 +75,38 @@ pub(super) async fn forward(
     response
 }
 
-/// Reads and judges the request, then has it answered.
-async fn ask(
-    gateway: &Arc<Gateway>,
+/// Finds out who asks, and takes a place among the requests in flight.
+///
+/// # Errors
+/// [`Refused`] where nobody is known, or there is no room.
+pub(super) fn enter(
+    gateway: &Gateway,
     context: &mut RequestContext<'_>,
-    body: RequestBody,
-) -> Result<Response<Body>, Refused> {
-    let pipeline = &gateway.pipeline;
-    let caller = pipeline.keyring().identify(&context.head.headers)?;
+) -> Result<Caller, Refused> {
+    let caller = gateway.pipeline.keyring().identify(&context.head.headers)?;
     context.caller = Some(caller.clone());
     context.note(|record| record.tenant = caller.name());
     if !context.guard().is_some_and(RequestGuard::enter) {
         return Err(full("requests"));
     }
-    let body = pipeline.buffers.read(body).await?;
+    Ok(caller)
+}
+
+/// Reads and judges the request, then has it answered.
+async fn ask(
+    gateway: &Arc<Gateway>,
+    context: &mut RequestContext<'_>,
+    body: Intake,
+) -> Result<Response<Body>, Refused> {
+    let pipeline = &gateway.pipeline;
+    let caller = match &context.caller {
+        Some(caller) => caller.clone(),
+        None => enter(gateway, context)?,
+    };
+    let body = match body {
+        Intake::Sent(body) => pipeline.buffers.read(body).await?,
+        Intake::Read(body) => body,
+    };
     let (mut info, content) = inspect(pipeline, context, &caller, &body)?;
     context.priority = Some(info.priority);
     // By the name that the client gave: the body's own may be the target's by now.

@@ -12,6 +12,7 @@ use overdraft_telemetry::metrics::{
 };
 use overdraft_units::Instant;
 
+use super::dialect::{Responses, Uncounted};
 use super::history::{History, now_ms};
 use crate::cache::Cache;
 use crate::cascade::CascadeLayer;
@@ -29,6 +30,10 @@ pub(crate) struct Gateway {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) cascade: Arc<CascadeLayer>,
+    /// What the Responses dialect leaves behind.
+    pub(crate) responses: Arc<Responses>,
+    /// Models whose workers cannot count tokens.
+    pub(super) uncounted: Uncounted,
     /// How what gateways share is.
     pub(crate) store: Arc<Status>,
     /// The last quarter of an hour, for the dashboard.
@@ -73,6 +78,7 @@ impl Gateway {
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics));
         let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);
         let cascade = Arc::new(CascadeLayer::new(Arc::clone(&pipeline), cascade_metrics));
+        let responses = Arc::new(Responses::new(&settings.settings(), clock)?);
         Ok(Self {
             settings,
             dispatcher,
@@ -80,6 +86,8 @@ impl Gateway {
             pipeline,
             cache,
             cascade,
+            responses,
+            uncounted: Uncounted::default(),
             store: Arc::default(),
             history: History::default(),
             event_streams: AtomicUsize::new(0),

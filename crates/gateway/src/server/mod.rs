@@ -6,12 +6,14 @@
 //! | Route table                        | `service.rs` |
 //! | A request's path to its answer     | `forward.rs` |
 //! | Probes: health and readiness       | `health.rs`  |
+//! | Other dialects than chat           | `dialect/`   |
 //! | Admin endpoints                    | `admin.rs`   |
 //! | Gauges of the workers              | `gauges.rs`  |
 //! | Dashboard and its JSON views       | `views/`, `history.rs` |
 //! | Percent-decoding                   | `percent.rs` |
 
 mod admin;
+mod dialect;
 mod forward;
 mod gateway;
 mod gauges;

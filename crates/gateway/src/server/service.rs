@@ -12,8 +12,8 @@ use overdraft_telemetry::Audience;
 use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 
-use super::forward::forward;
-
+use super::dialect::{self, DialectRoute, Incoming};
+use super::forward::{Intake, forward};
 use super::percent::unescaped;
 use super::{Gateway, admin, gauges, views};
 use crate::pipeline::context::RequestContext;
@@ -24,6 +24,8 @@ use crate::pipeline::request_guard::RequestGuard;
 enum Route<'a> {
     /// A worker's endpoint.
     Worker(Endpoint),
+    /// An endpoint that is translated to a worker's.
+    Dialect(DialectRoute),
     Models,
     Model(&'a str),
     Health,
@@ -41,6 +43,9 @@ impl<'a> Route<'a> {
     fn of(path: &'a str) -> Self {
         if let Some(endpoint) = Endpoint::of_path(path) {
             return Self::Worker(endpoint);
+        }
+        if let Some(route) = DialectRoute::of(path) {
+            return Self::Dialect(route);
         }
         match path {
             "/v1/models" => Self::Models,
@@ -63,6 +68,7 @@ impl<'a> Route<'a> {
     const fn route(&self) -> &'static str {
         match self {
             Self::Worker(endpoint) => endpoint.path(),
+            Self::Dialect(route) => route.path(),
             Self::Models => "/v1/models",
             Self::Model(_) => "/v1/models/{id}",
             Self::Health => "/healthz",
@@ -89,7 +95,9 @@ impl<'a> Route<'a> {
         match face {
             Face::Both => true,
             Face::Clients => !matches!(self, Self::Metrics | Self::Admin | Self::Dashboard),
-            Face::Operators => !matches!(self, Self::Worker(_) | Self::Models | Self::Model(_)),
+            Face::Operators => {
+                !matches!(self, Self::Worker(_) | Self::Dialect(_) | Self::Models | Self::Model(_))
+            }
         }
     }
 
@@ -129,7 +137,13 @@ impl Service for GatewayService {
             && head.method == Method::POST
         {
             let context = RequestContext::new(&exchange, &head, endpoint).guarded_by(guard);
-            return forward(gateway, context, body).await;
+            return forward(gateway, context, Intake::Sent(body)).await;
+        }
+        if let Route::Dialect(route) = route {
+            drop(path);
+            let incoming = Incoming { exchange, head, guard };
+            // In a box, as the admin's endpoints are.
+            return Box::pin(dialect::answer(gateway, route, incoming, body)).await;
         }
         let response = match route {
             ref route if self.is_misnamed(route, &head) => reply::error(&misnamed()),
@@ -205,17 +219,20 @@ impl Gateway {
             Err(error) => return reply::error(&error),
         };
         let routes = pipeline.routes();
+        let is_anthropic = head.headers.contains_key(dialect::models::VERSION);
         let Route::Model(id) = route else {
             let list = if caller.is_restricted() {
                 models.list_of(|id| caller.may_ask(&routes, id))
             } else {
                 models.list()
             };
+            let list = if is_anthropic { dialect::models::list(list) } else { list };
             return reply::json(StatusCode::OK, list);
         };
         let id = unescaped(id);
         let card = models.card(&id).filter(|_| caller.may_ask(&routes, &id));
         match card {
+            Some(card) if is_anthropic => reply::json(StatusCode::OK, dialect::models::card(card)),
             Some(card) => reply::json(StatusCode::OK, card),
             None => reply::error(&unknown_model(pipeline, &caller, &id)),
         }
@@ -248,6 +265,9 @@ fn plain_path(path: &str) -> Cow<'_, str> {
 
 /// What is listed at `/` for clients, beside the workers' endpoints.
 const FOR_CLIENTS: &str = "\
+POST /v1/messages           chat in Anthropic's dialect; /count_tokens counts a prompt
+POST /v1/responses          chat in the dialect of OpenAI's Responses
+GET  /v1/responses/{id}     one that is kept; DELETE, .../input_items, POST .../cancel
 GET  /v1/models             the models that can be asked for
 GET  /v1/models/{id}        one of them
 ";

@@ -84,6 +84,9 @@ pub enum GatewayError {
     /// Answers that could never be given again.
     #[error("answers are kept for no time at all; expected a `ttl`, as in 1 h, or the mode `off`")]
     CacheLife,
+    /// Responses that nobody could ever ask for.
+    #[error("responses are kept for no time at all; expected a `ttl`, as in 24 h")]
+    ResponsesLife,
     /// Probing without a pause.
     #[error("the probe interval is zero; expected some time between probes, as in 500 ms")]
     ProbeInterval,

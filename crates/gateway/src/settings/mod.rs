@@ -17,6 +17,7 @@ mod keys;
 mod limits;
 mod live;
 mod maintenance;
+mod responses;
 mod routes;
 mod scrape;
 mod spot_termination;
@@ -53,6 +54,7 @@ pub(crate) use self::live::LiveSettings;
 pub use self::maintenance::{
     Care, MemorySource, RestartHook, Token, WarmUp, WarmUpSettings, WebhookSettings,
 };
+pub use self::responses::ResponsesSettings;
 pub(crate) use self::routes::Routes;
 pub use self::routes::{
     ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
@@ -86,6 +88,8 @@ pub struct GatewaySettings {
     pub store: StoreSettings,
     /// Which answers are given again.
     pub cache: CacheSettings,
+    /// How the answers of `/v1/responses` are kept; fixed when the gateway starts.
+    pub responses: ResponsesSettings,
     /// How tenants are kept apart at the workers.
     pub isolation: IsolationSettings,
     /// How workers are watched.
@@ -134,6 +138,7 @@ impl GatewaySettings {
             breaker: BreakerSettings::default(),
             store: StoreSettings::default(),
             cache: CacheSettings::default(),
+            responses: ResponsesSettings::default(),
             isolation: IsolationSettings::default(),
             probe: ProbeSettings::default(),
             scrape: ScrapeSettings::default(),
@@ -180,6 +185,9 @@ impl GatewaySettings {
         Store::open(&self.store)?;
         if self.cache.life.is_zero() {
             return Err(GatewayError::CacheLife);
+        }
+        if self.responses.life.is_zero() {
+            return Err(GatewayError::ResponsesLife);
         }
         if self.probe.interval.is_zero() {
             return Err(GatewayError::ProbeInterval);

@@ -19,6 +19,9 @@ use super::CascadeSettings;
 /// Bytes per chunk of a prompt whose tokens are not known: about as many tokens as eight KV blocks.
 pub const TEXT_CHUNK: NonZeroU32 = NonZeroU32::new(512).expect("512 is not zero");
 
+/// What an alias ends with that stands for all names which begin like it.
+const ANY: char = '*';
+
 /// How requests are routed.
 #[derive(Clone, Debug)]
 pub struct RoutingSettings {
@@ -55,7 +58,7 @@ impl Default for RoutingSettings {
 /// What is said of one model.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSettings {
-    /// Other names that clients may use for it.
+    /// Other names that clients may use for it; one that ends with `*` stands for all names that begin so.
     pub aliases: Vec<String>,
     /// How its requests are routed, if not like the others.
     pub route: Option<RouteSettings>,
@@ -115,6 +118,8 @@ pub(crate) struct Routes {
     pub(crate) settings: RoutingSettings,
     /// Alias to model.
     aliases: BTreeMap<String, String>,
+    /// Beginnings of names and the models behind them, the longest first.
+    patterns: Vec<(String, String)>,
 }
 
 impl Routes {
@@ -128,15 +133,28 @@ impl Routes {
         // A cascade of another name than its target's is known as the target, but for the draft.
         let cascades = cascades.iter().filter(|(name, cascade)| **name != cascade.target);
         let cascades = cascades.map(|(name, cascade)| (name.clone(), cascade.target.clone()));
-        Self { aliases: aliases.chain(cascades).collect(), settings }
+        let all: BTreeMap<String, String> = aliases.chain(cascades).collect();
+        let (patterns, aliases): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(alias, _)| alias.ends_with(ANY));
+        let beginning =
+            |(alias, model): (String, String)| (alias.trim_end_matches(ANY).to_owned(), model);
+        let mut patterns: Vec<(String, String)> = patterns.into_iter().map(beginning).collect();
+        patterns.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
+        Self { settings, aliases, patterns }
     }
 
     /// The model that is meant, where `name` is an alias.
     pub(crate) fn model_behind(&self, name: &str) -> Option<&str> {
-        self.aliases.get(name).map(String::as_str)
+        if let Some(model) = self.aliases.get(name) {
+            return Some(model);
+        }
+        // A model that is named here is no other one, whatever it is called.
+        let named = |(beginning, _): &&(String, String)| name.starts_with(beginning.as_str());
+        let found = self.patterns.iter().find(named)?;
+        (!self.settings.models.contains_key(name)).then_some(&found.1)
     }
 
-    /// Aliases and the models behind them.
+    /// Aliases and the models behind them, without those that stand for many names.
     pub(crate) fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aliases.iter().map(|(alias, model)| (alias.as_str(), model.as_str()))
     }

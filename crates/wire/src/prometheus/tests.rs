@@ -108,6 +108,9 @@ fn common(dialect: Dialect) -> WorkerReport {
         draft_tokens: None,
         accepted_tokens: None,
         accepted_by_position: Vec::new(),
+        draft_depth: None,
+        draft_policy: None,
+        draft_reason: None,
     }
 }
 

@@ -1,0 +1,120 @@
+//! Asking: a dialect's request is read, and asked of the fleet as a chat completion.
+//!
+//! The question owns all that it needs, so that it can go on behind an answer that has begun, and without any
+//! client. Dropping it cancels it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use overdraft_http::{Body, Exchange, RequestBody, reply};
+use overdraft_wire::{ApiError, Endpoint};
+
+use super::super::Gateway;
+use super::super::forward::{Intake, enter, forward, refuse};
+use crate::pipeline::context::RequestContext;
+use crate::pipeline::inspect::unknown_model;
+use crate::pipeline::keys::Caller;
+use crate::pipeline::request_guard::RequestGuard;
+
+/// A question under way; its answer is a chat worker's.
+pub(super) type Question = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// A request as it comes from the listener.
+#[derive(Debug)]
+pub(in crate::server) struct Incoming {
+    pub(in crate::server) exchange: Exchange,
+    pub(in crate::server) head: Parts,
+    pub(in crate::server) guard: RequestGuard,
+}
+
+impl Incoming {
+    /// It is answered so, and over.
+    pub(super) fn answer_with(mut self, response: Response<Body>) -> Response<Body> {
+        self.guard.answered(response.status());
+        response
+    }
+
+    /// It is refused.
+    pub(super) fn refuse(self, error: &ApiError) -> Response<Body> {
+        self.answer_with(reply::error(error))
+    }
+
+    /// Who asks, of a request that no worker sees.
+    pub(super) fn identify(&self, gateway: &Gateway) -> Result<Caller, ApiError> {
+        gateway.pipeline.keyring().identify(&self.head.headers)
+    }
+}
+
+/// A request whose caller is known and whose body has been read.
+#[derive(Debug)]
+pub(super) struct Asking {
+    pub(super) incoming: Incoming,
+    pub(super) caller: Caller,
+    gateway: Arc<Gateway>,
+}
+
+/// Takes a request in: its caller, its place among those in flight, its body.
+pub(super) async fn read(
+    gateway: &Arc<Gateway>,
+    incoming: Incoming,
+    body: RequestBody,
+) -> Result<(Asking, Bytes), Response<Body>> {
+    let Incoming { exchange, head, guard } = incoming;
+    let mut context =
+        RequestContext::new(&exchange, &head, Endpoint::ChatCompletions).guarded_by(guard);
+    let entered = enter(gateway, &mut context);
+    let read = match entered {
+        Ok(caller) => {
+            gateway.pipeline.buffers.read(body).await.map_err(Into::into).map(|read| (caller, read))
+        }
+        Err(refused) => Err(refused),
+    };
+    let (caller, read) = match read {
+        Ok(read) => read,
+        Err(refused) => return Err(refuse(gateway, context, refused)),
+    };
+    let guard = context.take_guard().expect("the guard is only taken along by answers");
+    let incoming = Incoming { exchange, head, guard };
+    Ok((Asking { incoming, caller, gateway: Arc::clone(gateway) }, read))
+}
+
+impl Asking {
+    /// Refuses the request.
+    pub(super) fn refuse(self, error: &ApiError) -> Response<Body> {
+        self.incoming.refuse(error)
+    }
+
+    /// Refuses a model that nobody serves, before anybody is asked.
+    pub(super) fn known_model(&self, named: Option<&str>) -> Result<(), ApiError> {
+        let pipeline = &self.gateway.pipeline;
+        let Some(named) =
+            named.map(str::to_owned).or_else(|| pipeline.settings().model_default.clone())
+        else {
+            let message = "the request names no model; expected `model`: a string";
+            return Err(ApiError::invalid("model", message));
+        };
+        let routes = pipeline.routes();
+        let model = routes.model_behind(&named).unwrap_or(&named);
+        let models = &self.gateway.fleet.models;
+        let is_known = models.card(model).is_some() || models.has_seen(model);
+        if is_known && self.caller.may_ask(&routes, &named) {
+            return Ok(());
+        }
+        Err(unknown_model(pipeline, &self.caller, model))
+    }
+
+    /// Asks, as a chat completion or of another endpoint.
+    pub(super) fn ask(self, body: Vec<u8>, endpoint: Endpoint) -> Question {
+        let Self { incoming, caller, gateway } = self;
+        Box::pin(async move {
+            let Incoming { exchange, head, guard } = incoming;
+            let mut context = RequestContext::new(&exchange, &head, endpoint).guarded_by(guard);
+            context.caller = Some(caller);
+            forward(&gateway, context, Intake::Read(body.into())).await
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! `/v1/messages/count_tokens`: the tokens of a prompt, without an answer.
+//!
+//! The gateway's own tokenizer of the model counts where there is one, else the worker's `/tokenize`, else the
+//! prompt's length is divided by the usual bytes of a token. Images have a fixed price, for no tokenizer of
+//! text sees them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use overdraft_http::{Body, RequestBody, reply};
+use overdraft_wire::Endpoint;
+use overdraft_wire::dialect::messages::{self, Purpose};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::super::Gateway;
+use super::answer::{collect, tell_left_out};
+use super::asking::{self, Asking, Incoming};
+use crate::pipeline::prompt_tokens;
+
+/// What an image counts, about as much as Anthropic charges for one of a usual size.
+const IMAGE_TOKENS: u64 = 1_500;
+
+/// Bytes of a prompt's JSON to a token, where nobody counts.
+const TOKEN_BYTES: usize = 4;
+
+/// How long a model's workers are not asked to count after they could not.
+const UNABLE_FOR: Duration = Duration::from_mins(1);
+
+/// Models that are remembered at most.
+const MODELS_MAX: usize = 1_024;
+
+/// Models whose workers cannot count tokens: agents ask dozens of times, and a refusal counts against a worker.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Uncounted(Mutex<BTreeMap<String, Instant>>);
+
+impl Uncounted {
+    fn note(&self, model: &str) {
+        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if MODELS_MAX <= models.len() {
+            models.clear();
+        }
+        models.insert(model.to_owned(), Instant::now() + UNABLE_FOR);
+    }
+
+    fn has(&self, model: &str) -> bool {
+        let models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        models.get(model).is_some_and(|until| Instant::now() < *until)
+    }
+}
+
+/// Answers with the number of tokens.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    incoming: Incoming,
+    body: RequestBody,
+) -> Response<Body> {
+    let (asking, body) = match asking::read(gateway, incoming, body).await {
+        Ok(read) => read,
+        Err(refused) => return refused,
+    };
+    let translated = messages::translate(&body, Purpose::Count);
+    let checked = translated
+        .and_then(|request| asking.known_model(request.model.as_deref()).map(|()| request));
+    let request = match checked {
+        Ok(request) => request,
+        Err(error) => return asking.refuse(&error),
+    };
+    drop(body);
+    let id = asking.incoming.exchange.id.clone();
+    let images = u64::try_from(request.images).unwrap_or(u64::MAX).saturating_mul(IMAGE_TOKENS);
+    let prompt = request.chat.body;
+    let told = |tokens: u64| {
+        let object = format!(r#"{{"input_tokens":{}}}"#, tokens.saturating_add(images));
+        reply::json(StatusCode::OK, object)
+    };
+    let model = model_of(gateway, request.model);
+    let own = match own_count(gateway, &model, &prompt).await {
+        None if gateway.uncounted.has(&model) => Some(estimate(&prompt)),
+        own => own,
+    };
+    let mut response = if let Some(tokens) = own {
+        asking.incoming.answer_with(told(tokens))
+    } else {
+        let guess = estimate(&prompt);
+        let counted = worker_count(asking, prompt).await;
+        if counted.is_none() {
+            gateway.uncounted.note(&model);
+        }
+        told(counted.unwrap_or(guess))
+    };
+    tell_left_out(response.headers_mut(), &request.chat.left_out, &id);
+    response
+}
+
+/// The model that is meant.
+fn model_of(gateway: &Gateway, named: Option<String>) -> String {
+    let pipeline = &gateway.pipeline;
+    let named = named.or_else(|| pipeline.settings().model_default.clone()).unwrap_or_default();
+    pipeline.routes().model_behind(&named).map(str::to_owned).unwrap_or(named)
+}
+
+/// By the gateway's tokenizer of the model.
+async fn own_count(gateway: &Arc<Gateway>, model: &str, prompt: &[u8]) -> Option<u64> {
+    let prompt = prompt.to_vec().into();
+    let endpoint = Endpoint::ChatCompletions;
+    let tokens = prompt_tokens::tokens(&gateway.pipeline, model, &prompt, endpoint).await?;
+    u64::try_from(tokens.len()).ok()
+}
+
+/// By the length of the prompt.
+fn estimate(prompt: &[u8]) -> u64 {
+    u64::try_from(prompt.len() / TOKEN_BYTES).unwrap_or(u64::MAX).max(1)
+}
+
+/// By the worker's `/tokenize`; none where it has no such thing.
+async fn worker_count(asking: Asking, prompt: Vec<u8>) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Tokenized {
+        count: u64,
+    }
+    let response = asking.ask(prompt, Endpoint::Tokenize).await;
+    if !response.status().is_success() {
+        return None;
+    }
+    let answer = collect(response.into_body()).await.ok()?;
+    serde_json::from_slice::<Tokenized>(&answer).ok().map(|tokenized| tokenized.count)
+}

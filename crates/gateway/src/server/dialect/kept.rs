@@ -1,0 +1,154 @@
+//! Kept responses: what clients of Responses may ask for later, by id, for their tenant alone.
+//!
+//! They are kept in this gateway's memory, and in the store that gateways share where there is one; then that
+//! store has the say, for another gateway may have deleted what this one still remembers.
+//!
+//! **Invariant:** the key of a response has the tenant in it, so that another tenant's id is as unknown as one
+//! that never was.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use overdraft_core::response_cache::{Found, Shelf};
+use overdraft_store::{Looked, Name, Namespace, OpenError, ResponseStore};
+use overdraft_telemetry::Clock;
+use overdraft_units::Micros;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::pipeline::keys::Realm;
+use crate::settings::GatewaySettings;
+
+/// Where kept responses lie apart from cached answers.
+const NAMESPACE_SUFFIX: &str = ".responses";
+
+/// Characters of an id at most; longer ones are none of ours.
+const ID_LENGTH_MAX: usize = 128;
+
+/// A response that is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// The object of its last event.
+    pub(super) object: Box<RawValue>,
+    /// The input items, each with an id.
+    pub(super) input: Vec<Box<RawValue>>,
+    /// The response that it follows.
+    pub(super) previous: Option<String>,
+    /// Whether nobody waited for it.
+    pub(super) background: bool,
+}
+
+impl Kept {
+    /// What it said.
+    pub(super) fn output(&self) -> Vec<Box<RawValue>> {
+        #[derive(Deserialize)]
+        struct Said {
+            output: Vec<Box<RawValue>>,
+        }
+        serde_json::from_str::<Said>(self.object.get())
+            .map_or_else(|_| Vec::new(), |said| said.output)
+    }
+}
+
+/// All kept responses.
+#[derive(Debug)]
+pub(super) struct KeptResponses {
+    clock: Clock,
+    shelf: Mutex<Shelf<Arc<Kept>>>,
+    shared: Option<ResponseStore>,
+    entry_bytes: usize,
+    life: Duration,
+}
+
+impl KeptResponses {
+    /// Kept where `settings` say.
+    ///
+    /// # Errors
+    /// [`OpenError`] where the store's certificates cannot be used.
+    pub(super) fn new(settings: &GatewaySettings, clock: Clock) -> Result<Self, OpenError> {
+        let own = &settings.responses;
+        let mut store = settings.store.clone();
+        let namespace = format!("{}{NAMESPACE_SUFFIX}", store.namespace);
+        store.namespace = Namespace::parse(&namespace).unwrap_or(store.namespace);
+        let secret = settings.cache.encryption_key.clone();
+        Ok(Self {
+            clock,
+            shelf: Mutex::new(Shelf::new(own.memory_bytes)),
+            shared: ResponseStore::open(&store, secret, own.entry_bytes)?,
+            entry_bytes: own.entry_bytes,
+            life: own.life,
+        })
+    }
+
+    /// Keeps a response here at once; what is to be written to the shared store, if there is one.
+    pub(super) fn keep(&self, tenant: Realm, id: &str, kept: Kept) -> Option<Vec<u8>> {
+        let entry = serde_json::to_vec(&kept).expect("a kept response has string keys");
+        if self.entry_bytes < entry.len() {
+            tracing::warn!(response = id, bytes = entry.len(), "too large to be kept");
+            return None;
+        }
+        let bytes = u64::try_from(entry.len()).unwrap_or(u64::MAX);
+        let now = self.clock.now();
+        let life = Micros::new(u64::try_from(self.life.as_micros()).unwrap_or(u64::MAX));
+        self.shelf().insert(name(tenant, id).key, Arc::new(kept), bytes, now + life, now);
+        self.shared.as_ref().map(|_| entry)
+    }
+
+    /// Writes what [`KeptResponses::keep`] returned to the shared store.
+    pub(super) async fn share(&self, tenant: Realm, id: &str, entry: &[u8]) {
+        let Some(shared) = &self.shared else { return };
+        let name = name(tenant, id);
+        let ticket = match shared.get(&name).await {
+            Ok(Looked::Found(_, ticket) | Looked::Missing(ticket)) => ticket,
+            Err(error) => {
+                tracing::warn!(response = id, %error, "kept by this gateway alone");
+                return;
+            }
+        };
+        if let Err(error) = shared.put(&name, ticket, entry, self.life).await {
+            tracing::warn!(response = id, %error, "kept by this gateway alone");
+        }
+    }
+
+    /// The response of that id, where it is the tenant's.
+    pub(super) async fn find(&self, tenant: Realm, id: &str) -> Option<Arc<Kept>> {
+        if ID_LENGTH_MAX < id.len() {
+            return None;
+        }
+        let name = name(tenant, id);
+        if let Some(shared) = &self.shared {
+            match shared.get(&name).await {
+                Ok(Looked::Found(entry, _)) => {
+                    return serde_json::from_slice(&entry).ok().map(Arc::new);
+                }
+                // It may not have been written yet: what this gateway remembers counts.
+                Ok(Looked::Missing(_)) | Err(_) => {}
+            }
+        }
+        match self.shelf().get(&name.key, self.clock.now()) {
+            Found::Hit(kept) => Some(Arc::clone(kept)),
+            Found::Expired | Found::Missing => None,
+        }
+    }
+
+    /// Lets go of a response; whether it was there.
+    pub(super) async fn forget(&self, tenant: Realm, id: &str) -> bool {
+        let Some(kept) = self.find(tenant, id).await else { return false };
+        let now = self.clock.now();
+        // In its place lies nothing, until nobody remembers it any more.
+        self.shelf().insert(name(tenant, id).key, kept, 0, now, now);
+        self.share(tenant, id, b"deleted").await;
+        true
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf<Arc<Kept>>> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(tenant: Realm, id: &str) -> Name {
+    let key = Sha256::new().chain_update(tenant).chain_update(id).finalize().into();
+    let model = Sha256::digest(NAMESPACE_SUFFIX).into();
+    Name { key, tenant, model }
+}

@@ -1,0 +1,45 @@
+//! `/v1/messages`: an Anthropic request asked as a chat completion.
+
+use std::sync::Arc;
+
+use http::Response;
+use overdraft_http::{Body, RequestBody};
+use overdraft_wire::Endpoint;
+use overdraft_wire::dialect::StreamTranslator;
+use overdraft_wire::dialect::messages::{self, Identity, Purpose, Writer};
+
+use super::super::Gateway;
+use super::answer::{fresh_id, tell_left_out, translated};
+use super::asking::{self, Incoming};
+use super::stream::{AfterFailure, Translated};
+
+/// Answers one message.
+pub(super) async fn create(
+    gateway: &Arc<Gateway>,
+    incoming: Incoming,
+    body: RequestBody,
+) -> Response<Body> {
+    let (asking, body) = match asking::read(gateway, incoming, body).await {
+        Ok(read) => read,
+        Err(refused) => return refused,
+    };
+    let request = match messages::translate(&body, Purpose::Generate) {
+        Ok(request) => request,
+        Err(error) => return asking.refuse(&error),
+    };
+    drop(body);
+    let id = asking.incoming.exchange.id.clone();
+    let identity = Identity { id: fresh_id("msg_"), model: request.model };
+    let question = asking.ask(request.chat.body, Endpoint::ChatCompletions);
+    let mut response = if request.streams {
+        let seed = identity.id.clone();
+        let writer = Writer::new(identity, id.as_str().to_owned());
+        let translator = StreamTranslator::new(&seed, writer);
+        let event_bytes = gateway.pipeline.settings().limits.event_bytes;
+        Translated::new(question, translator, event_bytes, AfterFailure::Abort).respond().await
+    } else {
+        translated(question.await, |answer| messages::object(answer, &identity)).await
+    };
+    tell_left_out(response.headers_mut(), &request.chat.left_out, &id);
+    response
+}

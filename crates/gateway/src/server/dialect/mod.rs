@@ -1,0 +1,74 @@
+//! Dialect endpoints: Anthropic Messages and OpenAI Responses before workers that speak chat completions.
+//!
+//! A request is translated, takes the path of a chat completion (cache, cascade, queue, attempts), and its
+//! answer is translated on the way out.
+//!
+//! | subject                                      | file              |
+//! |----------------------------------------------|-------------------|
+//! | Routes                                       | `route.rs`        |
+//! | Reading a request, asking as a chat          | `asking.rs`       |
+//! | `/v1/messages`                               | `messages.rs`     |
+//! | `/v1/messages/count_tokens`                  | `count_tokens.rs` |
+//! | `/v1/responses`                              | `responses.rs`    |
+//! | Responses that nobody waits for              | `background.rs`   |
+//! | Kept responses                               | `kept.rs`         |
+//! | Sealed reasoning                             | `seal.rs`         |
+//! | Model list in the dialect of Messages        | `models.rs`       |
+//! | Answers on their way out: whole, and streams | `answer.rs`, `stream.rs` |
+
+mod answer;
+mod asking;
+mod background;
+mod count_tokens;
+mod kept;
+mod messages;
+pub(super) mod models;
+mod responses;
+mod route;
+mod seal;
+mod stream;
+
+use std::sync::Arc;
+
+use http::{Method, Response};
+use overdraft_http::{Body, RequestBody, reply};
+
+pub(super) use self::asking::Incoming;
+pub(crate) use self::background::Responses;
+pub(super) use self::count_tokens::Uncounted;
+pub(super) use self::route::DialectRoute;
+use super::Gateway;
+
+/// Answers a request of a dialect; every error has the dialect's own shape.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    route: DialectRoute,
+    incoming: Incoming,
+    body: RequestBody,
+) -> Response<Body> {
+    let (dialect, id) = (route.dialect(), incoming.exchange.id.clone());
+    let method = incoming.head.method.clone();
+    let response = match (&route, &method) {
+        (DialectRoute::Messages, &Method::POST) => messages::create(gateway, incoming, body).await,
+        (DialectRoute::CountTokens, &Method::POST) => {
+            count_tokens::answer(gateway, incoming, body).await
+        }
+        (DialectRoute::Responses, &Method::POST) => {
+            responses::create(gateway, incoming, body).await
+        }
+        (DialectRoute::Response(of), &Method::GET) => {
+            responses::retrieve(gateway, incoming, of).await
+        }
+        (DialectRoute::Response(of), &Method::DELETE) => {
+            responses::delete(gateway, incoming, of).await
+        }
+        (DialectRoute::Cancel(of), &Method::POST) => responses::cancel(gateway, incoming, of).await,
+        (DialectRoute::InputItems(of), &Method::GET) => {
+            responses::input_items(gateway, incoming, of).await
+        }
+        _ => {
+            incoming.answer_with(reply::method_not_allowed(&method, route.path(), route.allowed()))
+        }
+    };
+    answer::signed(response, dialect, id.as_str()).await
+}

@@ -1,0 +1,286 @@
+//! `/v1/responses`: an `OpenAI` request asked as a chat completion, and what is kept of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use overdraft_http::{Body, RequestBody, reply};
+use overdraft_telemetry::unix_seconds;
+use overdraft_wire::dialect::StreamTranslator;
+use overdraft_wire::dialect::responses::{self, Course, Identity, Keeping, Request, Writer};
+use overdraft_wire::{ApiError, Endpoint, ErrorKind};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::super::Gateway;
+use super::answer::{fresh_id, tell_left_out, translated};
+use super::asking::{self, Asking, Incoming};
+use super::background::Identified;
+use super::stream::{AfterFailure, Translated};
+use crate::pipeline::keys::Realm;
+
+/// Responses that one may follow at most.
+const CHAIN_MAX: usize = 1_000;
+
+/// Items of a list unless the client says otherwise, and at most.
+const PAGE_ITEMS: usize = 20;
+const PAGE_ITEMS_MAX: usize = 100;
+
+/// Answers one request.
+pub(super) async fn create(
+    gateway: &Arc<Gateway>,
+    incoming: Incoming,
+    body: RequestBody,
+) -> Response<Body> {
+    let (asking, body) = match asking::read(gateway, incoming, body).await {
+        Ok(read) => read,
+        Err(refused) => return refused,
+    };
+    let prepared = prepare(gateway, &asking, &body).await;
+    drop(body);
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return asking.refuse(&error),
+    };
+    let id = asking.incoming.exchange.id.clone();
+    let left_out = prepared.left_out.clone();
+    let mut response = answer(gateway, asking, prepared).await;
+    tell_left_out(response.headers_mut(), &left_out, &id);
+    response
+}
+
+/// A request that can be asked.
+struct Prepared {
+    of: Identified,
+    writer: Writer,
+    body: Vec<u8>,
+    left_out: Vec<String>,
+    streams: bool,
+    keeping: Keeping,
+    course: Course,
+}
+
+async fn prepare(
+    gateway: &Arc<Gateway>,
+    asking: &Asking,
+    body: &Bytes,
+) -> Result<Prepared, ApiError> {
+    let tenant = asking.caller.realm();
+    let request = Request::parse(body)?;
+    let (streams, keeping, course) = (request.streams, request.keeping, request.course);
+    if course == Course::Background {
+        asking.known_model(request.model.as_deref())?;
+    }
+    let previous = request.previous.clone();
+    let history = match &previous {
+        Some(id) => history(gateway, tenant, id).await?,
+        None => Vec::new(),
+    };
+    let identity = Identity {
+        id: fresh_id("resp_"),
+        created_at: unix_seconds(),
+        model: request.model.clone(),
+    };
+    let input = match keeping {
+        Keeping::Stored => request.input_items(&identity.id),
+        Keeping::Forgotten => Vec::new(),
+    };
+    let seal = gateway.responses.seals.of(tenant);
+    let mut translated = request.translate(&history, &seal)?;
+    let body = std::mem::take(&mut translated.chat.body);
+    let left_out = std::mem::take(&mut translated.chat.left_out);
+    let of = Identified { tenant, id: identity.id.clone(), input, previous };
+    let writer = Writer::new(identity, translated, Arc::new(seal));
+    Ok(Prepared { of, writer, body, left_out, streams, keeping, course })
+}
+
+/// All items of the responses before, the oldest first.
+async fn history(
+    gateway: &Gateway,
+    tenant: Realm,
+    last: &str,
+) -> Result<Vec<Box<RawValue>>, ApiError> {
+    let mut links = Vec::new();
+    let mut next = Some(last.to_owned());
+    while let Some(id) = next.take() {
+        let found = gateway.responses.kept.find(tenant, &id).await;
+        let kept = found.filter(|_| links.len() < CHAIN_MAX).ok_or_else(|| {
+            let shown: String = id.chars().take(80).collect();
+            let message = format!("the previous response `{shown}` is not kept here");
+            ApiError::new(ErrorKind::PreviousResponseNotFound, message)
+                .with_param("previous_response_id")
+        })?;
+        next.clone_from(&kept.previous);
+        links.push(kept);
+    }
+    let items = links.iter().rev().flat_map(|kept| kept.input.iter().cloned().chain(kept.output()));
+    Ok(items.collect())
+}
+
+async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> Response<Body> {
+    let Prepared { of, writer, body, streams, keeping, course, .. } = prepared;
+    let owner = Arc::clone(&gateway.responses);
+    let question = asking.ask(body, Endpoint::ChatCompletions);
+    if course == Course::Foreground && !streams {
+        let mut made = None;
+        let response = translated(question.await, |answer| {
+            let object = responses::object(answer, writer)?;
+            made = Some(object.clone());
+            Ok(object)
+        });
+        let response = response.await;
+        if let (Keeping::Stored, Some(object)) = (keeping, made) {
+            owner.keep(&of, &object, false);
+        }
+        return response;
+    }
+    let translator = StreamTranslator::new(&of.id, writer);
+    let event_bytes = gateway.pipeline.settings().limits.event_bytes;
+    let stream = Translated::new(question, translator, event_bytes, AfterFailure::End);
+    if course == Course::Background {
+        let Some(live) = owner.start(of, stream) else {
+            let message = "too many responses are under way in the background; try again later";
+            return reply::error(&ApiError::rate_limited(message));
+        };
+        return match live.follow(0).filter(|_| streams) {
+            Some(events) => reply::event_stream(events),
+            None => reply::json(StatusCode::OK, live.object()),
+        };
+    }
+    let stream = match keeping {
+        Keeping::Forgotten => stream,
+        Keeping::Stored => stream.then(Box::new(move |writer: &Writer| {
+            if let Some(object) = writer.object() {
+                owner.keep(&of, object, false);
+            }
+        })),
+    };
+    stream.respond().await
+}
+
+/// A kept response, or the events of one in the background.
+pub(super) async fn retrieve(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
+    let caller = match incoming.identify(gateway) {
+        Ok(caller) => caller,
+        Err(error) => return incoming.refuse(&error),
+    };
+    let live = gateway.responses.find_live(caller.realm(), id);
+    let wants_events = query(&incoming, "stream").as_deref() == Some("true");
+    let response = match live {
+        Some(live) if wants_events => {
+            let after = query(&incoming, "starting_after");
+            let from = match after.as_deref().map(str::parse::<usize>) {
+                None => 0,
+                Some(Ok(after)) => after.saturating_add(1),
+                Some(Err(_)) => {
+                    let message = "`starting_after` is not a sequence number";
+                    return incoming.refuse(&ApiError::invalid("starting_after", message));
+                }
+            };
+            match live.follow(from) {
+                Some(events) => reply::event_stream(events),
+                None => return incoming.refuse(&no_events()),
+            }
+        }
+        Some(live) => reply::json(StatusCode::OK, live.object()),
+        None => match gateway.responses.kept.find(caller.realm(), id).await {
+            None => return incoming.refuse(&unknown(id)),
+            Some(_) if wants_events => return incoming.refuse(&no_events()),
+            Some(kept) => reply::json(StatusCode::OK, kept.object.get().to_owned()),
+        },
+    };
+    incoming.answer_with(response)
+}
+
+/// Deletes a response.
+pub(super) async fn delete(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
+    let caller = match incoming.identify(gateway) {
+        Ok(caller) => caller,
+        Err(error) => return incoming.refuse(&error),
+    };
+    gateway.responses.forget_live(caller.realm(), id);
+    if !gateway.responses.kept.forget(caller.realm(), id).await {
+        return incoming.refuse(&unknown(id));
+    }
+    let object = json!({"id": id, "object": "response", "deleted": true});
+    incoming.answer_with(reply::json(StatusCode::OK, object.to_string()))
+}
+
+/// Gives up a response in the background.
+pub(super) async fn cancel(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
+    let caller = match incoming.identify(gateway) {
+        Ok(caller) => caller,
+        Err(error) => return incoming.refuse(&error),
+    };
+    if let Some(live) = gateway.responses.find_live(caller.realm(), id) {
+        let object = live.cancel().await;
+        return incoming.answer_with(reply::json(StatusCode::OK, object));
+    }
+    match gateway.responses.kept.find(caller.realm(), id).await {
+        None => incoming.refuse(&unknown(id)),
+        Some(kept) if kept.background => {
+            let object = kept.object.get().to_owned();
+            incoming.answer_with(reply::json(StatusCode::OK, object))
+        }
+        Some(_) => {
+            let message = "only a response with `background` can be cancelled";
+            incoming.refuse(&ApiError::new(ErrorKind::InvalidRequest, message))
+        }
+    }
+}
+
+/// The input of a response as a list, the newest item first.
+pub(super) async fn input_items(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
+    let caller = match incoming.identify(gateway) {
+        Ok(caller) => caller,
+        Err(error) => return incoming.refuse(&error),
+    };
+    let Some(kept) = gateway.responses.kept.find(caller.realm(), id).await else {
+        return incoming.refuse(&unknown(id));
+    };
+    let mut items: Vec<(String, &RawValue)> =
+        kept.input.iter().map(|item| (id_of(item), &**item)).collect();
+    if query(&incoming, "order").as_deref() != Some("asc") {
+        items.reverse();
+    }
+    if let Some(after) = query(&incoming, "after") {
+        let behind = items.iter().position(|(id, _)| *id == after).map_or(0, |at| at + 1);
+        items.drain(..behind);
+    }
+    let limit = query(&incoming, "limit").and_then(|limit| limit.parse().ok());
+    let limit = limit.unwrap_or(PAGE_ITEMS).clamp(1, PAGE_ITEMS_MAX);
+    let has_more = limit < items.len();
+    items.truncate(limit);
+    let end = |item: Option<&(String, &RawValue)>| item.map(|(id, _)| id.clone());
+    let list = json!({
+        "object": "list",
+        "data": items.iter().map(|(_, item)| item).collect::<Vec<_>>(),
+        "first_id": end(items.first()),
+        "last_id": end(items.last()),
+        "has_more": has_more,
+    });
+    incoming.answer_with(reply::json(StatusCode::OK, list.to_string()))
+}
+
+fn id_of(item: &RawValue) -> String {
+    let item: Option<serde_json::Value> = serde_json::from_str(item.get()).ok();
+    let id = item.as_ref().and_then(|item| item.get("id")?.as_str());
+    id.unwrap_or_default().to_owned()
+}
+
+/// A parameter of the query.
+fn query(incoming: &Incoming, name: &str) -> Option<String> {
+    let pairs = incoming.head.uri.query()?.split('&');
+    let mut values = pairs.filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
+    values.next().map(|(_, value)| super::super::service::unescaped(value))
+}
+
+fn unknown(id: &str) -> ApiError {
+    let shown: String = id.chars().take(80).collect();
+    ApiError::new(ErrorKind::NotFound, format!("the response `{shown}` is not kept here"))
+}
+
+fn no_events() -> ApiError {
+    let message = "the events of this response are not kept; get it without `stream`";
+    ApiError::invalid("stream", message)
+}

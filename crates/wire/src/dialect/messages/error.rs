@@ -1,0 +1,46 @@
+//! Message errors: `{"type":"error","error":{"type","message"},"request_id"}`.
+
+use serde_json::json;
+
+use crate::dialect::failure::Failure;
+
+/// What Anthropic answers where there is no room; its clients come back after it.
+const OVERLOADED: u16 = 529;
+
+/// Words that coding agents look for to compact a conversation.
+const TOO_LONG: &str = "prompt is too long";
+
+/// The error's status and body.
+pub fn error(failure: &Failure, request_id: &str) -> (u16, Vec<u8>) {
+    let mut message = failure.message.clone();
+    if failure.is_context_exceeded() && !message.to_lowercase().contains(TOO_LONG) {
+        message = format!("{TOO_LONG}: {message}");
+    }
+    let error = json!({"type": error_type(failure.status), "message": message});
+    let body = json!({"type": "error", "error": error, "request_id": request_id});
+    (status(failure.status), body.to_string().into_bytes())
+}
+
+/// The error's class in this dialect.
+pub(super) const fn error_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        503 | OVERLOADED => "overloaded_error",
+        504 => "timeout_error",
+        _ => "api_error",
+    }
+}
+
+const fn status(status: u16) -> u16 {
+    match status {
+        422 => 400,
+        503 => OVERLOADED,
+        status => status,
+    }
+}

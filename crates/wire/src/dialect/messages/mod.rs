@@ -1,0 +1,31 @@
+//! Anthropic Messages: `/v1/messages` and `/v1/messages/count_tokens` over chat completions.
+//!
+//! | subject                                  | file          |
+//! |------------------------------------------|---------------|
+//! | Request fields                           | `request.rs`  |
+//! | Turns and their content blocks           | `blocks.rs`   |
+//! | Tools and the choice among them          | `tools.rs`    |
+//! | The answer's object                      | `object.rs`   |
+//! | The answer's events                      | `events.rs`   |
+//! | Errors                                   | `error.rs`    |
+
+mod blocks;
+mod error;
+mod events;
+mod object;
+mod request;
+mod tools;
+
+pub use self::error::error;
+pub use self::events::Writer;
+pub use self::object::object;
+pub use self::request::{Purpose, Request, translate};
+
+/// Who answers, as the client knows it.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The message's id.
+    pub id: String,
+    /// The model that was asked for; the worker's own name where none was.
+    pub model: Option<String>,
+}

@@ -1,0 +1,204 @@
+//! Messages request: its fields as those of a chat completion.
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::blocks::{conversation, system};
+use super::tools;
+use crate::dialect::chat::{Chat, ChatBody, ChatMessage, LeftOut, json_schema};
+use crate::dialect::fields::{Fields, list_of, mistyped, text_of, unknown};
+use crate::error::ApiError;
+
+/// Fields that say nothing of the answer's text; coding agents send them with every request.
+const HINTS: [&str; 7] = [
+    "service_tier",
+    "context_management",
+    "cache_control",
+    "inference_geo",
+    "speed",
+    "diagnostics",
+    "betas",
+];
+
+/// The schema's name, which chat requires and this dialect does not have.
+const SCHEMA_NAME: &str = "output";
+
+/// The fields of a chat completion that its prompt depends on.
+const PROMPT: [&str; 5] =
+    ["model", "messages", "tools", "chat_template_kwargs", "continue_final_message"];
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// An answer.
+    Generate,
+    /// The number of tokens of its prompt.
+    Count,
+}
+
+/// A request, translated.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The model that was asked for, if one was.
+    pub model: Option<String>,
+    /// Whether the answer is to be streamed.
+    pub streams: bool,
+    /// Images that were taken out of a prompt whose tokens are to be counted.
+    pub images: usize,
+    /// As a chat completion; for [`Purpose::Count`] what of it makes the prompt.
+    pub chat: Chat,
+}
+
+/// Translates a request.
+///
+/// # Errors
+/// [`ApiError`] that names what cannot be translated.
+pub fn translate(body: &[u8], purpose: Purpose) -> Result<Request, ApiError> {
+    let mut fields = Fields::of_body(body)?;
+    let (mut chat, mut left_out) = (ChatBody::default(), LeftOut::default());
+    let model = fields.text("model")?;
+    chat.set_some("model", model.as_ref());
+    let mut messages = messages(&mut fields, &mut left_out)?;
+    let images = match purpose {
+        Purpose::Generate => 0,
+        Purpose::Count => messages.iter_mut().map(ChatMessage::take_images).sum(),
+    };
+    let is_prefill =
+        messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
+    chat.set("messages", &messages);
+    drop(messages);
+    tools::translate(&mut fields, &mut chat, &mut left_out)?;
+    if is_prefill {
+        chat.set("continue_final_message", &true);
+        chat.set("add_generation_prompt", &false);
+    }
+    let most = fields.count("max_tokens", 1)?;
+    if purpose == Purpose::Generate {
+        let most = most.ok_or_else(|| {
+            ApiError::invalid(
+                "max_tokens",
+                "`max_tokens` is missing; expected an integer of at least 1",
+            )
+        })?;
+        chat.set("max_tokens", &most);
+    }
+    stop_sequences(&mut fields, &mut chat)?;
+    for name in ["temperature", "top_p", "top_k"] {
+        chat.set_some(name, fields.number(name)?);
+    }
+    thinking(&mut fields, &mut chat, &mut left_out)?;
+    output(&mut fields, &mut chat)?;
+    if let Some(mut metadata) = fields.object("metadata")? {
+        chat.set_some("user", metadata.text("user_id")?);
+        left_out.note_unread(&metadata);
+    }
+    let streams = fields.flag("stream")?.unwrap_or(false) && purpose == Purpose::Generate;
+    if streams {
+        chat.set("stream", &true);
+        chat.set("stream_options", &json!({"include_usage": true}));
+    }
+    refuse_servers(&mut fields)?;
+    fields.skip(&HINTS);
+    fields.finish()?;
+    if purpose == Purpose::Count {
+        chat.keep(&PROMPT);
+        chat.set("add_generation_prompt", &!is_prefill);
+    }
+    let chat = Chat { body: chat.into_bytes(), left_out: left_out.into_names() };
+    Ok(Request { model, streams, images, chat })
+}
+
+/// System prompt and turns.
+fn messages(fields: &mut Fields<'_>, left_out: &mut LeftOut) -> Result<Vec<ChatMessage>, ApiError> {
+    let system = system(fields, left_out)?;
+    let raw = fields.required("messages", "a list of messages")?;
+    let turns = list_of(raw, "messages")?;
+    let messages = conversation(system, &turns, left_out)?;
+    if messages.iter().all(|message| message.role == "system") {
+        return Err(ApiError::invalid("messages", "`messages` says nothing; expected a message"));
+    }
+    Ok(messages)
+}
+
+fn stop_sequences(fields: &mut Fields<'_>, chat: &mut ChatBody) -> Result<(), ApiError> {
+    let Some(list) = fields.list("stop_sequences")? else { return Ok(()) };
+    for (at, raw) in list.iter().enumerate() {
+        text_of(raw, &format!("stop_sequences[{at}]"))?;
+    }
+    if !list.is_empty() {
+        chat.set("stop", &list);
+    }
+    Ok(())
+}
+
+/// Thinking is a switch of the chat template; its budget is the worker's own affair.
+fn thinking(
+    fields: &mut Fields<'_>,
+    chat: &mut ChatBody,
+    left_out: &mut LeftOut,
+) -> Result<(), ApiError> {
+    let Some(mut thinking) = fields.object("thinking")? else { return Ok(()) };
+    let kind = thinking.required_text("type")?;
+    match kind.as_str() {
+        "disabled" => {
+            chat.set("chat_template_kwargs", &json!({"enable_thinking": false, "thinking": false}));
+        }
+        "enabled" | "adaptive" => {
+            chat.set("chat_template_kwargs", &json!({"enable_thinking": true, "thinking": true}));
+        }
+        _ => {
+            let expected = "`enabled`, `adaptive` or `disabled`";
+            return Err(unknown("thinking.type", &kind, expected));
+        }
+    }
+    if thinking.number("budget_tokens")?.is_some() {
+        left_out.note("thinking.budget_tokens");
+    }
+    thinking.skip(&["display"]);
+    thinking.finish()
+}
+
+/// Format and effort of the answer.
+fn output(fields: &mut Fields<'_>, chat: &mut ChatBody) -> Result<(), ApiError> {
+    let older = fields.take("output_format");
+    let mut format = older.map(|raw| (raw, "output_format"));
+    if let Some(mut output) = fields.object("output_config")? {
+        if let Some(effort) = output.text("effort")? {
+            let known = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+            if !known.contains(&effort.as_str()) {
+                return Err(unknown(
+                    "output_config.effort",
+                    &effort,
+                    "`low`, `medium`, `high` or `max`",
+                ));
+            }
+            // Templates know nothing above.
+            let effort =
+                if matches!(effort.as_str(), "xhigh" | "max") { "high" } else { effort.as_str() };
+            chat.set("reasoning_effort", effort);
+        }
+        format = output.take("format").map(|raw| (raw, "output_config.format")).or(format);
+        output.finish()?;
+    }
+    let Some((raw, path)) = format else { return Ok(()) };
+    let mut format = Fields::of(raw, path)?;
+    let kind = format.required_text("type")?;
+    if kind != "json_schema" {
+        return Err(unknown(&format.path("type"), &kind, "`json_schema`"));
+    }
+    let schema = format.required("schema", "a JSON schema")?;
+    let name = format.text("name")?;
+    chat.set("response_format", &json_schema(name.as_deref().unwrap_or(SCHEMA_NAME), schema, None));
+    format.finish()
+}
+
+/// What runs on Anthropic's servers changes the answer; empty offers do not.
+fn refuse_servers(fields: &mut Fields<'_>) -> Result<(), ApiError> {
+    let is_empty = |raw: &RawValue| matches!(raw.get().trim(), "[]" | "{}");
+    for name in ["container", "mcp_servers"] {
+        if let Some(raw) = fields.take(name).filter(|raw| !is_empty(raw)) {
+            return Err(mistyped(name, raw, "nothing: it needs Anthropic's own servers"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Response echo: what the object repeats of its request.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Whether somebody waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// The client does.
+    Foreground,
+    /// It comes back and looks.
+    Background,
+}
+
+/// Whether an answer can be asked for later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// It is kept.
+    Stored,
+    /// It is not.
+    Forgotten,
+}
+
+impl Serialize for Course {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*self == Self::Background)
+    }
+}
+
+impl Serialize for Keeping {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*self == Self::Stored)
+    }
+}
+
+/// A response's request, as its object tells it. Absent values are told as `OpenAI` tells its defaults.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Echo {
+    pub(super) background: Course,
+    pub(super) instructions: Option<String>,
+    pub(super) max_output_tokens: Option<u32>,
+    pub(super) max_tool_calls: Option<u32>,
+    pub(super) metadata: Box<RawValue>,
+    pub(super) parallel_tool_calls: bool,
+    pub(super) previous_response_id: Option<String>,
+    pub(super) prompt_cache_key: Option<String>,
+    pub(super) reasoning: Reasoning,
+    pub(super) safety_identifier: Option<String>,
+    pub(super) service_tier: Option<String>,
+    pub(super) store: Keeping,
+    pub(super) temperature: Option<Box<RawValue>>,
+    pub(super) text: Box<RawValue>,
+    pub(super) tool_choice: Box<RawValue>,
+    pub(super) tools: Vec<Box<RawValue>>,
+    pub(super) top_logprobs: Option<u32>,
+    pub(super) top_p: Option<Box<RawValue>>,
+    pub(super) truncation: String,
+    pub(super) user: Option<String>,
+}
+
+/// How much was to be thought.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Reasoning {
+    pub(super) effort: Option<String>,
+    pub(super) summary: Option<String>,
+}
+
+/// A default as JSON text.
+pub(super) fn default_of(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("a value is JSON")
+}

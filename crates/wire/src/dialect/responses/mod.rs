@@ -1,0 +1,34 @@
+//! OpenAI Responses: `/v1/responses` over chat completions.
+//!
+//! | subject                                     | file         |
+//! |---------------------------------------------|--------------|
+//! | Request fields                              | `request.rs` |
+//! | Input items as chat messages                | `items.rs`   |
+//! | Tools, their names there and back           | `tools.rs`   |
+//! | What the object repeats of the request      | `echo.rs`    |
+//! | The answer's object and its items           | `object.rs`  |
+//! | The answer's events                         | `events.rs`  |
+//! | Input of freeform tools                     | `custom.rs`  |
+//! | Errors                                      | `error.rs`   |
+
+mod custom;
+mod echo;
+mod error;
+mod events;
+mod items;
+mod object;
+mod request;
+mod tools;
+
+pub use self::echo::{Course, Keeping};
+pub use self::error::error;
+pub use self::events::{Identity, Writer, object};
+pub use self::request::{Request, Translated};
+
+/// Seals reasoning for clients that keep the conversation themselves.
+pub trait Seal: Send + Sync + std::fmt::Debug {
+    /// A text that nobody else can read; none where it cannot be sealed.
+    fn seal(&self, text: &str) -> Option<String>;
+    /// The text of a seal of ours; none of anybody else's.
+    fn open(&self, sealed: &str) -> Option<String>;
+}

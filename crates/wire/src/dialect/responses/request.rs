@@ -1,0 +1,319 @@
+//! Responses request: its fields as those of a chat completion, and what of it is kept.
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Seal;
+use super::echo::{Course, Echo, Keeping, Reasoning, default_of};
+use super::items::Reader;
+use super::tools::{Naming, Tools};
+use crate::dialect::chat::{Chat, ChatBody, LeftOut, json_schema};
+use crate::dialect::conversation::Conversation;
+use crate::dialect::fields::{Fields, is_text, list_of, mistyped, text_of, unknown};
+use crate::dialect::steps::word_of;
+use crate::error::ApiError;
+
+/// Fields that say nothing of the answer's text.
+const HINTS: [&str; 4] =
+    ["stream_options", "client_metadata", "context_management", "prompt_cache_retention"];
+
+/// What `include` may name though nothing here makes it.
+const NEVER_MADE: [&str; 6] = [
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+];
+
+/// A request, read.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The model that was asked for, if one was.
+    pub model: Option<String>,
+    /// Whether the answer is to be streamed.
+    pub streams: bool,
+    /// Whether the answer is kept.
+    pub keeping: Keeping,
+    /// Whether somebody waits for it.
+    pub course: Course,
+    /// The response that this one follows.
+    pub previous: Option<String>,
+    input: Input<'a>,
+    tools: Tools<'a>,
+    tool_choice: Option<&'a RawValue>,
+    parallel: Option<bool>,
+    chat: ChatBody,
+    left_out: LeftOut,
+    pub(super) echo: Echo,
+    /// What `include` asks for.
+    pub(super) included: Included,
+}
+
+/// What is told only where it is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Included {
+    pub(super) seals: bool,
+    pub(super) logprobs: bool,
+}
+
+#[derive(Debug)]
+enum Input<'a> {
+    Text(&'a RawValue),
+    Items(Vec<&'a RawValue>),
+}
+
+/// A request in its translation.
+#[derive(Debug)]
+pub struct Translated {
+    /// As a chat completion.
+    pub chat: Chat,
+    pub(super) naming: Naming,
+    pub(super) echo: Echo,
+    pub(super) included: Included,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`ApiError`] that names what cannot be translated.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
+        let mut fields = Fields::of_body(body)?;
+        let (mut chat, mut left_out) = (ChatBody::default(), LeftOut::default());
+        let model = fields.text("model")?;
+        chat.set_some("model", model.as_ref());
+        let input = input(&mut fields)?;
+        let tools = Tools::read(&mut fields, &mut left_out)?;
+        let (tool_choice, parallel) =
+            (fields.take("tool_choice"), fields.flag("parallel_tool_calls")?);
+        let keeping = match fields.flag("store")? {
+            Some(false) => Keeping::Forgotten,
+            _ => Keeping::Stored,
+        };
+        let course = match fields.flag("background")? {
+            Some(true) => Course::Background,
+            _ => Course::Foreground,
+        };
+        if (course, keeping) == (Course::Background, Keeping::Forgotten) {
+            let message = "`background` needs `store`: nobody could ask for the answer later";
+            return Err(ApiError::invalid("background", message));
+        }
+        let previous = fields.text("previous_response_id")?;
+        let streams = fields.flag("stream")?.unwrap_or(false);
+        let included = included(&mut fields)?;
+        let mut echo = Echo {
+            background: course,
+            instructions: instructions(&mut fields)?,
+            max_output_tokens: fields.count("max_output_tokens", 1)?,
+            max_tool_calls: fields.count("max_tool_calls", 0)?,
+            metadata: metadata(&mut fields)?,
+            parallel_tool_calls: parallel.unwrap_or(true),
+            previous_response_id: previous.clone(),
+            prompt_cache_key: fields.text("prompt_cache_key")?,
+            reasoning: Reasoning::default(),
+            safety_identifier: fields.text("safety_identifier")?,
+            service_tier: fields.text("service_tier")?,
+            store: keeping,
+            temperature: fields.number("temperature")?.map(RawValue::to_owned),
+            text: default_of(&json!({"format": {"type": "text"}})),
+            tool_choice: tool_choice.map_or_else(|| default_of(&json!("auto")), RawValue::to_owned),
+            tools: tools.given.iter().map(|raw| (*raw).to_owned()).collect(),
+            top_logprobs: fields.count("top_logprobs", 0)?,
+            top_p: fields.number("top_p")?.map(RawValue::to_owned),
+            truncation: fields.text("truncation")?.unwrap_or_else(|| "disabled".to_owned()),
+            user: fields.text("user")?,
+        };
+        reasoning(&mut fields, &mut chat, &mut echo, &mut left_out)?;
+        format(&mut fields, &mut chat, &mut echo)?;
+        parameters(&echo, included, &mut chat);
+        fields.skip(&HINTS);
+        fields.finish()?;
+        Ok(Self {
+            model,
+            streams,
+            keeping,
+            course,
+            previous,
+            input,
+            tools,
+            tool_choice,
+            parallel,
+            chat,
+            left_out,
+            echo,
+            included,
+        })
+    }
+
+    /// The input as items, each with an id; what has none gets one that follows from `seed`.
+    pub fn input_items(&self, seed: &str) -> Vec<Box<RawValue>> {
+        let item = |(at, raw): (usize, &&RawValue)| named(raw, &format!("{seed}/input"), at);
+        match &self.input {
+            Input::Text(text) => {
+                let id = format!("msg_{}", word_of(&format!("{seed}/input"), 0));
+                let content = [json!({"type": "input_text", "text": text})];
+                vec![default_of(&json!({"id": id, "type": "message", "role": "user",
+                    "status": "completed", "content": content}))]
+            }
+            Input::Items(items) => items.iter().enumerate().map(item).collect(),
+        }
+    }
+
+    /// As a chat completion that goes on from the items of `history`.
+    ///
+    /// # Errors
+    /// [`ApiError`] that names the item that cannot be translated.
+    pub fn translate(
+        mut self,
+        history: &[Box<RawValue>],
+        seal: &dyn Seal,
+    ) -> Result<Translated, ApiError> {
+        let mut conversation = Conversation::default();
+        conversation.system(self.echo.instructions.clone().unwrap_or_default());
+        let left_out = &mut self.left_out;
+        let mut reader = Reader { conversation: &mut conversation, left_out, seal };
+        for raw in history {
+            reader.add(raw, "previous_response_id")?;
+        }
+        match &self.input {
+            Input::Text(text) => {
+                let text = text_of(text, "input")?;
+                conversation.user(vec![crate::dialect::chat::Part::text(text)]);
+            }
+            Input::Items(items) => {
+                for (at, raw) in items.iter().enumerate() {
+                    reader.add(raw, &format!("input[{at}]"))?;
+                }
+            }
+        }
+        let messages = conversation.finish();
+        if messages.is_empty() {
+            return Err(ApiError::invalid("input", "`input` says nothing; expected text or items"));
+        }
+        self.chat.set("messages", &messages);
+        let naming = self.tools.translate(self.tool_choice, self.parallel, &mut self.chat)?;
+        if self.streams || self.course == Course::Background {
+            self.chat.set("stream", &true);
+            self.chat.set("stream_options", &json!({"include_usage": true}));
+        }
+        let chat = Chat { body: self.chat.into_bytes(), left_out: self.left_out.into_names() };
+        Ok(Translated { chat, naming, echo: self.echo, included: self.included })
+    }
+}
+
+fn input<'a>(fields: &mut Fields<'a>) -> Result<Input<'a>, ApiError> {
+    let raw = fields.required("input", "a string or a list of items")?;
+    if is_text(raw) {
+        return Ok(Input::Text(raw));
+    }
+    list_of(raw, "input")
+        .map(Input::Items)
+        .map_err(|_| mistyped("input", raw, "a string or a list of items"))
+}
+
+/// A text; some clients give it as items.
+fn instructions(fields: &mut Fields<'_>) -> Result<Option<String>, ApiError> {
+    fields.text("instructions")
+}
+
+fn metadata(fields: &mut Fields<'_>) -> Result<Box<RawValue>, ApiError> {
+    match fields.take("metadata") {
+        None => Ok(default_of(&json!({}))),
+        Some(raw) if raw.get().starts_with('{') => Ok(raw.to_owned()),
+        Some(raw) => Err(mistyped("metadata", raw, "an object")),
+    }
+}
+
+fn included(fields: &mut Fields<'_>) -> Result<Included, ApiError> {
+    let mut included = Included::default();
+    for (at, raw) in fields.list("include")?.unwrap_or_default().into_iter().enumerate() {
+        let path = format!("include[{at}]");
+        match text_of(raw, &path)?.as_str() {
+            "reasoning.encrypted_content" => included.seals = true,
+            "message.output_text.logprobs" => included.logprobs = true,
+            name if NEVER_MADE.contains(&name) => {}
+            name => {
+                let expected = "`reasoning.encrypted_content` or `message.output_text.logprobs`";
+                return Err(unknown(&path, name, expected));
+            }
+        }
+    }
+    Ok(included)
+}
+
+fn reasoning(
+    fields: &mut Fields<'_>,
+    chat: &mut ChatBody,
+    echo: &mut Echo,
+    left_out: &mut LeftOut,
+) -> Result<(), ApiError> {
+    let Some(mut reasoning) = fields.object("reasoning")? else { return Ok(()) };
+    echo.reasoning.effort = reasoning.text("effort")?;
+    chat.set_some("reasoning_effort", echo.reasoning.effort.as_ref());
+    echo.reasoning.summary = reasoning.text("summary")?;
+    reasoning.skip(&["generate_summary"]);
+    left_out.note_unread(&reasoning);
+    Ok(())
+}
+
+/// The form of the text: flat here, nested in chat.
+fn format(fields: &mut Fields<'_>, chat: &mut ChatBody, echo: &mut Echo) -> Result<(), ApiError> {
+    let Some(raw) = fields.take("text") else { return Ok(()) };
+    let mut text = Fields::of(raw, "text")?;
+    let format = text.object("format")?;
+    if format.is_some() {
+        echo.text = raw.to_owned();
+    }
+    if let Some(mut format) = format {
+        let kind = format.required_text("type")?;
+        match kind.as_str() {
+            "text" => {}
+            "json_object" => chat.set("response_format", &json!({"type": "json_object"})),
+            "json_schema" => {
+                let name = format.required_text("name")?;
+                let schema = format.required("schema", "a JSON schema")?;
+                let strict = format.flag("strict")?;
+                chat.set("response_format", &json_schema(&name, schema, strict));
+                format.skip(&["description"]);
+            }
+            _ => {
+                let expected = "`text`, `json_object` or `json_schema`";
+                return Err(unknown(&format.path("type"), &kind, expected));
+            }
+        }
+        format.finish()?;
+    }
+    text.skip(&["verbosity"]);
+    text.finish()
+}
+
+/// The numbers of the request, as far as they were given.
+fn parameters(echo: &Echo, included: Included, chat: &mut ChatBody) {
+    chat.set_some("max_tokens", echo.max_output_tokens);
+    chat.set_some("temperature", echo.temperature.as_ref());
+    chat.set_some("top_p", echo.top_p.as_ref());
+    chat.set_some("user", echo.user.as_ref());
+    if included.logprobs {
+        chat.set("logprobs", &true);
+        chat.set_some("top_logprobs", echo.top_logprobs);
+    }
+}
+
+/// An item with an id.
+fn named(raw: &RawValue, seed: &str, at: usize) -> Box<RawValue> {
+    let Ok(mut fields) = Fields::of(raw, "") else { return raw.to_owned() };
+    if fields.take("id").is_some() {
+        return raw.to_owned();
+    }
+    let prefix = match fields.text("type").ok().flatten().as_deref() {
+        None | Some("message") => "msg",
+        Some("function_call") => "fc",
+        Some("custom_tool_call") => "ctc",
+        Some("reasoning") => "rs",
+        Some(_) => "item",
+    };
+    let id = format!("{prefix}_{}", word_of(seed, at));
+    crate::dialect::fields::with_text(raw, "id", &id)
+}

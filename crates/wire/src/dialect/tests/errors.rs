@@ -1,0 +1,96 @@
+//! Errors in each dialect's shape, whatever shape they came in.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{Dialect, Failure};
+use crate::error::{ApiError, ErrorKind};
+
+/// Status, class or code, and message of an error in a dialect.
+#[track_caller]
+fn check(dialect: Dialect, failure: &Failure, expected: (u16, &str, &str)) {
+    let (status, body) = dialect.error(failure, "req_1");
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let name = match dialect {
+        Dialect::Messages => {
+            assert_eq!((&body["type"], &body["request_id"]), (&json!("error"), &json!("req_1")));
+            &body["error"]["type"]
+        }
+        Dialect::Responses => {
+            let error = body["error"].as_object().unwrap();
+            assert!(
+                ["message", "type", "param", "code"].iter().all(|key| error.contains_key(*key))
+            );
+            &body["error"]["code"]
+        }
+    };
+    let message = body["error"]["message"].as_str().unwrap();
+    assert_eq!((status, name.as_str().unwrap_or("null"), message), expected);
+}
+
+#[test]
+fn every_status_has_its_class() {
+    for (status, messages, responses) in [
+        (400, (400, "invalid_request_error"), (400, "null")),
+        (422, (400, "invalid_request_error"), (400, "null")),
+        (401, (401, "authentication_error"), (401, "invalid_api_key")),
+        (403, (403, "permission_error"), (403, "null")),
+        (404, (404, "not_found_error"), (404, "model_not_found")),
+        (413, (413, "request_too_large"), (413, "null")),
+        (429, (429, "rate_limit_error"), (429, "rate_limit_exceeded")),
+        (500, (500, "api_error"), (500, "server_error")),
+        (502, (502, "api_error"), (502, "server_error")),
+        (503, (529, "overloaded_error"), (503, "server_is_overloaded")),
+        (504, (504, "timeout_error"), (504, "server_error")),
+    ] {
+        let failure = Failure::read(status, br#"{"error":{"message":"w","type":"X","code":400}}"#);
+        check(Dialect::Messages, &failure, (messages.0, messages.1, "w"));
+        check(Dialect::Responses, &failure, (responses.0, responses.1, "w"));
+    }
+}
+
+#[test]
+fn words_are_found_in_whatever_shape_they_came() {
+    for (body, words) in [
+        (r#"{"error":{"message":"w"}}"#, "w"),
+        (r#"{"object":"error","message":"w"}"#, "w"),
+        (r#"{"error":"w"}"#, "w"),
+        (r#"{"detail":"w"}"#, "w"),
+        (r#"{"detail":[{"msg":"w"}]}"#, r#"[{"msg":"w"}]"#),
+        ("<html>w</html>", "<html>w</html>"),
+        ("", "the worker failed with status 400"),
+        ("{}", "the worker failed with status 400"),
+    ] {
+        assert_eq!(Failure::read(400, body.as_bytes()).message, words);
+    }
+    let long = "x".repeat(100_000);
+    assert!(Failure::read(400, long.as_bytes()).message.len() < 5_000);
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_told_in_the_words_that_agents_look_for() {
+    for words in [
+        "This model's maximum context length is 32768 tokens.",
+        "The input (345516 tokens) is longer than the model's context length (262144 tokens).",
+        "the request exceeds the available context size.",
+    ] {
+        let body = json!({"error": {"message": words}}).to_string();
+        let failure = Failure::read(400, body.as_bytes());
+        let told = format!("prompt is too long: {words}");
+        check(Dialect::Messages, &failure, (400, "invalid_request_error", &told));
+        check(Dialect::Responses, &failure, (400, "context_length_exceeded", words));
+    }
+    let failure = Failure::read(500, br#"{"error":{"message":"context length"}}"#);
+    check(Dialect::Messages, &failure, (500, "api_error", "context length"));
+}
+
+#[test]
+fn errors_of_the_gateway_keep_their_codes() {
+    let missing = ApiError::new(ErrorKind::PreviousResponseNotFound, "gone")
+        .with_param("previous_response_id");
+    check(Dialect::Responses, &Failure::of(&missing), (404, "previous_response_not_found", "gone"));
+    let upstream = ApiError::upstream("w");
+    check(Dialect::Responses, &Failure::of(&upstream), (502, "server_error", "w"));
+    let unknown = ApiError::new(ErrorKind::ModelNotFound, "w");
+    check(Dialect::Responses, &Failure::of(&unknown), (404, "model_not_found", "w"));
+    check(Dialect::Messages, &Failure::of(&unknown), (404, "not_found_error", "w"));
+}
