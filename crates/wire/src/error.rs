@@ -51,7 +51,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, for catalogues and metric labels.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::InvalidRequest,
         Self::InvalidJson,
         Self::ContextLengthExceeded,
