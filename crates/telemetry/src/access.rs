@@ -173,6 +173,10 @@ pub struct AccessRecord {
     pub cost_alone: Option<u64>,
     /// What the response cache had to do with it, where there is one.
     pub cache: Option<&'static str>,
+    /// How often its stream went on at another worker, where it did.
+    pub resumed: Option<u8>,
+    /// How it did the last time: `anew`, `ids`, `text` or `replay`; or why it did not.
+    pub resumed_by: Option<&'static str>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -224,6 +228,8 @@ impl AccessRecord {
                     cache = self.cache,
                     prompt_bytes = self.prompt_bytes,
                     prefix = self.prefix.as_deref(),
+                    resumed = self.resumed,
+                    resumed_by = self.resumed_by,
                     end = %self.end,
                 )
             };

@@ -59,6 +59,7 @@ pub(crate) fn check(
     canaries::check(config, needed, &mut findings);
     cache::check(config, &mut findings);
     speculation::check(config, &mut findings);
+    resume(config, &mut findings);
     findings.in_order()
 }
 
@@ -74,6 +75,19 @@ fn sources(config: &Config, needed: WorkerSource, findings: &mut Findings<'_>) {
         let count = config.workers.len();
         let message = format!("{count} workers are configured");
         findings.key(&path!["workers"], message, format!("expected at most {WORKERS_MAX}"));
+    }
+}
+
+/// Attempts to resume one request at most: with the first they are those that a request may have.
+#[expect(clippy::cast_possible_truncation, reason = "a handful")]
+const RESUMES_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
+
+fn resume(config: &Config, findings: &mut Findings<'_>) {
+    let attempts = config.resume.attempts;
+    if !(1..=RESUMES_MAX).contains(&attempts) {
+        let message = format!("`resume.attempts` is {attempts}");
+        let expected = format!("expected 1 to {RESUMES_MAX}; `resume.mode: off` for none");
+        findings.value(&path!["resume", "attempts"], message, expected);
     }
 }
 

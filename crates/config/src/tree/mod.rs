@@ -13,6 +13,7 @@ mod discovery;
 mod keys;
 mod models;
 mod patience;
+mod resume;
 mod routing;
 mod secret;
 mod speculation;
@@ -38,6 +39,7 @@ pub use self::discovery::{Discovery, Dns, Each, Kubernetes, Port, Scheme, Watche
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Timeouts};
+pub use self::resume::{Resume, ResumeMode};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
 pub use self::secret::Secret;
 pub use self::speculation::Speculation;
@@ -92,6 +94,8 @@ pub struct Config {
     pub admission: Admission,
     /// How freely failed attempts are made again.
     pub retry: Retry,
+    /// How streams that break off go on at another worker.
+    pub resume: Resume,
     /// When a worker that fails its requests is taken out.
     pub breaker: Breaker,
     /// What gateways before the same workers share.
@@ -139,6 +143,7 @@ impl Default for Config {
             limits: Limits::default(),
             admission: Admission::default(),
             retry: Retry::default(),
+            resume: Resume::default(),
             breaker: Breaker::default(),
             store: Store::default(),
             cache: Cache::default(),

@@ -75,9 +75,9 @@ impl Ability {
         knows && !self.has_refused(Extra::Ids)
     }
 
-    /// Whether it should be asked to count with every chunk: where ids do not tell.
-    pub fn is_asked_for_counts(self, prompt: PromptForm) -> bool {
-        let has_ids = self.is_asked_for_ids(prompt) && self.tells_ids == Some(true);
+    /// Whether it should be asked to count with every chunk: where ids, if they are asked for, do not tell.
+    pub fn is_asked_for_counts(self, prompt: PromptForm, wants_ids: bool) -> bool {
+        let has_ids = wants_ids && self.is_asked_for_ids(prompt) && self.tells_ids == Some(true);
         self.engine.is_some() && !has_ids && !self.has_refused(Extra::Counts)
     }
 

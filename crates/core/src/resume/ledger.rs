@@ -86,9 +86,32 @@ pub struct Ledger {
     is_strange: bool,
     /// Whether a part of it was drawn anew, so that no request gives the same again.
     is_redrawn: bool,
+    view: View,
+}
+
+/// What of ids the client sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// Nothing: they are the gateway's.
+    #[default]
+    Text,
+    /// It has asked for them.
+    Ids,
 }
 
 impl Ledger {
+    /// Of a client that sees this.
+    pub fn of(view: View) -> Self {
+        Self { view, ..Self::default() }
+    }
+
+    /// Nothing that the client saw is left of the answer: it begins anew.
+    pub fn restart(&mut self) {
+        self.ids.clear();
+        self.known = Ids::Complete;
+        self.tokens = 0;
+    }
+
     /// The prompt's ids were told.
     pub fn prompt(&mut self, ids: Vec<u32>) {
         self.prompt.get_or_insert(ids);
@@ -156,6 +179,7 @@ impl Ledger {
             && self.reasoning.is_empty()
             && self.calls.is_empty()
             && !self.is_strange
+            && (self.view == View::Text || self.ids.is_empty())
     }
 
     /// Text for the reader.

@@ -28,9 +28,9 @@ mod tests;
 mod way;
 
 pub use self::ability::{Ability, Engine, Extra};
-pub use self::ledger::{Call, CallPart, LEDGER_BYTES_MAX, Ledger, Part};
+pub use self::ledger::{Call, CallPart, LEDGER_BYTES_MAX, Ledger, Part, View};
 pub use self::overlap::Diverged;
-pub use self::profile::{Draws, PromptForm, Profile, Trait, Traits};
+pub use self::profile::{Draws, Profile, PromptForm, Trait, Traits};
 pub use self::settings::{Mode, ResumeSettings};
 pub use self::splice::{Splice, Told};
 pub use self::stops::{StopRules, Stops};

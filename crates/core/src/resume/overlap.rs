@@ -45,9 +45,8 @@ pub(super) struct CallOverlap(Vec<(u32, Overlap, Overlap)>);
 
 impl CallOverlap {
     pub(super) fn new(calls: &[Call]) -> Self {
-        let expected = |call: &Call| {
-            (call.index, Overlap::new(&call.name), Overlap::new(&call.arguments))
-        };
+        let expected =
+            |call: &Call| (call.index, Overlap::new(&call.name), Overlap::new(&call.arguments));
         Self(calls.iter().map(expected).collect())
     }
 
@@ -65,6 +64,6 @@ impl CallOverlap {
             return Err(Diverged);
         }
         let rest = String::from(arguments.take(&part.arguments)?);
-        Ok((!rest.is_empty()).then(|| CallPart { arguments: rest, id: None, name: None, ..part }))
+        Ok((!rest.is_empty()).then_some(CallPart { arguments: rest, id: None, name: None, ..part }))
     }
 }

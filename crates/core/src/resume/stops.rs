@@ -89,9 +89,9 @@ impl Stops {
     fn held(&self) -> usize {
         let begins = |stop: &String| {
             let most = stop.len().saturating_sub(1).min(self.tail.len());
-            (1..=most).rev().find(|&many| {
-                stop.is_char_boundary(many) && self.tail.ends_with(&stop[..many])
-            })
+            (1..=most)
+                .rev()
+                .find(|&many| stop.is_char_boundary(many) && self.tail.ends_with(&stop[..many]))
         };
         self.rules.strings.iter().filter_map(begins).max().unwrap_or(0)
     }

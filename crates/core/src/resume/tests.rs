@@ -139,7 +139,8 @@ fn spliced(way: Way, words: &[String], cut: usize, rules: &StopRules) -> Result<
     let is_replay = way == Way::Replay;
     for (at, word) in words.iter().enumerate().skip(kept) {
         let is_last = at + 1 == words.len();
-        let (text, ended) = if is_replay { second.take(word, true)? } else { ((*word).into(), None) };
+        let (text, ended) =
+            if is_replay { second.take(word, true)? } else { ((*word).into(), None) };
         let text = if is_last && ended.is_none() { text + &second.finish() } else { text };
         let told = splice.take(part(&text, None), is_last || ended.is_some())?;
         out.push_str(&told.part.text);

@@ -199,6 +199,16 @@ impl Profile {
             || traits.has(Trait::Media))
     }
 
+    /// Whether counts with every chunk are of use: no answer to it goes on by text otherwise.
+    pub const fn uses_text(&self) -> bool {
+        let traits = self.traits;
+        !(traits.has(Trait::Grammar)
+            || traits.has(Trait::Tools)
+            || traits.has(Trait::Logprobs)
+            || traits.has(Trait::Presence)
+            || traits.has(Trait::Frequency))
+    }
+
     /// Whether its prompt is a chat's.
     pub fn is_chat(&self) -> bool {
         self.prompt == PromptForm::Messages

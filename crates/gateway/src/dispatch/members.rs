@@ -3,10 +3,13 @@
 //! Invariant: while an attempt is in flight at a worker, the worker's index in the table is not
 //! reused.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::WorkerId;
+use overdraft_core::resume::Ability;
+use overdraft_units::{Instant, Micros};
 use tokio::task::JoinSet;
 
 use crate::settings::WorkerSettings;
@@ -20,6 +23,10 @@ pub(crate) struct Member {
     pub(crate) upstream: Arc<Upstream>,
     /// How it can be asked to score drafts.
     abilities: Mutex<Abilities>,
+    /// What it understands of what resuming needs.
+    resume_ability: Mutex<Ability>,
+    /// When its drain began, in microseconds from one on; zero while there is none.
+    leaves_since: AtomicU64,
     /// What watches it; ends with it.
     watchers: Mutex<JoinSet<()>>,
 }
@@ -27,13 +34,38 @@ pub(crate) struct Member {
 impl Member {
     /// A worker that nothing watches yet.
     pub(crate) fn new(id: WorkerId, settings: WorkerSettings, upstream: Arc<Upstream>) -> Self {
-        let (abilities, watchers) = (Mutex::default(), Mutex::default());
-        Self { id, settings, upstream, abilities, watchers }
+        Self {
+            id,
+            settings,
+            upstream,
+            abilities: Mutex::default(),
+            resume_ability: Mutex::default(),
+            leaves_since: AtomicU64::new(0),
+            watchers: Mutex::default(),
+        }
     }
 
     /// How it can be asked to score drafts.
     pub(crate) fn abilities(&self) -> MutexGuard<'_, Abilities> {
         self.abilities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it understands of what resuming needs.
+    pub(crate) fn resume_ability(&self) -> MutexGuard<'_, Ability> {
+        self.resume_ability.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is sent nothing new from `now` on; or is again.
+    pub(crate) fn leaves(&self, now: Option<Instant>) {
+        let since = now.map_or(0, |now| now.since(Instant::default()).get().saturating_add(1));
+        self.leaves_since.store(since, Ordering::Relaxed);
+    }
+
+    /// For how long it has been sent nothing new.
+    pub(crate) fn has_left_for(&self, now: Instant) -> Option<Micros> {
+        let since = self.leaves_since.load(Ordering::Relaxed);
+        let now = now.since(Instant::default()).get();
+        (0 < since).then(|| Micros::new(now.saturating_sub(since - 1)))
     }
 
     /// The tasks that watch it.

@@ -12,8 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use overdraft_core::fleet::{Scraped, WorkerId};
+use overdraft_core::resume::Engine;
 use overdraft_units::{Instant, Micros};
-use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report};
+use overdraft_wire::prometheus::engine::{Dialect, ReportError, WorkerReport, report};
 use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -116,6 +117,7 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         Ok(report) => {
             let scraped = scraped(report, fleet.dispatcher.clock.now());
             fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
+            fleet.dispatcher.member(worker).resume_ability().runs(engine(report.dialect));
             scoring_abilities::identify(fleet, worker, report.dialect, &mut memory.asked).await;
         }
         Err(fault)
@@ -133,6 +135,14 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         tracing::info!(worker = name.name(), "its load is known again");
     }
     memory.told = told;
+}
+
+const fn engine(dialect: Dialect) -> Engine {
+    match dialect {
+        Dialect::Vllm => Engine::Vllm,
+        Dialect::Sglang => Engine::Sglang,
+        Dialect::LlamaServer => Engine::LlamaServer,
+    }
 }
 
 /// Passes a worker over that tells nothing, where that is asked for.

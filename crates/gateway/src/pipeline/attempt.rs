@@ -14,6 +14,7 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use overdraft_core::fleet::{self, Ending, Failure, failure_of};
+use overdraft_core::resume::Extra;
 use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_units::Micros;
@@ -21,6 +22,7 @@ use overdraft_wire::{ApiError, Endpoint, names_out_of_memory};
 use tokio::time::{Instant, timeout_at};
 
 use super::context::RequestContext;
+use super::extras::Extras;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;
@@ -111,7 +113,7 @@ impl Failed {
     }
 
     /// For how long the worker asked to be left alone.
-    fn retry_after(&self) -> Option<Micros> {
+    pub(crate) fn retry_after(&self) -> Option<Micros> {
         (self.failure == Failure::Saturated).then(|| refusal::asked_for(self.response.headers()))?
     }
 
@@ -172,6 +174,9 @@ pub(crate) async fn attempt(
     let member = Arc::clone(lease.member());
     let upstream = &member.upstream;
     context.asks(&member);
+    if let Some(continuation) = &mut context.continuation {
+        continuation.begins(&member);
+    }
     match converse(pipeline, info, question, &mut lease).await {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
@@ -191,6 +196,7 @@ pub(crate) async fn attempt(
                 drain: context.exchange.drain.clone(),
                 idle: timeouts.idle,
                 last: question.begun + timeouts.total,
+                continuation: context.continuation.take(),
             };
             let body = Body::wrap(Stream::new(*opened, story));
             Attempted::Answered(streamed(head, body, upstream))
@@ -217,12 +223,35 @@ pub(crate) async fn converse(
     lease: &mut Lease,
 ) -> Result<Answer, Failed> {
     let member = Arc::clone(lease.member());
-    let body = question.content.addressed(info, &member.settings);
     let source = lease.source().map(|source| pipeline.dispatcher.upstream(source));
     let terms = Terms::of(&pipeline.settings(), info);
     let until = Instant::now() + terms.patience;
-    let asked = answer(terms, info, question, Route { body, upstream: &member.upstream, source });
-    once_begun(in_time(until, asked), || lease.remember(info.request().prompt)).await
+    let ask = || {
+        let ability = *member.resume_ability();
+        let extras = question.content.tracked.map(|tracked| tracked.extras(ability));
+        let extras = extras.unwrap_or_default();
+        let body = question.content.addressed(info, &member.settings, extras);
+        let route = Route { body, upstream: &member.upstream, source: source.clone(), extras };
+        in_time(until, answer(terms, info, question, route))
+    };
+    let mut told = once_begun(ask(), || lease.remember(info.request().prompt)).await?;
+    loop {
+        match told {
+            Heard::Answer(answer) => return Ok(answer),
+            // One member less each time.
+            Heard::Objection(extra) => {
+                member.resume_ability().refuses(extra);
+                told = ask().await?;
+            }
+        }
+    }
+}
+
+/// What a worker answered with.
+enum Heard {
+    Answer(Answer),
+    /// It refuses a member that only the gateway has asked for.
+    Objection(Extra),
 }
 
 /// An answer the client may see.
@@ -237,9 +266,11 @@ struct Route<'a> {
     upstream: &'a Arc<Upstream>,
     /// Who has more of its prompt, where the worker can fetch it from there.
     source: Option<Arc<Upstream>>,
+    extras: Extras,
 }
 
 /// What an answer is waited for and read by.
+#[derive(Clone, Copy)]
 struct Terms {
     patience: Duration,
     credentials: Credentials,
@@ -262,8 +293,8 @@ async fn answer(
     terms: Terms,
     info: &RequestInfo,
     question: &Question<'_>,
-    Route { body, upstream, source }: Route<'_>,
-) -> Result<Answer, Failed> {
+    Route { body, upstream, source, extras }: Route<'_>,
+) -> Result<Heard, Failed> {
     let make = || {
         let mut request = question.to(upstream, &body, terms.credentials);
         if let Some(source) = &source {
@@ -279,7 +310,7 @@ async fn answer(
             let watch = Watch::new(info.choices, terms.limits.event_bytes, info.counts);
             let opened = open(body, watch).await;
             opened
-                .map(|opened| Answer::Stream { head, opened: Box::new(opened) })
+                .map(|opened| Heard::Answer(Answer::Stream { head, opened: Box::new(opened) }))
                 .map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Whole => {
@@ -289,11 +320,17 @@ async fn answer(
                     Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers))
                 }
                 Whole::Collected(bytes) => {
+                    if let Some(extra) = extras.refused_by(head.status, &bytes) {
+                        return Ok(Heard::Objection(extra));
+                    }
                     let used = read(&bytes, head.status, question.endpoint);
                     let used = used.map_err(|fault| Failed::of_fault(&fault))?;
-                    Ok(Answer::Whole { head, body: Body::full(bytes), used })
+                    Ok(Heard::Answer(Answer::Whole { head, body: Body::full(bytes), used }))
                 }
-                Whole::Long(long) => Ok(Answer::Whole { head, body: Body::wrap(long), used: None }),
+                Whole::Long(long) => {
+                    let body = Body::wrap(long);
+                    Ok(Heard::Answer(Answer::Whole { head, body, used: None }))
+                }
             }
         }
         Kind::Refusal(failure) => {

@@ -13,6 +13,7 @@ use overdraft_telemetry::{AccessRecord, Phase};
 use overdraft_wire::Endpoint;
 
 use super::keys::Caller;
+use super::relay::Continuation;
 use super::request_guard::RequestGuard;
 use super::{Pipeline, refusal};
 use crate::dispatch::{Explanation, Member};
@@ -30,6 +31,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) caller: Option<Caller>,
     /// With which priority, once that is known.
     pub(crate) priority: Option<Priority>,
+    /// How its stream goes on should it break off, where it may.
+    pub(crate) continuation: Option<Box<dyn Continuation>>,
     guard: Option<RequestGuard>,
     /// The worker that was asked last.
     served_by: Option<Arc<Member>>,
@@ -39,8 +42,19 @@ impl<'a> RequestContext<'a> {
     /// A request that nothing counts: a question of the gateway's own.
     pub(crate) fn new(exchange: &'a Exchange, head: &'a Parts, endpoint: Endpoint) -> Self {
         let explanation = Explanation::default();
-        let (caller, priority, guard, served_by) = (None, None, None, None);
-        Self { exchange, head, endpoint, explanation, caller, priority, guard, served_by }
+        let (caller, priority, continuation) = (None, None, None);
+        let (guard, served_by) = (None, None);
+        Self {
+            exchange,
+            head,
+            endpoint,
+            explanation,
+            caller,
+            priority,
+            continuation,
+            guard,
+            served_by,
+        }
     }
 
     /// The same, counted by `guard`.

@@ -10,6 +10,7 @@
 //! | Admission queue                    | `queue.rs`                                       |
 //! | Attempts, with retries             | `attempts.rs`, `attempt.rs`                      |
 //! | Relay of the answer                | `relay/`                                         |
+//! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
 //!
@@ -23,6 +24,7 @@ pub(crate) mod canary;
 pub(crate) mod charges;
 pub(crate) mod context;
 pub(crate) mod explanation;
+pub(crate) mod extras;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 mod prefix_digest;
@@ -32,6 +34,7 @@ pub(crate) mod refusal;
 pub(crate) mod relay;
 pub(crate) mod request_guard;
 pub(crate) mod request_info;
+pub(crate) mod resume;
 pub(crate) mod tenant_salt;
 pub(crate) mod upstream_body;
 pub(crate) mod usage;

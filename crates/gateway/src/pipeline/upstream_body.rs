@@ -4,6 +4,7 @@ use bytes::Bytes;
 use overdraft_core::admit::Priority;
 use overdraft_wire::json::{Object, Patch, Prelude};
 
+use crate::pipeline::extras::{Extras, IDS, Tracked};
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::tenant_salt::SALT;
 use crate::pipeline::usage;
@@ -19,6 +20,8 @@ pub(crate) const RANK: &str = "priority";
 pub(crate) struct Content {
     pub(crate) body: Bytes,
     pub(crate) front: Front,
+    /// What is added to it, where its stream may be resumed.
+    pub(crate) tracked: Option<Tracked>,
 }
 
 /// What may be put before all of a body's own members without another look at them.
@@ -42,16 +45,24 @@ impl Content {
     }
 
     /// The body for one worker: with a rank where it ranks requests itself, with the salt of whose
-    /// it is where it is told salts, and without any where it is not.
-    pub(crate) fn addressed(&self, info: &RequestInfo, worker: &WorkerSettings) -> Pieces {
+    /// it is where it is told salts, and without any where it is not; and with what the gateway asks for itself.
+    pub(crate) fn addressed(
+        &self,
+        info: &RequestInfo,
+        worker: &WorkerSettings,
+        extras: Extras,
+    ) -> Pieces {
         if info.is_chore {
             return self.body.clone().into();
         }
         let rank = worker.priority_scheduling.then(|| rank(info.priority));
         let salt = info.salt.as_ref().filter(|_| worker.cache_salt == SaltPolicy::Told);
-        let Front::Open { counts } = self.front else {
-            let is_untold = worker.cache_salt == SaltPolicy::Untold;
-            return self.patched(rank, salt.map(String::as_str), is_untold).into();
+        let counts = match self.front {
+            Front::Open { counts } if counts || !extras.counts => counts,
+            Front::Open { .. } | Front::Unknown => {
+                let is_untold = worker.cache_salt == SaltPolicy::Untold;
+                return self.patched(rank, salt.map(String::as_str), is_untold, extras).into();
+            }
         };
         let mut prelude = Prelude::new();
         if let Some(rank) = rank {
@@ -61,7 +72,10 @@ impl Content {
             prelude = prelude.with(SALT, salt);
         }
         if counts {
-            prelude = usage::told(prelude);
+            prelude = if extras.counts { usage::told_often(prelude) } else { usage::told(prelude) };
+        }
+        if extras.ids {
+            prelude = prelude.with(IDS, &true);
         }
         if prelude.is_empty() {
             return self.body.clone().into();
@@ -69,8 +83,25 @@ impl Content {
         prelude.before(&self.body).map_or_else(|| self.body.clone().into(), Pieces::from)
     }
 
-    fn patched(&self, rank: Option<i8>, salt: Option<&str>, is_untold: bool) -> Bytes {
+    fn patched(
+        &self,
+        rank: Option<i8>,
+        salt: Option<&str>,
+        is_untold: bool,
+        extras: Extras,
+    ) -> Bytes {
+        let is_plain = rank.is_none() && salt.is_none() && !is_untold;
+        if is_plain && extras == Extras::default() {
+            return self.body.clone();
+        }
+        let Ok(object) = Object::parse(&self.body) else { return self.body.clone() };
         let mut patch = Patch::new();
+        if extras.ids {
+            patch = patch.set(IDS, &true);
+        }
+        if extras.counts {
+            patch = usage::asked_often(patch, &object);
+        }
         if let Some(rank) = rank {
             patch = patch.set(RANK, &rank);
         }
@@ -79,11 +110,7 @@ impl Content {
             None if is_untold => patch = patch.remove(SALT),
             None => {}
         }
-        if patch.is_empty() {
-            return self.body.clone();
-        }
-        let patched = Object::parse(&self.body).map(|object| patch.apply(&object).into());
-        patched.unwrap_or_else(|_| self.body.clone())
+        patch.apply(&object).into()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::pipeline::inspect::inspect;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
-use crate::pipeline::{bounds, explanation, prompt_tokens};
+use crate::pipeline::{bounds, explanation, prompt_tokens, resume};
 
 /// Forwards one request to its endpoint of a worker.
 pub(super) async fn forward(
@@ -84,7 +84,7 @@ async fn ask(
     if let Some(guard) = context.guard() {
         guard.charge(charged);
     }
-    let question = Question {
+    let mut question = Question {
         content,
         path: Uri::from_static(context.endpoint.path()),
         endpoint: Some(context.endpoint),
@@ -95,6 +95,9 @@ async fn ask(
     };
     if explanation::is_wanted(&pipeline.settings().admin, context.exchange, &context.head.headers) {
         context.explanation = Explanation::wanted();
+    }
+    if plan.is_none() && resume::is_wanted(&context.head.headers)? {
+        resume::prepare(pipeline, context, &info, &mut question);
     }
     let answered = match plan {
         None => ask_until_answered(pipeline, context, &info, &question).await,

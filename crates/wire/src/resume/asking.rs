@@ -73,8 +73,7 @@ pub fn by_text(
     if let Some(most) = left.most {
         let has = |name: &str| object.raw(name).is_some_and(|raw| raw != "null");
         let is_total = generation == Generation::Chat && has("max_completion_tokens");
-        patch =
-            patch.set(if is_total { "max_completion_tokens" } else { "max_tokens" }, &most);
+        patch = patch.set(if is_total { "max_completion_tokens" } else { "max_tokens" }, &most);
     }
     if object.raw("min_tokens").is_some() {
         patch = patch.set("min_tokens", &left.least);

@@ -103,7 +103,9 @@ impl Heading {
     fn write(&self, choices: &Value, sums: Option<Sums>, out: &mut Vec<u8>) {
         let usage = sums.map(|sums| format!(",\"usage\":{}", sums.value())).unwrap_or_default();
         let head = &self.text;
-        out.extend_from_slice(format!("data: {{{head}\"choices\":{choices}{usage}}}\n\n").as_bytes());
+        out.extend_from_slice(
+            format!("data: {{{head}\"choices\":{choices}{usage}}}\n\n").as_bytes(),
+        );
     }
 
     fn delta(&self, choice: &Choice<'_>) -> Value {

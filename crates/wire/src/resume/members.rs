@@ -79,7 +79,8 @@ const GRAMMARS: [&str; 11] = [
 ];
 
 /// What stands in a message that has more than words.
-const MEDIA: [&[u8]; 4] = [b"\"image_url\"", b"\"input_audio\"", b"\"audio_url\"", b"\"video_url\""];
+const MEDIA: [&[u8]; 4] =
+    [b"\"image_url\"", b"\"input_audio\"", b"\"audio_url\"", b"\"video_url\""];
 
 /// Something that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,8 @@ fn members_are_judged_by_their_values() {
     for never in [r#"{"echo":true}"#, r#"{"best_of":2}"#, r#"{"suffix":"x"}"#] {
         assert_eq!(judged(never), None, "{never}");
     }
-    let limits = r#"{"stop":["a",""],"max_tokens":9,"max_completion_tokens":7,"min_tokens":2,"seed":-3}"#;
+    let limits =
+        r#"{"stop":["a",""],"max_tokens":9,"max_completion_tokens":7,"min_tokens":2,"seed":-3}"#;
     let found = judged(limits).unwrap();
     assert_eq!((found.stops, found.limit), (vec!["a".to_owned()], Some(Some(7))));
     assert_eq!((found.least, found.seed), (2, Some(-3)));
@@ -52,7 +53,8 @@ fn a_text_goes_on_as_a_message_or_within_the_clients_own() {
         let body = by_text(&object(body), generation, "so \"far\"", left);
         body.map(|body| serde_json::from_slice::<Value>(&body).unwrap())
     };
-    let chat = r#"{"messages":[{"role":"user","content":"hi"} ],"max_completion_tokens":9,"x":1e2}"#;
+    let chat =
+        r#"{"messages":[{"role":"user","content":"hi"} ],"max_completion_tokens":9,"x":1e2}"#;
     let chat = text(chat, Generation::Chat).unwrap();
     assert_eq!(chat["messages"][1], json!({"role": "assistant", "content": "so \"far\""}));
     assert_eq!(chat["max_completion_tokens"], 3);
@@ -89,7 +91,10 @@ fn a_piece_says_what_a_chunk_says() {
     assert_eq!(piece.prompt_ids, Some(vec![1]));
     let chunk = br#"{"choices":[{"text":"a\n","token_ids":[5],"finish_reason":"stop","stop_reason":"b"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
     let piece = Piece::parse(chunk).unwrap();
-    assert_eq!((&*piece.text, piece.ids, piece.finish.as_deref()), ("a\n", Some(vec![5]), Some("stop")));
+    assert_eq!(
+        (&*piece.text, piece.ids, piece.finish.as_deref()),
+        ("a\n", Some(vec![5]), Some("stop"))
+    );
     assert_eq!(piece.usage.map(|usage| usage.prompt), Some(3));
     assert_eq!(Piece::parse(b"{\"id\":\"x").unwrap_err(), NotJson);
     assert!(Piece::parse(br#"{"choices":[{"delta":{"content":[1]}}]}"#).unwrap().is_strange);
@@ -98,7 +103,9 @@ fn a_piece_says_what_a_chunk_says() {
 #[test]
 fn chunks_are_told_in_the_name_of_the_first() {
     let mut heading = Heading::default();
-    let first = Piece::parse(br#"{"id":"a","created":1,"model":"m","choices":[{"delta":{"reasoning":"x"}}]}"#);
+    let first = Piece::parse(
+        br#"{"id":"a","created":1,"model":"m","choices":[{"delta":{"reasoning":"x"}}]}"#,
+    );
     heading.note(&first.unwrap(), Generation::Chat);
     let second = Piece::parse(br#"{"id":"b","choices":[{"delta":{}}]}"#);
     heading.note(&second.unwrap(), Generation::Chat);

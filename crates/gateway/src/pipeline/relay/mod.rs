@@ -6,6 +6,7 @@
 //!
 //! Invariant: an answer that broke off upstream never ends cleanly downstream.
 
+mod continuation;
 mod stream;
 mod watch;
 pub(crate) mod whole;
@@ -19,6 +20,7 @@ use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, ErrorKind, names_out_of_memory};
 
+pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resuming, Verdict};
 pub(crate) use self::stream::{Opened, Story, Stream, note_used};
 pub(crate) use self::watch::Watch;
 use crate::dispatch::Used;
@@ -62,6 +64,17 @@ impl Fault {
             Self::Silent(_) => Ender::ServerStalled,
             Self::OutOfMemory => Ender::Capacity,
             Self::Drained => Ender::Drain,
+        }
+    }
+
+    /// As metrics call what made a stream go on elsewhere.
+    pub(crate) const fn cause(&self) -> &'static str {
+        match self {
+            Self::Broken(_) => "broken",
+            Self::Silent(_) => "stalled",
+            Self::Worker(_) => "failed",
+            Self::OutOfMemory => "out_of_memory",
+            Self::Drained => "shutdown",
         }
     }
 
