@@ -34,10 +34,10 @@ pub use self::tree::{
     CascadeShadow, CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud,
     Config, Discovery, Dns, Each, FirstTokenWait, FitScore, Fragmentation, Hook, HookCommand,
     Isolation, Key, Kubernetes, KvEventSource, KvEvents, KvThreshold, Limits, Memory, Model,
-    ModelCanary, Policy, Pool, Port, Prefix, Priority, Probe, Restart, Retry, Reuse, Routing,
-    Scaling, Scheme, Scrape, ScrapeFailure, Secret, Speculation, Sticky, StickyKey, Store,
-    StoreUrl, Termination, Timeouts, TokenPrices, Tokenize, Tokenizer, WarmUp, WatchedFile, Worker,
-    WorkerUrlError, host_and_port,
+    ModelCanary, Policy, Pool, Port, Prefix, Priority, Probe, Restart, Resume, ResumeMode, Retry,
+    Reuse, Routing, Scaling, Scheme, Scrape, ScrapeFailure, Secret, Speculation, Sticky, StickyKey,
+    Store, StoreUrl, Termination, Timeouts, TokenPrices, Tokenize, Tokenizer, WarmUp, WatchedFile,
+    Worker, WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};
 pub use self::worker_source::WorkerSource;

@@ -60,6 +60,7 @@ pub(crate) fn check(
     cache::check(config, &mut findings);
     speculation::check(config, &mut findings);
     resume(config, &mut findings);
+    fallbacks(config, &mut findings);
     findings.in_order()
 }
 
@@ -195,6 +196,27 @@ fn aliases(config: &Config, findings: &mut Findings<'_>) {
             } else if let Some(other) = taken.insert(alias, name) {
                 let message = format!("the alias `{alias}` already stands for `{other}`");
                 findings.value(&path, message, "expected each alias once");
+            }
+        }
+    }
+}
+
+/// Models that may stand in for one at most: each is another wait.
+const FALLBACKS_MAX: usize = 4;
+
+fn fallbacks(config: &Config, findings: &mut Findings<'_>) {
+    for (name, model) in &config.models {
+        if FALLBACKS_MAX < model.fallback.len() {
+            let count = model.fallback.len();
+            let path = path!["models", name.as_str(), "fallback"];
+            let message = format!("`{name}` names {count} models to fall back on");
+            findings.key(&path, message, format!("expected at most {FALLBACKS_MAX}"));
+        }
+        for (index, other) in model.fallback.iter().enumerate() {
+            if other == name || other.trim().is_empty() {
+                let path = path!["models", name.as_str(), "fallback", index];
+                let message = format!("`{other}` is no model that `{name}` can fall back on");
+                findings.value(&path, message, "expected another model");
             }
         }
     }

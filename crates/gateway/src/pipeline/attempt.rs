@@ -196,6 +196,7 @@ pub(crate) async fn attempt(
                 drain: context.exchange.drain.clone(),
                 idle: timeouts.idle,
                 last: question.begun + timeouts.total,
+                deadline: context.deadline,
                 continuation: context.continuation.take(),
             };
             let body = Body::wrap(Stream::new(*opened, story));

@@ -11,6 +11,7 @@ use overdraft_core::admit::Priority;
 use overdraft_http::Exchange;
 use overdraft_telemetry::{AccessRecord, Phase};
 use overdraft_wire::Endpoint;
+use tokio::time::Instant;
 
 use super::keys::Caller;
 use super::relay::Continuation;
@@ -31,6 +32,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) caller: Option<Caller>,
     /// With which priority, once that is known.
     pub(crate) priority: Option<Priority>,
+    /// When the client wants its answer to have ended.
+    pub(crate) deadline: Option<Instant>,
     /// How its stream goes on should it break off, where it may.
     pub(crate) continuation: Option<Box<dyn Continuation>>,
     guard: Option<RequestGuard>,
@@ -43,7 +46,7 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn new(exchange: &'a Exchange, head: &'a Parts, endpoint: Endpoint) -> Self {
         let explanation = Explanation::default();
         let (caller, priority, continuation) = (None, None, None);
-        let (guard, served_by) = (None, None);
+        let (deadline, guard, served_by) = (None, None, None);
         Self {
             exchange,
             head,
@@ -51,6 +54,7 @@ impl<'a> RequestContext<'a> {
             explanation,
             caller,
             priority,
+            deadline,
             continuation,
             guard,
             served_by,

@@ -10,6 +10,7 @@
 //! | Admission queue                    | `queue.rs`                                       |
 //! | Attempts, with retries             | `attempts.rs`, `attempt.rs`                      |
 //! | Relay of the answer                | `relay/`                                         |
+//! | Deadlines, other models            | `deadline.rs`, `fallback.rs`                     |
 //! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
@@ -23,8 +24,10 @@ pub(crate) mod bounds;
 pub(crate) mod canary;
 pub(crate) mod charges;
 pub(crate) mod context;
+pub(crate) mod deadline;
 pub(crate) mod explanation;
 pub(crate) mod extras;
+pub(crate) mod fallback;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 mod prefix_digest;

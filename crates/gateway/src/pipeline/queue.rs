@@ -104,6 +104,8 @@ async fn wait(
     let denied = |why, figures| Denied { why, figures: Some(figures) };
     context.note(|record| record.end.phase = Phase::Queue);
     let patience = pipeline.settings().admission.first_token.of(info.priority);
+    let left = context.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let patience = left.map_or(patience, |left| left.min(patience));
     let until = Instant::now() + patience;
     let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
     let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);

@@ -14,14 +14,13 @@ use crate::cache::serve::{self as cache, Mark, Served};
 use crate::cascade;
 use crate::dispatch::Explanation;
 use crate::pipeline::attempt::Question;
-use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::charges::charge;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
-use crate::pipeline::{bounds, explanation, prompt_tokens, resume};
+use crate::pipeline::{bounds, deadline, explanation, fallback, prompt_tokens, resume};
 
 /// Forwards one request to its endpoint of a worker.
 pub(super) async fn forward(
@@ -52,6 +51,7 @@ async fn ask(
     body: RequestBody,
 ) -> Result<Response<Body>, Refused> {
     let pipeline = &gateway.pipeline;
+    context.deadline = deadline::named(&context.head.headers)?;
     let caller = pipeline.keyring().identify(&context.head.headers)?;
     context.caller = Some(caller.clone());
     context.note(|record| record.tenant = caller.name());
@@ -99,12 +99,16 @@ async fn ask(
     if plan.is_none() && resume::is_wanted(&context.head.headers)? {
         resume::prepare(pipeline, context, &info, &mut question);
     }
-    let answered = match plan {
-        None => ask_until_answered(pipeline, context, &info, &question).await,
-        Some(plan) => {
-            Box::pin(cascade::answer(&gateway.cascade, context, plan, &info, &question)).await
+    let deadline = context.deadline;
+    let answering = async {
+        match plan {
+            None => fallback::ask(pipeline, context, &info, &question).await,
+            Some(plan) => {
+                Box::pin(cascade::answer(&gateway.cascade, context, plan, &info, &question)).await
+            }
         }
     };
+    let answered = deadline::within(deadline, answering).await;
     pipeline.buffers.give_back(question.content.body);
     let words = context.explanation.words().cloned();
     let mut response = answered.map_err(|refused| refused.explained(words.clone()))?;

@@ -79,6 +79,7 @@ pub struct GatewayMetrics {
     tokens: Family<Two, Counter>,
     resumes: Family<Three, Counter>,
     resumed_tokens: Family<One, Counter>,
+    fallbacks: Family<One, Counter>,
 }
 
 impl Default for GatewayMetrics {
@@ -107,6 +108,7 @@ impl GatewayMetrics {
             tokens: Family::default(),
             resumes: Family::default(),
             resumed_tokens: Family::default(),
+            fallbacks: Family::default(),
         };
         metrics.register();
         let version = Family::<One, Gauge<f64, AtomicU64>>::default();
@@ -181,6 +183,11 @@ impl GatewayMetrics {
             "overdraft_resume_tokens",
             "Tokens that resuming had computed again, by the way; nobody is charged for them",
             self.resumed_tokens.clone(),
+        );
+        registry.register(
+            "overdraft_fallbacks",
+            "Requests that another model than theirs has answered, by that model",
+            self.fallbacks.clone(),
         );
     }
 
@@ -285,6 +292,12 @@ impl GatewayMetrics {
     /// So many tokens were computed again.
     pub fn computed_again(&self, way: &'static str, tokens: u32) {
         self.resumed_tokens.get_or_create(&[("way", way.to_owned())]).inc_by(u64::from(tokens));
+    }
+
+    /// This model has answered for another.
+    pub fn fell_back(&self, model: &str) {
+        let model = self.models.admit(model).to_owned();
+        self.fallbacks.get_or_create(&[("model", model)]).inc();
     }
 
     /// Drops what is known of workers; those that are still there are told of next.

@@ -60,6 +60,8 @@ pub(crate) struct Story {
     pub(crate) idle: Duration,
     /// When the answer must have ended.
     pub(crate) last: Instant,
+    /// When the client wants it to have ended.
+    pub(crate) deadline: Option<Instant>,
     /// How it goes on if it breaks off, where it may.
     pub(crate) continuation: Option<Box<dyn Continuation>>,
 }
@@ -95,6 +97,8 @@ pub(crate) struct Stream {
     deadline: DeadlineTimer,
     idle: Duration,
     last: Instant,
+    /// The client's deadline.
+    promised: Option<Instant>,
     access: Access,
     lease: Option<Lease>,
     cut: Awaited,
@@ -111,14 +115,16 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(opened: Opened, story: Story) -> Self {
         let mut deadline = DeadlineTimer::default();
-        deadline.arm_until(story.idle, story.last);
+        let last = story.deadline.map_or(story.last, |deadline| deadline.min(story.last));
+        deadline.arm_until(story.idle, last);
         Self {
             state: State::First(opened.first),
             answer: opened.answer,
             watch: opened.watch,
             deadline,
             idle: story.idle,
-            last: story.last,
+            last,
+            promised: story.deadline,
             access: story.access,
             lease: Some(story.lease),
             cut: story.drain.until_cut(),
@@ -191,7 +197,11 @@ impl Stream {
             }
         }
         if self.deadline.poll_due(cx).is_ready() {
-            self.broke(Fault::Silent("the worker stopped sending in the middle of its answer"));
+            self.broke(if self.is_late() {
+                Fault::Late
+            } else {
+                Fault::Silent("the worker stopped sending in the middle of its answer")
+            });
             return Poll::Ready(None);
         }
         if self.cut.poll(cx).is_ready() {
@@ -199,6 +209,11 @@ impl Stream {
             return Poll::Ready(None);
         }
         Poll::Pending
+    }
+
+    /// Whether the client's deadline has passed.
+    fn is_late(&self) -> bool {
+        self.promised.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// The worker sends nothing more. What remains to be given out, if anything.
@@ -281,7 +296,7 @@ impl Stream {
             return Poll::Ready(());
         }
         if self.deadline.poll_due(cx).is_ready() {
-            self.fail(&Fault::Silent("the answer took too long"));
+            self.fail(&Fault::Late);
             return Poll::Ready(());
         }
         if self.cut.poll(cx).is_ready() {
