@@ -25,6 +25,7 @@ mod health;
 mod keys;
 mod refusing;
 mod relaying;
+mod resuming;
 mod routing;
 mod sharing;
 mod trying;
