@@ -124,26 +124,39 @@ impl Ledger {
 
     /// This goes to the client.
     pub fn tell(&mut self, part: &Part) {
-        if self.text.is_empty() && !part.text.is_empty() {
-            self.before_text = self.ids.len();
-        }
-        self.text.push_str(&part.text);
         self.reasoning.push_str(&part.reasoning);
         part.calls.iter().for_each(|call| self.tell_call(call));
         self.is_strange |= part.is_strange;
-        match (&part.ids, part.is_token) {
-            (Some(ids), _) => self.ids.extend_from_slice(ids),
-            (None, true) => self.known = Ids::Missing,
-            (None, false) => {}
+        if part.ids.is_none() && part.is_token {
+            self.known = Ids::Missing;
         }
-        self.tokens = match (&part.ids, part.tokens) {
+        let tokens = match (&part.ids, part.tokens) {
             (Some(ids), None) => self.tokens.saturating_add(count(ids.len())),
             (_, Some(tokens)) => self.tokens.max(tokens),
             // Most servers send a chunk for each token; where they do not, this is an estimate (R9).
             (None, None) => self.tokens.saturating_add(u32::from(part.is_token)),
         };
-        if !part.text.is_empty() && !self.text.ends_with(char::is_whitespace) {
-            self.solid = Border { bytes: self.text.len(), tokens: self.tokens };
+        self.add(&part.text, part.ids.as_deref().unwrap_or_default(), tokens);
+    }
+
+    /// The same of a chunk that says a text, perhaps with ids, and nothing else.
+    pub fn tell_text(&mut self, text: &str, ids: Option<&[u32]>) {
+        if ids.is_none() {
+            self.known = Ids::Missing;
+        }
+        let more = ids.map_or(1, |ids| count(ids.len()));
+        self.add(text, ids.unwrap_or_default(), self.tokens.saturating_add(more));
+    }
+
+    fn add(&mut self, text: &str, ids: &[u32], tokens: u32) {
+        if self.text.is_empty() && !text.is_empty() {
+            self.before_text = self.ids.len();
+        }
+        self.text.push_str(text);
+        self.ids.extend_from_slice(ids);
+        self.tokens = tokens;
+        if !text.is_empty() && !self.text.ends_with(char::is_whitespace) {
+            self.solid = Border { bytes: self.text.len(), tokens };
         }
     }
 

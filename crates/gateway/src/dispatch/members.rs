@@ -57,15 +57,14 @@ impl Member {
 
     /// It is sent nothing new from `now` on; or is again.
     pub(crate) fn leaves(&self, now: Option<Instant>) {
-        let since = now.map_or(0, |now| now.since(Instant::default()).get().saturating_add(1));
+        let since = now.map_or(0, |now| now.since(Instant::ORIGIN).get().saturating_add(1));
         self.leaves_since.store(since, Ordering::Relaxed);
     }
 
-    /// For how long it has been sent nothing new.
-    pub(crate) fn has_left_for(&self, now: Instant) -> Option<Micros> {
-        let since = self.leaves_since.load(Ordering::Relaxed);
-        let now = now.since(Instant::default()).get();
-        (0 < since).then(|| Micros::new(now.saturating_sub(since - 1)))
+    /// Since when it has been sent nothing new, where it leaves.
+    pub(crate) fn leaves_since(&self) -> Option<Instant> {
+        let since = self.leaves_since.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Instant::ORIGIN + Micros::new(since))
     }
 
     /// The tasks that watch it.

@@ -8,6 +8,7 @@ mod asking;
 mod heading;
 mod members;
 mod piece;
+mod template;
 #[cfg(test)]
 mod tests;
 mod without;
@@ -16,4 +17,5 @@ pub use self::asking::{Left, by_ids, by_text, detokenize, text_of_detokenized};
 pub use self::heading::{Choice, Heading, Sums, resumed};
 pub use self::members::{Asked, Judged, judge};
 pub use self::piece::{NotJson, Piece, PieceCall};
+pub use self::template::{Matched, Template};
 pub use self::without::without;

@@ -137,7 +137,78 @@ fn members_are_taken_out_where_they_are_members() {
     check(r#"{"token_ids":[1"#, r#"{"token_ids":[1"#);
 }
 
+/// An event as vLLM writes it.
+fn event(text: &str, ids: Option<&[u32]>, is_chat: bool) -> String {
+    let text = json!(text);
+    let said = if is_chat {
+        format!("\"delta\":{{\"content\":{text}}}")
+    } else {
+        format!("\"text\":{text}")
+    };
+    let ids = ids.map(|ids| format!(",\"token_ids\":{}", json!(ids))).unwrap_or_default();
+    format!(
+        "data: {{\"id\":\"x\",\"choices\":[{{\"index\":0,{said},\"logprobs\":null,\"finish_reason\":null{ids}}}]}}\n\n"
+    )
+}
+
+fn data(event: &str) -> &[u8] {
+    event.trim_end().strip_prefix("data: ").unwrap().as_bytes()
+}
+
+fn template(event: &str) -> Option<Template> {
+    Template::of(event.as_bytes(), &Piece::parse(data(event)).unwrap())
+}
+
+#[test]
+fn what_is_more_than_a_text_is_no_template_and_matches_none() {
+    let plain = event("a", Some(&[1]), true);
+    let read =
+        |event: &str| template(&plain).unwrap().read(event.as_bytes(), &mut Vec::new()).is_some();
+    assert!(read(&event("b", Some(&[2, 3]), true)));
+    for (from, to) in [
+        ("\"finish_reason\":null", "\"finish_reason\":\"stop\""),
+        ("\"logprobs\":null", "\"logprobs\":{}"),
+        ("\"content\":\"a\"", "\"content\":\"a\",\"role\":\"assistant\""),
+        ("\"content\":\"a\"", "\"reasoning\":\"a\""),
+        ("]}\n\n", "],\"usage\":{\"completion_tokens\":1}}\n\n"),
+        ("[1]", "[01]"),
+    ] {
+        let other = plain.replace(from, to);
+        assert!(!read(&other), "{other}");
+        if to != "[01]" {
+            assert_eq!(template(&other), None, "{other}");
+        }
+    }
+}
+
 proptest! {
+    /// A template reads and writes what the parser and the removal of members do.
+    #[test]
+    fn a_template_reads_what_a_parser_reads(
+        texts in prop::collection::vec("[a\"\\\\\n,:{}\\[\\]\u{e4}\u{1f642}]{0,8}", 2),
+        ids in prop::collection::vec(prop::collection::vec(any::<u32>(), 1..4), 2),
+        has_ids in any::<bool>(),
+        is_chat in any::<bool>(),
+    ) {
+        let of = |at: usize| event(&texts[at], has_ids.then_some(&ids[at][..]), is_chat);
+        let (first, second) = (of(0), of(1));
+        prop_assume!(has_ids || !texts[0].is_empty() || is_chat);
+        let Some(template) = template(&first) else { return Ok(()) };
+        prop_assert_eq!(template.has_ids(), has_ids);
+        let mut found = Vec::new();
+        let more = format!("{second}data: more");
+        let matched = template.read(more.as_bytes(), &mut found).unwrap();
+        prop_assert_eq!((matched.length, &*matched.text), (second.len(), texts[1].as_str()));
+        let piece = Piece::parse(data(&second)).unwrap();
+        prop_assert_eq!(&found, &piece.ids.unwrap_or_default());
+        let mut out = Vec::new();
+        template.write(&matched, &mut out);
+        prop_assert_eq!(&out[..], &*without(second.as_bytes(), &["token_ids"]));
+        for cut in 0..second.len() {
+            prop_assert_eq!(template.read(&second.as_bytes()[..cut], &mut Vec::new()), None);
+        }
+    }
+
     /// Taking members out of the text is taking them out of the value.
     #[test]
     fn what_is_left_is_the_rest(text in "[a\"\\\\,:{}\\[\\]]{0,12}", ids in prop::collection::vec(0_u32..99, 0..4), at in 0_usize..3) {

@@ -8,7 +8,7 @@ use overdraft_core::route::Tried;
 use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::request::StreamUsage;
-use overdraft_wire::resume::{Heading, NotJson, Piece, Sums, without};
+use overdraft_wire::resume::{Heading, NotJson, Piece, Sums, Template, without};
 use overdraft_wire::sse::{self, Ending, Event, Splitter};
 
 use super::Resumable;
@@ -26,6 +26,8 @@ pub(super) struct Journal {
     pub(super) ledger: Ledger,
     pub(super) heading: Heading,
     pub(super) splitter: Splitter,
+    /// What the chunks of the first answer look like, once one was read.
+    template: Option<Template>,
     /// Who answers now.
     pub(super) member: Option<Arc<Member>>,
     /// The second answer, where there is one.
@@ -53,6 +55,7 @@ impl Journal {
             ledger: Ledger::of(view),
             heading: Heading::default(),
             splitter: Splitter::new(event_bytes),
+            template: None,
             member: None,
             splice: None,
             tried: Tried::default(),
@@ -90,6 +93,28 @@ impl Journal {
         events
     }
 
+    /// Notes and tells chunks of the first answer as long as they look like those before; how many bytes they were.
+    fn note_alike(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let Some(template) = self.template.as_ref().filter(|_| self.splice.is_none()) else {
+            return 0;
+        };
+        let tracked = self.request.tracked;
+        let is_ours = template.has_ids() && tracked.ids == IdsFor::Gateway;
+        let is_every = tracked.usage == StreamUsage::Every;
+        let (mut rest, mut ids) = (bytes, Vec::new());
+        while let Some(matched) = template.read(rest, &mut ids) {
+            self.ledger.tell_text(&matched.text, template.has_ids().then_some(&ids));
+            if !is_ours {
+                out.extend_from_slice(&rest[..matched.length]);
+            } else if !matched.text.is_empty() || is_every {
+                template.write(&matched, out);
+            }
+            rest = &rest[matched.length..];
+            ids.clear();
+        }
+        bytes.len() - rest.len()
+    }
+
     /// An event of the first answer: noted, and told without what only the gateway asked for.
     fn note(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
         let Some(data) = event.data() else {
@@ -113,6 +138,9 @@ impl Journal {
             member.resume_ability().told_ids(piece.ids.is_some());
         }
         self.ledger.tell(&part_of(&piece));
+        if let Some(template) = Template::of(event.raw(), &piece) {
+            self.template = Some(template);
+        }
         if let Some(ids) = &piece.prompt_ids {
             self.ledger.prompt(ids.clone());
         }
@@ -159,12 +187,16 @@ impl Journal {
 
 impl Continuation for Journal {
     fn begins(&mut self, member: &Arc<Member>) {
-        self.member = Some(Arc::clone(member));
+        // Who was asked before has failed it.
+        if let Some(before) = self.member.replace(Arc::clone(member)) {
+            self.tried.add(before.id);
+        }
     }
 
     fn pass(&mut self, events: &Bytes) -> Passed {
         let mut out = Vec::with_capacity(events.len());
-        for event in self.events(events) {
+        let alike = self.note_alike(events, &mut out);
+        for event in self.events(&events[alike..]) {
             let noted = if self.splice.is_some() {
                 self.second(&event, &mut out)
             } else {
@@ -193,10 +225,10 @@ impl Continuation for Journal {
     }
 
     fn is_leaving(&self) -> bool {
-        let Some(member) = self.member.as_ref().filter(|_| !self.stays) else { return false };
-        let now = self.request.pipeline.dispatcher.clock.now();
+        let leaves = self.member.as_ref().and_then(|member| member.leaves_since());
+        let Some(since) = leaves.filter(|_| !self.stays) else { return false };
         let drain_after = self.request.pipeline.settings().resume.drain_after;
-        member.has_left_for(now).is_some_and(|left| drain_after <= left)
+        drain_after <= self.request.pipeline.dispatcher.clock.now().since(since)
     }
 
     fn used(&self, last: Option<Used>) -> Option<Used> {
