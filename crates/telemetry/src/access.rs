@@ -163,7 +163,8 @@ pub struct AccessRecord {
     pub tenant: Option<Arc<str>>,
     /// How urgent it was.
     pub priority: Option<&'static str>,
-    /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`.
+    /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`; `fallback` where
+    /// another model stood in.
     pub served_by: Option<&'static str>,
     /// How the target was asked for the last score of a draft, if it was: `completions`, `generate` or `sglang`.
     pub scored_by: Option<&'static str>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use overdraft_core::fleet::{self, Ending, Failure, failure_of};
@@ -383,7 +383,9 @@ fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
         status if status.is_redirection() || status.is_informational() => {
             Kind::Nonsense(format!("its status is {status}"))
         }
-        status if status.is_success() && is(&head.headers, "text/event-stream") => Kind::Stream,
+        status if status.is_success() && headers::is(&head.headers, "text/event-stream") => {
+            Kind::Stream
+        }
         _ if is_json(&head.headers) => Kind::Whole,
         status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
     }
@@ -409,16 +411,7 @@ fn told(failure: Failure, status: StatusCode) -> ApiError {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    is(headers, "application/json")
-}
-
-/// Whether an answer has this media type, whatever its parameters.
-fn is(headers: &HeaderMap, media_type: &str) -> bool {
-    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    value.split_at_checked(media_type.len()).is_some_and(|(own, parameters)| {
-        own.eq_ignore_ascii_case(media_type.as_bytes())
-            && matches!(parameters.first(), None | Some(b';' | b' '))
-    })
+    headers::is(headers, "application/json")
 }
 
 /// Does `then` once `work` has come as far as it comes without waiting: the request has been written

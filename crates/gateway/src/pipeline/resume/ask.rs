@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use overdraft_core::fleet::{Failure, Turn};
 use overdraft_core::resume::{
     Draws, Part, Refusal, Splice, StopRules, Way, is_within, way as way_on,
@@ -161,15 +160,19 @@ impl Journal {
             begun: request.begun,
         };
         match converse(&request.pipeline, &request.info, &question, &mut lease).await {
-            Ok(Answer::Stream { opened, .. }) => {
+            Ok(Answer::Stream { mut opened, .. }) => {
                 let comment = self.comment(way, name);
                 self.begin(way);
-                let opened = self.open(*opened, prepared.seam, &member, comment).await?;
+                let verdict = self.open(&mut opened, prepared.seam, &member, comment).await?;
                 self.member = Some(member);
                 let access = &self.request.access;
                 access
                     .note(|record| record.worker = Some(lease.member().upstream.name().to_owned()));
-                let outcome = Outcome::GoesOn { lease, opened: Box::new(opened) };
+                let outcome = if matches!(verdict, Verdict::Finished) {
+                    Outcome::Finished(opened.first)
+                } else {
+                    Outcome::GoesOn { lease, opened }
+                };
                 Ok(Some(Found { way, outcome }))
             }
             // It will not have the question in this form; that says nothing of the worker.
@@ -231,38 +234,44 @@ impl Journal {
         }
     }
 
-    /// Has the client told what is new of the first events of a second answer.
+    /// Has the client told what is new of the first events of a second answer; whether that ends it.
     async fn open(
         &mut self,
-        opened: Opened,
+        opened: &mut Opened,
         seam: Seam,
         member: &Member,
         mut out: Vec<u8>,
-    ) -> Result<Opened, Refusal> {
-        let mut opened = opened;
-        if seam.is_open {
-            opened.first = self.close_seam(&mut opened, member, &mut out).await?;
-        } else if !seam.withheld.is_empty() {
-            let verdict = self.take(part(seam.withheld), Last::default(), &mut out);
-            judge(&verdict)?;
+    ) -> Result<Verdict, Refusal> {
+        let verdict = if seam.is_open {
+            self.close_seam(opened, member, &mut out).await?
+        } else if seam.withheld.is_empty() {
+            Verdict::GoesOn
+        } else {
+            self.take(part(seam.withheld), Last::default(), &mut out)
+        };
+        let verdict = match verdict {
+            Verdict::GoesOn => {
+                let passed = self.pass(&opened.first);
+                out.extend_from_slice(&passed.events);
+                passed.verdict
+            }
+            ended => ended,
+        };
+        opened.first = out.into();
+        match verdict {
+            Verdict::Failed(_) => Err(Refusal::Diverged),
+            fine => Ok(fine),
         }
-        let passed = self.pass(&opened.first);
-        judge(&passed.verdict)?;
-        out.extend_from_slice(&passed.events);
-        if matches!(passed.verdict, Verdict::Finished) {
-            opened.answer.close();
-        }
-        Ok(Opened { first: out.into(), ..opened })
     }
 
     /// Waits for the end of the character that the answer broke off in, and tells it by its ids: what a worker says
-    /// of a character whose beginning it was given is of no use. What is left to be passed.
+    /// of a character whose beginning it was given is of no use.
     async fn close_seam(
         &mut self,
         opened: &mut Opened,
         member: &Member,
         out: &mut Vec<u8>,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Verdict, Refusal> {
         let mut ids = Vec::new();
         let mut rest = Vec::new();
         let mut finish = None;
@@ -291,8 +300,8 @@ impl Journal {
                 let part =
                     Part { text: seam.withheld, ids: Some(ids), is_token, ..Part::default() };
                 let last = Last { finish: finish.as_deref(), ..Last::default() };
-                judge(&self.take(part, last, out))?;
-                return Ok(rest.into());
+                opened.first = rest.into();
+                return Ok(self.take(part, last, out));
             }
             let next = poll_fn(|cx| opened.answer.poll_data(cx));
             let chunk = timeout(patience, next).await.ok().flatten();
@@ -311,19 +320,11 @@ impl Journal {
         let mut out = self.comment(way, name);
         self.begin(Way::Ids);
         let last = Last { finish: Some("length"), ..Last::default() };
-        let verdict = self.take(part(seam.withheld), last, &mut out);
-        judge(&verdict)?;
-        if matches!(verdict, Verdict::GoesOn) {
-            out.extend_from_slice(&self.ending());
+        match self.take(part(seam.withheld), last, &mut out) {
+            Verdict::GoesOn => out.extend_from_slice(&self.ending()),
+            Verdict::Finished => {}
+            Verdict::Failed(_) => return Err(Refusal::Diverged),
         }
         Ok(Found { way, outcome: Outcome::Finished(out.into()) })
-    }
-}
-
-/// Whether a second answer is of use.
-fn judge(verdict: &Verdict) -> Result<(), Refusal> {
-    match verdict {
-        Verdict::Failed(_) => Err(Refusal::Diverged),
-        Verdict::GoesOn | Verdict::Finished => Ok(()),
     }
 }

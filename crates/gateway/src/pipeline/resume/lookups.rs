@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use overdraft_wire::resume::{detokenize, text_of_detokenized};
 use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::pipeline::relay::whole::{Whole, collect};
 use crate::upstream::fetch::fetch;
-use crate::upstream::{AnswerBody, Outgoing, Upstream, headers};
+use crate::upstream::{AnswerBody, Outgoing, Upstream};
 
 /// How long a look-up may take: somebody waits in mid-sentence.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,18 +18,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of an answer to a look-up.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// The text of `ids`; nothing where the worker does not say.
-pub(super) async fn text(upstream: &Arc<Upstream>, model: &str, ids: &[u32]) -> Option<String> {
+/// The text of `ids`, asked for with the fields of `head`; nothing where the worker does not say.
+pub(super) async fn text(
+    upstream: &Arc<Upstream>,
+    head: &HeaderMap,
+    model: &str,
+    ids: &[u32],
+) -> Option<String> {
     let body = bytes::Bytes::from(detokenize(model, ids));
     let make = || {
         let mut request = Outgoing::new(body.clone().into());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static("/detokenize");
-        let to = request.headers_mut();
-        to.insert(HOST, upstream.host.clone());
-        to.insert(CONTENT_TYPE, headers::JSON);
-        to.insert(ACCEPT, headers::ANYTHING);
-        to.insert(USER_AGENT, headers::AGENT);
+        request.headers_mut().clone_from(head);
         request
     };
     let asking = async {

@@ -12,6 +12,7 @@ use super::lookups;
 use crate::dispatch::Member;
 use crate::pipeline::extras::IDS;
 use crate::pipeline::upstream_body::{Content, Front};
+use crate::upstream::headers;
 
 /// The most tokens of a completion that says nothing, as vLLM and `SGLang` have it.
 const COMPLETION_TOKENS_UNSAID: u32 = 16;
@@ -140,7 +141,11 @@ impl Journal {
     /// What the answer's ids and `more` come to behind what was told; nothing where that is not how they begin.
     pub(super) async fn seam(&self, member: &Member, more: &[u32]) -> Option<Seam> {
         let ids = [self.ledger.ids_of_text(), more].concat();
-        let text = lookups::text(&member.upstream, &self.request.info.model, &ids).await?;
+        let request = &self.request;
+        let credentials = request.pipeline.settings().credentials;
+        let (from, upstream) = (&request.head.headers, &member.upstream);
+        let head = headers::outgoing(from, upstream, &request.request_id, credentials);
+        let text = lookups::text(upstream, &head, &request.info.model, &ids).await?;
         let whole = text.trim_end_matches(REPLACEMENT);
         let withheld = whole.strip_prefix(self.ledger.text())?.to_owned();
         Some(Seam { withheld, is_open: whole.len() < text.len() })

@@ -54,14 +54,17 @@ impl Journal {
     /// Tells what of a part is new.
     pub(super) fn take(&mut self, part: Part, last: Last<'_>, out: &mut Vec<u8>) -> Verdict {
         let Some(splice) = &mut self.splice else { return Verdict::GoesOn };
-        let is_repeated = splice.way() == Way::Replay && !part.text.is_empty();
-        let came = part.text.len() + part.reasoning.len();
+        let (told, before) = (self.ledger.tokens(), splice.tokens());
         let Ok(Told { part, stop }) = splice.take(part, last.finish.is_some()) else {
             let why = Refusal::Diverged.name();
             return Verdict::Failed(Fault::Worker(format!("its second answer has {why}")));
         };
-        // A position is told once: a chunk that was told in part has lost its log probabilities.
-        let is_whole = !is_repeated || came == part.text.len() + part.reasoning.len();
+        // A position is told once. A chunk that was told in part cannot be told apart.
+        let is_told = splice.way() == Way::Replay && splice.tokens() <= told;
+        if last.logprobs.is_some() && before < told && told < splice.tokens() {
+            let why = Refusal::Logprobs.name();
+            return Verdict::Failed(Fault::Worker(format!("its second answer has other {why}")));
+        }
         self.ledger.tell(&part);
         let stop_reason = stop.as_ref().and_then(|stop| serde_json::to_string(stop).ok());
         let finish = if stop.is_some() { Some("stop") } else { last.finish };
@@ -77,7 +80,7 @@ impl Journal {
                     (call.index, call.id.as_deref(), call.name.as_deref(), &*call.arguments)
                 })
                 .collect(),
-            logprobs: last.logprobs.filter(|_| is_whole),
+            logprobs: last.logprobs.filter(|_| !is_told),
             finish,
             stop_reason: stop_reason.as_deref().or(last.stop_reason),
             ids: part.ids.as_deref().filter(|_| shows_ids),
