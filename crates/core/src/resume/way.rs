@@ -2,7 +2,7 @@
 
 use super::ability::Ability;
 use super::ledger::{LEDGER_BYTES_MAX, Ledger};
-use super::profile::{Draws, Profile, PromptForm, Trait};
+use super::profile::{Draws, Profile, Trait};
 use super::settings::ResumeSettings;
 
 /// How the next worker is asked.
@@ -207,10 +207,5 @@ impl Profile {
             || traits.has(Trait::Logprobs)
             || traits.has(Trait::Presence)
             || traits.has(Trait::Frequency))
-    }
-
-    /// Whether its prompt is a chat's.
-    pub fn is_chat(&self) -> bool {
-        self.prompt == PromptForm::Messages
     }
 }

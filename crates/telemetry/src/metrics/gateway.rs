@@ -174,6 +174,11 @@ impl GatewayMetrics {
             "Tokens by model and kind, as workers reported them",
             self.tokens.clone(),
         );
+        self.register_resumes();
+    }
+
+    fn register_resumes(&mut self) {
+        let registry = &mut self.registry;
         registry.register(
             "overdraft_resumes",
             "Streams that broke off or were handed over, by why, how they went on, and what came of it",

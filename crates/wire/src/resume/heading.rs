@@ -52,13 +52,15 @@ pub struct Heading {
     /// Its members as JSON text, with a comma behind each.
     text: String,
     generation: Option<Generation>,
-    is_short_reasoning: bool,
+    reasoning_name: &'static str,
 }
 
 impl Heading {
     /// Takes note of how a chunk of the first answer is headed.
     pub fn note(&mut self, piece: &Piece<'_>, generation: Generation) {
-        self.is_short_reasoning |= piece.is_short_reasoning;
+        if !piece.reasoning_name.is_empty() {
+            self.reasoning_name = piece.reasoning_name;
+        }
         if self.generation.is_some() || !piece.has_choice {
             return;
         }
@@ -114,7 +116,10 @@ impl Heading {
             delta.insert("content".into(), choice.text.into());
         }
         if !choice.reasoning.is_empty() {
-            let name = if self.is_short_reasoning { "reasoning" } else { "reasoning_content" };
+            let name = match self.reasoning_name {
+                "" => "reasoning_content",
+                name => name,
+            };
             delta.insert(name.into(), choice.reasoning.into());
         }
         if !choice.calls.is_empty() {

@@ -13,6 +13,16 @@ use crate::answer::UsageTold;
 #[error("an event of the answer is not JSON")]
 pub struct NotJson;
 
+/// Whether a chunk names who speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It does not.
+    #[default]
+    Untold,
+    /// It does, as the first of a chat.
+    Told,
+}
+
 /// One chunk of a stream with one choice.
 #[derive(Clone, Debug, Default)]
 pub struct Piece<'a> {
@@ -21,13 +31,13 @@ pub struct Piece<'a> {
     /// Whether it has a choice.
     pub has_choice: bool,
     /// Whether it names the role.
-    pub has_role: bool,
+    pub role: Role,
     /// Text for the reader.
     pub text: Cow<'a, str>,
     /// Reasoning.
     pub reasoning: Cow<'a, str>,
-    /// Whether reasoning is called `reasoning` here, and not `reasoning_content`.
-    pub is_short_reasoning: bool,
+    /// How reasoning is called here: `reasoning` or `reasoning_content`; empty where there is none.
+    pub reasoning_name: &'static str,
     /// Tool calls.
     pub calls: Vec<PieceCall>,
     /// Whether it holds something else that is told: a refusal, a sound, log probabilities.
@@ -80,13 +90,15 @@ impl<'a> Piece<'a> {
     /// Reads an event's data.
     ///
     /// # Errors
-    /// [`NotJson`]; what is JSON and no chunk is a piece that says nothing.
+    /// [`NotJson`] for what begins as an object and is none; what is no object is a piece that says nothing.
     pub fn parse(data: &'a [u8]) -> Result<Self, NotJson> {
         match serde_json::from_slice::<Raw<'a>>(data) {
             Ok(raw) => Ok(raw.into()),
             Err(error) if error.is_data() && serde_json::from_slice::<IgnoredAny>(data).is_ok() => {
                 Ok(Self { has_choice: true, is_strange: true, ..Self::default() })
             }
+            // Other servers' words between chunks are for the client to judge.
+            Err(_) if !data.trim_ascii_start().starts_with(b"{") => Ok(Self::default()),
             Err(_) => Err(NotJson),
         }
     }
@@ -97,7 +109,7 @@ impl<'a> Piece<'a> {
             || !self.reasoning.is_empty()
             || !self.calls.is_empty()
             || self.ids.as_ref().is_some_and(|ids| !ids.is_empty());
-        self.has_choice && (says || !self.has_role)
+        self.has_choice && (says || self.role == Role::Untold)
     }
 }
 
@@ -172,9 +184,13 @@ impl<'a> From<Raw<'a>> for Piece<'a> {
         let delta = choice.delta.unwrap_or_default();
         let text = |told: Option<Text<'a>>| told.map(|Text(text)| text).unwrap_or_default();
         piece.has_choice = true;
-        piece.has_role = delta.role.is_some();
+        piece.role = if delta.role.is_some() { Role::Told } else { Role::Untold };
         piece.text = delta.content.or(choice.text).map(|Text(text)| text).unwrap_or_default();
-        piece.is_short_reasoning = delta.reasoning.is_some();
+        piece.reasoning_name = match (&delta.reasoning, &delta.reasoning_content) {
+            (Some(_), _) => "reasoning",
+            (None, Some(_)) => "reasoning_content",
+            (None, None) => "",
+        };
         piece.reasoning = text(delta.reasoning.or(delta.reasoning_content));
         piece.calls = delta.tool_calls.unwrap_or_default();
         piece.is_strange =

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::piece::Piece;
+use super::piece::{Piece, Role};
 
 /// Ids of one chunk that a template reads at most.
 const IDS_MAX: usize = 64;
@@ -44,7 +44,7 @@ impl Template {
     /// The template of an event that says a text and perhaps ids; nothing where it says anything else.
     pub fn of(event: &[u8], piece: &Piece<'_>) -> Option<Self> {
         let is_plain = piece.is_token()
-            && !piece.has_role
+            && piece.role == Role::Untold
             && !piece.is_strange
             && piece.reasoning.is_empty()
             && piece.calls.is_empty()

@@ -8,7 +8,7 @@ use overdraft_core::route::Tried;
 use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::request::StreamUsage;
-use overdraft_wire::resume::{Heading, NotJson, Piece, Sums, Template, without};
+use overdraft_wire::resume::{Heading, NotJson, Piece, Role, Sums, Template, without};
 use overdraft_wire::sse::{self, Ending, Event, Splitter};
 
 use super::Resumable;
@@ -39,8 +39,7 @@ pub(super) struct Journal {
     pub(super) resumes: u8,
     /// What the worker that answers now says it used.
     pub(super) usage: Option<UsageTold>,
-    /// Whether the client has been told why the answer ended, and what it used.
-    pub(super) finished: bool,
+    /// Whether the client has been told what the answer used.
     counted: bool,
     /// Whether it stays where it is though its worker leaves.
     pub(super) stays: bool,
@@ -63,7 +62,6 @@ impl Journal {
             closed: Closed::default(),
             resumes: 0,
             usage: None,
-            finished: false,
             counted: false,
             stays: false,
         }
@@ -144,7 +142,6 @@ impl Journal {
         if let Some(ids) = &piece.prompt_ids {
             self.ledger.prompt(ids.clone());
         }
-        self.finished |= piece.finish.is_some();
         self.counted |= piece.usage.is_some() && !piece.has_choice;
         self.relay(event, &piece, out);
         Ok(Verdict::GoesOn)
@@ -155,8 +152,10 @@ impl Journal {
         let tracked = self.request.tracked;
         let is_ours = tracked.ids == IdsFor::Gateway && piece.ids.is_some();
         let is_bare = piece.text.is_empty() && piece.reasoning.is_empty() && piece.calls.is_empty();
-        let is_idle =
-            is_bare && !piece.has_role && piece.finish.is_none() && piece.logprobs.is_none();
+        let is_idle = is_bare
+            && piece.role == Role::Untold
+            && piece.finish.is_none()
+            && piece.logprobs.is_none();
         if is_ours && is_idle && !piece.is_strange && tracked.usage != StreamUsage::Every {
             // It came for its ids alone.
             return;

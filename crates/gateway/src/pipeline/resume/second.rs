@@ -68,7 +68,6 @@ impl Journal {
         self.ledger.tell(&part);
         let stop_reason = stop.as_ref().and_then(|stop| serde_json::to_string(stop).ok());
         let finish = if stop.is_some() { Some("stop") } else { last.finish };
-        self.finished |= finish.is_some();
         let shows_ids = self.request.tracked.ids == IdsFor::Client;
         let choice = Choice {
             text: &part.text,
