@@ -31,7 +31,7 @@ fn worker(at: Option<std::net::SocketAddr>) -> Server {
 fn question(number: usize, is_streamed: bool) -> Value {
     let said = format!("Tell me about the number {number}.");
     let mut body = json!({
-        "model": "target", "stream": is_streamed, "temperature": 0, "ignore_eos": true,
+        "model": "target", "stream": is_streamed, "temperature": 0, "min_tokens": TOKENS,
         "max_tokens": TOKENS, "messages": [{"role": "user", "content": said}],
     });
     if is_streamed {
