@@ -13,6 +13,7 @@ mod leaving;
 mod limits;
 mod load;
 mod mishaps;
+mod resuming;
 mod routing;
 mod scaling;
 mod simulated;

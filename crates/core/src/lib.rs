@@ -21,6 +21,7 @@ pub mod memory_drift;
 pub mod prefix;
 pub mod response_cache;
 pub mod restart;
+pub mod resume;
 pub mod route;
 pub mod scale;
 pub mod transfer;

@@ -191,7 +191,8 @@ pub struct AccessRecord {
     pub tenant: Option<Arc<str>>,
     /// How urgent it was.
     pub priority: Option<&'static str>,
-    /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`.
+    /// Whose answer it got, where a small model is asked first: `draft`, `verified` or `target`; `fallback` where
+    /// another model stood in.
     pub served_by: Option<&'static str>,
     /// How the target was asked for the last score of a draft, if it was: `completions`, `generate` or `sglang`.
     pub scored_by: Option<&'static str>,
@@ -201,6 +202,10 @@ pub struct AccessRecord {
     pub cost_alone: Option<u64>,
     /// What the response cache had to do with it, where there is one.
     pub cache: Option<&'static str>,
+    /// How often its stream went on at another worker, where it did.
+    pub resumed: Option<u8>,
+    /// How it did the last time: `anew`, `ids`, `text` or `replay`; or why it did not.
+    pub resumed_by: Option<&'static str>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -252,6 +257,8 @@ impl AccessRecord {
                     cache = self.cache,
                     prompt_bytes = self.prompt_bytes,
                     prefix = self.prefix.as_deref(),
+                    resumed = self.resumed,
+                    resumed_by = self.resumed_by,
                     end = %self.end,
                 )
             };

@@ -15,6 +15,7 @@ pub mod kv_events;
 pub mod prometheus;
 pub mod request;
 pub mod response;
+pub mod resume;
 pub mod scoring;
 pub mod sse;
 pub mod zmtp;

@@ -19,11 +19,13 @@ pub(crate) use self::cascade::cascade;
 pub(crate) use self::sharing::store;
 pub(crate) use self::workers::workers;
 use overdraft_config::{self as config, Config};
+use overdraft_core::resume::{self, ResumeSettings};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
     AdminSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings, RequestBounds,
     ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
+use overdraft_units::Micros;
 
 /// The settings of a gateway before `workers`.
 pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewaySettings {
@@ -36,6 +38,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     probe(&config.probe, &mut settings.probe);
     scrape(&config.scrape, &mut settings.scrape);
     settings.retry = retry(config.retry);
+    settings.resume = resume(config.resume);
     settings.breaker = sharing::breaker(config.breaker);
     settings.store = store(&config.store);
     settings.cache = cache::cache(&config.cache);
@@ -83,6 +86,17 @@ fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {
         config::ScrapeFailure::Keep => ScrapeFailure::Keep,
         config::ScrapeFailure::Unhealthy => ScrapeFailure::Unhealthy,
     };
+}
+
+fn resume(configured: config::Resume) -> ResumeSettings {
+    let mode = match configured.mode {
+        config::ResumeMode::Auto => resume::Mode::Auto,
+        config::ResumeMode::Off => resume::Mode::Off,
+    };
+    let config::Resume { attempts, tokens, drain_after, .. } = configured;
+    let drain_after = drain_after.duration().as_micros();
+    let drain_after = Micros::new(u64::try_from(drain_after).unwrap_or(u64::MAX));
+    ResumeSettings { mode, attempts_max: attempts, tokens_max: tokens, drain_after }
 }
 
 const fn pool(configured: config::Pool) -> Pool {

@@ -66,6 +66,7 @@ fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
         session: own.sticky.as_ref().map(session),
         cache: own.cache.map(super::cache::reuse),
         revision: own.revision.clone(),
+        fallback: own.fallback.clone(),
         tokenizer: match &own.tokenizer {
             config::Tokenizer::Worker => TokenizerPlace::Worker,
             config::Tokenizer::Off => TokenizerPlace::Off,

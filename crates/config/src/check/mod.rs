@@ -64,6 +64,8 @@ pub(crate) fn check(
     responses::check(config, &mut findings);
     speculation::check(config, &mut findings);
     dashboard::check(config, &mut findings);
+    resume(config, &mut findings);
+    fallbacks(config, &mut findings);
     findings.in_order()
 }
 
@@ -97,6 +99,19 @@ fn admin(config: &Config, findings: &mut Findings<'_>) {
     if config.admin.listen.is_some_and(|listen| listen == config.listen && listen.port() != 0) {
         let message = format!("`admin.listen` is `{}`, where clients connect", config.listen);
         findings.value(&path!["admin", "listen"], message, "expected another address or port");
+    }
+}
+
+/// Attempts to resume one request at most: with the first they are those that a request may have.
+#[expect(clippy::cast_possible_truncation, reason = "a handful")]
+const RESUMES_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
+
+fn resume(config: &Config, findings: &mut Findings<'_>) {
+    let attempts = config.resume.attempts;
+    if !(1..=RESUMES_MAX).contains(&attempts) {
+        let message = format!("`resume.attempts` is {attempts}");
+        let expected = format!("expected 1 to {RESUMES_MAX}; `resume.mode: off` for none");
+        findings.value(&path!["resume", "attempts"], message, expected);
     }
 }
 
@@ -220,6 +235,27 @@ fn aliases(config: &Config, findings: &mut Findings<'_>) {
             } else if let Some(other) = taken.insert(alias, name) {
                 let message = format!("the alias `{alias}` already stands for `{other}`");
                 findings.value(&path, message, "expected each alias once");
+            }
+        }
+    }
+}
+
+/// Models that may stand in for one at most: each is another wait.
+const FALLBACKS_MAX: usize = 4;
+
+fn fallbacks(config: &Config, findings: &mut Findings<'_>) {
+    for (name, model) in &config.models {
+        if FALLBACKS_MAX < model.fallback.len() {
+            let count = model.fallback.len();
+            let path = path!["models", name.as_str(), "fallback"];
+            let message = format!("`{name}` names {count} models to fall back on");
+            findings.key(&path, message, format!("expected at most {FALLBACKS_MAX}"));
+        }
+        for (index, other) in model.fallback.iter().enumerate() {
+            if other == name || other.trim().is_empty() {
+                let path = path!["models", name.as_str(), "fallback", index];
+                let message = format!("`{other}` is no model that `{name}` can fall back on");
+                findings.value(&path, message, "expected another model");
             }
         }
     }

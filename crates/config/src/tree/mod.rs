@@ -16,6 +16,7 @@ mod keys;
 mod models;
 mod patience;
 mod responses;
+mod resume;
 mod routing;
 mod secret;
 mod speculation;
@@ -44,6 +45,7 @@ pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
 pub use self::responses::Responses;
+pub use self::resume::{Resume, ResumeMode};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
 pub use self::secret::Secret;
 pub use self::speculation::Speculation;
@@ -103,6 +105,8 @@ pub struct Config {
     pub admission: Admission,
     /// How freely failed attempts are made again.
     pub retry: Retry,
+    /// How streams that break off go on at another worker.
+    pub resume: Resume,
     /// When a worker that fails its requests is taken out.
     pub breaker: Breaker,
     /// What gateways before the same workers share.
@@ -154,6 +158,7 @@ impl Default for Config {
             shutdown: Shutdown::default(),
             admission: Admission::default(),
             retry: Retry::default(),
+            resume: Resume::default(),
             breaker: Breaker::default(),
             store: Store::default(),
             cache: Cache::default(),

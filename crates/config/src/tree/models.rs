@@ -36,6 +36,9 @@ pub struct Model {
     /// are not given again, so change it when they change under the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// Models that are asked instead, in this order, when nobody can serve this one; at most 4. Told in
+    /// `x-overdraft-served-by`. Never in the middle of an answer, and not for requests with a seed.
+    pub fallback: Vec<String>,
 }
 
 /// What counts a model's tokens.

@@ -28,7 +28,7 @@ use crate::pipeline::context::RequestContext;
 use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::keys::{Bill, Charge};
 use crate::pipeline::request_info::RequestInfo;
-use crate::pipeline::{prompt_tokens, refusal};
+use crate::pipeline::{prompt_tokens, refusal, resume};
 use crate::settings::CacheMode;
 
 /// What one question needs, of whoever asked first.
@@ -113,7 +113,8 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
     let facts = context.facts.known();
     let bytes = u64::try_from(pump.bytes).unwrap_or(u64::MAX);
     let came = Came { is_success, is_whole, bytes, took: begun.elapsed(), purges };
-    let kept = keep(&cache, &sought, pump, came);
+    // What was put together from two answers is nobody else's.
+    let kept = if facts.resumed.is_none() { keep(&cache, &sought, pump, came) } else { None };
     let bill = match (facts.prompt, facts.completion) {
         (None, None) if !is_success => Bill::Nothing,
         (None, None) => Bill::AsExpected,
@@ -190,7 +191,7 @@ async fn ask(
     info: &RequestInfo,
     sought: &Sought,
 ) -> Response<Body> {
-    let question = Question {
+    let mut question = Question {
         content: sought.content.clone(),
         path: Uri::from_static(context.endpoint.path()),
         endpoint: Some(context.endpoint),
@@ -199,6 +200,9 @@ async fn ask(
         head: context.head,
         begun: Instant::now(),
     };
+    if resume::is_wanted(&context.head.headers).unwrap_or(true) {
+        resume::prepare(&cache.pipeline, context, info, &mut question);
+    }
     let asked = ask_until_answered(&cache.pipeline, context, info, &question).await;
     asked.unwrap_or_else(|refused| {
         if let Some(reason) = refused.reason {

@@ -169,7 +169,11 @@ impl CallContext {
 
     async fn ask(&self, lease: &mut Lease, call: &Call) -> Result<Answer, CallError> {
         let question = Question {
-            content: Content { body: call.body.clone(), front: Front::Unknown { counts: false } },
+            content: Content {
+                body: call.body.clone(),
+                front: Front::Unknown { counts: false },
+                tracked: None,
+            },
             path: Uri::from_static(call.path),
             endpoint: Endpoint::of_path(call.path),
             request_id: self.request_id.clone(),

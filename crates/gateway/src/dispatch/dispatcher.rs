@@ -10,8 +10,8 @@ use overdraft_core::admit::Ticket;
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::{Change, Failure, RefusalKind, Turn, WorkerId};
 use overdraft_core::route::{
-    Choice, Ejections, GiveUp, Placed, Request, RouteSettings, Router, Strictness, Tried, Verdict,
-    retry,
+    Choice, Ejections, GiveUp, Placed, Request, RetrySettings, RouteSettings, Router, Strictness,
+    Tried, Verdict, retry,
 };
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{RoutingMetrics, SharingMetrics};
@@ -254,6 +254,21 @@ impl Dispatcher {
             router.agreed(tried);
         }
         verdict
+    }
+
+    /// The same for a stream that broke off: how often it may be resumed is for who does that to know.
+    pub(crate) fn resume_failed(
+        &self,
+        model: &str,
+        tried: &mut Tried,
+        worker: WorkerId,
+        failure: Failure,
+    ) -> Verdict {
+        let settings = RetrySettings { extra_attempts_max: u8::MAX, ..self.settings().retry };
+        let now = self.clock.now();
+        let router = self.router();
+        tried.fail(worker, failure, router.fleet(), now);
+        retry(router.fleet(), settings, (model, tried), now)
     }
 
     /// A worker gave a result to what others said that there is not.

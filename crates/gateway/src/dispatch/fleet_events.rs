@@ -50,11 +50,13 @@ impl Dispatcher {
     /// A worker is sent nothing new.
     pub(crate) fn drain(&self, worker: WorkerId) {
         self.router().drain(worker);
+        self.member(worker).leaves(Some(self.clock.now()));
     }
 
     /// A drain is called off.
     pub(crate) fn rejoin(&self, worker: WorkerId) {
         self.router().rejoin(worker);
+        self.member(worker).leaves(None);
     }
 
     /// Decides on a repair with `next`, and begins or ends the drain that it asks for, in one step.
@@ -65,8 +67,14 @@ impl Dispatcher {
         let mut router = self.router();
         let next = next(&router);
         match next {
-            Some((worker, Step::Drain { .. })) => router.drain(worker),
-            Some((worker, Step::Rejoin(_))) => router.rejoin(worker),
+            Some((worker, Step::Drain { .. })) => {
+                router.drain(worker);
+                self.member(worker).leaves(Some(self.clock.now()));
+            }
+            Some((worker, Step::Rejoin(_))) => {
+                router.rejoin(worker);
+                self.member(worker).leaves(None);
+            }
             _ => {}
         }
         next

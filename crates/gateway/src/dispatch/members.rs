@@ -3,11 +3,14 @@
 //! Invariant: while an attempt is in flight at a worker, the worker's index in the table is not
 //! reused.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
 use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::WorkerId;
+use overdraft_core::resume::Ability;
+use overdraft_units::{self as units, Micros};
 use overdraft_wire::prometheus::engine::WorkerReport;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -33,6 +36,10 @@ pub(crate) struct Member {
     lock: Mutex<Option<Bytes>>,
     /// Rings while its engine stands still.
     still: Notify,
+    /// What it understands of what resuming needs.
+    resume_ability: Mutex<Ability>,
+    /// When its drain began, in microseconds from one on; zero while there is none.
+    leaves_since: AtomicU64,
     /// What watches it; ends with it.
     watchers: Mutex<JoinSet<()>>,
     /// What its engine last reported of itself.
@@ -46,7 +53,21 @@ impl Member {
         let (abilities, watchers, reports) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (refusals, lock) = (FieldRefusals::default(), Mutex::default());
         let still = Notify::new();
-        Self { id, name, settings, upstream, refusals, abilities, lock, still, watchers, reports }
+        let (resume_ability, leaves_since) = (Mutex::default(), AtomicU64::new(0));
+        Self {
+            id,
+            name,
+            settings,
+            upstream,
+            refusals,
+            abilities,
+            lock,
+            still,
+            resume_ability,
+            leaves_since,
+            watchers,
+            reports,
+        }
     }
 
     /// Its engine computes nothing though it has work.
@@ -112,6 +133,23 @@ impl Member {
     /// What its engine last reported of itself.
     pub(crate) fn report(&self) -> Option<WorkerReport> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it understands of what resuming needs.
+    pub(crate) fn resume_ability(&self) -> MutexGuard<'_, Ability> {
+        self.resume_ability.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is sent nothing new from `now` on; or is again.
+    pub(crate) fn leaves(&self, now: Option<units::Instant>) {
+        let since = now.map_or(0, |now| now.since(units::Instant::ORIGIN).get().saturating_add(1));
+        self.leaves_since.store(since, Ordering::Relaxed);
+    }
+
+    /// Since when it has been sent nothing new, where it leaves.
+    pub(crate) fn leaves_since(&self) -> Option<units::Instant> {
+        let since = self.leaves_since.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(units::Instant::ORIGIN + Micros::new(since))
     }
 
     /// The tasks that watch it.

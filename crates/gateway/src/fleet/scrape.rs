@@ -12,8 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use overdraft_core::fleet::{Scraped, WorkerId};
+use overdraft_core::resume::Engine;
 use overdraft_units::{Instant, Micros};
-use overdraft_wire::prometheus::engine::{ReportError, WorkerReport, report_of};
+use overdraft_wire::prometheus::engine::{Dialect, ReportError, WorkerReport, report_of};
 use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -130,6 +131,7 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
             fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
             fleet.dispatcher.member(worker).reported(report.clone());
             note_standstill(fleet, worker, memory.stands_still(report, scraped.at));
+            fleet.dispatcher.member(worker).resume_ability().runs(engine(report.dialect));
             scoring_abilities::identify(fleet, worker, report.dialect, &mut memory.asked).await;
         }
         Err(fault)
@@ -155,6 +157,14 @@ fn note_standstill(fleet: &Fleet, worker: WorkerId, still: Micros) {
     let still = Duration::from_micros(still.get());
     if fleet.settings().timeouts.first_byte < still {
         fleet.dispatcher.member(worker).stands_still();
+    }
+}
+
+const fn engine(dialect: Dialect) -> Engine {
+    match dialect {
+        Dialect::Vllm => Engine::Vllm,
+        Dialect::Sglang => Engine::Sglang,
+        Dialect::LlamaServer => Engine::LlamaServer,
     }
 }
 

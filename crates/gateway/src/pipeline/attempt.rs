@@ -14,6 +14,7 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use overdraft_core::fleet::{Ending, Failure};
+use overdraft_core::resume::Extra;
 use overdraft_http::{Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
 use overdraft_units::Micros;
@@ -23,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
 use super::back_pressure::Pressure;
 use super::context::RequestContext;
+use super::extras::Extras;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;
@@ -121,7 +123,7 @@ impl Failed {
     }
 
     /// For how long the worker asked to be left alone.
-    fn retry_after(&self) -> Option<Micros> {
+    pub(crate) fn retry_after(&self) -> Option<Micros> {
         (self.failure == Failure::Saturated).then(|| refusal::asked_for(self.response.headers()))?
     }
 
@@ -182,6 +184,9 @@ pub(crate) async fn attempt(
     let member = Arc::clone(lease.member());
     let upstream = &member.upstream;
     context.asks(&member);
+    if let Some(continuation) = &mut context.continuation {
+        continuation.begins(&member);
+    }
     match converse(pipeline, info, question, &mut lease).await {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
@@ -201,6 +206,8 @@ pub(crate) async fn attempt(
                 drain: context.exchange.drain.clone(),
                 idle: timeouts.idle,
                 last: question.begun + timeouts.total,
+                deadline: context.deadline,
+                continuation: context.continuation.take(),
             };
             let body = Body::wrap(Stream::new(*opened, story));
             Attempted::Answered(streamed(head, body, upstream))
@@ -233,19 +240,28 @@ pub(crate) async fn converse(
     let mut route =
         Route { added: question.content.added(info, &member), upstream: &member.upstream, source };
     let asked = in_time(until, moving(&member, &terms, answer(&terms, info, question, &route)));
-    let mut answered = once_begun(asked, || lease.remember(info.request().prompt)).await?;
+    let mut heard = once_begun(asked, || lease.remember(info.request().prompt)).await?;
     // A field that the gateway added is no fault of the client's: the request is asked once without it.
     let mut refused: Option<OwnField> = None;
-    while let Answer::Whole { refuses: Some(field), .. } = answered {
-        let Some(added) = route.added.without(field) else {
-            tell_refused(&member, field, "set it to keep the field from this worker");
-            return Ok(answered);
-        };
-        route.added = added;
-        refused = Some(field);
+    let answered = loop {
+        match heard {
+            // One member less each time.
+            Heard::Objection(extra) => {
+                member.resume_ability().refuses(extra);
+                route.added = route.added.with_extras(question.content.extras(&member));
+            }
+            Heard::Answer(answered) => {
+                let Answer::Whole { refuses: Some(field), .. } = answered else { break answered };
+                let Some(added) = route.added.without(field) else {
+                    tell_refused(&member, field, "set it to keep the field from this worker");
+                    return Ok(answered);
+                };
+                (route.added, refused) = (added, Some(field));
+            }
+        }
         let asked = moving(&member, &terms, answer(&terms, info, question, &route));
-        answered = in_time(until, asked).await?;
-    }
+        heard = in_time(until, asked).await?;
+    };
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
         tell_refused(&member, field, "it is not told the field any more");
     }
@@ -262,6 +278,13 @@ fn tell_refused(member: &Member, field: OwnField, so: &'static str) {
             "it refuses a field that the gateway adds to requests; {so}"
         );
     }
+}
+
+/// What a worker answered with.
+enum Heard {
+    Answer(Answer),
+    /// It refuses a member that only the gateway has asked for.
+    Objection(Extra),
 }
 
 /// An answer the client may see.
@@ -298,6 +321,7 @@ struct Route<'a> {
 }
 
 /// What an answer is waited for and read by.
+#[derive(Clone, Copy)]
 struct Terms {
     patience: Duration,
     /// For how long the worker's engine may stand still meanwhile.
@@ -327,7 +351,7 @@ async fn answer(
     info: &RequestInfo,
     question: &Question<'_>,
     Route { added, upstream, source }: &Route<'_>,
-) -> Result<Answer, Failed> {
+) -> Result<Heard, Failed> {
     let body = question.content.with(*added);
     let make = || {
         let mut request = question.to(upstream, &body, terms.credentials);
@@ -344,7 +368,7 @@ async fn answer(
             let watch = Watch::new(info.choices, terms.limits.event_bytes, info.counts);
             let opened = open(body, watch).await;
             opened
-                .map(|opened| Answer::Stream { head, opened: Box::new(opened) })
+                .map(|opened| Heard::Answer(Answer::Stream { head, opened: Box::new(opened) }))
                 .map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Whole => {
@@ -354,13 +378,18 @@ async fn answer(
                     Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers))
                 }
                 Whole::Collected(bytes) => {
+                    if let Some(extra) = added.extras().refused_by(head.status, &bytes) {
+                        return Ok(Heard::Objection(extra));
+                    }
                     let used = read(&bytes, head.status, question.endpoint);
                     let used = used.map_err(|fault| Failed::of_fault(&fault))?;
                     let refuses = is_invalid(head.status).then(|| added.named_in(&bytes)).flatten();
-                    Ok(Answer::Whole { head, body: Body::full(bytes), used, refuses })
+                    let body = Body::full(bytes);
+                    Ok(Heard::Answer(Answer::Whole { head, body, used, refuses }))
                 }
                 Whole::Long(long) => {
-                    Ok(Answer::Whole { head, body: Body::wrap(long), used: None, refuses: None })
+                    let body = Body::wrap(long);
+                    Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
                 }
             }
         }

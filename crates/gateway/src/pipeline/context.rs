@@ -11,9 +11,11 @@ use overdraft_core::admit::Priority;
 use overdraft_http::Exchange;
 use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
+use tokio::time::Instant;
 
 use super::facts::{RequestFacts, SharedFacts};
 use super::keys::Caller;
+use super::relay::Continuation;
 use super::request_guard::RequestGuard;
 use super::{Pipeline, refusal};
 use crate::dispatch::{Explanation, Member};
@@ -33,6 +35,10 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) priority: Option<Priority>,
     /// What becomes known of it.
     pub(crate) facts: SharedFacts,
+    /// When the client wants its answer to have ended.
+    pub(crate) deadline: Option<Instant>,
+    /// How its stream goes on should it break off, where it may.
+    pub(crate) continuation: Option<Box<dyn Continuation>>,
     guard: Option<RequestGuard>,
     /// The worker that was asked last.
     served_by: Option<Arc<Member>>,
@@ -42,9 +48,22 @@ impl<'a> RequestContext<'a> {
     /// A request that nothing counts: a question of the gateway's own.
     pub(crate) fn new(exchange: &'a Exchange, head: &'a Parts, endpoint: Endpoint) -> Self {
         let explanation = Explanation::default();
-        let (caller, priority, guard, served_by) = (None, None, None, None);
+        let (caller, priority, continuation) = (None, None, None);
+        let (deadline, guard, served_by) = (None, None, None);
         let facts = SharedFacts::default();
-        Self { exchange, head, endpoint, explanation, caller, priority, facts, guard, served_by }
+        Self {
+            exchange,
+            head,
+            endpoint,
+            explanation,
+            caller,
+            priority,
+            facts,
+            deadline,
+            continuation,
+            guard,
+            served_by,
+        }
     }
 
     /// The same, counted by `guard`: its access record is written from the facts, and the log of

@@ -84,7 +84,7 @@ pub(crate) fn inspect(
     let mut info = info.of(caller.clone(), priority, endpoint);
     info.side = side;
     info.limit = info.limit.or(most);
-    Ok((info, Content { body, front }))
+    Ok((info, Content { body, front, tracked: None }))
 }
 
 /// Names the models that could have been asked for by `caller`.

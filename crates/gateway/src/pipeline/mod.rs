@@ -10,6 +10,8 @@
 //! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
 //! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `answer_kind.rs`    |
 //! | Relay of the answer                | `relay/`                                         |
+//! | Deadlines, other models            | `deadline.rs`, `fallback.rs`                     |
+//! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
 //! | Log of requests, and use by tenant | `request_log/`                                   |
@@ -25,8 +27,11 @@ pub(crate) mod bounds;
 pub(crate) mod canary;
 pub(crate) mod charges;
 pub(crate) mod context;
+pub(crate) mod deadline;
 pub(crate) mod explanation;
+pub(crate) mod extras;
 pub(crate) mod facts;
+pub(crate) mod fallback;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 mod prefix_digest;
@@ -37,6 +42,7 @@ pub(crate) mod relay;
 pub(crate) mod request_guard;
 pub(crate) mod request_info;
 pub(crate) mod request_log;
+pub(crate) mod resume;
 pub(crate) mod tenant_salt;
 pub(crate) mod upstream_body;
 pub(crate) mod usage;

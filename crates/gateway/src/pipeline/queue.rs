@@ -124,6 +124,7 @@ async fn wait(
     let dispatcher = &pipeline.dispatcher;
     let denied = |why, figures| Denied { why, figures: Some(figures) };
     context.note(|record| record.end.phase = Phase::Queue);
+    let until = context.deadline.map_or(until, |deadline| deadline.min(until));
     let patience = until.saturating_duration_since(Instant::now());
     let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
     let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);

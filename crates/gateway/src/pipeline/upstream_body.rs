@@ -5,6 +5,7 @@ use overdraft_core::admit::Priority;
 use overdraft_wire::json::{Object, Patch, Prelude};
 
 use crate::dispatch::{Member, OwnField};
+use crate::pipeline::extras::{Extras, IDS, Tracked};
 use crate::pipeline::request_info::{RequestInfo, Work};
 use crate::pipeline::tenant_salt::SALT;
 use crate::pipeline::usage;
@@ -19,6 +20,8 @@ pub(crate) const RANK: &str = "priority";
 pub(crate) struct Content {
     pub(crate) body: Bytes,
     pub(crate) front: Front,
+    /// What is added to it, where its stream may be resumed.
+    pub(crate) tracked: Option<Tracked>,
 }
 
 /// What may be put before all of a body's own members without another look at them.
@@ -51,6 +54,15 @@ impl Content {
         [&b"memory"[..], br"\u00"].iter().any(|part| memchr::memmem::find(&lower, part).is_some())
     }
 
+    /// What the gateway asks of one worker for itself.
+    pub(crate) fn extras(&self, worker: &Member) -> Extras {
+        let is_told = worker.settings.traits.stream_options == StreamOptions::Asked
+            && !worker.refusals.include(OwnField::StreamOptions);
+        let ability = *worker.resume_ability();
+        let extras = self.tracked.map(|tracked| tracked.extras(ability)).unwrap_or_default();
+        Extras { counts: extras.counts && is_told, ..extras }
+    }
+
     /// What the gateway adds to it for one worker.
     pub(crate) fn added<'a>(&self, info: &'a RequestInfo, worker: &Member) -> Added<'a> {
         if info.work != Work::Generation {
@@ -66,12 +78,15 @@ impl Content {
             salt: info.salt.as_deref().filter(|_| is_salted),
             counts: self.front.counts() && options && !is_refused(OwnField::StreamOptions),
             is_unsalted: !is_salted,
+            extras: self.extras(worker),
         }
     }
 
     /// The body for a worker that is told `added`.
     pub(crate) fn with(&self, added: Added<'_>) -> Pieces {
-        if matches!(self.front, Front::Unknown { .. }) {
+        // Counts with every chunk change the options that the client gave.
+        let changes_options = added.extras.counts && !added.counts;
+        if matches!(self.front, Front::Unknown { .. }) || changes_options {
             return self.patched(added).into();
         }
         let mut prelude = Prelude::new();
@@ -82,7 +97,11 @@ impl Content {
             prelude = prelude.with(SALT, &salt);
         }
         if added.counts {
-            prelude = usage::told(prelude);
+            let often = added.extras.counts;
+            prelude = if often { usage::told_often(prelude) } else { usage::told(prelude) };
+        }
+        if added.extras.ids {
+            prelude = prelude.with(IDS, &true);
         }
         if prelude.is_empty() {
             return self.body.clone().into();
@@ -91,7 +110,19 @@ impl Content {
     }
 
     fn patched(&self, added: Added<'_>) -> Bytes {
+        if added.is_nothing() {
+            return self.body.clone();
+        }
+        let Ok(object) = Object::parse(&self.body) else { return self.body.clone() };
         let mut patch = Patch::new();
+        if added.extras.ids {
+            patch = patch.set(IDS, &true);
+        }
+        if added.extras.counts {
+            patch = usage::asked_often(patch, &object);
+        } else if added.counts {
+            patch = usage::asked_anew(patch);
+        }
         if let Some(rank) = added.rank {
             patch = patch.set(RANK, &rank);
         }
@@ -100,14 +131,7 @@ impl Content {
             None if added.is_unsalted => patch = patch.remove(SALT),
             None => {}
         }
-        if added.counts {
-            patch = usage::asked_anew(patch);
-        }
-        if patch.is_empty() {
-            return self.body.clone();
-        }
-        let patched = Object::parse(&self.body).map(|object| patch.apply(&object).into());
-        patched.unwrap_or_else(|_| self.body.clone())
+        patch.apply(&object).into()
     }
 }
 
@@ -119,14 +143,29 @@ pub(crate) struct Added<'a> {
     salt: Option<&'a str>,
     counts: bool,
     is_unsalted: bool,
+    extras: Extras,
 }
 
 impl Added<'_> {
+    /// What is asked for itself, to be able to resume.
+    pub(crate) const fn extras(self) -> Extras {
+        self.extras
+    }
+
+    /// The same, asking these for itself.
+    pub(crate) const fn with_extras(self, extras: Extras) -> Self {
+        Self { extras, ..self }
+    }
+
+    fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
     /// The added field that a worker's refusal names, if it names one: then the refusal may be no fault of the
     /// client's.
     pub(crate) fn named_in(self, refusal: &[u8]) -> Option<OwnField> {
         let all = [
-            (OwnField::StreamOptions, self.counts),
+            (OwnField::StreamOptions, self.counts || self.extras.counts),
             (OwnField::Salt, self.salt.is_some()),
             (OwnField::Rank, self.rank.is_some()),
         ];
@@ -140,7 +179,10 @@ impl Added<'_> {
     /// The same without one of them, where it can be done without.
     pub(crate) const fn without(self, field: OwnField) -> Option<Self> {
         match field {
-            OwnField::StreamOptions => Some(Self { counts: false, ..self }),
+            OwnField::StreamOptions => {
+                let extras = Extras { counts: false, ..self.extras };
+                Some(Self { counts: false, extras, ..self })
+            }
             OwnField::Rank => Some(Self { rank: None, ..self }),
             // What keeps tenants apart is given up by nobody but the operator.
             OwnField::Salt => None,

@@ -8,6 +8,8 @@ use overdraft_wire::RequestPeek;
 use overdraft_wire::json::{Object, Patch, Prelude};
 use overdraft_wire::request::StreamUsage;
 
+use super::extras::COUNTS;
+
 /// The request member for stream options.
 const OPTIONS: &str = "stream_options";
 const INCLUDE: &str = "include_usage";
@@ -35,6 +37,20 @@ impl Counts {
 /// Asks for the counts of a stream that has no options yet.
 pub(crate) fn told(prelude: Prelude) -> Prelude {
     prelude.with(OPTIONS, &serde_json::json!({ INCLUDE: true }))
+}
+
+/// The same with every chunk.
+pub(crate) fn told_often(prelude: Prelude) -> Prelude {
+    prelude.with(OPTIONS, &serde_json::json!({ INCLUDE: true, COUNTS: true }))
+}
+
+/// Asks for counts with every chunk, whatever else was asked of the stream.
+pub(crate) fn asked_often(patch: Patch, object: &Object<'_>) -> Patch {
+    let options = object.raw(OPTIONS).and_then(|raw| Object::parse(raw.as_bytes()).ok());
+    let added = Patch::new().set(INCLUDE, &true).set(COUNTS, &true);
+    let text = options.and_then(|options| String::from_utf8(added.apply(&options)).ok());
+    let alone = r#"{"include_usage":true,"continuous_usage_stats":true}"#;
+    patch.set_raw(OPTIONS, text.as_deref().unwrap_or(alone))
 }
 
 /// Whether a stream has options, so that asking for its counts changes them.

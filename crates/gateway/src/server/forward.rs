@@ -14,7 +14,6 @@ use super::Gateway;
 use crate::cache::serve::{self as cache, Mark, Served};
 use crate::cascade;
 use crate::pipeline::attempt::Question;
-use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::charges::charge;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
@@ -22,7 +21,7 @@ use crate::pipeline::keys::Caller;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::{RequestInfo, Work};
-use crate::pipeline::{bounds, explanation, prompt_tokens};
+use crate::pipeline::{bounds, deadline, explanation, fallback, prompt_tokens, resume};
 
 /// The body of a request that is forwarded.
 pub(super) enum Intake {
@@ -99,6 +98,7 @@ async fn ask(
     body: Intake,
 ) -> Result<Response<Body>, Refused> {
     let pipeline = &gateway.pipeline;
+    context.deadline = deadline::named(&context.head.headers)?;
     let caller = match &context.caller {
         Some(caller) => caller.clone(),
         None => enter(gateway, context)?,
@@ -132,7 +132,7 @@ async fn ask(
     if let Some(guard) = context.guard() {
         guard.charge(charged);
     }
-    let question = Question {
+    let mut question = Question {
         content,
         path: Uri::from_static(context.endpoint.path()),
         endpoint: Some(context.endpoint),
@@ -144,12 +144,19 @@ async fn ask(
     if explanation::is_wanted(&pipeline.settings().admin, context.exchange, &context.head.headers) {
         context.explanation.want();
     }
-    let answered = match plan {
-        None => ask_until_answered(pipeline, context, &info, &question).await,
-        Some(plan) => {
-            Box::pin(cascade::answer(&gateway.cascade, context, plan, &info, &question)).await
+    if plan.is_none() && resume::is_wanted(&context.head.headers)? {
+        resume::prepare(pipeline, context, &info, &mut question);
+    }
+    let deadline = context.deadline;
+    let answering = async {
+        match plan {
+            None => fallback::ask(pipeline, context, &info, &question).await,
+            Some(plan) => {
+                Box::pin(cascade::answer(&gateway.cascade, context, plan, &info, &question)).await
+            }
         }
     };
+    let answered = deadline::within(deadline, answering).await;
     pipeline.buffers.give_back(question.content.body);
     let words = context.explanation.words().cloned();
     let mut response = answered.map_err(|refused| refused.explained(words.clone()))?;

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::WORKERS_MAX;
 use overdraft_core::memory_drift::FragmentSettings;
+use overdraft_core::resume::ResumeSettings;
 use overdraft_core::route::RetrySettings;
 use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};
@@ -82,6 +83,8 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// How freely failed attempts are made again.
     pub retry: RetrySettings,
+    /// How streams that break off go on.
+    pub resume: ResumeSettings,
     /// When a worker that fails its requests is taken out.
     pub breaker: BreakerSettings,
     /// What is shared with other gateways, and where.
@@ -135,6 +138,7 @@ impl GatewaySettings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
+            resume: ResumeSettings::default(),
             breaker: BreakerSettings::default(),
             store: StoreSettings::default(),
             cache: CacheSettings::default(),

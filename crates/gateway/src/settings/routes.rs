@@ -71,6 +71,8 @@ pub struct ModelSettings {
     /// Which weights, quantisation and template are behind the name; answers of another revision are not
     /// given again. Without it, what a worker tells of the model.
     pub revision: Option<String>,
+    /// Models that are asked where nobody can serve it.
+    pub fallback: Vec<String>,
 }
 
 /// What tells that two requests belong together.

@@ -42,6 +42,11 @@ impl AnswerBody {
         self.incoming.size_hint().exact()
     }
 
+    /// Closes the connection, which tells the worker that nothing more is wanted.
+    pub(crate) fn close(&mut self) {
+        self.connection = None;
+    }
+
     /// The next bytes; `None` at the clean end.
     pub(crate) fn poll_data(
         &mut self,

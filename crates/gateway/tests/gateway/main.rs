@@ -29,6 +29,7 @@ mod keys;
 mod refusing;
 mod relaying;
 mod reporting;
+mod resuming;
 mod routing;
 mod sharing;
 mod strict_workers;

@@ -24,6 +24,7 @@ const MODELS_MAX: usize = 64;
 
 type One = [(&'static str, String); 1];
 type Two = [(&'static str, String); 2];
+type Three = [(&'static str, String); 3];
 
 /// The pools there are.
 const POOLS: [&str; 2] = ["target", "draft"];
@@ -83,6 +84,9 @@ pub struct GatewayMetrics {
     worker_inflight: Family<One, Gauge>,
     worker_up: Family<One, Gauge>,
     tokens: Family<Two, Counter>,
+    resumes: Family<Three, Counter>,
+    resumed_tokens: Family<One, Counter>,
+    fallbacks: Family<One, Counter>,
 }
 
 impl Default for GatewayMetrics {
@@ -109,6 +113,9 @@ impl GatewayMetrics {
             worker_inflight: Family::default(),
             worker_up: Family::default(),
             tokens: Family::default(),
+            resumes: Family::default(),
+            resumed_tokens: Family::default(),
+            fallbacks: Family::default(),
         };
         metrics.register();
         metrics.create_closed_sets();
@@ -174,6 +181,26 @@ impl GatewayMetrics {
             "overdraft_tokens",
             "Tokens by model and kind, as workers reported them",
             self.tokens.clone(),
+        );
+        self.register_resumes();
+    }
+
+    fn register_resumes(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "overdraft_resumes",
+            "Streams that broke off or were handed over, by why, how they went on, and what came of it",
+            self.resumes.clone(),
+        );
+        registry.register(
+            "overdraft_resume_tokens",
+            "Tokens that resuming had computed again, by the way; nobody is charged for them",
+            self.resumed_tokens.clone(),
+        );
+        registry.register(
+            "overdraft_fallbacks",
+            "Requests that another model than theirs has answered, by that model",
+            self.fallbacks.clone(),
         );
     }
 
@@ -281,6 +308,24 @@ impl GatewayMetrics {
     /// A request is tried again.
     pub fn retried(&self) {
         self.retries.inc();
+    }
+
+    /// A stream broke off for this `cause` and went on this `way`, or did not: `result` is `resumed` or why not.
+    pub fn resumed(&self, cause: &'static str, way: &'static str, result: &'static str) {
+        let label = |name, value: &'static str| (name, value.to_owned());
+        let labels = [label("cause", cause), label("way", way), label("result", result)];
+        self.resumes.get_or_create(&labels).inc();
+    }
+
+    /// So many tokens were computed again.
+    pub fn computed_again(&self, way: &'static str, tokens: u32) {
+        self.resumed_tokens.get_or_create(&[("way", way.to_owned())]).inc_by(u64::from(tokens));
+    }
+
+    /// This model has answered for another.
+    pub fn fell_back(&self, model: &str) {
+        let model = self.models.admit(model).to_owned();
+        self.fallbacks.get_or_create(&[("model", model)]).inc();
     }
 
     /// Drops what is known of workers; those that are still there are told of next.

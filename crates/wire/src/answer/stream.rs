@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::chunk::{AnswerChunk, Finish, UsageTold};
+use crate::error::clip;
 use crate::sse::Event;
 
 /// Choices that are told apart at most; a request cannot ask for more than engines allow.
@@ -29,6 +30,13 @@ pub enum Heard {
     Usage,
     /// The end.
     Done,
+}
+
+/// The message of an error whose fields stand bare, or all that was said.
+fn message(data: &[u8]) -> String {
+    let value: Option<serde_json::Value> = serde_json::from_slice(data).ok();
+    let told = value.as_ref().and_then(|value| value["message"].as_str());
+    told.map_or_else(|| clip(&String::from_utf8_lossy(data)), str::to_owned)
 }
 
 /// Why a stream is no answer.
@@ -107,10 +115,13 @@ impl StreamState {
         if event.is_done() {
             return self.handle_done();
         }
-        match event.data() {
-            Some(data) => self.handle_data(&data),
-            None => Ok(Heard::Idle),
+        let Some(data) = event.data() else { return Ok(Heard::Idle) };
+        let heard = self.handle_data(&data)?;
+        // Some servers tell an error by the event's name alone.
+        if event.name() == Some(b"error") {
+            return Err(StreamFault::Failed(message(&data)));
         }
+        Ok(heard)
     }
 
     /// Takes in an event's data. What is no answer is the client's to judge; it neither ends nor finishes

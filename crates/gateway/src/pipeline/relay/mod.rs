@@ -6,6 +6,7 @@
 //!
 //! Invariant: an answer that broke off upstream never ends cleanly downstream.
 
+mod continuation;
 mod stream;
 mod watch;
 pub(crate) mod whole;
@@ -19,9 +20,11 @@ use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, ErrorKind, names_out_of_memory};
 
+pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resuming, Verdict};
 pub(crate) use self::stream::{Opened, Story, Stream, note_used};
 pub(crate) use self::watch::Watch;
 use crate::dispatch::Used;
+use crate::pipeline::deadline;
 
 /// Why a worker's answer is of no use, or of no further use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(crate) enum Fault {
     Worker(String),
     /// The worker says that its memory is full: the next one may have room.
     OutOfMemory,
+    /// The client's deadline passed.
+    Late,
     /// The drain's deadline passed.
     Drained,
 }
@@ -51,7 +56,7 @@ impl Fault {
             Self::Silent(_) => Some(Failure::Silent),
             Self::Worker(_) => Some(Failure::Faulty),
             Self::OutOfMemory => Some(Failure::Saturated),
-            Self::Drained => None,
+            Self::Late | Self::Drained => None,
         }
     }
 
@@ -59,9 +64,21 @@ impl Fault {
     pub(crate) const fn ender(&self) -> Ender {
         match self {
             Self::Broken(_) | Self::Worker(_) => Ender::Server,
-            Self::Silent(_) => Ender::ServerStalled,
+            Self::Silent(_) | Self::Late => Ender::ServerStalled,
             Self::OutOfMemory => Ender::Capacity,
             Self::Drained => Ender::Drain,
+        }
+    }
+
+    /// As metrics call what made a stream go on elsewhere.
+    pub(crate) const fn cause(&self) -> &'static str {
+        match self {
+            Self::Broken(_) => "broken",
+            Self::Silent(_) => "stalled",
+            Self::Worker(_) => "failed",
+            Self::OutOfMemory => "out_of_memory",
+            Self::Late => "late",
+            Self::Drained => "shutdown",
         }
     }
 
@@ -76,6 +93,7 @@ impl Fault {
             Self::OutOfMemory => ApiError::overloaded(
                 "the worker has run out of memory; send the request again in a moment",
             ),
+            Self::Late => deadline::missed(),
             Self::Drained => {
                 ApiError::overloaded("the gateway is shutting down; send the request again")
             }

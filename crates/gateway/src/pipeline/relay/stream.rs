@@ -5,6 +5,8 @@
 //! attempt, the stream slot, the connection), so a client that disconnects drops it and releases
 //! them.
 //!
+//! An answer that breaks off goes on at another worker where its [`Continuation`] says how.
+//!
 //! Invariant: it ends cleanly only after `[DONE]`. Every other end is an error event, then an
 //! aborted connection.
 
@@ -21,10 +23,10 @@ use overdraft_core::fleet::Ending;
 use overdraft_http::{Awaited, BrokenOff, DeadlineTimer, Drain};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
-use overdraft_wire::sse;
+use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
-use super::{Fault, Watch};
+use super::{Continuation, Fault, Outcome, Resumed, Resuming, Verdict, Watch};
 use crate::dispatch::{Lease, Used};
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::request_guard::RequestGuard;
@@ -59,6 +61,10 @@ pub(crate) struct Story {
     pub(crate) idle: Duration,
     /// When the answer must have ended.
     pub(crate) last: Instant,
+    /// When the client wants it to have ended.
+    pub(crate) deadline: Option<Instant>,
+    /// How it goes on if it breaks off, where it may.
+    pub(crate) continuation: Option<Box<dyn Continuation>>,
 }
 
 enum State {
@@ -66,6 +72,12 @@ enum State {
     First(Bytes),
     /// Events come and go.
     Relaying,
+    /// It broke off, or its worker leaves: another one is asked.
+    Resuming(Resuming),
+    /// Another one has begun: these events are to be given out as they are.
+    Resumed(Bytes),
+    /// These events are the last, and nobody is asked for more.
+    Ending(Bytes),
     /// `[DONE]` is out; the worker's connection is to end where its framing says.
     Lingering,
     /// This event is the last.
@@ -86,10 +98,15 @@ pub(crate) struct Stream {
     deadline: DeadlineTimer,
     idle: Duration,
     last: Instant,
+    /// The client's deadline.
+    promised: Option<Instant>,
     facts: SharedFacts,
     lease: Option<Lease>,
     cut: Awaited,
     guard: Option<RequestGuard>,
+    continuation: Option<Box<dyn Continuation>>,
+    /// Why it broke off, while another worker is asked.
+    broken: Option<Fault>,
     /// Events given out, each of which brings a token in most engines.
     events: u32,
     /// Of those, how many the core knows of.
@@ -99,22 +116,48 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(opened: Opened, story: Story) -> Self {
         let mut deadline = DeadlineTimer::default();
-        deadline.arm_until(story.idle, story.last);
-        let events = count_events(&opened.first);
+        let last = story.deadline.map_or(story.last, |deadline| deadline.min(story.last));
+        deadline.arm_until(story.idle, last);
         Self {
             state: State::First(opened.first),
             answer: opened.answer,
             watch: opened.watch,
             deadline,
             idle: story.idle,
-            last: story.last,
+            last,
+            promised: story.deadline,
             facts: story.facts,
             lease: Some(story.lease),
             cut: story.drain.until_cut(),
             guard: story.guard,
-            events,
+            continuation: story.continuation,
+            broken: None,
+            events: 0,
             reported: 0,
         }
+    }
+
+    /// Has its continuation see what is to be given out, and goes by what that amounts to; `fault` says why nothing
+    /// may follow.
+    fn pass(&mut self, events: Bytes, fault: Option<Fault>) -> Bytes {
+        let (events, verdict) = match &mut self.continuation {
+            Some(continuation) if !events.is_empty() => {
+                let passed = continuation.pass(&events);
+                (passed.events, passed.verdict)
+            }
+            _ => (events, Verdict::GoesOn),
+        };
+        self.count(&events);
+        match (verdict, fault) {
+            (Verdict::Failed(fault), _) | (Verdict::GoesOn, Some(fault)) => self.broke(fault),
+            (Verdict::Finished, _) => {
+                self.answer.close();
+                self.finish();
+            }
+            (Verdict::GoesOn, None) if self.watch.is_done() => self.finish(),
+            (Verdict::GoesOn, None) => self.hand_over(),
+        }
+        events
     }
 
     /// Counts what goes out, and reports it now and then.
@@ -134,19 +177,14 @@ impl Stream {
             match self.answer.poll_data(cx) {
                 Poll::Ready(Some(Ok(chunk))) => {
                     let seen = self.watch.take(chunk);
-                    if let Some(fault) = seen.fault {
-                        self.fail(&fault);
-                    } else if self.watch.is_done() {
-                        self.finish();
-                    }
-                    if seen.has_data {
+                    let relay = self.pass(seen.relay, seen.fault);
+                    if seen.has_data && matches!(self.state, State::Relaying) {
                         // A byte that completes no event is no progress, and neither is a keep-alive: a
                         // worker that drips is as stuck as one that is silent.
                         self.deadline.arm_until(self.idle, self.last);
                     }
-                    if !seen.relay.is_empty() {
-                        self.count(&seen.relay);
-                        return Poll::Ready(Some(seen.relay));
+                    if !relay.is_empty() {
+                        return Poll::Ready(Some(relay));
                     }
                     if !matches!(self.state, State::Relaying) {
                         return Poll::Ready(None);
@@ -160,7 +198,11 @@ impl Stream {
             }
         }
         if self.deadline.poll_due(cx).is_ready() {
-            self.fail(&Fault::Silent("the worker stopped sending in the middle of its answer"));
+            self.broke(if self.is_late() {
+                Fault::Late
+            } else {
+                Fault::Silent("the worker stopped sending in the middle of its answer")
+            });
             return Poll::Ready(None);
         }
         if self.cut.poll(cx).is_ready() {
@@ -170,24 +212,110 @@ impl Stream {
         Poll::Pending
     }
 
+    /// Whether the client's deadline has passed.
+    fn is_late(&self) -> bool {
+        self.promised.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
     /// The worker sends nothing more. What remains to be given out, if anything.
     fn end(&mut self, why: String) -> Option<Bytes> {
         if self.watch.is_whole() {
             // All choices are finished and only the formality is missing.
             self.finish();
-            return Some(Bytes::from_static(sse::DONE));
+            let ending = self.continuation.as_mut().map(|continuation| continuation.ending());
+            return Some(ending.unwrap_or(Bytes::from_static(sse::DONE)));
         }
-        self.fail(&Fault::Broken(why));
+        self.broke(Fault::Broken(why));
         None
+    }
+
+    /// Relaying => Resuming | Error
+    fn broke(&mut self, fault: Fault) {
+        let may_go_on = fault.failure().is_some() && Instant::now() < self.last;
+        let Some(continuation) = self.continuation.take_if(|_| may_go_on) else {
+            return self.fail(&fault);
+        };
+        self.answer.close();
+        if let Some(lease) = self.lease.take() {
+            lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), None);
+        }
+        self.deadline.arm_until(self.last.saturating_duration_since(Instant::now()), self.last);
+        self.state = State::Resuming(continuation.resume(Some(fault.clone())));
+        self.broken = Some(fault);
+    }
+
+    /// Relaying => Resuming, where its worker leaves and has been given its time; the answer waits meanwhile.
+    fn hand_over(&mut self) {
+        let is_over = self.watch.is_whole();
+        let leaves =
+            |continuation: &mut Box<dyn Continuation>| !is_over && continuation.is_leaving();
+        if let Some(continuation) = self.continuation.take_if(leaves) {
+            self.deadline.arm_until(self.last.saturating_duration_since(Instant::now()), self.last);
+            self.state = State::Resuming(continuation.resume(None));
+        }
+    }
+
+    /// Resuming => Resumed | Ending | Relaying | Error
+    fn resumed(&mut self, Resumed { continuation, outcome }: Resumed) {
+        self.continuation = Some(continuation);
+        self.deadline.arm_until(self.idle, self.last);
+        match outcome {
+            Outcome::GoesOn { lease, opened } => self.adopt(*opened, lease),
+            Outcome::Finished(events) => {
+                self.answer.close();
+                self.finish();
+                self.state = State::Ending(events);
+            }
+            Outcome::Refused(why) => match self.broken.take() {
+                Some(fault) => self.give_up(&fault, why),
+                // Its worker lives: it may finish there.
+                None => self.state = State::Relaying,
+            },
+        }
+    }
+
+    fn adopt(&mut self, opened: Opened, mut lease: Lease) {
+        self.broken = None;
+        lease.first_token();
+        if let Some(guard) = &mut self.guard {
+            guard.by(lease.member().settings.pool);
+        }
+        // What is left here was handed over; its worker is not to blame.
+        if let Some(left) = self.lease.replace(lease) {
+            left.end(Ending::Abandoned, None);
+        }
+        self.answer = opened.answer;
+        self.watch = opened.watch;
+        self.count(&opened.first);
+        self.state = State::Resumed(opened.first);
+    }
+
+    /// Ready when it goes on or does not; the deadlines of the whole answer hold meanwhile.
+    fn poll_resuming(&mut self, mut resuming: Resuming, cx: &mut Context<'_>) -> Poll<()> {
+        if let Poll::Ready(resumed) = resuming.as_mut().poll(cx) {
+            self.resumed(resumed);
+            return Poll::Ready(());
+        }
+        if self.deadline.poll_due(cx).is_ready() {
+            self.fail(&Fault::Late);
+            return Poll::Ready(());
+        }
+        if self.cut.poll(cx).is_ready() {
+            self.fail(&Fault::Drained);
+            return Poll::Ready(());
+        }
+        self.state = State::Resuming(resuming);
+        Poll::Pending
     }
 
     /// Relaying => Lingering
     fn finish(&mut self) {
         self.state = State::Lingering;
         self.deadline.arm_until(LINGER, self.last);
-        let used = self.watch.used();
+        let (last, used) = (self.watch.used(), self.used());
         if let Some(lease) = self.lease.take() {
-            lease.end(Ending::Answered, used);
+            // What a part of an answer took says nothing of whole ones.
+            lease.end(Ending::Answered, last.filter(|_| last == used));
         }
         self.facts.note(|record| {
             note_used(record, used);
@@ -195,10 +323,27 @@ impl Stream {
         });
     }
 
+    /// The tokens of the whole answer, as far as it has come.
+    fn used(&self) -> Option<Used> {
+        let last = self.watch.used();
+        self.continuation.as_ref().map_or(last, |continuation| continuation.used(last))
+    }
+
     /// Relaying => Error
     fn fail(&mut self, fault: &Fault) {
-        self.state = State::Error(sse::error_event(&fault.error()).into());
-        let used = self.watch.used();
+        self.fail_with(fault, &fault.error());
+    }
+
+    /// The same where another worker was to go on with it, and why that came to nothing.
+    fn give_up(&mut self, fault: &Fault, why: &'static str) {
+        let mut error = fault.error();
+        error.message = format!("{}; it could not go on elsewhere: {why}", error.message);
+        self.fail_with(fault, &error);
+    }
+
+    fn fail_with(&mut self, fault: &Fault, error: &ApiError) {
+        self.state = State::Error(sse::error_event(error).into());
+        let used = self.used();
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);
         }
@@ -249,12 +394,27 @@ impl Body for Stream {
         let this = self.get_mut();
         loop {
             match std::mem::replace(&mut this.state, State::Over) {
-                // First => Relaying | Lingering
+                // First => Relaying | Resuming | Lingering | Error
                 State::First(events) => {
+                    this.state = State::Relaying;
+                    let events = this.pass(events, None);
+                    if !events.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(events))));
+                    }
+                }
+                // Resuming => Resumed | Ending | Relaying | Error
+                State::Resuming(resuming) => std::task::ready!(this.poll_resuming(resuming, cx)),
+                // Resumed => Relaying | Lingering
+                State::Resumed(events) => {
                     this.state = State::Relaying;
                     if this.watch.is_done() {
                         this.finish();
                     }
+                    return Poll::Ready(Some(Ok(Frame::data(events))));
+                }
+                // Ending => Lingering
+                State::Ending(events) => {
+                    this.state = State::Lingering;
                     return Poll::Ready(Some(Ok(Frame::data(events))));
                 }
                 // Relaying => Relaying | Lingering | Error

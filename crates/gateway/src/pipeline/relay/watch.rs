@@ -1,7 +1,7 @@
 //! Stream completeness check: which part of a stream may be relayed, and whether it broke off.
 //!
 //! [`StreamState`] parses the events. Most chunks of a stream that has begun do not concern its
-//! end, and a search for four short strings shows that; only a chunk that contains one of them is
+//! end, and a search for five short strings shows that; only a chunk that contains one of them is
 //! split into events and parsed. A chunk that ends within an event is the other exception: the
 //! partial event is held back until it is complete, so that an error can always follow as an event
 //! of its own.
@@ -145,6 +145,7 @@ fn ends_event(chunk: &[u8]) -> bool {
 /// hold the same letters, but it never misses anything.
 fn is_telling(chunk: &[u8]) -> bool {
     NEEDLES.done.find(chunk).is_some()
+        || NEEDLES.named.find(chunk).is_some()
         || NEEDLES.keys.iter().any(|key| {
             let after = |at: usize| &chunk[at + key.needle().len()..];
             key.find_iter(chunk).any(|at| !is_null(after(at)))
@@ -155,12 +156,14 @@ fn is_telling(chunk: &[u8]) -> bool {
 struct Needles {
     done: Finder<'static>,
     data: Finder<'static>,
+    named: Finder<'static>,
     keys: [Finder<'static>; 3],
 }
 
 static NEEDLES: LazyLock<Needles> = LazyLock::new(|| Needles {
     done: Finder::new(b"[DONE]"),
     data: Finder::new(b"data:"),
+    named: Finder::new(b"event:"),
     keys: [Finder::new(b"\"finish_reason\""), Finder::new(b"\"usage\""), Finder::new(b"\"error\"")],
 });
 

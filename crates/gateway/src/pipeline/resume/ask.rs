@@ -1,0 +1,330 @@
+//! Resume loop: one worker after the other is asked to go on with a stream, as the core says.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use overdraft_core::fleet::{Failure, Turn};
+use overdraft_core::resume::{
+    Draws, Part, Refusal, Splice, StopRules, Way, is_within, way as way_on,
+};
+use overdraft_core::route::{Strictness, Tried, Verdict as Retry};
+use overdraft_wire::resume::{Piece, resumed};
+use tokio::time::timeout;
+
+use super::journal::Journal;
+use super::question::{Asking, Seam, part};
+use super::second::Last;
+use crate::dispatch::{Explanation, Lease, Member};
+use crate::pipeline::attempt::{Answer, Question, converse};
+use crate::pipeline::relay::{Continuation, Fault, Opened, Outcome, Resumed, Verdict};
+
+/// Chunks of a second answer that are waited for to close an open character.
+const OPEN_CHUNKS_MAX: usize = 8;
+
+/// A worker that goes on, and how.
+struct Found {
+    way: Way,
+    outcome: Outcome,
+}
+
+/// Why another worker is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The last one failed.
+    Broken(Failure),
+    /// It leaves; its answer goes on there where no other worker can do it.
+    Leaves,
+}
+
+impl Journal {
+    /// Has the stream go on elsewhere.
+    pub(super) async fn go_on(mut self: Box<Self>, fault: Option<Fault>) -> Resumed {
+        let name = fault.as_ref().map_or("drain", Fault::cause);
+        let failure = fault.as_ref().and_then(Fault::failure);
+        let cause = failure.map_or(Cause::Leaves, Cause::Broken);
+        let found = self.seek(cause, name).await;
+        let metrics = &self.request.pipeline.requests;
+        let outcome = match found {
+            Ok(Found { way, outcome }) => {
+                metrics.resumed(name, way.name(), "resumed");
+                let resumes = self.resumes;
+                self.request.access.note(|record| {
+                    record.resumed = Some(resumes);
+                    record.resumed_by = Some(way.name());
+                });
+                outcome
+            }
+            Err(why) => {
+                metrics.resumed(name, "none", why.name());
+                self.stays = cause == Cause::Leaves;
+                if !self.stays {
+                    self.request.access.note(|record| record.resumed_by = Some(why.name()));
+                }
+                Outcome::Refused(why.name())
+            }
+        };
+        Resumed { continuation: self, outcome }
+    }
+
+    async fn seek(&mut self, cause: Cause, name: &'static str) -> Result<Found, Refusal> {
+        if let Some(member) = self.member.clone() {
+            match cause {
+                Cause::Broken(failure) => self.failed(&member, failure)?,
+                Cause::Leaves => self.tried.add(member.id),
+            }
+        }
+        loop {
+            is_within(&self.request.pipeline.settings().resume, self.spent, &self.ledger)?;
+            let lease = self.place(cause)?;
+            let kept = self.state();
+            match self.ask(lease, cause, name).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {}
+                Err(why) => {
+                    self.restore(kept);
+                    return Err(why);
+                }
+            }
+        }
+    }
+
+    /// A worker has failed it: whether it may be asked elsewhere, by the budget that it shares with retries.
+    fn failed(&mut self, member: &Arc<Member>, failure: Failure) -> Result<(), Refusal> {
+        let (request, dispatcher) = (&self.request, &self.request.pipeline.dispatcher);
+        let verdict =
+            dispatcher.resume_failed(&request.info.model, &mut self.tried, member.id, failure);
+        match verdict {
+            Retry::Elsewhere => Ok(()),
+            Retry::GiveUp(_) => Err(Refusal::Budget),
+        }
+    }
+
+    /// A worker that has not failed it. Where all have, one that did so before the last: it may be another process
+    /// by now.
+    fn place(&mut self, cause: Cause) -> Result<Lease, Refusal> {
+        let request = Arc::clone(&self.request);
+        let strictness = match cause {
+            Cause::Broken(failure) => Strictness::after(failure),
+            Cause::Leaves => Strictness::Judged,
+        };
+        let place = |tried: &Tried| {
+            let placing = request.info.placing(tried, Turn::Again, strictness);
+            request.pipeline.dispatcher.place(placing, &mut Explanation::default())
+        };
+        if let Ok(lease) = place(&self.tried) {
+            return Ok(lease);
+        }
+        let mut last = Tried::default();
+        if let Some(member) = &self.member {
+            last.add(member.id);
+        }
+        let lease = place(&last).map_err(|_| Refusal::Capability)?;
+        self.tried = last;
+        Ok(lease)
+    }
+
+    /// Asks one worker; nothing where the next is to be asked.
+    async fn ask(
+        &mut self,
+        mut lease: Lease,
+        cause: Cause,
+        name: &'static str,
+    ) -> Result<Option<Found>, Refusal> {
+        let member = Arc::clone(lease.member());
+        let ability = *member.resume_ability();
+        let way = way_on(&self.profile_at(&member), &self.ledger, ability, self.closed)?;
+        let is_safe = matches!(way, Way::Ids | Way::Text);
+        if cause == Cause::Leaves && !is_safe {
+            return Err(Refusal::Capability);
+        }
+        let prepared = match self.question(way, &member).await {
+            Asking::Question(prepared) => prepared,
+            Asking::Full(seam) => {
+                lease.decline();
+                return self.full(seam, way, name).map(Some);
+            }
+            Asking::Closed => {
+                lease.decline();
+                self.closed.close(way);
+                return Ok(None);
+            }
+        };
+        let request = Arc::clone(&self.request);
+        self.spend(way);
+        let question = Question {
+            content: prepared.content,
+            path: prepared.path,
+            endpoint: Some(prepared.endpoint),
+            request_id: request.request_id.clone(),
+            head: &request.head,
+            begun: request.begun,
+        };
+        match converse(&request.pipeline, &request.info, &question, &mut lease).await {
+            Ok(Answer::Stream { mut opened, .. }) => {
+                let comment = self.comment(way, name);
+                self.begin(way);
+                let verdict = self.open(&mut opened, prepared.seam, &member, comment).await?;
+                self.member = Some(member);
+                let access = &self.request.access;
+                access
+                    .note(|record| record.worker = Some(lease.member().upstream.name().to_owned()));
+                let outcome = if matches!(verdict, Verdict::Finished) {
+                    Outcome::Finished(opened.first)
+                } else {
+                    Outcome::GoesOn { lease, opened }
+                };
+                Ok(Some(Found { way, outcome }))
+            }
+            // It will not have the question in this form; that says nothing of the worker.
+            Ok(Answer::Whole { .. }) => {
+                lease.decline();
+                self.closed.close(way);
+                if is_safe { Ok(None) } else { Err(Refusal::Capability) }
+            }
+            Err(failed) => {
+                request.pipeline.requests.upstream_failed(failed.kind());
+                let failure = failed.failure;
+                lease.refused(failure, failed.retry_after());
+                self.failed(&member, failure)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Counts an attempt, and what it has computed again.
+    fn spend(&mut self, way: Way) {
+        let told = match way {
+            Way::Anew | Way::Replay => 0,
+            Way::Ids | Way::Text => self.ledger.tokens(),
+        };
+        let tokens = self.ledger.prompt_tokens().unwrap_or(0).saturating_add(told);
+        self.spent.attempts = self.spent.attempts.saturating_add(1);
+        self.spent.tokens = self.spent.tokens.saturating_add(tokens);
+        self.request.pipeline.requests.computed_again(way.name(), tokens);
+    }
+
+    /// What the client may read of it.
+    fn comment(&mut self, way: Way, cause: &'static str) -> Vec<u8> {
+        self.resumes = self.resumes.saturating_add(1);
+        let is_another = matches!(self.request.profile.draws, Draws::Seeded(_))
+            && matches!(way, Way::Ids | Way::Text);
+        let sample = if is_another { "; sample=another" } else { "" };
+        resumed(&format!("{}; way={}; cause={cause}{sample}", self.resumes, way.name()))
+    }
+
+    /// What comes now is a second answer.
+    fn begin(&mut self, way: Way) {
+        let rules = match way {
+            Way::Ids | Way::Text => self.request.stops.clone(),
+            Way::Anew | Way::Replay => StopRules::default(),
+        };
+        let profile = self.request.profile;
+        self.splice = Some(Splice::new(way, &self.ledger, rules, profile.least));
+        self.usage = None;
+        match way {
+            Way::Anew => self.ledger.restart(),
+            Way::Text => {
+                self.ledger.forget_ids();
+                self.ledger.counted(self.ledger.solid_tokens());
+            }
+            Way::Ids | Way::Replay => {}
+        }
+        if matches!(way, Way::Ids | Way::Text) && profile.draws != Draws::Greedy {
+            self.ledger.redrawn();
+        }
+    }
+
+    /// Has the client told what is new of the first events of a second answer; whether that ends it.
+    async fn open(
+        &mut self,
+        opened: &mut Opened,
+        seam: Seam,
+        member: &Member,
+        mut out: Vec<u8>,
+    ) -> Result<Verdict, Refusal> {
+        let verdict = if seam.is_open {
+            self.close_seam(opened, member, &mut out).await?
+        } else if seam.withheld.is_empty() {
+            Verdict::GoesOn
+        } else {
+            self.take(part(seam.withheld), Last::default(), &mut out)
+        };
+        let verdict = match verdict {
+            Verdict::GoesOn => {
+                let passed = self.pass(&opened.first);
+                out.extend_from_slice(&passed.events);
+                passed.verdict
+            }
+            ended => ended,
+        };
+        opened.first = out.into();
+        match verdict {
+            Verdict::Failed(_) => Err(Refusal::Diverged),
+            fine => Ok(fine),
+        }
+    }
+
+    /// Waits for the end of the character that the answer broke off in, and tells it by its ids: what a worker says
+    /// of a character whose beginning it was given is of no use.
+    async fn close_seam(
+        &mut self,
+        opened: &mut Opened,
+        member: &Member,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, Refusal> {
+        let mut ids = Vec::new();
+        let mut rest = Vec::new();
+        let mut finish = None;
+        let patience = self.request.pipeline.settings().timeouts.idle;
+        let mut events = std::mem::take(&mut opened.first);
+        for _ in 0..OPEN_CHUNKS_MAX {
+            for event in self.events(&events) {
+                let data = event.data().unwrap_or_default();
+                match Piece::parse(&data) {
+                    Ok(piece) if piece.has_choice => {
+                        ids.extend(piece.ids.ok_or(Refusal::Capability)?);
+                        finish = piece.finish.map(String::from).or(finish);
+                    }
+                    _ => rest.extend_from_slice(event.raw()),
+                }
+            }
+            // The token that ends an answer has no text in it.
+            let said = if finish.as_deref() == Some("stop") {
+                ids.len().saturating_sub(1)
+            } else {
+                ids.len()
+            };
+            let seam = self.seam(member, &ids[..said]).await.ok_or(Refusal::Capability)?;
+            if !seam.is_open || finish.is_some() {
+                let is_token = true;
+                let part =
+                    Part { text: seam.withheld, ids: Some(ids), is_token, ..Part::default() };
+                let last = Last { finish: finish.as_deref(), ..Last::default() };
+                opened.first = rest.into();
+                return Ok(self.take(part, last, out));
+            }
+            let next = poll_fn(|cx| opened.answer.poll_data(cx));
+            let chunk = timeout(patience, next).await.ok().flatten();
+            let chunk = chunk.and_then(Result::ok).ok_or(Refusal::Capability)?;
+            let seen = opened.watch.take(chunk);
+            if seen.fault.is_some() {
+                return Err(Refusal::Capability);
+            }
+            events = seen.relay;
+        }
+        Err(Refusal::Capability)
+    }
+
+    /// Ends an answer that is as long as it may be.
+    fn full(&mut self, seam: Seam, way: Way, name: &'static str) -> Result<Found, Refusal> {
+        let mut out = self.comment(way, name);
+        self.begin(Way::Ids);
+        let last = Last { finish: Some("length"), ..Last::default() };
+        match self.take(part(seam.withheld), last, &mut out) {
+            Verdict::GoesOn => out.extend_from_slice(&self.ending()),
+            Verdict::Finished => {}
+            Verdict::Failed(_) => return Err(Refusal::Diverged),
+        }
+        Ok(Found { way, outcome: Outcome::Finished(out.into()) })
+    }
+}

@@ -1,0 +1,268 @@
+//! Journal: follows one stream, and keeps what its client was told.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use overdraft_core::resume::{CallPart, Closed, Ledger, Part, Spent, Splice, View};
+use overdraft_core::route::Tried;
+use overdraft_units::Tokens;
+use overdraft_wire::answer::UsageTold;
+use overdraft_wire::request::StreamUsage;
+use overdraft_wire::resume::{Heading, NotJson, Piece, Role, Sums, Template, without};
+use overdraft_wire::sse::{self, Ending, Event, Splitter};
+
+use super::Resumable;
+use crate::dispatch::{Member, Used};
+use crate::pipeline::extras::IdsFor;
+use crate::pipeline::relay::{Continuation, Fault, Passed, Resuming, Verdict};
+
+/// Members of chunks that only the gateway asks for.
+const OURS: [&str; 2] = ["token_ids", "prompt_token_ids"];
+
+/// Follows one stream.
+#[derive(Debug)]
+pub(super) struct Journal {
+    pub(super) request: Arc<Resumable>,
+    pub(super) ledger: Ledger,
+    pub(super) heading: Heading,
+    pub(super) splitter: Splitter,
+    /// What the chunks of the first answer look like, once one was read.
+    template: Option<Template>,
+    /// Who answers now.
+    pub(super) member: Option<Arc<Member>>,
+    /// The second answer, where there is one.
+    pub(super) splice: Option<Splice>,
+    pub(super) tried: Tried,
+    pub(super) spent: Spent,
+    pub(super) closed: Closed,
+    /// How often it went on.
+    pub(super) resumes: u8,
+    /// What the worker that answers now says it used.
+    pub(super) usage: Option<UsageTold>,
+    /// Whether the client has been told what the answer used.
+    counted: bool,
+    /// Whether it stays where it is though its worker leaves.
+    pub(super) stays: bool,
+}
+
+impl Journal {
+    pub(super) fn new(request: Resumable) -> Self {
+        let view = if request.tracked.ids == IdsFor::Client { View::Ids } else { View::Text };
+        let event_bytes = request.pipeline.settings().limits.event_bytes;
+        Self {
+            request: Arc::new(request),
+            ledger: Ledger::of(view),
+            heading: Heading::default(),
+            splitter: Splitter::new(event_bytes),
+            template: None,
+            member: None,
+            splice: None,
+            tried: Tried::default(),
+            spent: Spent::default(),
+            closed: Closed::default(),
+            resumes: 0,
+            usage: None,
+            counted: false,
+            stays: false,
+        }
+    }
+
+    /// Where it stands, for an attempt that may come to nothing.
+    pub(super) fn state(&self) -> (Ledger, Option<Splice>, Option<UsageTold>) {
+        (self.ledger.clone(), self.splice.clone(), self.usage)
+    }
+
+    /// Nothing came of it.
+    pub(super) fn restore(&mut self, state: (Ledger, Option<Splice>, Option<UsageTold>)) {
+        (self.ledger, self.splice, self.usage) = state;
+    }
+
+    /// Cuts whole events apart.
+    pub(super) fn events(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.splitter.push(bytes);
+        let mut events = Vec::new();
+        while let Ok(Some(event)) = self.splitter.next_event() {
+            events.push(event);
+        }
+        // What is whole waits for nothing.
+        if let Ending::Event(event) = self.splitter.finish() {
+            events.push(event);
+        }
+        events
+    }
+
+    /// Notes and tells chunks of the first answer as long as they look like those before; how many bytes they were.
+    fn note_alike(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let Some(template) = self.template.as_ref().filter(|_| self.splice.is_none()) else {
+            return 0;
+        };
+        let tracked = self.request.tracked;
+        let is_ours = template.has_ids() && tracked.ids == IdsFor::Gateway;
+        let is_every = tracked.usage == StreamUsage::Every;
+        let (mut rest, mut ids) = (bytes, Vec::new());
+        while let Some(matched) = template.read(rest, &mut ids) {
+            self.ledger.tell_text(&matched.text, template.has_ids().then_some(&ids));
+            if !is_ours {
+                out.extend_from_slice(&rest[..matched.length]);
+            } else if !matched.text.is_empty() || is_every {
+                template.write(&matched, out);
+            }
+            rest = &rest[matched.length..];
+            ids.clear();
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// An event of the first answer: noted, and told without what only the gateway asked for.
+    fn note(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
+        let Some(data) = event.data() else {
+            out.extend_from_slice(event.raw());
+            return Ok(Verdict::GoesOn);
+        };
+        if event.is_done() {
+            let ending = self.ending();
+            out.extend_from_slice(&ending);
+            return Ok(Verdict::GoesOn);
+        }
+        let piece = Piece::parse(&data)?;
+        self.heading.note(&piece, self.request.generation);
+        self.usage = piece.usage.or(self.usage);
+        if let Some(usage) = piece.usage {
+            self.ledger.prompt_counted(usage.prompt);
+        }
+        if let (Some(member), IdsFor::Gateway, true) =
+            (&self.member, self.request.tracked.ids, piece.is_token() && self.ledger.tokens() == 0)
+        {
+            member.resume_ability().told_ids(piece.ids.is_some());
+        }
+        self.ledger.tell(&part_of(&piece));
+        if let Some(template) = Template::of(event.raw(), &piece) {
+            self.template = Some(template);
+        }
+        if let Some(ids) = &piece.prompt_ids {
+            self.ledger.prompt(ids.clone());
+        }
+        self.counted |= piece.usage.is_some() && !piece.has_choice;
+        self.relay(event, &piece, out);
+        Ok(Verdict::GoesOn)
+    }
+
+    /// Tells an event of the first answer as it is, but for what only the gateway asked for.
+    fn relay(&self, event: &Event, piece: &Piece<'_>, out: &mut Vec<u8>) {
+        let tracked = self.request.tracked;
+        let is_ours = tracked.ids == IdsFor::Gateway && piece.ids.is_some();
+        let is_bare = piece.text.is_empty() && piece.reasoning.is_empty() && piece.calls.is_empty();
+        let is_idle = is_bare
+            && piece.role == Role::Untold
+            && piece.finish.is_none()
+            && piece.logprobs.is_none();
+        if is_ours && is_idle && !piece.is_strange && tracked.usage != StreamUsage::Every {
+            // It came for its ids alone.
+            return;
+        }
+        let mut names = Vec::new();
+        if tracked.ids == IdsFor::Gateway && (piece.ids.is_some() || piece.prompt_ids.is_some()) {
+            names.extend(OURS);
+        }
+        if tracked.usage != StreamUsage::Every && piece.usage.is_some() && piece.has_choice {
+            names.push("usage");
+        }
+        out.extend_from_slice(&without(event.raw(), &names));
+    }
+
+    /// What the whole answer used, as far as is known.
+    pub(super) fn sums(&self) -> Option<Sums> {
+        let prompt = self.ledger.prompt_tokens();
+        let Some(splice) = &self.splice else {
+            let completion = self.usage.map_or(self.ledger.tokens(), |usage| usage.completion);
+            return prompt.map(|prompt| Sums { prompt, completion });
+        };
+        let completion = splice.tokens();
+        let again = completion.saturating_sub(self.usage.map_or(0, |usage| usage.completion));
+        let told = self.usage.map(|usage| usage.prompt.saturating_sub(again));
+        prompt.or(told).map(|prompt| Sums { prompt, completion })
+    }
+}
+
+impl Continuation for Journal {
+    fn begins(&mut self, member: &Arc<Member>) {
+        // Who was asked before has failed it.
+        if let Some(before) = self.member.replace(Arc::clone(member)) {
+            self.tried.add(before.id);
+        }
+    }
+
+    fn pass(&mut self, events: &Bytes) -> Passed {
+        let mut out = Vec::with_capacity(events.len());
+        let alike = self.note_alike(events, &mut out);
+        for event in self.events(&events[alike..]) {
+            let noted = if self.splice.is_some() {
+                self.second(&event, &mut out)
+            } else {
+                self.note(&event, &mut out)
+            };
+            let verdict =
+                noted.unwrap_or_else(|error| Verdict::Failed(Fault::Broken(error.to_string())));
+            if !matches!(verdict, Verdict::GoesOn) {
+                return Passed { events: out.into(), verdict };
+            }
+        }
+        Passed { events: out.into(), verdict: Verdict::GoesOn }
+    }
+
+    fn ending(&mut self) -> Bytes {
+        let mut out = Vec::new();
+        if self.request.tracked.usage != StreamUsage::Never
+            && !self.counted
+            && let Some(sums) = self.sums()
+        {
+            self.counted = true;
+            self.heading.counts(sums, &mut out);
+        }
+        out.extend_from_slice(sse::DONE);
+        out.into()
+    }
+
+    fn is_leaving(&self) -> bool {
+        let leaves = self.member.as_ref().and_then(|member| member.leaves_since());
+        let Some(since) = leaves.filter(|_| !self.stays) else { return false };
+        let drain_after = self.request.pipeline.settings().resume.drain_after;
+        drain_after <= self.request.pipeline.dispatcher.clock.now().since(since)
+    }
+
+    fn used(&self, last: Option<Used>) -> Option<Used> {
+        if self.splice.is_none() {
+            return last;
+        }
+        let sums = self.sums()?;
+        let cached = None;
+        Some(Used {
+            prompt: Tokens::new(sums.prompt),
+            cached,
+            completion: Tokens::new(sums.completion),
+        })
+    }
+
+    fn resume(self: Box<Self>, fault: Option<Fault>) -> Resuming {
+        Box::pin(self.go_on(fault))
+    }
+}
+
+/// What a chunk adds to an answer.
+pub(super) fn part_of(piece: &Piece<'_>) -> Part {
+    let calls = piece.calls.iter().map(|call| CallPart {
+        index: call.index,
+        id: call.id.clone(),
+        name: call.name().map(str::to_owned),
+        arguments: call.arguments().to_owned(),
+    });
+    Part {
+        text: piece.text.as_ref().to_owned(),
+        reasoning: piece.reasoning.as_ref().to_owned(),
+        calls: calls.collect(),
+        ids: piece.ids.clone().filter(|_| piece.has_choice),
+        tokens: piece.usage.filter(|_| piece.has_choice).map(|usage| usage.completion),
+        is_token: piece.is_token(),
+        is_strange: piece.is_strange,
+    }
+}

@@ -1,0 +1,158 @@
+//! Resume question: what another worker is asked, for each way.
+
+use bytes::Bytes;
+use http::Uri;
+use overdraft_core::resume::{Draws, Engine, Part, Profile, PromptForm, Way};
+use overdraft_wire::json::Object;
+use overdraft_wire::resume::{Left, by_ids, by_text};
+use overdraft_wire::{Endpoint, Generation};
+
+use super::journal::Journal;
+use super::lookups;
+use crate::dispatch::Member;
+use crate::pipeline::extras::IDS;
+use crate::pipeline::upstream_body::{Content, Front};
+use crate::upstream::headers;
+
+/// The most tokens of a completion that says nothing, as vLLM and `SGLang` have it.
+const COMPLETION_TOKENS_UNSAID: u32 = 16;
+
+/// What stands for a character that is not whole.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// What a worker is asked.
+pub(super) struct Prepared {
+    pub(super) content: Content,
+    pub(super) path: Uri,
+    pub(super) endpoint: Endpoint,
+    pub(super) seam: Seam,
+}
+
+/// The end of what is known by ids but was not told.
+#[derive(Debug, Default)]
+pub(super) struct Seam {
+    /// Whole characters.
+    pub(super) withheld: String,
+    /// Whether a character is open behind them.
+    pub(super) is_open: bool,
+}
+
+/// What there is to ask.
+pub(super) enum Asking {
+    Question(Box<Prepared>),
+    /// Nothing: the answer is as long as it may be.
+    Full(Seam),
+    /// The way turned out not to be open.
+    Closed,
+}
+
+impl Journal {
+    /// The request's profile as a worker of this engine reads it; nothing where its answer's length cannot be told.
+    pub(super) fn profile_at(&self, member: &Member) -> Profile {
+        let profile = self.request.profile;
+        let engine = member.resume_ability().engine();
+        let is_unsaid = self.request.limit.is_none() && profile.prompt != PromptForm::Messages;
+        match engine {
+            Some(Engine::Vllm | Engine::Sglang) if is_unsaid => {
+                Profile { limit: Some(COMPLETION_TOKENS_UNSAID), ..profile }
+            }
+            _ => profile,
+        }
+    }
+
+    /// What `member` is asked on this way.
+    pub(super) async fn question(&self, way: Way, member: &Member) -> Asking {
+        match way {
+            Way::Anew | Way::Replay => self.again(self.request.content.clone()),
+            Way::Text => self.by_text(member),
+            Way::Ids => Box::pin(self.by_ids(member)).await,
+        }
+    }
+
+    fn again(&self, content: Content) -> Asking {
+        let endpoint = self.request.generation.endpoint();
+        let path = Uri::from_static(endpoint.path());
+        Asking::Question(Box::new(Prepared { content, path, endpoint, seam: Seam::default() }))
+    }
+
+    fn by_text(&self, member: &Member) -> Asking {
+        let profile = self.profile_at(member);
+        let (told, kept) = (self.ledger.tokens(), self.ledger.solid_tokens());
+        let is_full = profile.limit.is_some_and(|limit| limit <= told);
+        if is_full && self.request.stops.strings.is_empty() {
+            return Asking::Full(Seam::default());
+        }
+        let most = profile.limit.map(|limit| limit.saturating_sub(kept).max(1));
+        let least = profile.least.saturating_sub(kept).min(most.unwrap_or(u32::MAX));
+        let Content { body, front, tracked } = &self.request.content;
+        let Ok(object) = Object::parse(body) else { return Asking::Closed };
+        let generation = self.request.generation;
+        let left = Left { most, least };
+        match by_text(&object, generation, self.ledger.solid_text(), left) {
+            Some(body) => {
+                self.again(Content { body: body.into(), front: *front, tracked: *tracked })
+            }
+            None => Asking::Closed,
+        }
+    }
+
+    async fn by_ids(&self, member: &Member) -> Asking {
+        let Some((prompt, answer)) = self.ledger.ids() else { return Asking::Closed };
+        let model = &self.request.info.model;
+        let Some(seam) = self.seam(member, &[]).await else { return Asking::Closed };
+        let profile = self.profile_at(member);
+        let kept = u32::try_from(answer.len()).unwrap_or(u32::MAX);
+        let most = match profile.limit {
+            Some(limit) if limit <= kept => return Asking::Full(seam),
+            Some(limit) => Some(limit - kept),
+            None if member.resume_ability().engine() == Some(Engine::LlamaServer) => None,
+            None => {
+                let Some(context) = lookups::context(&member.upstream, model).await else {
+                    return Asking::Closed;
+                };
+                let used = u32::try_from(prompt.len()).unwrap_or(u32::MAX).saturating_add(kept);
+                match context.saturating_sub(used) {
+                    0 => return Asking::Full(seam),
+                    left => Some(left),
+                }
+            }
+        };
+        let least = profile.least.saturating_sub(kept).min(most.unwrap_or(u32::MAX));
+        // Drawn on with the same seed, what follows would repeat the draws of the beginning.
+        let seed = match profile.draws {
+            Draws::Seeded(seed) => Some(seed.wrapping_add(i64::from(kept))),
+            Draws::Greedy | Draws::Free => None,
+        };
+        let Ok(object) = Object::parse(&self.request.content.body) else { return Asking::Closed };
+        let ids = [prompt, answer].concat();
+        let said = self.ledger.frequencies();
+        let mut body = by_ids(&object, &ids, Left { most, least }, seed, &said);
+        body.entry("model").or_insert_with(|| model.as_str().into());
+        if member.resume_ability().is_asked_for_ids(PromptForm::Ids) {
+            body.insert(IDS.into(), true.into());
+        }
+        let body = Bytes::from(serde_json::Value::Object(body).to_string());
+        let content = Content { body, front: Front::Unknown, tracked: None };
+        let endpoint = Generation::Completion.endpoint();
+        let path = Uri::from_static(endpoint.path());
+        Asking::Question(Box::new(Prepared { content, path, endpoint, seam }))
+    }
+
+    /// What the answer's ids and `more` come to behind what was told; nothing where that is not how they begin.
+    pub(super) async fn seam(&self, member: &Member, more: &[u32]) -> Option<Seam> {
+        let ids = [self.ledger.ids_of_text(), more].concat();
+        let request = &self.request;
+        let credentials = request.pipeline.settings().credentials;
+        let (from, upstream) = (&request.head.headers, &member.upstream);
+        let head = headers::outgoing(from, upstream, &request.request_id, credentials);
+        let text = lookups::text(upstream, &head, &request.info.model, &ids).await?;
+        let whole = text.trim_end_matches(REPLACEMENT);
+        let withheld = whole.strip_prefix(self.ledger.text())?.to_owned();
+        Some(Seam { withheld, is_open: whole.len() < text.len() })
+    }
+}
+
+/// The part that a seam's text is.
+pub(super) fn part(withheld: String) -> Part {
+    Part { text: withheld, ids: Some(Vec::new()), ..Part::default() }
+}

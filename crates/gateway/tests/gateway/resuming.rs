@@ -1,0 +1,244 @@
+//! Streams that break off and go on at another worker, as the client and the workers see it.
+
+use overdraft_core::resume::Mode;
+use overdraft_units::Micros;
+use serde_json::{Value, json};
+
+use crate::client::{Client, End};
+use crate::harness::{CHAT, DONE, Gateway, MODEL, chat, finish, token};
+use crate::mock::{Call, Mock};
+
+const VLLM: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
+
+/// Two workers and a gateway before them; the first request goes to the first.
+async fn pair() -> ([Mock; 2], Gateway) {
+    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let gateway = Gateway::start(&[&mocks[0], &mocks[1]]).await;
+    (mocks, gateway)
+}
+
+/// The same with workers that speak as vLLM does, once the gateway knows it.
+async fn vllms(drain_after: Micros) -> ([Mock; 2], Gateway) {
+    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    for mock in &mocks {
+        mock.behave(|manner| manner.metrics = Some(VLLM.into()));
+    }
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
+        settings.resume.drain_after = drain_after;
+    })
+    .await;
+    let mut client = gateway.client().await;
+    while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    (mocks, gateway)
+}
+
+const LONG: Micros = Micros::new(3_600_000_000);
+
+/// A chunk with ids.
+fn ids_chunk(text: &str, ids: &[u32]) -> String {
+    let choice =
+        json!({"index": 0, "delta": {"content": text}, "finish_reason": null, "token_ids": ids});
+    format!("data: {}\n\n", json!({"id": "c", "created": 5, "choices": [choice]}))
+}
+
+/// A chunk of a completion with ids.
+fn text_chunk(text: &str, ids: &[u32], finish: Option<&str>) -> String {
+    let choice = json!({"index": 0, "text": text, "finish_reason": finish, "token_ids": ids});
+    format!("data: {}\n\n", json!({"id": "other", "created": 9, "choices": [choice]}))
+}
+
+const ROLE: &str = "data: {\"id\":\"c\",\"created\":5,\"prompt_token_ids\":[1,2],\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n";
+
+fn body(call: &Call) -> Value {
+    serde_json::from_str(call.text()).unwrap()
+}
+
+/// The text of a chat's stream, and how it ended.
+async fn text(client: &mut Client) -> (String, String, End) {
+    client.head().await;
+    let (events, end) = client.rest().await;
+    let texts = events.lines().filter_map(|line| {
+        let data: Value = serde_json::from_str(line.strip_prefix("data: ")?).ok()?;
+        Some(data["choices"][0]["delta"]["content"].as_str()?.to_owned())
+    });
+    (texts.collect(), events, end)
+}
+
+#[tokio::test]
+async fn a_greedy_answer_is_asked_for_again_and_told_once() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+    let mut call = first.call().await;
+    let asked = body(&call);
+    call.stream().await;
+    call.chunk(&format!("{}{}", token("one"), token(" two"))).await;
+    client.head().await;
+    assert_eq!(client.chunk().await, Ok(format!("{}{}", token("one"), token(" two"))));
+    call.reset();
+    let mut call = second.call().await;
+    assert_eq!(body(&call), asked);
+    call.stream().await;
+    let whole = [token("one t"), token("wo three"), finish("stop"), DONE.to_owned()];
+    call.chunk(&whole.concat()).await;
+    call.end().await;
+    let (rest, end) = client.rest().await;
+    let comment = ": x-overdraft-resumed: 1; way=replay; cause=broken\n\n";
+    let new = r#"data: {"id":"c","choices":[{"index":0,"delta":{"content":" three"},"logprobs":null,"finish_reason":null}]}"#;
+    let last = r#"data: {"id":"c","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}"#;
+    assert_eq!((rest, end), (format!("{comment}{new}\n\n{last}\n\n{DONE}"), End::Clean));
+}
+
+#[tokio::test]
+async fn an_answer_that_differs_is_an_error_and_none_of_it_is_told() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let mut client = gateway.chat(r#","stream":true,"seed":7"#).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    call.close().await;
+    let mut call = second.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{DONE}", token("another"), finish("stop"))).await;
+    let (text, events, end) = text(&mut client).await;
+    assert_eq!((text.as_str(), end), ("one", End::Aborted));
+    assert!(events.contains("could not go on elsewhere: diverged"), "{events}");
+    assert!(
+        gateway.client().await.get("/metrics").await.1.contains(
+            "overdraft_resumes_total{cause=\"broken\",way=\"none\",result=\"diverged\"} 1"
+        )
+    );
+}
+
+#[tokio::test]
+async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
+    let ([mut first, mut second], gateway) = vllms(LONG).await;
+    let mut client = gateway.chat(r#","stream":true,"max_tokens":9,"stop":"end""#).await;
+    let mut call = first.call().await;
+    assert_eq!(body(&call)["return_token_ids"], true);
+    call.stream().await;
+    // The second token is held back by its worker: it may be the beginning of the stop.
+    call.chunk(&format!("{ROLE}{}{}", ids_chunk("one", &[10]), ids_chunk("", &[11]))).await;
+    client.head().await;
+    let seen = client.chunk().await.unwrap();
+    assert!(!seen.contains("token_ids") && seen.matches("data:").count() == 2, "{seen}");
+    call.chunk("data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"abort\"}]}\n\ndata: [DONE]\n\n").await;
+    let ask = second.call().await;
+    assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
+    assert_eq!(body(&ask)["tokens"], json!([10, 11]));
+    ask.answer(200, r#"{"prompt":"one en"}"#).await;
+    let mut call = second.call().await;
+    let asked = body(&call);
+    assert!(call.head.starts_with("POST /v1/completions"), "{}", call.head);
+    assert_eq!(asked["prompt"], json!([1, 2, 10, 11]));
+    assert_eq!((&asked["max_tokens"], asked.get("stop")), (&json!(7), None));
+    call.stream().await;
+    call.chunk(&text_chunk("ds soon", &[12], None)).await;
+    // What ends the answer is a stop that neither worker has seen whole.
+    let (rest, end) = client.rest().await;
+    call.gone().await;
+    assert_eq!(end, End::Clean, "{rest}");
+    let comment = ": x-overdraft-resumed: 1; way=ids; cause=failed\n\n";
+    let space = r#"data: {"id":"c","created":5,"choices":[{"index":0,"delta":{"content":" "},"logprobs":null,"finish_reason":null}]}"#;
+    let last = r#"data: {"id":"c","created":5,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":"end"}]}"#;
+    assert_eq!(rest, format!("{comment}{space}\n\n{last}\n\n{DONE}"));
+}
+
+#[tokio::test]
+async fn a_member_that_only_the_gateway_wants_is_left_out_where_it_is_refused() {
+    let ([mut first, second], gateway) = vllms(LONG).await;
+    drop(second);
+    let mut client = gateway.stream().await;
+    for expected in [true, false] {
+        let call = first.call().await;
+        assert_eq!(body(&call)["return_token_ids"] == true, expected);
+        if expected {
+            let error =
+                r#"{"error":{"message":"return_token_ids: Extra inputs are not permitted"}}"#;
+            call.answer(400, error).await;
+        } else {
+            let mut call = call;
+            call.stream().await;
+            call.chunk(&format!("{}{}{DONE}", token("a"), finish("stop"))).await;
+            call.end().await;
+        }
+    }
+    assert_eq!(text(&mut client).await.0, "a");
+    let _next = gateway.stream().await;
+    assert_eq!(body(&first.call().await).get("return_token_ids"), None);
+}
+
+#[tokio::test]
+async fn text_goes_on_where_ids_are_not_told() {
+    let ([mut first, mut second], gateway) = vllms(LONG).await;
+    let mut client = gateway.stream().await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}", token("one"), token(" \\n"))).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.reset();
+    let mut call = second.call().await;
+    let asked = body(&call);
+    assert_eq!(asked["messages"][1], json!({"role": "assistant", "content": "one"}));
+    assert_eq!(asked["add_generation_prompt"], false);
+    call.stream().await;
+    call.chunk(&format!("{}{}{DONE}", token(" \\ntwo"), finish("stop"))).await;
+    call.end().await;
+    let (rest, end) = client.rest().await;
+    assert_eq!(end, End::Clean);
+    assert!(rest.contains(r#"{"content":"two"}"#), "{rest}");
+}
+
+#[tokio::test]
+async fn who_wants_no_resume_gets_an_error() {
+    for switch in ["header", "setting"] {
+        let (mocks, gateway) = pair().await;
+        let [mut first, mut second] = mocks;
+        if switch == "setting" {
+            let mut settings = gateway.settings();
+            settings.resume.mode = Mode::Off;
+            gateway.change(settings);
+            let mut client = gateway.client().await;
+            client.get("/healthz").await;
+        }
+        let mut client = gateway.client().await;
+        let headers = if switch == "header" { "x-overdraft-resume: off\r\n" } else { "" };
+        let body = chat(r#","stream":true,"temperature":0"#);
+        client.post_with(CHAT, headers, &body).await;
+        let mut call = first.call().await;
+        call.stream().await;
+        call.chunk(&token("one")).await;
+        call.close().await;
+        let (text, events, end) = text(&mut client).await;
+        assert_eq!((text.as_str(), end), ("one", End::Aborted), "{switch}");
+        assert!(events.contains("\"error\"") && second.is_idle(), "{switch}");
+    }
+}
+
+#[tokio::test]
+async fn a_draining_worker_hands_its_streams_over_and_keeps_what_cannot_go() {
+    let ([mut first, mut second], gateway) = vllms(Micros::ZERO).await;
+    let mut client = gateway.stream().await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    let drained = gateway.client().await;
+    let mut drained = drained;
+    drained.post("/admin/workers/worker-0/drain", "").await;
+    drained.whole().await;
+    // Its next token shows that it lives; the answer goes on elsewhere from there.
+    call.chunk(&token(" two")).await;
+    assert_eq!(client.chunk().await, Ok(token(" two")));
+    let next = second.call().await;
+    assert_eq!(body(&next)["messages"][1]["content"], "one two");
+    // The other worker will not have it: it finishes where it is.
+    next.answer(400, r#"{"error":{"message":"no"}}"#).await;
+    call.chunk(&format!("{}{}{DONE}", token(" three"), finish("stop"))).await;
+    call.end().await;
+    let (rest, end) = client.rest().await;
+    assert_eq!((rest, end), (format!("{}{}{DONE}", token(" three"), finish("stop")), End::Clean));
+}
