@@ -145,8 +145,11 @@ fn check_record(router: &Router, request: Request<'_>, long: &Decision) {
     let chosen = long.chosen().map(|chosen| chosen.worker);
     assert_eq!(chosen, kept.first().map(|one| one.worker).filter(|_| chosen.is_some()));
     for one in &kept {
-        let known =
-            long.candidates.iter().find(|known| known.worker == one.worker).expect("both list it");
+        let known = long
+            .candidates
+            .iter()
+            .find(|known| known.worker == one.worker)
+            .expect("it is a candidate");
         let seen = (one.reason, one.cached, one.requests, one.free);
         assert_eq!(seen, (known.reason, known.cached, known.requests, known.free));
         assert!(known.queued <= one.queued, "what was computed since it was booked may be left in");

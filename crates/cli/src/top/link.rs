@@ -1,5 +1,7 @@
 //! Link to the gateway: the views that a page of `overdraft top` shows.
 
+use std::fmt::Write as _;
+
 use http::{Request, StatusCode};
 use overdraft_dash::views::{FleetView, NowView, RequestDetail, RequestsView};
 use serde::de::DeserializeOwned;
@@ -89,7 +91,7 @@ fn escaped(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             path.push(byte.into());
         } else {
-            path.push_str(&format!("%{byte:02X}"));
+            write!(path, "%{byte:02X}").expect("a string takes all of it");
         }
     }
     path

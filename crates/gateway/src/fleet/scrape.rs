@@ -71,6 +71,7 @@ pub(crate) const RESULTS: &[&str] =
     &["ok", "too_long", "timeout", "unreachable", "status", "unreadable", "frozen"];
 
 /// What is remembered between scrapes of one worker.
+#[derive(Debug, Default)]
 struct Memory {
     /// The page's hash, since when it is so, and how many requests the worker had been sent then.
     page: Option<(u64, Instant, u64)>,
@@ -88,8 +89,7 @@ struct Memory {
 
 /// Scrapes one worker until it is dropped.
 pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
-    let mut memory =
-        Memory { page: None, told: None, asked: None, computed: None, counted: 0, losses: 0 };
+    let mut memory = Memory::default();
     loop {
         scrape(&fleet, worker, &mut memory).await;
         rest(&fleet, worker).await;
@@ -261,8 +261,7 @@ mod tests {
 
     #[test]
     fn a_page_is_frozen_when_it_stays_the_same_while_requests_are_sent() {
-        let mut memory =
-            Memory { page: None, told: None, asked: None, computed: None, counted: 0, losses: 0 };
+        let mut memory = Memory::default();
         let page = Bytes::from_static(b"same");
         let second = |count: u64| Instant::ORIGIN + Micros::new(count * 1_000_000);
         assert!(!memory.is_frozen(&page, 1, second(0)));
@@ -275,7 +274,7 @@ mod tests {
 
     #[test]
     fn counters_that_begin_anew_are_another_process() {
-        let mut memory = Memory { page: None, told: None, asked: None, counted: 0, losses: 0 };
+        let mut memory = Memory::default();
         let mut is_another = |prompts: u64, generated: u64, losses: u32| {
             let page = format!(
                 "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n\

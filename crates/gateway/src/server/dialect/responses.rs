@@ -272,7 +272,7 @@ fn id_of(item: &RawValue) -> String {
 fn query(incoming: &Incoming, name: &str) -> Option<String> {
     let pairs = incoming.head.uri.query()?.split('&');
     let mut values = pairs.filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
-    values.next().map(|(_, value)| super::super::service::unescaped(value))
+    values.next().map(|(_, value)| super::super::percent::unescaped(value))
 }
 
 fn unknown(id: &str) -> ApiError {

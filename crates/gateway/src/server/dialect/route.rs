@@ -3,7 +3,7 @@
 use http::Method;
 use overdraft_wire::dialect::Dialect;
 
-use super::super::service::unescaped;
+use super::super::percent::unescaped;
 
 /// What a path of a dialect leads to.
 #[derive(Debug)]

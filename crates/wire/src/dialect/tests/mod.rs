@@ -1,5 +1,7 @@
 //! Tests of the dialects: every row of the mapping tables, and streams against whole answers.
 
+#![expect(clippy::needless_pass_by_value, reason = "JSON literals are handed over")]
+
 mod errors;
 mod messages;
 mod responses;

@@ -212,7 +212,7 @@ fn output(events: &[Value]) -> Vec<Value> {
                 assert!(said.contains(&&text), "{item} says {text}");
                 items.push(item.clone());
             }
-            _ if kind.ends_with(".delta") => push(&mut text, &event["delta"]),
+            _ if kind.rsplit('.').next() == Some("delta") => push(&mut text, &event["delta"]),
             _ => {}
         }
     }
