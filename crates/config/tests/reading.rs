@@ -188,7 +188,7 @@ fn changes_are_named_and_those_that_need_a_restart_too() {
     assert_eq!(old.changes(&new), ["listen", "probe"]);
     assert_eq!(old.restart_needed(&new), ["listen"]);
     new.admin.listen = Some(new.listen);
-    new.limits.connections += 1;
+    new.limits.connections = Some(9_000);
     new.shutdown.lame_duck = TimeSpan::from_secs(9);
     let restart = ["listen", "admin.listen", "limits.connections", "shutdown"];
     assert_eq!(old.restart_needed(&new), restart);

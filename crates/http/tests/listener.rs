@@ -11,7 +11,7 @@ use overdraft_http::Limits;
 use self::support::{Running, get, logged};
 
 /// So long that nothing in a test waits for it.
-const NEVER: Duration = Duration::from_secs(3_600);
+const NEVER: Duration = Duration::from_hours(1);
 
 fn quick() -> Limits {
     Limits {

@@ -124,7 +124,7 @@ impl Driver {
     /// Asks the draft, and listens until something may be shown.
     pub(super) async fn open(&mut self, call: DraftCall) -> Result<Vec<Action>, Fallback> {
         let opening = Box::pin(async {
-            let event = match self.ask_draft(call).await {
+            let event = match Box::pin(self.ask_draft(call)).await {
                 Ok(continuation) => Event::Opened(continuation),
                 Err(rejected) => Event::Failed(rejected, None),
             };

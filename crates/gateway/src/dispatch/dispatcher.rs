@@ -268,7 +268,7 @@ impl Dispatcher {
         let now = self.clock.now();
         let router = self.router();
         tried.fail(worker, failure, router.fleet(), now);
-        retry(router.fleet(), settings, (model, tried), now)
+        retry(router.fleet(), settings, model, tried, now)
     }
 
     /// A worker gave a result to what others said that there is not.

@@ -7,7 +7,7 @@
 //! **Invariant:** prompts under way and bytes of tokens that are remembered have bounds; a worker that fails
 //! to answer is left alone for [`REST`]; tokens are remembered under the salt that they were asked for with.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ struct Inner {
 /// Prompts by the hash of what was asked.
 #[derive(Debug, Default)]
 struct Generation {
-    prompts: HashMap<u128, Arc<[TokenId]>>,
+    prompts: BTreeMap<u128, Arc<[TokenId]>>,
     bytes: usize,
 }
 

@@ -24,7 +24,6 @@ use tokio::time::{Instant, timeout_at};
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
 use super::back_pressure::Pressure;
 use super::context::RequestContext;
-use super::extras::Extras;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;

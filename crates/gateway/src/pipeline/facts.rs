@@ -39,6 +39,10 @@ pub(crate) struct RequestFacts {
     pub(crate) cost_alone: Option<u64>,
     /// What the response cache had to do with it.
     pub(crate) cache: Option<&'static str>,
+    /// How often its stream went on at another worker.
+    pub(crate) resumed: Option<u8>,
+    /// The way it last went on, or why it did not.
+    pub(crate) resumed_by: Option<&'static str>,
     /// How it ended, or how far it has come.
     pub(crate) end: EndCode,
 }
@@ -84,6 +88,8 @@ impl RecordSource for SharedFacts {
             cost,
             cost_alone,
             cache,
+            resumed,
+            resumed_by,
             end,
         } = self.known();
         // The listener may know who ended it.
@@ -95,6 +101,7 @@ impl RecordSource for SharedFacts {
         (record.tenant, record.priority) = (tenant, priority);
         (record.served_by, record.scored_by) = (served_by, scored_by);
         (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
+        (record.resumed, record.resumed_by) = (resumed, resumed_by);
         record.end = EndCode { ender, phase: end.phase };
     }
 }

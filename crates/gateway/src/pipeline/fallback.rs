@@ -14,7 +14,7 @@ use super::attempt::Question;
 use super::attempts::ask_until_answered;
 use super::context::RequestContext;
 use super::refusal::Refused;
-use super::request_info::RequestInfo;
+use super::request_info::{RequestInfo, Work};
 use super::upstream_body::Content;
 use super::{Pipeline, bounds, prompt_tokens, resume};
 
@@ -74,7 +74,7 @@ fn others(pipeline: &Pipeline, info: &RequestInfo, question: &Question<'_>) -> V
     let routes = pipeline.routes();
     let named = routes.settings.models.get(&info.model).map(|own| own.fallback.as_slice());
     let named = named.unwrap_or_default();
-    if named.is_empty() || info.is_chore {
+    if named.is_empty() || info.work != Work::Generation {
         return Vec::new();
     }
     let object = Object::parse(&question.content.body);

@@ -48,7 +48,7 @@ impl Journal {
             Ok(Found { way, outcome }) => {
                 metrics.resumed(name, way.name(), "resumed");
                 let resumes = self.resumes;
-                self.request.access.note(|record| {
+                self.request.facts.note(|record| {
                     record.resumed = Some(resumes);
                     record.resumed_by = Some(way.name());
                 });
@@ -58,7 +58,7 @@ impl Journal {
                 metrics.resumed(name, "none", why.name());
                 self.stays = cause == Cause::Leaves;
                 if !self.stays {
-                    self.request.access.note(|record| record.resumed_by = Some(why.name()));
+                    self.request.facts.note(|record| record.resumed_by = Some(why.name()));
                 }
                 Outcome::Refused(why.name())
             }
@@ -165,9 +165,8 @@ impl Journal {
                 self.begin(way);
                 let verdict = self.open(&mut opened, prepared.seam, &member, comment).await?;
                 self.member = Some(member);
-                let access = &self.request.access;
-                access
-                    .note(|record| record.worker = Some(lease.member().upstream.name().to_owned()));
+                let name = lease.member().upstream.name().to_owned();
+                self.request.facts.note(|record| record.worker = Some(name));
                 let outcome = if matches!(verdict, Verdict::Finished) {
                     Outcome::Finished(opened.first)
                 } else {

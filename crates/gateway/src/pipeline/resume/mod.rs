@@ -23,7 +23,6 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_core::resume::{Draws, Mode, Profile, PromptForm, StopRules, Trait, Traits};
-use overdraft_http::Access;
 use overdraft_telemetry::Delivery;
 use overdraft_wire::json::RequestPeek;
 use overdraft_wire::request::StreamUsage;
@@ -36,7 +35,8 @@ use super::Pipeline;
 use super::attempt::Question;
 use super::context::RequestContext;
 use super::extras::{IDS, IdsFor, Tracked};
-use super::request_info::RequestInfo;
+use super::facts::SharedFacts;
+use super::request_info::{RequestInfo, Work};
 use super::upstream_body::Content;
 use super::usage::Counts;
 
@@ -57,7 +57,7 @@ struct Resumable {
     stops: StopRules,
     head: Parts,
     request_id: HeaderValue,
-    access: Access,
+    facts: SharedFacts,
     begun: Instant,
 }
 
@@ -84,7 +84,8 @@ pub(crate) fn prepare(
     info: &RequestInfo,
     question: &mut Question<'_>,
 ) {
-    let is_stream = info.delivery == Delivery::Streamed && info.choices == 1 && !info.is_chore;
+    let is_stream =
+        info.delivery == Delivery::Streamed && info.choices == 1 && info.work == Work::Generation;
     if !is_stream || pipeline.settings().resume.mode == Mode::Off {
         return;
     }
@@ -121,7 +122,7 @@ pub(crate) fn prepare(
         stops: StopRules { strings: judged.stops, is_included: is_kept },
         head,
         request_id: question.request_id.clone(),
-        access: context.exchange.access.clone(),
+        facts: context.facts.clone(),
         begun: question.begun,
     };
     context.continuation = Some(Box::new(Journal::new(resumable)));

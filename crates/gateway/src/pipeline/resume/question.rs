@@ -132,7 +132,7 @@ impl Journal {
             body.insert(IDS.into(), true.into());
         }
         let body = Bytes::from(serde_json::Value::Object(body).to_string());
-        let content = Content { body, front: Front::Unknown, tracked: None };
+        let content = Content { body, front: Front::Unknown { counts: false }, tracked: None };
         let endpoint = Generation::Completion.endpoint();
         let path = Uri::from_static(endpoint.path());
         Asking::Question(Box::new(Prepared { content, path, endpoint, seam }))
