@@ -151,6 +151,8 @@ fn record() -> AccessRecord {
         cache: None,
         end: EndCode::WHOLE,
         audience: Audience::Operator,
+        resumed: None,
+        resumed_by: None,
     }
 }
 

@@ -259,7 +259,8 @@ pub(crate) async fn converse(
             }
         }
         let asked = moving(&member, &terms, answer(&terms, info, question, &route));
-        heard = in_time(until, asked).await?;
+        // In a box: it is seldom asked again.
+        heard = Box::pin(in_time(until, asked)).await?;
     };
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
         tell_refused(&member, field, "it is not told the field any more");

@@ -46,7 +46,9 @@ pub(crate) async fn ask(
         if resume::is_wanted(&context.head.headers).unwrap_or(false) {
             resume::prepare(pipeline, context, &info, &mut question);
         }
-        let mut answered = ask_until_answered(pipeline, context, &info, &question).await;
+        // In a box: it is seldom asked.
+        let asked = Box::pin(ask_until_answered(pipeline, context, &info, &question));
+        let mut answered = asked.await;
         if is_ours(&answered) {
             continue;
         }

@@ -1,5 +1,6 @@
 //! Path of a request: who asks, what for, the response cache, a cascade, and the workers.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -91,6 +92,24 @@ pub(super) fn enter(
     Ok(caller)
 }
 
+/// Who asks, and the body, read where it was not before.
+async fn take_in(
+    gateway: &Gateway,
+    context: &mut RequestContext<'_>,
+    body: Intake,
+) -> Result<(Caller, Bytes), Refused> {
+    context.deadline = deadline::named(&context.head.headers)?;
+    let caller = match &context.caller {
+        Some(caller) => caller.clone(),
+        None => enter(gateway, context)?,
+    };
+    let body = match body {
+        Intake::Sent(body) => gateway.pipeline.buffers.read(body).await?,
+        Intake::Read(body) => body,
+    };
+    Ok((caller, body))
+}
+
 /// Reads and judges the request, then has it answered.
 async fn ask(
     gateway: &Arc<Gateway>,
@@ -98,15 +117,7 @@ async fn ask(
     body: Intake,
 ) -> Result<Response<Body>, Refused> {
     let pipeline = &gateway.pipeline;
-    context.deadline = deadline::named(&context.head.headers)?;
-    let caller = match &context.caller {
-        Some(caller) => caller.clone(),
-        None => enter(gateway, context)?,
-    };
-    let body = match body {
-        Intake::Sent(body) => pipeline.buffers.read(body).await?,
-        Intake::Read(body) => body,
-    };
+    let (caller, body) = take_in(gateway, context, body).await?;
     let (mut info, content) = inspect(pipeline, context, &caller, &body)?;
     context.priority = Some(info.priority);
     // By the name that the client gave: the body's own may be the target's by now.
@@ -148,15 +159,18 @@ async fn ask(
         resume::prepare(pipeline, context, &info, &mut question);
     }
     let deadline = context.deadline;
-    let answering = async {
-        match plan {
-            None => fallback::ask(pipeline, context, &info, &question).await,
-            Some(plan) => {
-                Box::pin(cascade::answer(&gateway.cascade, context, plan, &info, &question)).await
+    let answered = {
+        let answering = pin!(async {
+            match plan {
+                None => fallback::ask(pipeline, context, &info, &question).await,
+                Some(plan) => {
+                    let layer = &gateway.cascade;
+                    Box::pin(cascade::answer(layer, context, plan, &info, &question)).await
+                }
             }
-        }
+        });
+        deadline::within(deadline, answering).await
     };
-    let answered = deadline::within(deadline, answering).await;
     pipeline.buffers.give_back(question.content.body);
     let words = context.explanation.words().cloned();
     let mut response = answered.map_err(|refused| refused.explained(words.clone()))?;

@@ -115,15 +115,6 @@ fn pass(from: &HeaderMap, to: &mut HeaderMap, name: HeaderName) {
     }
 }
 
-/// Whether an answer has this media type, whatever its parameters.
-pub(crate) fn is(headers: &HeaderMap, media_type: &str) -> bool {
-    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    value.split_at_checked(media_type.len()).is_some_and(|(own, parameters)| {
-        own.eq_ignore_ascii_case(media_type.as_bytes())
-            && matches!(parameters.first(), None | Some(b';' | b' '))
-    })
-}
-
 /// Turns the head's fields of a worker's answer into those of ours.
 pub(crate) fn relayed(headers: &mut HeaderMap, upstream: &Upstream) {
     let nominated = headers

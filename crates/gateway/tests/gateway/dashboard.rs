@@ -120,7 +120,8 @@ async fn views_are_for_operators_and_for_pages_of_this_gateway() {
     assert_eq!(client.get("/admin/views/now").await.0.status, 403, "called by another name");
 
     let token = |settings: &mut overdraft_gateway::GatewaySettings| {
-        settings.admin = AdminSettings { token: Some("secret".to_owned()) };
+        settings.admin =
+            AdminSettings { token: Some("secret".to_owned()), ..AdminSettings::default() };
     };
     let gateway = Gateway::start_with(&[&mock], token).await;
     for path in ["/admin/views/now", "/admin/views/requests", "/admin/events/now"] {

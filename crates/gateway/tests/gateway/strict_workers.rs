@@ -31,7 +31,7 @@ async fn a_worker_is_shown_its_key_by_probes_and_requests() {
     let mut mock = Mock::start(&[MODEL]).await;
     mock.behave(|manner| manner.key = Some(KEY));
     let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.workers[0].api_key = Some(Token::new(KEY));
+        settings.workers[0].traits.api_key = Some(Token::new(KEY));
     })
     .await;
     let mut client = gateway.client().await;
@@ -132,7 +132,7 @@ async fn what_a_client_asks_for_itself_is_its_own_to_hear_about() {
 async fn a_worker_that_is_not_to_be_asked_for_counts_is_not() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.workers[0].stream_options = StreamOptions::Unasked;
+        settings.workers[0].traits.stream_options = StreamOptions::Unasked;
     })
     .await;
     let _client = gateway.stream().await;
@@ -143,7 +143,7 @@ async fn a_worker_that_is_not_to_be_asked_for_counts_is_not() {
 async fn a_rank_that_is_refused_is_given_up_and_a_salt_is_not() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {
-        settings.workers[0].priority_scheduling = true;
+        settings.workers[0].traits.priority_scheduling = true;
     })
     .await;
     let mut client = gateway.chat("").await;

@@ -1,6 +1,7 @@
 //! Chunk writer: chunks of a second answer in the name of the first.
 
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 
 use super::piece::Piece;
 use crate::endpoint::Generation;
@@ -67,7 +68,7 @@ impl Heading {
         self.generation = Some(generation);
         for (name, value) in NAMES.iter().zip(piece.head) {
             if let Some(value) = value {
-                self.text.push_str(&format!("\"{name}\":{},", value.get()));
+                let _written = write!(self.text, "\"{name}\":{},", value.get());
             }
         }
     }

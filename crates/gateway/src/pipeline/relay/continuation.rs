@@ -62,7 +62,7 @@ pub(crate) struct Resumed {
 /// How a stream goes on.
 pub(crate) enum Outcome {
     /// With this answer, whose first events are for the client as they are.
-    GoesOn { lease: Lease, opened: Box<Opened> },
+    GoesOn { lease: Box<Lease>, opened: Box<Opened> },
     /// It ends with these events: nothing is left to be asked for.
     Finished(Bytes),
     /// It does not, for this reason.

@@ -260,7 +260,7 @@ impl Stream {
         self.continuation = Some(continuation);
         self.deadline.arm_until(self.idle, self.last);
         match outcome {
-            Outcome::GoesOn { lease, opened } => self.adopt(*opened, lease),
+            Outcome::GoesOn { lease, opened } => self.adopt(*opened, *lease),
             Outcome::Finished(events) => {
                 self.answer.close();
                 self.finish();

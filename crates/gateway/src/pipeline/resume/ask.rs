@@ -170,7 +170,7 @@ impl Journal {
                 let outcome = if matches!(verdict, Verdict::Finished) {
                     Outcome::Finished(opened.first)
                 } else {
-                    Outcome::GoesOn { lease, opened }
+                    Outcome::GoesOn { lease: Box::new(lease), opened }
                 };
                 Ok(Some(Found { way, outcome }))
             }

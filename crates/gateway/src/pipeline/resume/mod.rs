@@ -27,7 +27,7 @@ use overdraft_telemetry::Delivery;
 use overdraft_wire::json::RequestPeek;
 use overdraft_wire::request::StreamUsage;
 use overdraft_wire::resume::{Asked, Judged, judge};
-use overdraft_wire::{ApiError, Generation};
+use overdraft_wire::{ApiError, Endpoint, Generation};
 use tokio::time::Instant;
 
 use self::journal::Journal;
@@ -52,8 +52,8 @@ struct Resumable {
     tracked: Tracked,
     generation: Generation,
     profile: Profile,
-    /// What the client says of its answer's length, where it says anything.
-    limit: Option<Option<u32>>,
+    /// Whether the client says anything of its answer's length.
+    says_limit: bool,
     stops: StopRules,
     head: Parts,
     request_id: HeaderValue,
@@ -89,7 +89,7 @@ pub(crate) fn prepare(
     if !is_stream || pipeline.settings().resume.mode == Mode::Off {
         return;
     }
-    let Some(generation) = question.endpoint.and_then(|endpoint| endpoint.generation()) else {
+    let Some(generation) = question.endpoint.and_then(Endpoint::generation) else {
         return;
     };
     let Ok(peek) = RequestPeek::parse(&question.content.body) else { return };
@@ -118,7 +118,7 @@ pub(crate) fn prepare(
         tracked,
         generation,
         profile,
-        limit: judged.limit,
+        says_limit: judged.limit.is_some(),
         stops: StopRules { strings: judged.stops, is_included: is_kept },
         head,
         request_id: question.request_id.clone(),

@@ -51,7 +51,7 @@ impl Journal {
     pub(super) fn profile_at(&self, member: &Member) -> Profile {
         let profile = self.request.profile;
         let engine = member.resume_ability().engine();
-        let is_unsaid = self.request.limit.is_none() && profile.prompt != PromptForm::Messages;
+        let is_unsaid = !self.request.says_limit && profile.prompt != PromptForm::Messages;
         match engine {
             Some(Engine::Vllm | Engine::Sglang) if is_unsaid => {
                 Profile { limit: Some(COMPLETION_TOKENS_UNSAID), ..profile }

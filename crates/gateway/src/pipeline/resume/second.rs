@@ -4,6 +4,7 @@ use overdraft_core::resume::{Part, Refusal, Splice, Told, Way};
 use overdraft_wire::request::StreamUsage;
 use overdraft_wire::resume::{Choice, NotJson, Piece};
 use overdraft_wire::sse::Event;
+use serde_json::value::RawValue;
 
 use super::journal::{Journal, part_of};
 use crate::pipeline::extras::IdsFor;
@@ -45,8 +46,8 @@ impl Journal {
         }
         let last = Last {
             finish: piece.finish.as_deref(),
-            stop_reason: piece.stop_reason.map(|raw| raw.get()),
-            logprobs: piece.logprobs.map(|raw| raw.get()),
+            stop_reason: piece.stop_reason.map(RawValue::get),
+            logprobs: piece.logprobs.map(RawValue::get),
         };
         Ok(self.take(part_of(&piece), last, out))
     }
