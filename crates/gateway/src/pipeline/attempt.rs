@@ -10,28 +10,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::header::CACHE_CONTROL;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
 use overdraft_core::fleet::{Ending, Failure};
 use overdraft_core::resume::Extra;
-use overdraft_http::{Body, reply};
-use overdraft_telemetry::{Delivery, EndCode, Ender, Phase};
-use overdraft_units::Micros;
-use overdraft_wire::{ApiError, Endpoint};
+use overdraft_http::Body;
+use overdraft_telemetry::{Delivery, Phase};
+use overdraft_wire::Endpoint;
 use tokio::time::{Instant, timeout_at};
 
+use super::Pipeline;
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
-use super::back_pressure::Pressure;
 use super::context::RequestContext;
+use super::failed_attempt::Failed;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;
 use super::upstream_body::{Added, Content};
-use super::{Pipeline, refusal};
 use crate::dispatch::{Lease, Member, OwnField, Used};
 use crate::settings::{Credentials, GatewaySettings, Limits};
-use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, UpstreamError, headers};
+use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, headers};
 
 /// Bytes of a stream that are held back for its first token at most; what goes on without one is relayed.
 const OPENING_BYTES_MAX: usize = 64 * 1024;
@@ -68,108 +67,6 @@ pub(crate) enum Attempted {
     Answered(Response<Body>),
     /// The client has seen nothing yet.
     Failed(Failed),
-}
-
-/// A failed attempt, and what the client is told if it was the last.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) failure: Failure,
-    end: EndCode,
-    response: Response<Body>,
-}
-
-impl Failed {
-    fn new(failure: Failure, phase: Phase, error: &ApiError) -> Self {
-        let ender = match failure {
-            Failure::Silent => Ender::ServerStalled,
-            Failure::Saturated => Ender::Capacity,
-            Failure::Unreachable
-            | Failure::Broken
-            | Failure::Misconfigured
-            | Failure::Disputed
-            | Failure::Faulty => Ender::Server,
-        };
-        Self { failure, end: EndCode { ender, phase }, response: reply::error(error) }
-    }
-
-    /// The worker's own words instead of ours.
-    fn saying(self, response: Response<Body>) -> Self {
-        Self { response, ..self }
-    }
-
-    fn of_fault(fault: &Fault) -> Self {
-        let failure = fault.failure().unwrap_or(Failure::Broken);
-        Self::new(failure, Phase::FirstToken, &fault.error())
-    }
-
-    /// What a client is told after both: the last word, unless the one before is of more use to it. Who is full says
-    /// when to come back; that there is no such thing is the word of one worker alone.
-    pub(crate) fn or_better(self, before: Option<Self>) -> Self {
-        let use_of = |failed: &Self| match failed.failure {
-            Failure::Saturated => 2,
-            Failure::Disputed => 0,
-            _ => 1,
-        };
-        before.filter(|before| use_of(&self) < use_of(before)).unwrap_or(self)
-    }
-
-    /// Whether it failed for want of room alone.
-    pub(super) fn back_pressure(&self) -> Pressure {
-        match self.failure {
-            Failure::Saturated => Pressure::Full(self.retry_after()),
-            _ => Pressure::None,
-        }
-    }
-
-    /// For how long the worker asked to be left alone.
-    pub(crate) fn retry_after(&self) -> Option<Micros> {
-        (self.failure == Failure::Saturated).then(|| refusal::asked_for(self.response.headers()))?
-    }
-
-    /// Ours, with the time that the worker asked for.
-    fn asking_to_wait(mut self, head: &HeaderMap) -> Self {
-        if let Some(after) = head.get(RETRY_AFTER) {
-            self.response.headers_mut().insert(RETRY_AFTER, after.clone());
-        }
-        self
-    }
-
-    /// What went wrong, as metrics call it.
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self.failure {
-            Failure::Unreachable => "unreachable",
-            Failure::Broken => "broken",
-            Failure::Silent => "silent",
-            Failure::Saturated => "saturated",
-            Failure::Misconfigured => "misconfigured",
-            Failure::Disputed => "disputed",
-            Failure::Faulty => "faulty",
-        }
-    }
-
-    /// As a client is told that may come back: another worker, or this one later, may do it.
-    pub(crate) fn into_response(mut self, context: &RequestContext<'_>) -> Response<Body> {
-        refusal::bound_retry(self.response.headers_mut());
-        self.into_verdict(context)
-    }
-
-    /// As a client is told whose request it is that fails.
-    pub(crate) fn into_verdict(self, context: &RequestContext<'_>) -> Response<Body> {
-        context.note(|record| record.end = self.end);
-        self.response
-    }
-}
-
-impl From<UpstreamError> for Failed {
-    fn from(error: UpstreamError) -> Self {
-        match error {
-            UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_) => {
-                let told = ApiError::overloaded(format!("the worker cannot be reached: {error}"));
-                Self::new(Failure::Unreachable, Phase::Connect, &told)
-            }
-            UpstreamError::Broken(_) => Self::of_fault(&Fault::Broken(error.to_string())),
-        }
-    }
 }
 
 /// Makes one attempt. The guard is taken only by an answer that goes on after this returns.

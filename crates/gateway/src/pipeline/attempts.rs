@@ -10,9 +10,10 @@ use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict};
 use overdraft_http::Body;
 
 use super::Pipeline;
-use super::attempt::{Attempted, Failed, Question, attempt};
+use super::attempt::{Attempted, Question, attempt};
 use super::back_pressure::BackPressure;
 use super::context::RequestContext;
+use super::failed_attempt::Failed;
 use super::queue;
 use super::refusal::Refused;
 use super::request_info::RequestInfo;

@@ -8,7 +8,7 @@
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
 //! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
-//! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `answer_kind.rs`    |
+//! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `failed_attempt.rs`, `answer_kind.rs` |
 //! | Relay of the answer                | `relay/`                                         |
 //! | Deadlines, other models            | `deadline.rs`, `fallback.rs`                     |
 //! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
@@ -31,6 +31,7 @@ pub(crate) mod deadline;
 pub(crate) mod explanation;
 pub(crate) mod extras;
 pub(crate) mod facts;
+pub(crate) mod failed_attempt;
 pub(crate) mod fallback;
 pub(crate) mod inspect;
 pub(crate) mod keys;

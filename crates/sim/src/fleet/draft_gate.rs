@@ -2,12 +2,12 @@
 
 use overdraft_core::cascade::{
     Action, Cascade, Choice, Delivery, Event, Exclusions, Journal, Label, LogProb, Mode, Nats,
-    Observation, Protocol, RequestDraws, Settings, Terms, Tokenizers, Traits, Windows,
+    Observation, Protocol, RequestDraws, Terms, Tokenizers, Traits, Windows,
 };
-use overdraft_gpu_model::Profile;
 use overdraft_units::{Instant, Tokens};
 
 use super::cascade::Course;
+use super::cascading::{Cascading, RequestKind};
 use super::life_cycle::unsent;
 use super::request_slab::Flight;
 use crate::Draws;
@@ -26,32 +26,6 @@ const ASK: u64 = 0x6173_6b00;
 const JUDGE: u64 = 0x6a75_6467;
 const PROSPECT: u64 = 0x7072_6f73;
 const ACCEPT: u64 = 0x6163_6365;
-
-/// A draft pool, and what its answers are worth.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cascading {
-    /// What each draft worker is.
-    pub draft: Profile,
-    /// How many there are; 1 or more.
-    pub workers: u32,
-    /// How the gate is meant.
-    pub settings: Settings,
-    /// How long the windows of a draft are that is shown while it speaks; nothing judges it when it is whole.
-    pub windows: Option<Windows>,
-    /// Kinds of requests.
-    pub kinds: Vec<RequestKind>,
-}
-
-/// Requests that are alike to the draft model.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RequestKind {
-    /// How often they come, beside the others.
-    pub weight: f64,
-    /// The chance that the draft's answer is worse than the target's.
-    pub worse: f64,
-    /// The mean surprise of a token that the draft says, in nats.
-    pub surprise: f64,
-}
 
 /// What came of drafts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
 use super::cascade::Course;
-use super::draft_gate::{Drafts, Gatekeeper, RequestKind};
+use super::cascading::RequestKind;
+use super::draft_gate::{Drafts, Gatekeeper};
 use super::draft_model::Guesses;
 use super::error::SimulateError;
 use super::event_queue::{Agenda, Event, FlightId};

@@ -9,6 +9,7 @@
 
 mod bounds;
 mod cascade;
+mod cascading;
 mod draft_gate;
 mod draft_model;
 mod error;
@@ -34,7 +35,8 @@ mod time_series;
 mod worker;
 
 pub use self::bounds::{GATEWAYS_MAX, WORKERS_MAX};
-pub use self::draft_gate::{Cascading, Drafts, RequestKind};
+pub use self::cascading::{Cascading, RequestKind};
+pub use self::draft_gate::Drafts;
 pub use self::draft_model::Guesses;
 pub use self::error::SimulateError;
 pub use self::event_loop::{Simulated, simulate};

@@ -7,7 +7,7 @@ use overdraft_scheduler::speculate::Policy;
 use overdraft_units::{Micros, Tokens};
 
 use super::bounds::SHARE_EVERY;
-use super::draft_gate::Cascading;
+use super::cascading::Cascading;
 use super::faulty_workers::Refusing;
 use super::tenant_mix::Mix;
 

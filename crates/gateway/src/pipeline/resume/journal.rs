@@ -19,6 +19,14 @@ use crate::pipeline::relay::{Continuation, Fault, Passed, Resuming, Verdict};
 /// Members of chunks that only the gateway asks for.
 const OURS: [&str; 2] = ["token_ids", "prompt_token_ids"];
 
+/// Where a journal stands, for an attempt that may come to nothing.
+#[derive(Debug)]
+pub(super) struct State {
+    ledger: Ledger,
+    splice: Option<Splice>,
+    usage: Option<UsageTold>,
+}
+
 /// Follows one stream.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -68,13 +76,14 @@ impl Journal {
     }
 
     /// Where it stands, for an attempt that may come to nothing.
-    pub(super) fn state(&self) -> (Ledger, Option<Splice>, Option<UsageTold>) {
-        (self.ledger.clone(), self.splice.clone(), self.usage)
+    pub(super) fn state(&self) -> State {
+        State { ledger: self.ledger.clone(), splice: self.splice.clone(), usage: self.usage }
     }
 
     /// Nothing came of it.
-    pub(super) fn restore(&mut self, state: (Ledger, Option<Splice>, Option<UsageTold>)) {
-        (self.ledger, self.splice, self.usage) = state;
+    pub(super) fn restore(&mut self, state: State) {
+        let State { ledger, splice, usage } = state;
+        (self.ledger, self.splice, self.usage) = (ledger, splice, usage);
     }
 
     /// Cuts whole events apart.

@@ -3,8 +3,6 @@
 //! The question owns all that it needs, so that it can go on behind an answer that has begun, and without any
 //! client. Dropping it cancels it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,13 +13,11 @@ use overdraft_wire::{ApiError, Endpoint};
 
 use super::super::Gateway;
 use super::super::forward::{Intake, enter, forward, refuse};
+use super::stream::Question;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::keys::Caller;
 use crate::pipeline::request_guard::RequestGuard;
-
-/// A question under way; its answer is a chat worker's.
-pub(super) type Question = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// A request as it comes from the listener.
 #[derive(Debug)]

@@ -4,16 +4,13 @@
 //! prompt's length is divided by the usual bytes of a token. Images have a fixed price, for no tokenizer of
 //! text sees them.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use overdraft_http::{Body, RequestBody, reply};
 use overdraft_wire::Endpoint;
 use overdraft_wire::dialect::messages::{self, Purpose};
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::super::Gateway;
 use super::answer::{collect, tell_left_out};
@@ -25,31 +22,6 @@ const IMAGE_TOKENS: u64 = 1_500;
 
 /// Bytes of a prompt's JSON to a token, where nobody counts.
 const TOKEN_BYTES: usize = 4;
-
-/// How long a model's workers are not asked to count after they could not.
-const UNABLE_FOR: Duration = Duration::from_mins(1);
-
-/// Models that are remembered at most.
-const MODELS_MAX: usize = 1_024;
-
-/// Models whose workers cannot count tokens: agents ask dozens of times, and a refusal counts against a worker.
-#[derive(Debug, Default)]
-pub(in crate::server) struct Uncounted(Mutex<BTreeMap<String, Instant>>);
-
-impl Uncounted {
-    fn note(&self, model: &str) {
-        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if MODELS_MAX <= models.len() {
-            models.clear();
-        }
-        models.insert(model.to_owned(), Instant::now() + UNABLE_FOR);
-    }
-
-    fn has(&self, model: &str) -> bool {
-        let models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        models.get(model).is_some_and(|until| Instant::now() < *until)
-    }
-}
 
 /// Answers with the number of tokens.
 pub(super) async fn answer(

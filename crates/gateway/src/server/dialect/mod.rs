@@ -27,6 +27,7 @@ mod responses;
 mod route;
 mod seal;
 mod stream;
+mod uncounted;
 
 use std::sync::Arc;
 
@@ -35,8 +36,8 @@ use overdraft_http::{Body, RequestBody, reply};
 
 pub(super) use self::asking::Incoming;
 pub(crate) use self::background::Responses;
-pub(super) use self::count_tokens::Uncounted;
 pub(super) use self::route::DialectRoute;
+pub(super) use self::uncounted::Uncounted;
 use super::Gateway;
 
 /// Answers a request of a dialect; every error has the dialect's own shape.

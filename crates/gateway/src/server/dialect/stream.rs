@@ -28,10 +28,12 @@ use overdraft_wire::sse::{Ending, Event, Splitter};
 use tokio::time::timeout;
 
 use super::answer::{collect, failure_of, is_stream};
-use super::asking::Question;
 
 /// Between two signs of life; clients hang up after 15 s of silence and less.
 pub(super) const PING: Duration = Duration::from_secs(10);
+
+/// A question under way; its answer is a chat worker's.
+pub(super) type Question = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// What a stream that broke off does to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

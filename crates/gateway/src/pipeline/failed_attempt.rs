@@ -1,0 +1,117 @@
+//! Failed attempt: what went wrong, and what the client is told if it was the last.
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Response};
+use overdraft_core::fleet::Failure;
+use overdraft_http::{Body, reply};
+use overdraft_telemetry::{EndCode, Ender, Phase};
+use overdraft_units::Micros;
+use overdraft_wire::ApiError;
+
+use super::back_pressure::Pressure;
+use super::context::RequestContext;
+use super::refusal;
+use super::relay::Fault;
+use crate::upstream::UpstreamError;
+
+/// A failed attempt, and what the client is told if it was the last.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    end: EndCode,
+    pub(super) response: Response<Body>,
+}
+
+impl Failed {
+    pub(super) fn new(failure: Failure, phase: Phase, error: &ApiError) -> Self {
+        let ender = match failure {
+            Failure::Silent => Ender::ServerStalled,
+            Failure::Saturated => Ender::Capacity,
+            Failure::Unreachable
+            | Failure::Broken
+            | Failure::Misconfigured
+            | Failure::Disputed
+            | Failure::Faulty => Ender::Server,
+        };
+        Self { failure, end: EndCode { ender, phase }, response: reply::error(error) }
+    }
+
+    /// The worker's own words instead of ours.
+    pub(super) fn saying(self, response: Response<Body>) -> Self {
+        Self { response, ..self }
+    }
+
+    pub(super) fn of_fault(fault: &Fault) -> Self {
+        let failure = fault.failure().unwrap_or(Failure::Broken);
+        Self::new(failure, Phase::FirstToken, &fault.error())
+    }
+
+    /// What a client is told after both: the last word, unless the one before is of more use to it. Who is full says
+    /// when to come back; that there is no such thing is the word of one worker alone.
+    pub(crate) fn or_better(self, before: Option<Self>) -> Self {
+        let use_of = |failed: &Self| match failed.failure {
+            Failure::Saturated => 2,
+            Failure::Disputed => 0,
+            _ => 1,
+        };
+        before.filter(|before| use_of(&self) < use_of(before)).unwrap_or(self)
+    }
+
+    /// Whether it failed for want of room alone.
+    pub(super) fn back_pressure(&self) -> Pressure {
+        match self.failure {
+            Failure::Saturated => Pressure::Full(self.retry_after()),
+            _ => Pressure::None,
+        }
+    }
+
+    /// For how long the worker asked to be left alone.
+    pub(crate) fn retry_after(&self) -> Option<Micros> {
+        (self.failure == Failure::Saturated).then(|| refusal::asked_for(self.response.headers()))?
+    }
+
+    /// Ours, with the time that the worker asked for.
+    pub(super) fn asking_to_wait(mut self, head: &HeaderMap) -> Self {
+        if let Some(after) = head.get(RETRY_AFTER) {
+            self.response.headers_mut().insert(RETRY_AFTER, after.clone());
+        }
+        self
+    }
+
+    /// What went wrong, as metrics call it.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self.failure {
+            Failure::Unreachable => "unreachable",
+            Failure::Broken => "broken",
+            Failure::Silent => "silent",
+            Failure::Saturated => "saturated",
+            Failure::Misconfigured => "misconfigured",
+            Failure::Disputed => "disputed",
+            Failure::Faulty => "faulty",
+        }
+    }
+
+    /// As a client is told that may come back: another worker, or this one later, may do it.
+    pub(crate) fn into_response(mut self, context: &RequestContext<'_>) -> Response<Body> {
+        refusal::bound_retry(self.response.headers_mut());
+        self.into_verdict(context)
+    }
+
+    /// As a client is told whose request it is that fails.
+    pub(crate) fn into_verdict(self, context: &RequestContext<'_>) -> Response<Body> {
+        context.note(|record| record.end = self.end);
+        self.response
+    }
+}
+
+impl From<UpstreamError> for Failed {
+    fn from(error: UpstreamError) -> Self {
+        match error {
+            UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_) => {
+                let told = ApiError::overloaded(format!("the worker cannot be reached: {error}"));
+                Self::new(Failure::Unreachable, Phase::Connect, &told)
+            }
+            UpstreamError::Broken(_) => Self::of_fault(&Fault::Broken(error.to_string())),
+        }
+    }
+}
