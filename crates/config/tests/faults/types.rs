@@ -34,7 +34,7 @@ bad.yaml:1:1: unknown key `worker`; did you mean `workers`?
   |
 1 | worker:
   | ^^^^^^
-  = expected one of `listen`, `admin`, `keys`, `model_default`, `models`, `cascades`, `canaries`, `cascade_state`, `routing`, `workers`, `discovery`, `scrape`, `probe`, `timeouts`, `limits`, `shutdown`, `admission`, `retry`, `breaker`, `store`, `cache`, `isolation`, `termination`, `scaling`, `fragmentation`, `warm_up`, `speculation`
+  = expected one of `listen`, `admin`, `dashboard`, `keys`, `model_default`, `models`, `cascades`, `canaries`, `cascade_state`, `routing`, `workers`, `discovery`, `scrape`, `probe`, `timeouts`, `limits`, `shutdown`, `admission`, `retry`, `resume`, `breaker`, `store`, `cache`, `responses`, `isolation`, `termination`, `scaling`, `fragmentation`, `warm_up`, `speculation`
 ",
     );
 }
@@ -68,7 +68,7 @@ bad.yaml:1:12: unknown key `first-byte` in `timeouts`; did you mean `first_byte`
   |
 1 | timeouts: {first-byte: 2s}
   |            ^^^^^^^^^^
-  = expected one of `connect`, `first_byte`, `idle`, `total`
+  = expected one of `connect`, `first_byte`, `idle`, `total`, `body`, `client_idle`
 ",
     );
 }
@@ -273,7 +273,7 @@ bad.yaml:2:11: `routing.policy` is `prefix-afinity`; did you mean `prefix-affini
   |
 2 |   policy: prefix-afinity
   |           ^^^^^^^^^^^^^^
-  = expected one of `cost`, `fit-score`, `prefix-affinity`, `least-load`, `two-choices`, `round-robin`
+  = expected one of `cost`, `fit-score`, `prefix-affinity`, `least-load`, `two-choices`, `round-robin`, `random`, `cache-aware`, `dynamo`, `llm-d`
 ",
     );
 }
@@ -282,14 +282,14 @@ bad.yaml:2:11: `routing.policy` is `prefix-afinity`; did you mean `prefix-affini
 fn an_unknown_policy_like_no_other() {
     check(
         "bad.yaml",
-        "routing: {policy: random}\n",
+        "routing: {policy: auto}\n",
         &[],
         "
-bad.yaml:1:19: `routing.policy` is `random`
+bad.yaml:1:19: `routing.policy` is `auto`
   |
-1 | routing: {policy: random}
-  |                   ^^^^^^
-  = expected one of `cost`, `fit-score`, `prefix-affinity`, `least-load`, `two-choices`, `round-robin`
+1 | routing: {policy: auto}
+  |                   ^^^^
+  = expected one of `cost`, `fit-score`, `prefix-affinity`, `least-load`, `two-choices`, `round-robin`, `random`, `cache-aware`, `dynamo`, `llm-d`
 ",
     );
 }

@@ -91,7 +91,8 @@ impl Seats {
             *self = Self::new();
         }
         let has_room = scraped.kv_use_permille.is_none_or(|used| used < KV_USE_MAX);
-        let is_full = 0 < waiting && has_room;
+        // Where nothing is computed, no seat is taken.
+        let is_full = 0 < waiting && 0 < running && has_room;
         if !is_full {
             self.tests |= self.learnt.is_some() && TEST_INTERVAL < at.since(self.confirmed);
             return;

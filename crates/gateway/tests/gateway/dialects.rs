@@ -1,5 +1,6 @@
 //! Anthropic Messages and OpenAI Responses before a worker that speaks chat completions.
 
+use overdraft_core::admit::AdmitSettings;
 use overdraft_gateway::{GatewaySettings, KeyDigest, KeySettings};
 use overdraft_store::Place;
 use serde_json::{Value, json};
@@ -114,6 +115,8 @@ async fn errors_have_the_shape_of_their_dialect() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {
         settings.keys = vec![KeySettings::new(KeyDigest::of("sk-acme-0123456789"), "acme")];
+        // Nobody waits for a worker that is full.
+        settings.routing.route.admission = AdmitSettings::off();
     })
     .await;
     let mut client = gateway.client().await;

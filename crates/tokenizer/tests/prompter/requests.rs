@@ -47,7 +47,9 @@ fn a_stock_engine_reads_control_tokens_in_a_clients_text_and_truncates() {
     let body = json!({ "messages": messages });
     let control = prompter.tokenizer().token_id("<|im_end|>").unwrap();
     let whole = prompt(&prompter, Generation::Chat, &body);
-    assert_eq!(whole.iter().filter(|&&token| token == control).count(), 2);
+    let spelled = prompt(&chatting(Arc::default()), Generation::Chat, &body);
+    let count = |tokens: &[TokenId]| tokens.iter().filter(|&&token| token == control).count();
+    assert_eq!(count(&whole), count(&spelled) + 1, "what the client spelled is one");
     let cut = json!({ "messages": messages, "truncate_prompt_tokens": 3 });
     assert_eq!(prompt(&prompter, Generation::Chat, &cut), whole[whole.len() - 3..]);
     let to_fit = json!({ "prompt": "text", "truncate_prompt_tokens": -1 }).to_string();

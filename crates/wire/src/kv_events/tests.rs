@@ -282,7 +282,12 @@ fn sources_are_read_whatever_else_stands_there() {
         replay_endpoint: None,
         topic: "kv".to_owned(),
     };
-    let second = Source { endpoint: "tcp://10.0.0.1:1".to_owned(), ..Source::default() };
+    // Without a rank, the place in the list is it.
+    let second = Source {
+        data_parallel_rank: 1,
+        endpoint: "tcp://10.0.0.1:1".to_owned(),
+        ..Source::default()
+    };
     assert_eq!(sources, [first, second]);
     assert_eq!(read_sources(&write_sources(&sources)).unwrap(), sources);
     assert!(read_sources(b"[1]").unwrap_err().to_string().contains("not a list"));

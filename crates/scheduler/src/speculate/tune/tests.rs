@@ -65,7 +65,8 @@ fn a_table_says_nothing_that_its_window_contradicts() {
     let table = evidence.table(4, 8).unwrap();
     let lines: Vec<_> =
         table.iter().map(|line| (line.first, line.depth, line.contradicted.is_some())).collect();
-    assert_eq!(lines, [(1, 0, true), (2, 8, false)]);
+    // The slow steps make guesses dearer at every size, and elsewhere they pay all the same.
+    assert_eq!(lines, [(1, 0, true), (2, 2, false)]);
     let present = evidence.present();
     assert!(present[0].permille < 1_000 && 2_000 < present[1].permille, "{present:?}");
     assert_eq!((present[0].sequences, present[0].depth), (1, 4));
