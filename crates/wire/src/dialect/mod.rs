@@ -1,6 +1,6 @@
 //! API dialects: translators between Anthropic Messages, OpenAI Responses and chat completions, without I/O.
 //!
-//! One reader, two faces: a chat answer, streamed or whole, becomes [`Step`]s in which one item is open
+//! One reader, two faces: a chat answer, streamed or whole, becomes `Step`s in which one item is open
 //! at a time ([`steps`]); the events and the objects of both dialects are written from those steps, so that a
 //! stream and a whole answer cannot disagree.
 //!

@@ -1,7 +1,7 @@
 //! Resume formats: what the bytes of a stream say for resuming it, and the bytes that ask a second worker.
 //!
 //! [`Piece`] reads one chunk of an answer, [`without`] takes out members that only the gateway asked
-//! for, [`Heading`] writes chunks in the first answer's name, and [`asking`] makes the request that goes
+//! for, [`Heading`] writes chunks in the first answer's name, and `asking` makes the request that goes
 //! on. **Invariant:** a chunk that is not rewritten keeps every byte.
 
 mod asking;
