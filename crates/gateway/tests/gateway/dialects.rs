@@ -1,12 +1,12 @@
 //! Anthropic Messages and OpenAI Responses before a worker that speaks chat completions.
 
-use overdraft_core::admit::AdmitSettings;
+use overdraft_core::admit::ByPriority;
 use overdraft_gateway::{GatewaySettings, KeyDigest, KeySettings};
 use overdraft_store::Place;
 use serde_json::{Value, json};
 
 use crate::client::{Client, End, Head};
-use crate::harness::{ANSWER, DONE, Gateway, MODEL, finish, in_time, token};
+use crate::harness::{ANSWER, DONE, Gateway, MODEL, SOON, finish, in_time, token};
 use crate::mock::Mock;
 use crate::redis::Redis;
 
@@ -115,8 +115,8 @@ async fn errors_have_the_shape_of_their_dialect() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| {
         settings.keys = vec![KeySettings::new(KeyDigest::of("sk-acme-0123456789"), "acme")];
-        // Nobody waits for a worker that is full.
-        settings.routing.route.admission = AdmitSettings::off();
+        // Nobody waits for long for a worker that is full.
+        settings.admission.first_token = ByPriority { flex: SOON, default: SOON, priority: SOON };
     })
     .await;
     let mut client = gateway.client().await;
