@@ -358,6 +358,8 @@ async fn fleet(
         let printable = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
         let name: String = opened.name.chars().map(printable).collect();
         (worker.pool, worker.name) = (pool, format!("embedded-{name}"));
+        // Known before the first probe, so that an early request is told to come back.
+        worker.model = Some(opened.name.clone());
         workers.push(worker);
         models.push(opened.summary.clone());
         engines.push(opened.handle());

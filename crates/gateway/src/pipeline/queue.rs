@@ -277,5 +277,6 @@ fn is_expected(pipeline: &Pipeline, model: &str) -> bool {
     settings.routing.models.contains_key(model)
         || settings.workers.iter().any(|worker| is_it(&worker.model))
         || settings.discovery.iter().any(|source| source.model() == Some(model))
+        || settings.cascades.values().any(|one| one.draft == model || one.target == model)
         || pipeline.fleet.models.has_seen(model)
 }

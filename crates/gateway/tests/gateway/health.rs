@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use overdraft_gateway::CascadeSettings;
+
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, token};
 use crate::mock::Mock;
 
@@ -189,6 +191,7 @@ async fn a_model_that_is_configured_and_not_there_yet_is_worth_coming_back_for()
     let gateway = Gateway::start_unready(&[&mock], |settings| {
         settings.probe.interval = OFTEN;
         settings.workers[0].model = Some(MODEL.to_owned());
+        settings.cascades.insert("economy".to_owned(), CascadeSettings::new("small", "large"));
     })
     .await;
     let ask = async |model: &str| {
@@ -196,8 +199,10 @@ async fn a_model_that_is_configured_and_not_there_yet_is_worth_coming_back_for()
         client.post(CHAT, &format!(r#"{{"model":"{model}","messages":[]}}"#)).await;
         client.whole().await.0
     };
-    let head = ask(MODEL).await;
-    assert_eq!(head.status, 503);
-    assert!(head.header("retry-after").is_some());
+    for model in [MODEL, "economy", "small", "large"] {
+        let head = ask(model).await;
+        assert_eq!(head.status, 503, "{model}");
+        assert!(head.header("retry-after").is_some());
+    }
     assert_eq!(ask("other").await.status, 404);
 }
