@@ -29,6 +29,12 @@ export function play(_place: Place, shell: Shell): Page {
   const body = (stream: boolean): string => JSON.stringify({ model: models.value, messages: [{ role: "user", content: prompt.value }], max_tokens: Number(most.value), stream, ...(stream ? { stream_options: { include_usage: true } } : {}) });
 
   const load = (): void => void fetch("../v1/models", { headers: headers() }).then(async (response) => {
+    if (response.status === 404) {
+      // `admin.listen` is set: clients connect elsewhere, and this page may ask nobody but its own listener.
+      send.disabled = true;
+      setText(told, "this listener is for operators (admin.listen): ask the clients' listener with curl, and the request appears under Requests");
+      return;
+    }
     const list = (await response.json()) as { data?: { id: string }[] };
     fill(models, ...(list.data ?? []).map((one) => h("option", { value: one.id }, one.id)));
   }).catch(() => setText(told, "the clients' listener is not reachable from here"));
