@@ -38,7 +38,7 @@ fn every_section_that_is_followed_arrives() {
     let config = config(
         "workers: [{url: 'http://a:1'}, {url: 'http://b:2', name: b, pool: draft}]\n\
          model_default: m\n\
-         limits: {connections: 7, requests: 9, streams: 8}\n\
+         limits: {connections: 17, requests: 9, streams: 8}\n\
          shutdown: {lame_duck: 11s, drain: 12s}\n\
          admin: {listen: '0.0.0.0:9091', hosts: [gateway-admin]}\n\
          timeouts: {connect: 1ms, first_byte: 2ms, idle: 3ms, total: 4ms}\n\
@@ -57,7 +57,7 @@ fn every_section_that_is_followed_arrives() {
     assert_eq!(spans, [5, 6].map(Duration::from_millis));
     let retry = settings.retry;
     let listen = &settings.listen;
-    assert_eq!((listen.connections, listen.lame_duck), (7, Duration::from_secs(11)));
+    assert_eq!((listen.connections, listen.lame_duck), (17, Duration::from_secs(11)));
     assert_eq!(listen.drain, Duration::from_secs(12));
     assert_eq!(settings.admin.hosts, ["gateway-admin"]);
     assert_eq!((retry.extra_attempts_max, retry.share_permille, retry.floor), (1, 300, 7));

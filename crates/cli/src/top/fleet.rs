@@ -9,18 +9,18 @@ use ratatui::widgets::{Cell, Row, Table, TableState};
 use super::draw::{bold, short, time};
 
 /// Characters of a memory bar.
-const BAR: usize = 12;
+const BAR: usize = 8;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &FleetView, selected: &mut TableState) {
     let head = ["worker", "state", "kv use > peak", "reqs", "wait", "prefill", "p95", "age"];
     let widths = [
         Constraint::Fill(1),
-        Constraint::Length(14),
-        Constraint::Length(24),
-        Constraint::Length(5),
+        Constraint::Length(12),
+        Constraint::Length(20),
+        Constraint::Length(4),
         Constraint::Length(4),
         Constraint::Length(7),
-        Constraint::Length(7),
+        Constraint::Length(6),
         Constraint::Length(6),
     ];
     let table = Table::new(view.workers.iter().map(row), widths)
