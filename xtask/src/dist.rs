@@ -40,9 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Builds a binary of `overdraft` or its benches, with counts where they can be had; where it is.
 pub(crate) fn build(binary: &str, features: &str) -> Result<PathBuf> {
-    let compiler = shell::output("rustc", &["--version", "--verbose"])?;
-    let host = compiler.lines().find_map(|line| line.strip_prefix("host: "));
-    let build = Build { host: host.context("rustc names no host")?, features };
+    let host = host()?;
+    let build = Build { host: &host, features };
     match profdata() {
         Ok(profdata) => {
             let counts = build.counts(&profdata)?;
@@ -53,6 +52,13 @@ pub(crate) fn build(binary: &str, features: &str) -> Result<PathBuf> {
             build.cargo(binary, &shell::target(), "")
         }
     }
+}
+
+/// The machine that the compiler builds for.
+pub(crate) fn host() -> Result<String> {
+    let compiler = shell::output("rustc", &["--version", "--verbose"])?;
+    let host = compiler.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc names no host")?.to_owned())
 }
 
 /// What two builds have in common.
@@ -138,9 +144,9 @@ fn profdata() -> Result<PathBuf> {
 }
 
 /// Cargo's variable for flags that may hold spaces, as a path may; where it is set `RUSTFLAGS` is not heeded.
-const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+pub(crate) const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 /// What stands between them.
-const BETWEEN_FLAGS: &str = "\x1f";
+pub(crate) const BETWEEN_FLAGS: &str = "\x1f";
 
 /// The flags that builds are given from outside, and this one unless it is empty.
 #[expect(clippy::disallowed_methods, reason = "cargo's own variables, not our configuration")]

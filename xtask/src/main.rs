@@ -1,4 +1,4 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | dashboard | bench | dist | deploy | headline | engines>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | dashboard | bench | dist | release | deploy | headline | engines>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
@@ -12,6 +12,7 @@ mod docs;
 mod engines;
 mod headline;
 mod real;
+mod release;
 mod shell;
 mod test;
 mod tidy;
@@ -46,6 +47,8 @@ enum Chore {
     Bench(bench::Arguments),
     /// Builds the binary for production, by what a load makes hot; prints where it is
     Dist(dist::Arguments),
+    /// Makes all artefacts of a release with checksums: binary, wheel, Debian package, bill of materials
+    Release(release::Arguments),
     /// Checks chart, overlays, rules, dashboards, units and packages under deploy/
     Deploy(deploy::Arguments),
     /// Simulates the write-ups' headline figures beside ours and checks the claims
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Chore::Dashboard(arguments) => dashboard::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
+        Chore::Release(arguments) => release::run(&arguments),
         Chore::Deploy(arguments) => deploy::run(&arguments),
         Chore::Headline(arguments) => headline::run(&arguments),
         Chore::Engines(arguments) => engines::run(&arguments),
