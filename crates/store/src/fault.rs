@@ -14,6 +14,9 @@ pub enum Fault {
     /// No connection, or it broke.
     #[error("the store cannot be reached")]
     Unreachable,
+    /// The server's certificate is not accepted: another name, an unknown authority, or expired.
+    #[error("the store's certificate is not accepted for the name in its address")]
+    Certificate,
     /// The password is not accepted, or one is wanted.
     #[error("the store does not accept the password; expected the one that Redis was given")]
     Password,
@@ -47,10 +50,11 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Fused,
         Self::Timeout,
         Self::Unreachable,
+        Self::Certificate,
         Self::Password,
         Self::Forbidden,
         Self::Full,
@@ -68,6 +72,7 @@ impl Fault {
             Self::Fused => "fused",
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
+            Self::Certificate => "certificate",
             Self::Password => "password",
             Self::Forbidden => "forbidden",
             Self::Full => "full",
@@ -85,6 +90,7 @@ impl Fault {
         match self {
             Self::Timeout
             | Self::Unreachable
+            | Self::Certificate
             | Self::Password
             | Self::ReadOnly
             | Self::Cluster
@@ -94,6 +100,9 @@ impl Fault {
         }
     }
 }
+
+/// What rustls says of a certificate that it does not accept; the error's kind is that of any broken connection.
+const BAD_CERTIFICATE: &str = "invalid peer certificate";
 
 impl From<RedisError> for Fault {
     fn from(error: RedisError) -> Self {
@@ -114,6 +123,7 @@ impl From<RedisError> for Fault {
         }
         match error.kind() {
             ErrorKind::AuthenticationFailed => Self::Password,
+            ErrorKind::Io if error.to_string().contains(BAD_CERTIFICATE) => Self::Certificate,
             ErrorKind::Io => Self::Unreachable,
             ErrorKind::MasterNameNotFoundBySentinel
             | ErrorKind::NoValidReplicasFoundBySentinel

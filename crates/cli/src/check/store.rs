@@ -56,6 +56,9 @@ fn lossy(server: &ServerInfo, config: &Config) -> Vec<Finding> {
 const fn hint(fault: Fault) -> &'static str {
     match fault {
         Fault::Password => "set the user and password in `store.url`, percent-encoded",
+        Fault::Certificate => {
+            "name the host as its certificate does, and its authority at `store.ca_file`"
+        }
         Fault::Forbidden => {
             "give the user `~overdraft:* +@all`, or at least strings, hashes, scripts"
         }
