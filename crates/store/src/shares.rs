@@ -64,7 +64,8 @@ fn parse(text: &str) -> Option<Vec<(u64, Share)>> {
             prompt_tokens: words.next()?.parse().ok()?,
             tokens: words.next()?.parse().ok()?,
         };
-        words.next().is_none().then_some((worker, share))
+        // A newer gateway may tell more.
+        Some((worker, share))
     };
     text.split_terminator(';').take(WORKERS_MAX).map(one).collect()
 }
@@ -91,8 +92,14 @@ mod tests {
     #[test]
     fn garbage_is_nobodys_share() {
         let told =
-            ["7 1 2".to_owned(), "x".to_owned(), "7 1 2 3 4;".to_owned(), text(&[(7, share(1))])];
+            ["7 1 2".to_owned(), "x".to_owned(), "7 1 2 3x;".to_owned(), text(&[(7, share(1))])];
         let (shared, unread) = sum(&told);
         assert_eq!((shared.by_worker.len(), unread), (1, 3));
+    }
+
+    #[test]
+    fn what_a_newer_gateway_tells_beside_is_left() {
+        let (shared, unread) = sum(&["7 1 2 3 4;".to_owned()]);
+        assert_eq!((shared.by_worker[&7].tokens, unread), (3, 0));
     }
 }

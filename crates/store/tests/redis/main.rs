@@ -13,6 +13,7 @@ mod faults;
 mod keeping;
 mod sharing;
 mod topology;
+mod versions;
 
 use std::future::Future;
 use std::time::Duration;
