@@ -21,6 +21,7 @@ mod routing;
 mod secret;
 mod speculation;
 mod store;
+mod version;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -60,6 +61,10 @@ pub use self::workers::{
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Overdraft configuration")]
 pub struct Config {
+    /// The version of the file's form. A release reads its own and the one before it.
+    #[serde(deserialize_with = "version::version")]
+    #[schemars(range(min = 1, max = 1))]
+    pub version: u32,
     /// Where clients connect: an IP address and a port; port 0 takes a free one.
     #[serde(deserialize_with = "address::address")]
     #[schemars(with = "String")]
@@ -139,6 +144,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            version: version::NEWEST,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
             admin: Admin::default(),
             dashboard: Dashboard::default(),

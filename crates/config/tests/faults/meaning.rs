@@ -287,3 +287,21 @@ bad.yaml:4:20: `http://gateway` is not the name of a host
 ",
     );
 }
+
+#[test]
+fn a_version_of_a_newer_release() {
+    check(
+        "bad.yaml",
+        "version: 2
+workers: [{url: 'http://10.0.0.5:8000', model: llama}]
+",
+        &[],
+        "
+bad.yaml:1:10: `version`: `2` is not a version that this release reads
+  |
+1 | version: 2
+  |          ^
+  = expected 1
+",
+    );
+}
