@@ -13,6 +13,8 @@ const MODULE: &str = "vllm.entrypoints.openai.api_server";
 const CHUNKED_CONTEXT_MIN: u32 = 4_096;
 /// Tokens of a step above which a full memory is likely.
 const BATCHED_TOKENS_MAX: u32 = 8_192;
+/// Tokens of a step below which prompts take many steps.
+const BATCHED_TOKENS_MIN: u32 = 1_024;
 /// The share of a GPU's memory, in percent, to which to go back when it runs full.
 const UTILISATION_SAFE_PERCENT: f64 = 88.0;
 /// The share above which nothing is left for what is not counted.
@@ -49,6 +51,19 @@ pub(super) fn advice(command: &[String]) -> Vec<String> {
             "`--max-num-batched-tokens {tokens}`: if it runs out of memory, go back to {BATCHED_TOKENS_MAX}"
         ));
     }
+    if let Some(tokens) = number("--max-num-batched-tokens")
+        && tokens < f64::from(BATCHED_TOKENS_MIN)
+    {
+        advice.push(format!(
+            "`--max-num-batched-tokens {tokens}`: long prompts take many steps, and their first tokens are late"
+        ));
+    }
+    if has(command, "--no-enable-chunked-prefill") {
+        advice.push(
+            "without chunked prefill every running answer stands still while a long prompt is read"
+                .to_owned(),
+        );
+    }
     if let Some(share) = number("--gpu-memory-utilization")
         && UTILISATION_MAX_PERCENT < share * 100.0
     {
@@ -82,7 +97,7 @@ pub(super) fn advice(command: &[String]) -> Vec<String> {
 }
 
 /// Whether the command is vLLM's server, by its own name or as a module.
-fn starts_vllm(command: &[String]) -> bool {
+pub(super) fn starts_vllm(command: &[String]) -> bool {
     let is_vllm = |word: &str| word.rsplit('/').next() == Some("vllm");
     let serves = command.windows(2).any(|two| is_vllm(&two[0]) && two[1] == "serve");
     serves || command.iter().any(|word| word == MODULE)
@@ -93,7 +108,7 @@ fn name(word: &str) -> String {
     word.split('=').next().unwrap_or_default().replace('_', "-")
 }
 
-fn has(command: &[String], flag: &str) -> bool {
+pub(super) fn has(command: &[String], flag: &str) -> bool {
     command.iter().any(|word| name(word) == flag)
 }
 
@@ -153,6 +168,8 @@ mod tests {
         advised("--max-model-len 4096 --enable-chunked-prefill", 0, "");
         advised("--max-num-batched-tokens 16384", 1, "go back to 8192");
         advised("--max-num-batched-tokens=8192", 0, "");
+        advised("--max-num-batched-tokens 512", 1, "many steps");
+        advised("--no-enable-chunked-prefill", 1, "stands still");
         advised("--gpu-memory-utilization 0.95", 1, "go back to 0.88");
         advised("--gpu-memory-utilization 0.92", 0, "");
         advised("--kv-cache-dtype fp8_e5m2", 1, "CUDA 12.1");

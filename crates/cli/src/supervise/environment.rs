@@ -60,6 +60,41 @@ fn merge(said: &[Setting], without_defaults: bool, is_set: impl Fn(&str) -> bool
     DEFAULTS.into_iter().filter(wanted).map(default).chain(said.iter().cloned()).collect()
 }
 
+/// What the environment of an engine on GPUs is likely to cost; `is_exempt` where its memory must not grow by segments.
+pub(super) fn advice(settings: &[Setting], is_exempt: bool) -> Vec<String> {
+    advice_of(is_exempt, |name| {
+        let said = settings.iter().rfind(|setting| setting.name == name);
+        let value = said.map_or_else(|| std::env::var_os(name), |setting| setting.value.clone());
+        value.map(|value| value.to_string_lossy().into_owned())
+    })
+}
+
+fn advice_of(is_exempt: bool, value: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let is = |name: &str, wanted: &str| value(name).as_deref() == Some(wanted);
+    let mut advice = Vec::new();
+    let allocator = value("PYTORCH_CUDA_ALLOC_CONF").or_else(|| value("PYTORCH_ALLOC_CONF"));
+    let grows = allocator.as_deref().is_some_and(|it| it.contains("expandable_segments:True"));
+    if !is_exempt && !grows {
+        let told = allocator.map_or("is not set".to_owned(), |it| format!("is `{it}`"));
+        advice.push(format!(
+            "`PYTORCH_CUDA_ALLOC_CONF` {told}: without `expandable_segments:True` memory fragments"
+        ));
+    }
+    if value("OMP_NUM_THREADS").is_none() {
+        advice.push(
+            "`OMP_NUM_THREADS` is not set: each rank takes a thread for every core".to_owned(),
+        );
+    }
+    let costs = [
+        ("NCCL_IB_DISABLE", "1", "ranks of several machines leave InfiniBand unused"),
+        ("NCCL_P2P_DISABLE", "1", "GPUs of one machine exchange data through its memory"),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", "ranks hang for ever when one of them dies"),
+    ];
+    let costly = costs.into_iter().filter(|(name, bad, _)| is(name, bad));
+    advice.extend(costly.map(|(name, bad, cost)| format!("`{name}={bad}`: {cost}")));
+    advice
+}
+
 /// The variables as a shell would set them, what is left out as `NAME=`; only names for those that the operator said,
 /// whose values may be secrets.
 pub(super) fn told(settings: &[Setting]) -> String {
@@ -116,6 +151,24 @@ mod tests {
         assert!(told_without("").contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
         let secret = merge(&[parse("TOKEN=hidden").unwrap()], true, |_| false);
         assert_eq!(told(&secret), "TOKEN as said");
+    }
+
+    #[test]
+    fn costly_variables_are_named_and_the_defaults_are_not() {
+        let advice = |set: &[(&str, &str)], is_exempt| {
+            let value =
+                |name: &str| set.iter().find(|one| one.0 == name).map(|one| one.1.to_owned());
+            advice_of(is_exempt, value)
+        };
+        assert_eq!(advice(&DEFAULTS, false), [""; 0]);
+        let first = advice(&[("OMP_NUM_THREADS", "8")], false);
+        assert!(first.len() == 1 && first[0].contains("ALLOC_CONF` is not set"), "{first:?}");
+        assert_eq!(advice(&[("OMP_NUM_THREADS", "8")], true), [""; 0]);
+        let split = ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128");
+        let all = advice(&[split, ("NCCL_IB_DISABLE", "1")], false);
+        let parts = ["max_split_size_mb:128`", "OMP_NUM_THREADS", "InfiniBand"];
+        assert_eq!(all.len(), parts.len(), "{all:?}");
+        assert!(all.iter().zip(parts).all(|(one, part)| one.contains(part)), "{all:?}");
     }
 
     #[test]

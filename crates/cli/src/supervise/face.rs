@@ -13,6 +13,7 @@ use overdraft_wire::{ApiError, ErrorKind};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Order;
+use super::advice::Advice;
 use super::child::State;
 
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
@@ -26,6 +27,7 @@ pub(super) struct Face {
     pub(super) token: Option<String>,
     pub(super) state: Arc<State>,
     pub(super) orders: mpsc::Sender<Order>,
+    pub(super) advice: Advice,
 }
 
 impl Service for Face {
@@ -34,7 +36,7 @@ impl Service for Face {
         let path = head.uri.path();
         let allowed = match path {
             "/restart" => Method::POST,
-            "/healthz" | "/metrics" | "/" => Method::GET,
+            "/healthz" | "/metrics" | "/advice" | "/" => Method::GET,
             _ => return reply::not_found(&head.method, path),
         };
         if head.method != allowed {
@@ -49,6 +51,7 @@ impl Service for Face {
                 reply::error(&ApiError::new(ErrorKind::PermissionDenied, why.to_owned()))
             }
             "/" => reply::text(StatusCode::OK, INDEX),
+            "/advice" => reply::json(StatusCode::OK, self.advice.to_json()),
             _ => {
                 exchange.access.note(|record| record.audience = Audience::Debugger);
                 if path == "/metrics" { self.metrics() } else { self.health() }
@@ -122,4 +125,5 @@ Overdraft supervise: runs an engine and restarts it.
 POST /restart    ends the command and starts it again; answers when the new one has begun
 GET  /healthz    200 while the command runs
 GET  /metrics    how often it was started again
+GET  /advice     what the engine's environment and flags are likely to cost
 ";

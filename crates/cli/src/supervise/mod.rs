@@ -4,6 +4,7 @@
 //! again when it dies, with growing pauses, and on demand: `POST /restart` on a small HTTP face is
 //! what the gateway's fragmentation watch calls. A SIGTERM is passed on and waited for.
 
+mod advice;
 mod child;
 mod engine_flags;
 mod environment;
@@ -19,6 +20,7 @@ use overdraft_telemetry::Clock;
 use overdraft_units::Micros;
 use tokio::sync::{mpsc, oneshot};
 
+use self::advice::Advice;
 use self::child::{Engine, Patience, State};
 use self::environment::Setting;
 use self::face::Face;
@@ -104,7 +106,8 @@ async fn supervise(arguments: Arguments) -> Result<(), Fault> {
     let listener = listen_options::bind(arguments.listen, "--listen").await?;
     let environment = environment::of(&arguments.env, arguments.no_defaults);
     let command = engine_flags::with_defaults(&arguments.command, arguments.no_defaults);
-    greet(&listener, &command, &environment);
+    let advice = Advice::of(&command, &environment);
+    greet(&listener, &command, &environment, &advice);
     let state = Arc::new(State::default());
     // One order at a time; the next is told so.
     let (orders, ordered) = mpsc::channel::<Order>(1);
@@ -115,7 +118,7 @@ async fn supervise(arguments: Arguments) -> Result<(), Fault> {
         state: Arc::clone(&state),
         clock,
     };
-    let face = Arc::new(Face { token: arguments.token, state, orders });
+    let face = Arc::new(Face { token: arguments.token, state, orders, advice });
     let limits = Limits {
         connections: CONNECTIONS_MAX,
         body_bytes: BODY_BYTES_MAX,
@@ -157,12 +160,17 @@ impl Arguments {
 }
 
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
-fn greet(listener: &tokio::net::TcpListener, command: &[String], environment: &[Setting]) {
+fn greet(
+    listener: &tokio::net::TcpListener,
+    command: &[String],
+    environment: &[Setting],
+    advice: &Advice,
+) {
     if let Ok(address) = listener.local_addr() {
         eprintln!("overdraft supervise serves on http://{address}");
         eprintln!("  command  {}", command.join(" "));
         eprintln!("  environment  {}", environment::told(environment));
-        for one in engine_flags::advice(command) {
+        for one in advice.iter() {
             eprintln!("  note  {one}");
         }
     }
