@@ -13,6 +13,11 @@ mod leaving;
 mod limits;
 mod load;
 mod mishaps;
+mod mock_engine;
+mod preflight;
+#[expect(dead_code, reason = "the store's own tests use the rest")]
+#[path = "../redis/server.rs"]
+mod redis;
 mod resuming;
 mod routing;
 mod scaling;

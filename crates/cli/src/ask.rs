@@ -119,7 +119,11 @@ pub(crate) async fn clock(address: &Address, path: &str) -> Option<SystemTime> {
     timeout(PATIENCE, telling).await.ok()?
 }
 
-async fn connect(address: &Address) -> Result<TcpStream, AskError> {
+/// A connection.
+///
+/// # Errors
+/// Says why there is none.
+pub(crate) async fn connect(address: &Address) -> Result<TcpStream, AskError> {
     TcpStream::connect((address.host.as_str(), address.port))
         .await
         .map_err(|error| AskError::Unreachable(error.to_string()))

@@ -5,12 +5,14 @@
 
 mod cascade;
 mod deployment;
+mod event_arrival;
 mod finding;
 mod live;
 mod preflight;
 mod show;
 mod speed;
 mod store;
+mod supervisor;
 
 use std::path::PathBuf;
 
@@ -34,8 +36,8 @@ pub(crate) struct Arguments {
     /// Asks no worker
     #[arg(long)]
     offline: bool,
-    /// Has each worker generate 64 tokens, to see whether long answers end before the timeouts and
-    /// whether drafts are quicker than their targets
+    /// Has each worker generate 64 tokens, to see whether long answers end before the timeouts,
+    /// whether drafts are quicker than their targets, and whether KV events arrive
     #[arg(long, conflicts_with = "offline")]
     measure: bool,
     /// Prints the whole configuration too, with every default filled in

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, request};
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
 use overdraft_telemetry::unix_seconds;
@@ -18,8 +18,10 @@ use overdraft_wire::kv_events::read_sources;
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
 use tokio::task::JoinSet;
 
+use super::event_arrival::Subscriber;
 use super::finding::{Finding, Report, Verdict};
 use super::speed::{self, Measuring};
+use super::supervisor;
 use crate::ask::{self, Address, AskError, Want};
 
 /// Workers that are asked at the same time.
@@ -67,12 +69,13 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
     let (host, port) = host_and_port(&worker.url).expect("a file that was loaded has been checked");
     let address = Address { host, port };
     let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
-    let (models, metrics, events, tokenizer, clock) = tokio::join!(
+    let (models, metrics, sources, tokenizer, clock, supervised) = tokio::join!(
         get(worker, &address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
         get(worker, &address, "/metrics", Want::Body(metrics_max)),
-        events(worker, &address),
+        get(worker, &address, "/kv_event_sources", Want::Body(LIST_BYTES_MAX)),
         get(worker, &address, "/tokenizer_source", Want::Status),
         ask::clock(&address, "/v1/models"),
+        supervisor::findings(worker),
     );
     let (mut findings, mut speed) = (Vec::new(), None);
     match served(&models) {
@@ -80,32 +83,51 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
         Ok(served) => {
             findings.push(expected(worker, &served));
             findings.extend(measured(&metrics));
-            findings.push(events);
+            findings.push(events(worker, &sources).await);
             let tokenizers = tokenizers(config, worker, &served);
-            findings.extend(tokenizers.into_iter().map(|it| counted(it, &tokenizer)));
+            let model = worker.model.as_ref().unwrap_or(&served[0]);
+            let tokenizes = tokenizes(worker, &address, model).await;
+            let counted = |it| counted(it, &tokenizer, tokenizes);
+            findings.extend(tokenizers.into_iter().map(counted));
             let ours = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_seconds());
             findings.extend(clock.and_then(|told| skewed(told, ours)));
             if measuring == Measuring::Asked {
-                let model = worker.model.as_ref().unwrap_or(&served[0]);
-                let measured = speed::measure(config, &address, model).await;
+                let subscriber = Subscriber::of(worker, &sources, &address.host).await;
+                let measured = speed::measure(config, worker, &address, model).await;
                 findings.extend(speed::findings(config, &measured));
+                match (subscriber, &measured) {
+                    (Some(Ok(subscriber)), Ok(_)) => findings.push(subscriber.finding().await),
+                    (Some(Err(refused)), _) => findings.push(refused),
+                    _ => {}
+                }
                 speed = measured.ok();
             }
         }
     }
+    findings.extend(supervised);
     Report { name: worker.name().to_owned(), url: worker.url.clone(), findings, speed }
 }
 
-type Answer = Result<(StatusCode, Bytes), AskError>;
+pub(super) type Answer = Result<(StatusCode, Bytes), AskError>;
 
 /// `GET path`, shown the worker's key.
 async fn get(worker: &Worker, address: &Address, path: &str, want: Want) -> Answer {
     let request = Request::get(path);
-    let request = match &worker.api_key {
+    ask::ask(address, shown_key(worker, request), Bytes::new(), want).await
+}
+
+/// The request with the worker's key.
+pub(super) fn shown_key(worker: &Worker, request: request::Builder) -> request::Builder {
+    match &worker.api_key {
         Some(key) => request.header(AUTHORIZATION, format!("Bearer {}", key.reveal())),
         None => request,
-    };
-    ask::ask(address, request, Bytes::new(), want).await
+    }
+}
+
+/// Host and port of `tcp://host:port`.
+pub(super) fn place(endpoint: &str) -> Option<Address> {
+    let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
+    Some(Address { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? })
 }
 
 /// The models that a worker serves, or why it cannot be used at all.
@@ -201,18 +223,15 @@ fn cached(report: &WorkerReport) -> Finding {
 }
 
 /// Whether the worker tells which blocks its cache holds.
-async fn events(worker: &Worker, address: &Address) -> Finding {
+async fn events(worker: &Worker, sources: &Answer) -> Finding {
     let subject = "events";
     let warn = |message: String| Finding::new(subject, Verdict::Warn, message);
     match &worker.kv_events {
         KvEvents::Off => Finding::new(subject, Verdict::Ok, "events off"),
         KvEvents::At(source) => {
             let shown = &source.endpoint;
-            let place = shown.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
-            let place = place.and_then(|(host, port)| Some((host, port.parse().ok()?)));
-            let (host, port) = place.expect("a file that was loaded has been checked");
-            let host = host.trim_matches(['[', ']']).to_owned();
-            match ask::greeting(&Address { host, port }).await {
+            let place = place(shown).expect("a file that was loaded has been checked");
+            match ask::greeting(&place).await {
                 Ok(bytes) if is_zeromq(&bytes) => {
                     Finding::new(subject, Verdict::Ok, format!("events at {shown}"))
                 }
@@ -225,9 +244,7 @@ async fn events(worker: &Worker, address: &Address) -> Finding {
             }
         }
         KvEvents::Auto => {
-            let want = Want::Body(LIST_BYTES_MAX);
-            let answer = get(worker, address, "/kv_event_sources", want).await;
-            let sources = match &answer {
+            let sources = match sources {
                 Ok((StatusCode::OK, page)) => read_sources(page).map_err(|error| error.to_string()),
                 _ => Err("it does not say where its events are".to_owned()),
             };
@@ -282,7 +299,17 @@ fn tokenizers(config: &Config, worker: &Worker, served: &[String]) -> Vec<Tokeni
     different
 }
 
-fn counted(tokenizer: Tokenizer, answer: &Answer) -> Finding {
+/// Whether the worker tokenises a text itself.
+async fn tokenizes(worker: &Worker, address: &Address, model: &str) -> bool {
+    let request = shown_key(worker, Request::post("/tokenize"));
+    let body = serde_json::json!({ "model": model, "prompt": "A text." }).to_string();
+    let want = Want::Body(LIST_BYTES_MAX);
+    let answer = ask::ask(address, request, Bytes::from(body), want).await;
+    let Ok((StatusCode::OK, page)) = answer else { return false };
+    serde_json::from_slice::<serde_json::Value>(&page).is_ok_and(|it| it["tokens"].is_array())
+}
+
+fn counted(tokenizer: Tokenizer, answer: &Answer, tokenizes: bool) -> Finding {
     let subject = "tokenizer";
     match tokenizer {
         Tokenizer::Off => Finding::new(subject, Verdict::Ok, "tokenizer off"),
@@ -296,10 +323,11 @@ fn counted(tokenizer: Tokenizer, answer: &Answer) -> Finding {
         }
         Tokenizer::Worker => match answer {
             Ok((StatusCode::OK, _)) => Finding::new(subject, Verdict::Ok, "tokenizer readable"),
+            // Asked for each prompt where the worker reports events; nowhere else are tokens needed.
+            _ if tokenizes => Finding::new(subject, Verdict::Ok, "tokenizes at /tokenize"),
             _ => Finding::new(subject, Verdict::Warn, "its tokenizer cannot be read").hint(
-                "its `/tokenize` is asked for each prompt where it reports events, else tokens are \
-                 estimated from bytes: name a path at `models.NAME.tokenizer`, or say \
-                 `tokenizer: off` if that is meant",
+                "it has no `/tokenize` either, so tokens are estimated from bytes: name a path at \
+                 `models.NAME.tokenizer`, or say `tokenizer: off` if that is meant",
             ),
         },
     }
