@@ -7,38 +7,19 @@ The package has the binary, systemd units, a configuration, completions for thre
 materials. It enables nothing: an operator writes the configuration first, then `systemctl enable --now overdraft.socket`.
 """
 import argparse
-import gzip
 import os
-import platform
-import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+import contents
 import sbom
+from contents import DEPLOY, ROOT, STAMP, compressed
 
-DEPLOY = Path(__file__).resolve().parents[1]
-ROOT = DEPLOY.parent
-# Of all files, unless SOURCE_DATE_EPOCH says another: lintian takes none from before Debian.
-STAMP = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-COMPLETIONS = {"bash": "usr/share/bash-completion/completions/overdraft", "zsh": "usr/share/zsh/vendor-completions/_overdraft",
-               "fish": "usr/share/fish/vendor_completions.d/overdraft.fish"}
-
-
-def run(*command):
-    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
-
-
-def version(binary):
-    return run(binary, "--version").split()[1]
-
-
-def libc(binary):
-    """The oldest C library that has what the binary asks for."""
-    asked = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "-T", binary))
-    return ".".join(map(str, max((int(a), int(b)) for a, b in asked)))
+COMPLETIONS = {"bash": "usr/share/bash-completion/completions", "zsh": "usr/share/zsh/vendor-completions",
+               "fish": "usr/share/fish/vendor_completions.d"}
 
 
 def put(root, path, content, mode=0o644):
@@ -51,21 +32,15 @@ def put(root, path, content, mode=0o644):
     target.chmod(mode)
 
 
-def compressed(content):
-    return gzip.compress(content.encode(), 9, mtime=0)
-
-
 def files(root, binary, bill):
     put(root, "usr/bin/overdraft", binary, 0o755)
     for unit in ("overdraft.service", "overdraft.socket"):
         put(root, f"lib/systemd/system/{unit}", DEPLOY / "systemd" / unit)
     put(root, "etc/overdraft/overdraft.yaml", DEPLOY / "systemd" / "overdraft.yaml")
-    for shell, path in COMPLETIONS.items():
-        put(root, path, run(binary, "completions", shell))
-    with tempfile.TemporaryDirectory() as pages:
-        run(binary, "man", "--out", pages)
-        for page in sorted(Path(pages).iterdir()):
-            put(root, f"usr/share/man/man1/{page.name}.gz", compressed(page.read_text()))
+    for shell, text in contents.completions(binary).items():
+        put(root, f"{COMPLETIONS[shell]}/{contents.SHELLS[shell]}", text)
+    for page, text in contents.pages(binary).items():
+        put(root, f"usr/share/man/man1/{page}.gz", compressed(text))
     documents = "usr/share/doc/overdraft"
     put(root, f"{documents}/copyright", (DEPLOY / "packages" / "debian" / "copyright").read_text())
     put(root, f"{documents}/changelog.gz", compressed((ROOT / "CHANGELOG.md").read_text()))
@@ -76,11 +51,11 @@ def files(root, binary, bill):
 def control(root, binary):
     size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) // 1024
     put(root, "DEBIAN/control", f"""Package: overdraft
-Version: {version(binary)}
-Architecture: {ARCHITECTURES[platform.machine()]}
+Version: {contents.version(binary)}
+Architecture: {ARCHITECTURES[contents.machine()]}
 Maintainer: Overdraft maintainers <maintainers@overdraft.example>
 Installed-Size: {size}
-Depends: libc6 (>= {libc(binary)}), libgcc-s1
+Depends: libc6 (>= {'.'.join(map(str, contents.libc(binary)))}), libgcc-s1
 Recommends: ca-certificates
 Section: net
 Priority: optional
@@ -110,7 +85,7 @@ def make(binary, out, bill):
         files(root, binary, bill)
         control(root, binary)
         stamp(root)
-        target = out / f"overdraft_{version(binary)}_{ARCHITECTURES[platform.machine()]}.deb"
+        target = out / f"overdraft_{contents.version(binary)}_{ARCHITECTURES[contents.machine()]}.deb"
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(STAMP)}
         subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, target], check=True, env=environment, stdout=subprocess.DEVNULL)
     return target

@@ -1,99 +1,92 @@
 #!/usr/bin/env python3
-"""Makes the wheel of the binary with maturin, then proves it: a fresh environment, `pip install`, one request, SIGTERM.
+"""Makes the wheel of a binary of Overdraft: `pip install` puts it, its manual and completions into an environment.
 
-wheel.py --binary PROGRAM --out FOLDER [--profile dev] [--sbom FILE] [--maturin PROGRAM]
+wheel.py --binary PROGRAM --out FOLDER [--sbom FILE]
 
-The binary that is named only prints completions and manual; maturin builds the one in the wheel.
+The wheel has the layout of maturin's `bindings = "bin"`, with the same binary as the other packages and the same bytes for the same
+binary. What it says of itself is in wheel/pyproject.toml, by which maturin builds from source: `pip wheel deploy/packages/wheel`.
 """
 import argparse
-import json
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
+import base64
+import hashlib
 import time
-import urllib.request
-import venv
+import tomllib
+import zipfile
 from pathlib import Path
 
+import contents
 import sbom
 
 WHEEL = Path(__file__).resolve().parent / "wheel"
-# PyPI takes no larger file.
-WHEEL_BYTES_MAX = 100_000_000
-START_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 30
+SHARE = {"bash": "bash-completion/completions", "zsh": "zsh/site-functions", "fish": "fish/vendor_completions.d"}
 
 
-def data(binary, bill):
-    """What is installed beside the binary, where maturin looks for it."""
-    share = WHEEL / "overdraft.data" / "data" / "share"
-    shutil.rmtree(WHEEL / "overdraft.data", ignore_errors=True)
-    for folder in ("man/man1", "bash-completion/completions", "zsh/site-functions", "fish/vendor_completions.d", "doc/overdraft"):
-        (share / folder).mkdir(parents=True)
-    subprocess.run([binary, "man", "--out", share / "man/man1"], check=True)
-    for shell, path in {"bash": "bash-completion/completions/overdraft", "zsh": "zsh/site-functions/_overdraft",
-                        "fish": "fish/vendor_completions.d/overdraft.fish"}.items():
-        (share / path).write_text(subprocess.run([binary, "completions", shell], check=True, capture_output=True, text=True).stdout)
-    (share / "doc/overdraft/sbom.cdx.json").write_text(bill)
+def metadata(project, version):
+    """What pip and an index show of it."""
+    lines = ["Metadata-Version: 2.4", f"Name: {project['name']}", f"Version: {version}", f"Summary: {project['description']}",
+             f"Keywords: {','.join(project['keywords'])}", f"License-Expression: {project['license']}", "License-File: LICENSE",
+             *(f"Classifier: {one}" for one in project["classifiers"]), f"Requires-Python: {project['requires-python']}",
+             "Description-Content-Type: text/markdown"]
+    return "\n".join(lines) + "\n\n" + (WHEEL / project["readme"]).read_text()
 
 
-def build(maturin, profile, out):
+def tag(binary):
+    """Any Python 3, no interface of Python, a Linux whose C library is not older."""
+    major, minor = contents.libc(binary)
+    return f"py3-none-manylinux_{major}_{minor}_{contents.machine()}"
+
+
+def files(binary, bill):
+    """Every file but the record, by its path."""
+    project = tomllib.loads((WHEEL / "pyproject.toml").read_text())["project"]
+    version = contents.version(binary)
+    name = f"{project['name']}-{version}"
+    made = {f"{name}.data/scripts/overdraft": binary.read_bytes()}
+    for shell, text in contents.completions(binary).items():
+        made[f"{name}.data/data/share/{SHARE[shell]}/{contents.SHELLS[shell]}"] = text.encode()
+    for page, text in contents.pages(binary).items():
+        made[f"{name}.data/data/share/man/man1/{page}"] = text.encode()
+    information = f"{name}.dist-info"
+    made[f"{information}/licenses/LICENSE"] = (contents.ROOT / "LICENSE").read_bytes()
+    made[f"{information}/sboms/overdraft.cdx.json"] = bill.encode()
+    made[f"{information}/METADATA"] = metadata(project, version).encode()
+    made[f"{information}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: overdraft\nRoot-Is-Purelib: false\nTag: {tag(binary)}\n".encode()
+    return information, made
+
+
+def record(made, path):
+    """The digest and the size of every file but this one."""
+    lines = []
+    for name, data in made.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        lines.append(f"{name},sha256={digest},{len(data)}\n")
+    return "".join([*lines, f"{path},,\n"]).encode()
+
+
+def make(binary, out, bill):
+    """Makes the wheel; where it is."""
     out.mkdir(parents=True, exist_ok=True)
-    before = set(out.glob("*.whl"))
-    subprocess.run([maturin, "build", "--profile", profile, "--locked", "--out", out.resolve()], cwd=WHEEL, check=True)
-    made = set(out.glob("*.whl")) - before or before
-    return max(made, key=lambda path: path.stat().st_mtime)
-
-
-def prove(wheel):
-    """Installs the wheel where nothing else is, asks it one request, and ends it."""
-    if WHEEL_BYTES_MAX < wheel.stat().st_size:
-        sys.exit(f"{wheel} has {wheel.stat().st_size} bytes; PyPI takes {WHEEL_BYTES_MAX}")
-    with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
-        subprocess.run([f"{folder}/bin/pip", "install", "--quiet", "--no-index", wheel], check=True)
-        with open(f"{folder}/log", "w+") as log:
-            gateway = subprocess.Popen([f"{folder}/bin/overdraft", "serve", "--listen", "127.0.0.1:0"], stderr=log, stdout=log)
-            try:
-                answer = ask(address(gateway, f"{folder}/log"))
-                gateway.send_signal(signal.SIGTERM)
-                code = gateway.wait(timeout=STOP_SECONDS_MAX)
-            finally:
-                gateway.kill()
-    if code or not answer["choices"]:
-        sys.exit(f"the installed binary ended with {code} after {answer}")
-    print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB; installed, answered, ended with 0")
-
-
-def address(gateway, log):
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline and gateway.poll() is None:
-        told = re.search(r"serves on (http://\S+)", Path(log).read_text())
-        if told:
-            return told.group(1)
-        time.sleep(0.05)
-    sys.exit(f"the installed binary did not come up: {Path(log).read_text()}")
-
-
-def ask(url):
-    body = {"model": "overdraft-target", "max_tokens": 8, "messages": [{"role": "user", "content": "hi"}]}
-    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"})
-    return json.load(urllib.request.urlopen(request, timeout=60))
+    information, made = files(binary, bill)
+    made[f"{information}/RECORD"] = record(made, f"{information}/RECORD")
+    target = out / f"{information.removesuffix('.dist-info')}-{tag(binary)}.whl"
+    stamp = time.gmtime(contents.STAMP)[:6]
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+        for name, data in made.items():
+            entry = zipfile.ZipInfo(name, stamp)
+            mode = 0o755 if "/scripts/" in name else 0o644
+            entry.external_attr, entry.compress_type = (0o100000 | mode) << 16, zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, data)
+    return target
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True, type=Path)
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--profile", default="dist")
     parser.add_argument("--sbom", type=Path, help="a bill that was made before")
-    parser.add_argument("--maturin", default="maturin")
     arguments = parser.parse_args()
-    data(arguments.binary.resolve(), arguments.sbom.read_text() if arguments.sbom else sbom.text())
-    prove(build(arguments.maturin, arguments.profile, arguments.out))
+    bill = arguments.sbom.read_text() if arguments.sbom else sbom.text()
+    print(make(arguments.binary.resolve(), arguments.out, bill))
 
 
 if __name__ == "__main__":

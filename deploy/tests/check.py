@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks all that is deployed: chart, overlays, rules, dashboards; and that planted mistakes are found.
+"""Checks all that is deployed: chart, overlays, rules, dashboards, packages; and that planted mistakes are found.
 
 check.py [--binary PROGRAM] [--promtool PROGRAM] [--venv FOLDER] [--strict] [--write]
 
@@ -59,6 +59,13 @@ def chart_checks(report, helm, binary):
         report.run(f"manifests of {name} on Kubernetes {schemas.VERSIONS[0]} to {schemas.VERSIONS[-1]}", rendered)
 
 
+def wheel_findings(binary):
+    """The package that needs no rights; `cargo xtask release` proves the others as well."""
+    import packages
+    import sbom
+    return packages.wheel_findings(Path(binary).resolve(), sbom.text())
+
+
 def overlay_checks(report, binary):
     import objects
     import schemas
@@ -99,6 +106,8 @@ def main():
     report.run("compose file", lambda: machine.compose_findings(arguments.binary))
     report.run("Containerfile", machine.container_findings)
     report.run("systemd units", machine.unit_findings)
+    if arguments.binary:
+        report.run("wheel: installed into a fresh environment, asked, ended, removed", lambda: wheel_findings(arguments.binary))
     overlay_checks(report, arguments.binary)
     try:
         helm = tools.Helm()
