@@ -53,7 +53,10 @@ fn the_worst_workers_come_first() {
     ];
     let view = FleetView { workers, ..FleetView::default() };
     let mut screen = shown(Page::Fleet, Shown::Fleet(view));
-    check(&mut screen, &["41 in flight", "! connect", "96% > 106%", "#.|..... 20% > 30%", "f fleet"]);
+    check(
+        &mut screen,
+        &["41 in flight", "! connect", "96% > 106%", "#.|..... 20% > 30%", "f fleet"],
+    );
     let text = frame(&mut screen, 80, 24);
     let places = ["gone", "full", "calm"].map(|name| text.find(name).unwrap());
     assert!(places.is_sorted(), "{text}");
