@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use overdraft_core::cascade::{
-    Chance, Delivery, Evidence, Finish, LogProb, Nats, Observation, Traits,
-};
+use overdraft_core::cascade::{Delivery, Evidence, Finish, LogProb, Nats, Observation, Traits};
 use overdraft_sim::Draws;
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 use serde::Serialize;
 
 /// Tokens of a draft that are looked at: more change no quantile by much.
@@ -238,8 +236,8 @@ impl Times {
 }
 
 /// The share of answers that may be worse.
-pub(crate) const fn loss(world: &World) -> Chance {
-    Chance::permille(world.loss_permille)
+pub(crate) const fn loss(world: &World) -> Ratio {
+    Ratio::permille(world.loss_permille)
 }
 
 impl fmt::Display for World {

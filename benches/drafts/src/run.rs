@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use overdraft_core::cascade::{
-    Ask, Cascade, Chance, Choice, Delivery, Evidence, Judgement, Label, Mode, Moment, Settings,
-    Upshot, Waited,
+    Ask, Cascade, Choice, Delivery, Evidence, Judgement, Label, Mode, Moment, Settings, Upshot,
+    Waited,
 };
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 use serde::Serialize;
 
 use super::draw::{Form, Request, WINDOW, World, loss};
@@ -77,7 +77,7 @@ pub(crate) fn gate(world: &World, requests: &[Request]) -> Outcome {
     let settings = Settings {
         mode: Mode::Gate,
         loss: loss(world),
-        break_even: Chance::of(micros(world.price), 1_000_000),
+        break_even: Ratio::of(micros(world.price), 1_000_000),
         first: Tokens::new(WINDOW),
         ..Settings::default()
     };
@@ -250,7 +250,7 @@ impl Run<'_> {
             let paid: f64 = self.ways.iter().skip(from).map(|way| way.paid).sum();
             1.0 - paid / overdraft_claims::as_float(self.ways.len() - from)
         };
-        let share = |chance: Chance| f64::from(chance.get()) / 1e6;
+        let share = |chance: Ratio| f64::from(chance.get()) / 1e6;
         let interval = self.cascade.report().loss.interval();
         let lost = self.ways.iter().filter(|way| way.is_lost).count();
         Outcome {

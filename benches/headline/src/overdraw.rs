@@ -3,7 +3,7 @@
 use anyhow::Result;
 use overdraft_claims::{Aim, Claim, as_float};
 use overdraft_core::admit::Mode;
-use overdraft_core::cascade::{self, Chance};
+use overdraft_core::cascade::{self};
 use overdraft_core::route::Policy;
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{self, DEPTH_MAX};
@@ -14,7 +14,7 @@ use overdraft_sim::fleet::{
 };
 use overdraft_sim::report::{Estimate, Objectives};
 use overdraft_sim::workload::{Pacing, Session, Sessions, Source, WorkloadError};
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Micros, Ratio, Tokens};
 use serde_json::json;
 
 use crate::part::{Effort, Part};
@@ -232,7 +232,7 @@ fn steps() -> Result<Vec<Arm>> {
         workers: DRAFT.1,
         settings: cascade::Settings {
             mode: cascade::Mode::Gate,
-            loss: Chance::percent(1),
+            loss: Ratio::percent(1),
             // Here the rate within a limit of whole answers is looked for: first tokens may come later.
             slowdown: None,
             ..cascade::Settings::default()

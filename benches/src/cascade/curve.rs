@@ -6,7 +6,8 @@
 
 use crate::Dice;
 use overdraft_claims::{Aim, Claim, as_float};
-use overdraft_core::cascade::{Cascade, Chance, Choice, Mode, Moment, Scorer, Settings};
+use overdraft_core::cascade::{Cascade, Choice, Mode, Moment, Scorer, Settings};
+use overdraft_units::Ratio;
 use serde::Serialize;
 
 use super::answers::{Asked, WINDOW};
@@ -136,7 +137,7 @@ fn divide(order: &[&Asked], sums: &mut Sums) {
     });
     sums.judged += as_float(judged.len());
     for (threshold, (accepted, right)) in THRESHOLDS.into_iter().zip(&mut sums.thresholds) {
-        let least = Chance::permille(threshold).get();
+        let least = Ratio::permille(threshold).get();
         for one in judged {
             let passes = least <= score(one);
             *accepted += f64::from(u8::from(passes));

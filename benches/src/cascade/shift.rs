@@ -7,10 +7,10 @@
 use crate::Dice;
 use overdraft_claims::{Aim, Claim, as_float};
 use overdraft_core::cascade::{
-    Ask, Cascade, Chance, Choice, Evidence, Finish, Label, LogProb, Mode, Moment, Observation,
-    Settings, Standing, Traits,
+    Ask, Cascade, Choice, Evidence, Finish, Label, LogProb, Mode, Moment, Observation, Settings,
+    Standing, Traits,
 };
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 use serde::Serialize;
 
 /// Requests before the shift, and as many after.
@@ -18,7 +18,7 @@ const HALF: usize = 20_000;
 /// Requests of a row of the table.
 const WINDOW: usize = 4_000;
 /// What may be lost.
-const LOSS: Chance = Chance::percent(1);
+const LOSS: Ratio = Ratio::percent(1);
 /// Tokens of a draft.
 const TOKENS: u32 = 24;
 
@@ -98,7 +98,7 @@ fn request(dice: &mut Dice, chances: &[u32; 10]) -> (Evidence, bool) {
         evidence.observe(Observation { logprob, margin: None, entropy: None, digit: false });
     }
     evidence.finish(Finish::Stop);
-    let worse = Chance::millionths(chances[octave]).happens(dice.any());
+    let worse = Ratio::millionths(chances[octave]).happens(dice.any());
     (evidence, worse)
 }
 

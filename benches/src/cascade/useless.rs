@@ -5,10 +5,10 @@
 use crate::Dice;
 use overdraft_claims::{Aim, Claim, as_float, percentile};
 use overdraft_core::cascade::{
-    Cascade, Chance, Choice, Evidence, HORIZON_LABELS, KillSwitch, Label, LogProb, Mode, Moment,
+    Cascade, Choice, Evidence, HORIZON_LABELS, KillSwitch, Label, LogProb, Mode, Moment,
     Observation, Propensity, Sample, Settings, Standing, Traits,
 };
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 use serde::Serialize;
 
 /// No route is watched for longer.
@@ -61,10 +61,10 @@ fn until_off(seed: u64, served: &mut usize) -> usize {
 /// A route at the edge of what it may be: twice the loss, and as many good drafts as just pay.
 fn is_off(seed: u64) -> bool {
     let mut dice = Dice::new(seed);
-    let mut switch = KillSwitch::new(Chance::percent(1), Chance::percent(10));
+    let mut switch = KillSwitch::new(Ratio::percent(1), Ratio::percent(10));
     (0..HORIZON_LABELS).any(|_| {
-        let lost = Chance::percent(2).happens(dice.any());
-        let good = !lost && Chance::of(10, 98).happens(dice.any());
+        let lost = Ratio::percent(2).happens(dice.any());
+        let good = !lost && Ratio::of(10, 98).happens(dice.any());
         let sample = Sample {
             label: if good { Label::AsGood } else { Label::Worse },
             would: if lost { Choice::Draft } else { Choice::Target },

@@ -3,7 +3,7 @@
 
 use overdraft_config::{ByteSize, CascadeSlowdown, Share};
 use overdraft_core::admit::{Mode, Priority, QueueSettings};
-use overdraft_core::cascade::{self, Chance};
+use overdraft_core::cascade::{self};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
@@ -250,7 +250,7 @@ impl DecisionOptions {
         let draft = profiles.find(&self.draft).map_err(|error| {
             Fault::input(format!("`--draft`: {error}")).hint("`--list` shows all profiles")
         })?;
-        let loss = Chance::permille(u32::from(self.loss.permille()));
+        let loss = self.loss.ratio();
         let kinds = if self.request_kind.is_empty() {
             RequestKind::ASSUMED.to_vec()
         } else {
@@ -258,7 +258,7 @@ impl DecisionOptions {
         };
         let slowdown = match self.slowdown {
             CascadeSlowdown::Any => None,
-            CascadeSlowdown::Share(share) => Some(Chance::permille(share.permille().into())),
+            CascadeSlowdown::Share(share) => Some(share.ratio()),
         };
         let windows = self.draft_windows;
         let default = cascade::Settings::default();

@@ -199,7 +199,7 @@ fn deepest(table: &[Advised]) -> usize {
 
 fn as_json(evidence: &Evidence, table: &[Advised]) -> Value {
     let survival = evidence.survival();
-    let survival = survival.iter().map(|share| f64::from(share.millionths()) / 1e6);
+    let survival = survival.iter().map(|share| share.factor());
     let line = |line: &Advised| {
         json!({
             "first": line.first, "last": line.last, "depth": line.depth,
@@ -241,9 +241,9 @@ fn told(evidence: &Evidence, table: &[Advised]) -> String {
         .survival()
         .iter()
         .take(evidence.depth)
-        .map(|share| format!("{:.2}", f64::from(share.millionths()) / 1e6))
+        .map(|share| format!("{:.2}", share.factor()))
         .collect();
-    let share = f64::from(evidence.share().millionths()) / 1e4;
+    let share = evidence.share().factor() * 1e2;
     let _ = writeln!(text, "guesses right up to place 1, 2, …: {}", survival.join(" "));
     let _ = writeln!(
         text,

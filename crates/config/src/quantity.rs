@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use overdraft_units::Ratio;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -74,7 +75,7 @@ pub enum QuantityError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpan(Duration);
 
-/// A share of a whole, written as `10%` or `0.1`; exact to a thousandth.
+/// A [`Ratio`] as it is written: `10%` or `0.1`; exact to a thousandth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u16);
 
@@ -145,6 +146,11 @@ impl Share {
     /// In thousandths, 0 to 1,000.
     pub const fn permille(self) -> u16 {
         self.0
+    }
+
+    /// The part of a whole that was written.
+    pub fn ratio(self) -> Ratio {
+        Ratio::permille(self.0.into())
     }
 }
 

@@ -29,9 +29,7 @@ pub use self::runtime::{
 pub use self::sample::{LOGPROBS_MAX, SamplingError};
 pub use self::simulated::{SimulatedBackend, SimulatedSettings};
 pub use self::tokenizer::FileTokenizerError;
-pub use overdraft_scheduler::speculate::{
-    DEPTH_MAX, Drafter, Lookup, Policy, PolicyError, Reason, Share,
-};
+pub use overdraft_scheduler::speculate::{DEPTH_MAX, Drafter, Lookup, Policy, PolicyError, Reason};
 pub use overdraft_tokenizer::{
     ChatInput, ChatTemplate, ControlTokens, Framing, Rendered, TemplateError, TokenKind, Tokenizer,
     TokenizerError, TokenizerSource,

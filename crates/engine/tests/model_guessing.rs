@@ -185,6 +185,6 @@ fn the_draft_is_right_as_often_as_the_model_card_says() {
     let SpeculationStats { draft_tokens_by, acceptance, .. } = engine.handle().stats().speculation;
     assert!(100 < draft_tokens_by[Drafter::Model.place()]);
     // The same greedy token at 93 % of positions; these are twenty prompts.
-    let right = acceptance[Drafter::Model.place()].millionths();
+    let right = acceptance[Drafter::Model.place()].get();
     assert!((750_000..=1_000_000).contains(&right), "{right} millionths");
 }

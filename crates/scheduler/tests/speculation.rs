@@ -303,17 +303,22 @@ fn sure(world: &World) -> World {
 #[test]
 fn a_draft_model_that_knows_when_it_guesses_is_worth_more() {
     let machines = [("cpu", CPU, 12_000), ("small", SMALL, 3_000), ("larger", LARGER, 3_000)];
-    for seed in 1..=4 {
-        for (name, machine, millis) in machines {
-            let world = as_in_the_bench(name, machine, millis);
-            let sure = sure(&world);
+    for (name, machine, millis) in machines {
+        let world = as_in_the_bench(name, machine, millis);
+        let sure = sure(&world);
+        let mut totals = [0.0, 0.0];
+        for seed in 1..=4 {
             check(&sure, seed, (1.05, 0.95));
-            let runs = [sure, world].map(|world| world.run(Policy::Goodput, seed));
+            let runs = [&sure, &world].map(|world| world.run(Policy::Goodput, seed));
             let [knows, does_not] = runs.each_ref().map(|rates| total(rates));
-            assert!(does_not < knows, "{knows} beside {does_not}: {name} of seed {seed}");
+            // By seed the two are up to 0.3 % apart by chance alone.
+            assert!(0.997 * does_not < knows, "{knows} beside {does_not}: {name} of seed {seed}");
+            totals = [totals[0] + knows, totals[1] + does_not];
             // A lone sequence is guessed for most deeply.
             let [knows, does_not] = runs.map(|rates| rates[0]);
             assert!(1.015 * does_not < knows, "{knows} beside {does_not}: {name} of seed {seed}");
         }
+        let [knows, does_not] = totals;
+        assert!(1.003 * does_not < knows, "{knows} beside {does_not}: {name}");
     }
 }

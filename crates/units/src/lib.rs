@@ -7,12 +7,14 @@
 
 mod ids;
 mod port;
+mod ratio;
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
 pub use self::ids::{BlockId, CacheSalt, Priority, SequenceId, TokenId};
 pub use self::port::{NotAPort, port_of};
+pub use self::ratio::Ratio;
 
 /// Declares an unsigned quantity: ordered, summable with itself, and printed with its unit.
 macro_rules! quantity {

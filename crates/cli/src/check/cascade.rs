@@ -4,9 +4,8 @@
 //! learns beforehand that a draft cannot pay for itself.
 
 use overdraft_config::{Cascade, CascadeMode, Config};
-use overdraft_core::cascade::Chance;
 use overdraft_core::cost::{Pools, Reach, Shape, Verification, break_even, feasibility};
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 use super::finding::{Finding, Report, Verdict};
 use crate::parity::{self, Mismatch};
@@ -73,13 +72,13 @@ fn pays(name: &str, cascade: &Cascade) -> Finding {
 
 /// How much can be accepted, by how often the draft is worse.
 fn feasible(cascade: &Cascade) -> Finding {
-    let loss = Chance::permille(cascade.loss.permille().into());
+    let loss = cascade.loss.ratio();
     if cascade.mode == CascadeMode::Verify {
         let message = "verified answers are the target's own: nothing is lost";
         return Finding::new("feasibility", Verdict::Ok, message);
     }
     let told = RISKS.map(|risk| {
-        let most = feasibility(Chance::percent(risk), loss).accept_most;
+        let most = feasibility(Ratio::percent(risk), loss).accept_most;
         format!("{} if {risk}% are worse", percent(most))
     });
     let message =
@@ -87,7 +86,7 @@ fn feasible(cascade: &Cascade) -> Finding {
     Finding::new("feasibility", Verdict::Ok, message)
 }
 
-fn percent(chance: Chance) -> String {
+fn percent(chance: Ratio) -> String {
     let tenths = chance.get() / 1_000;
     match tenths % 10 {
         0 => format!("{}%", tenths / 10),

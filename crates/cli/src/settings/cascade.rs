@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use overdraft_config as config;
-use overdraft_core::cascade::{Chance, Mode, Path, Shadow};
+use overdraft_core::cascade::{Mode, Path, Shadow};
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::{CanarySettings, CascadeSettings, Labels};
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 /// The section `cascades`.
 pub(super) fn cascades(
@@ -40,14 +40,14 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
             config::CascadeMode::Verify => Mode::Verify,
             config::CascadeMode::Shadow => Mode::Shadow,
         },
-        loss: chance(own.loss),
+        loss: own.loss.ratio(),
         threshold: match own.threshold {
             config::CascadeThreshold::Auto => None,
-            config::CascadeThreshold::Fixed(share) => Some(chance(share)),
+            config::CascadeThreshold::Fixed(share) => Some(share.ratio()),
         },
         slowdown: match own.slowdown {
             config::CascadeSlowdown::Any => None,
-            config::CascadeSlowdown::Share(share) => Some(chance(share)),
+            config::CascadeSlowdown::Share(share) => Some(share.ratio()),
         },
         first_window: own.window.first,
         next_window: own.window.next,
@@ -64,9 +64,9 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
             config::CascadeLabels::Judge => Labels::Judge,
         },
         shadow: Shadow {
-            start: chance(own.shadow.share),
-            floor: chance(own.shadow.floor),
-            learning: if none { Chance::NONE } else { shadow.learning },
+            start: own.shadow.share.ratio(),
+            floor: own.shadow.floor.ratio(),
+            learning: if none { Ratio::NONE } else { shadow.learning },
             ..shadow
         },
         at_once: usize::try_from(own.shadow.at_once).unwrap_or(usize::MAX),
@@ -74,10 +74,6 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
         tenants_out: own.tenants_out.iter().cloned().collect(),
         log: None,
     }
-}
-
-fn chance(share: config::Share) -> Chance {
-    Chance::permille(share.permille().into())
 }
 
 fn prices(configured: config::TokenPrices) -> Prices {

@@ -1,12 +1,13 @@
 //! The mapping: defaults agree on both sides, and every section arrives.
 
+use overdraft_units::Ratio;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use overdraft_config::Config;
 use overdraft_core::admit::{self, Priority};
-use overdraft_core::cascade::{Chance, Mode};
+use overdraft_core::cascade::Mode;
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
@@ -80,10 +81,10 @@ fn cascades_arrive() {
     let settings = gateway(&config, Vec::new());
     let chat = &settings.cascades["chat"];
     assert_eq!((chat.draft.as_str(), chat.target.as_str()), ("small", "big"));
-    assert_eq!((chat.mode, chat.threshold), (Mode::Verify, Some(Chance::percent(60))));
+    assert_eq!((chat.mode, chat.threshold), (Mode::Verify, Some(Ratio::percent(60))));
     assert_eq!((chat.first_window, chat.next_window, chat.at_once), (8, 16, 3));
     assert_eq!(chat.slowdown, None);
-    assert_eq!((chat.loss, chat.shadow.start), (Chance::percent(2), Chance::percent(10)));
+    assert_eq!((chat.loss, chat.shadow.start), (Ratio::percent(2), Ratio::percent(10)));
     let [draft, target] = chat.prices.expect("they were named");
     assert_eq!((draft.prompt.get(), draft.cached.get()), (50_000, 50_000));
     assert_eq!((target.cached.get(), target.completion.get()), (250_000, 2_000_000));

@@ -12,7 +12,7 @@ use super::Priority;
 use super::fair_queue::Lane;
 use super::queue::{AGING_EVERY, Ticket, Waiter};
 use super::worker_queue::{Ahead, Hold, Stand};
-use crate::estimate::Ratio;
+use crate::estimate::MovingAverage;
 use crate::fleet::WorkerId;
 
 /// Starts that must have been seen before it is said how long a line takes.
@@ -30,7 +30,7 @@ pub(super) struct Line {
     /// Starts so far.
     starts: u32,
     /// Tokens started over microseconds, while others waited.
-    speed: Ratio,
+    speed: MovingAverage,
     /// Since when somebody has been waiting and nobody was started.
     since: Option<Instant>,
 }

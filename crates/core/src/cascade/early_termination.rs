@@ -6,8 +6,9 @@
 //! continues (exploration), or an error in the table would never be corrected.
 
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
-use super::probability::{Chance, WHOLE};
+use super::probability::WHOLE;
 use super::snapshot::{PartsError, Reader, signed};
 use super::threshold::Choice;
 
@@ -34,7 +35,7 @@ pub struct Stands(u128);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prospects {
     cells: [(u32, u32); STRETCHES * HEIGHTS],
-    bound: Chance,
+    bound: Ratio,
 }
 
 impl Stands {
@@ -47,12 +48,12 @@ impl Stands {
 
 impl Prospects {
     /// Nothing known; a draft is ended where it passes with less than `bound`.
-    pub const fn new(bound: Chance) -> Self {
+    pub const fn new(bound: Ratio) -> Self {
         Self { cells: [(0, 0); STRETCHES * HEIGHTS], bound }
     }
 
     /// Where a draft of so many tokens and that running score stands.
-    pub fn stand(tokens: u32, running: Chance) -> Stand {
+    pub fn stand(tokens: u32, running: Ratio) -> Stand {
         let stretch = (tokens.max(4).ilog2() - 2).min(7);
         // Finer towards certainty: a 64th, a 32nd, a 16th and so on away from it.
         let away = (WHOLE - running.get()).max(WHOLE >> 8);
@@ -63,9 +64,9 @@ impl Prospects {
     }
 
     /// The chance that a draft that stands there passes; nothing where too little is known.
-    pub fn passes(&self, stand: Stand) -> Option<Chance> {
+    pub fn passes(&self, stand: Stand) -> Option<Ratio> {
         let (seen, passed) = *self.cells.get(usize::from(stand.0))?;
-        (SEEN_MIN <= seen).then(|| Chance::of(u64::from(passed) + 1, u64::from(seen) + 2))
+        (SEEN_MIN <= seen).then(|| Ratio::of(u64::from(passed) + 1, u64::from(seen) + 2))
     }
 
     /// Whether a draft that stands there should end, with a number drawn once for the draft.
@@ -94,7 +95,7 @@ impl Prospects {
         );
     }
 
-    pub(super) fn read(bound: Chance, row: &mut Reader<'_>) -> Result<Self, PartsError> {
+    pub(super) fn read(bound: Ratio, row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let mut read = Self::new(bound);
         for cell in &mut read.cells {
             let packed = row.within(0, i64::from(SEEN_MAX) << 16 | i64::from(u16::MAX))?;

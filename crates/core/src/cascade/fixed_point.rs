@@ -4,7 +4,8 @@
 //! all without `std`; this is off by less than a millionth, and the same everywhere.
 
 use super::features::{UNIT, logarithm};
-use super::probability::{Chance, WHOLE};
+use super::probability::WHOLE;
+use overdraft_units::Ratio;
 
 /// Bits of fraction.
 pub(super) const BITS: u32 = 24;
@@ -49,13 +50,13 @@ pub(super) fn log_odds(chance: i64) -> i64 {
 }
 
 /// Of 2^24, as a chance.
-pub(super) fn chance(parts: i64) -> Chance {
+pub(super) fn chance(parts: i64) -> Ratio {
     let millionths = (parts.clamp(0, ONE) * i64::from(WHOLE)) >> BITS;
-    Chance::millionths(u32::try_from(millionths).unwrap_or(WHOLE))
+    Ratio::millionths(u32::try_from(millionths).unwrap_or(WHOLE))
 }
 
 /// A chance, of 2^24.
-pub(super) fn parts(chance: Chance) -> i64 {
+pub(super) fn parts(chance: Ratio) -> i64 {
     (i64::from(chance.get()) << BITS) / i64::from(WHOLE)
 }
 

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 use super::class::{Class, Traits};
 use super::early_termination::{Prospects, Stand, Stands};
@@ -19,7 +19,7 @@ use super::kill_switch::{KillSwitch, Sample, Standing};
 use super::label_journal::{Account, Heard, Hearing, Journal, Lesson as Told, Note};
 use super::mode::Mode;
 use super::payback::{Payback, Unpaid, Upshot};
-use super::probability::{Chance, Propensity};
+use super::probability::Propensity;
 use super::report::Report;
 use super::scorer::{Label, Scorer};
 use super::shadow::Shadow;
@@ -42,18 +42,18 @@ pub struct Settings {
     /// What is done with drafts.
     pub mode: Mode,
     /// The share of answers that may be worse than the target's.
-    pub loss: Chance,
+    pub loss: Ratio,
     /// The share of accepted drafts from which the cascade pays; see [`crate::cost`].
-    pub break_even: Chance,
+    pub break_even: Ratio,
     /// How often answers are checked.
     pub shadow: Shadow,
     /// The first window of a streamed answer: where the early judgement is made.
     pub first: Tokens,
     /// A draft that passes with less than this chance is ended early.
-    pub abort_below: Chance,
+    pub abort_below: Ratio,
     /// How much longer than for the target alone clients may wait on average, as a share of its time; nothing where any
     /// time will do.
-    pub slowdown: Option<Chance>,
+    pub slowdown: Option<Ratio>,
 }
 
 impl Default for Settings {
@@ -61,12 +61,12 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             mode: Mode::Off,
-            loss: Chance::percent(1),
-            break_even: Chance::percent(10),
+            loss: Ratio::percent(1),
+            break_even: Ratio::percent(10),
             shadow: Shadow::default(),
             first: Tokens::new(32),
-            abort_below: Chance::percent(5),
-            slowdown: Some(Chance::percent(3)),
+            abort_below: Ratio::percent(5),
+            slowdown: Some(Ratio::percent(3)),
         }
     }
 }
@@ -99,7 +99,7 @@ pub struct Judgement {
     /// Whose answer the bar alone chose: the same, or the draft's where the route is off or only shadows.
     pub would: Choice,
     /// The draft's score.
-    pub score: Chance,
+    pub score: Ratio,
     /// What it had to reach.
     pub bar: Bar,
     /// Whether the label is to be found out. Where the target answered anyway, that costs a comparison.
@@ -145,7 +145,7 @@ pub struct Cascade {
 }
 
 impl Gate {
-    fn new(loss: Chance) -> Self {
+    fn new(loss: Ratio) -> Self {
         Self { scorer: Scorer::new(), threshold: Threshold::new(loss) }
     }
 }
@@ -209,7 +209,7 @@ impl Cascade {
     fn ask_first(&self, traits: &Traits, drawn: u64) -> Ask {
         let unpaid = self.payback.unpaid(traits);
         if let Some(why) = unpaid
-            && self.settings.shadow.start != Chance::NONE
+            && self.settings.shadow.start != Ratio::NONE
         {
             return Self::ask_beside(self.watching(why), drawn);
         }
@@ -221,14 +221,14 @@ impl Cascade {
     }
 
     /// How often a draft that does not pay is asked beside the target. What fails costs little, and may be back soon.
-    fn watching(&self, why: Unpaid) -> Chance {
+    fn watching(&self, why: Unpaid) -> Ratio {
         match why {
             Unpaid::Failing => self.least().max(self.settings.shadow.start),
             Unpaid::Refused | Unpaid::Slow => self.least(),
         }
     }
 
-    fn ask_beside(chance: Chance, drawn: u64) -> Ask {
+    fn ask_beside(chance: Ratio, drawn: u64) -> Ask {
         let propensity = Propensity::new(chance);
         if propensity.chance().happens(drawn) { Ask::Beside(propensity) } else { Ask::Target }
     }
@@ -254,7 +254,7 @@ impl Cascade {
     }
 
     /// The score of what a draft has said so far.
-    pub fn score(&self, moment: Moment, evidence: &Evidence) -> Chance {
+    pub fn score(&self, moment: Moment, evidence: &Evidence) -> Ratio {
         let class = evidence.traits().class();
         self.gate(moment).scorer.score(&at(moment, evidence), class)
     }
@@ -382,7 +382,7 @@ impl Cascade {
     pub fn counted(&mut self, accepted: Tokens, drafted: Tokens) -> Note {
         self.judged += 1;
         self.served += u64::from(accepted == drafted);
-        Note::part(Chance::of(accepted.get().into(), drafted.get().into()))
+        Note::part(Ratio::of(accepted.get().into(), drafted.get().into()))
     }
 
     /// Learns how much of a draft the target accepted, in mode `verify`.
@@ -460,7 +460,7 @@ impl Cascade {
 
     /// Whose answer counts as given at that moment: of the moment that decided what was served, or would have been
     /// where the route only shadows; of the other what it would have chosen.
-    fn charged(&self, moment: Moment, account: &Account, score: Chance) -> Choice {
+    fn charged(&self, moment: Moment, account: &Account, score: Ratio) -> Choice {
         if moment != account.moment {
             self.gate(moment).threshold.bar(account.class).choose(score)
         } else if self.settings.mode == Mode::Shadow {
@@ -474,9 +474,9 @@ impl Cascade {
         self.whole.threshold.seen() < SETTLED_LABELS
     }
 
-    fn least(&self) -> Chance {
+    fn least(&self) -> Ratio {
         let labels = self.whole.threshold.seen();
-        let bar = Bar::At(Chance::CERTAIN);
+        let bar = Bar::At(Ratio::WHOLE);
         self.settings.shadow.least(labels, bar).chance()
     }
 }

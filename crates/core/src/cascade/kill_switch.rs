@@ -8,9 +8,10 @@
 //! 1 % at most, by Doob's inequality. `docs/design/cascade.md#r6`.
 
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use super::fixed_point::{ONE, parts, times};
-use super::probability::{Chance, Propensity};
+use super::probability::Propensity;
 use super::scorer::Label;
 use super::snapshot::{PartsError, Reader, signed};
 use super::threshold::Choice;
@@ -18,7 +19,7 @@ use super::threshold::Choice;
 /// Horizon of the false-alarm bound: within this many labels a false alarm ...
 pub const HORIZON_LABELS: u64 = 10_000;
 /// ... has at most this chance.
-pub const FALSE_ALARM: Chance = Chance::percent(1);
+pub const FALSE_ALARM: Ratio = Ratio::percent(1);
 /// Alarm threshold of a bet's capital: the horizon divided by the chance, for each of the two.
 const ALARM: i64 = 2 * 1_000_000 * ONE;
 
@@ -94,13 +95,13 @@ pub struct KillSwitch {
 }
 
 /// A route pays from this share of good drafts on at the lowest: below, nothing is learnt in time.
-const PAYS_MIN: Chance = Chance::percent(5);
-const PAYS_MAX: Chance = Chance::percent(60);
+const PAYS_MIN: Ratio = Ratio::percent(5);
+const PAYS_MAX: Ratio = Ratio::percent(60);
 
 impl KillSwitch {
     /// On, for a route that may lose `loss` and pays from a share `break_even` of accepted drafts on, which is
     /// kept between 5 % and 60 %.
-    pub fn new(loss: Chance, break_even: Chance) -> Self {
+    pub fn new(loss: Ratio, break_even: Ratio) -> Self {
         Self {
             limit: parts(loss) * 2,
             pays: parts(break_even.clamp(PAYS_MIN, PAYS_MAX)),
@@ -131,7 +132,7 @@ impl KillSwitch {
 
     /// Learns which part of a draft the target accepted, where it verifies: a draft of which less is accepted than
     /// pays is useless too.
-    pub fn learn_part(&mut self, accepted: Chance) -> Standing {
+    pub fn learn_part(&mut self, accepted: Ratio) -> Standing {
         let accepted = parts(accepted);
         match self.standing {
             Standing::On => {
@@ -149,7 +150,7 @@ impl KillSwitch {
         let lost = sample.label == Label::Worse && sample.would == Choice::Draft;
         let good = sample.label != Label::Worse;
         let known = u64::from(sample.propensity.chance().get());
-        let weight = parts(Chance::of(u64::from(sample.least.chance().get()).min(known), known));
+        let weight = parts(Ratio::of(u64::from(sample.least.chance().get()).min(known), known));
         let beyond = if lost { ONE } else { 0 } - self.limit;
         for (money, stake) in self.harm.iter_mut().zip(STAKES) {
             let most = ONE * ONE / (STAKE_PART * self.limit.max(1));
@@ -219,8 +220,8 @@ impl KillSwitch {
     }
 
     pub(super) fn read(
-        loss: Chance,
-        break_even: Chance,
+        loss: Ratio,
+        break_even: Ratio,
         row: &mut Reader<'_>,
     ) -> Result<Self, PartsError> {
         let mut read = Self::new(loss, break_even);

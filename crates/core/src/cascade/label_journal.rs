@@ -10,12 +10,13 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use super::class::Class;
 use super::evidence::Evidence;
 use super::features::Features;
 use super::gate::{Judgement, Moment, at};
-use super::probability::{Chance, Propensity};
+use super::probability::Propensity;
 use super::scorer::Label;
 use super::snapshot::{PartsError, Reader, number, signed};
 use super::threshold::Choice;
@@ -39,7 +40,7 @@ pub(super) struct Account {
     whole: Features,
     pub(super) class: Class,
     pub(super) moment: Moment,
-    pub(super) score: Chance,
+    pub(super) score: Ratio,
     pub(super) serve: Choice,
     pub(super) would: Choice,
     pub(super) propensity: Propensity,
@@ -53,7 +54,7 @@ pub(super) enum Lesson {
     /// What a draft was worth.
     Label(Account),
     /// Which share of a draft the target accepted.
-    Part(Chance),
+    Part(Ratio),
 }
 
 /// One thing that was learnt, for whoever tells it on.
@@ -126,7 +127,7 @@ impl Account {
         let packed = row.within(0, (1 << (3 * CHANCE_BITS)) - 1)?;
         let chance = |place: u32| {
             let bits = packed >> (place * CHANCE_BITS) & ((1 << CHANCE_BITS) - 1);
-            Chance::millionths(u32::try_from(bits).unwrap_or(0))
+            Ratio::millionths(u32::try_from(bits).unwrap_or(0))
         };
         Ok(Self {
             first,
@@ -150,7 +151,7 @@ impl Note {
     }
 
     /// Which share of a draft the target accepted.
-    pub const fn part(accepted: Chance) -> Self {
+    pub const fn part(accepted: Ratio) -> Self {
         Self(Lesson::Part(accepted))
     }
 
@@ -168,8 +169,8 @@ impl Note {
         if row.within(0, 1)? == 0 {
             return Account::read(row).map(|account| Self(Lesson::Label(account)));
         }
-        let accepted = row.within(0, Chance::CERTAIN.get().into())?;
-        Ok(Self::part(Chance::millionths(u32::try_from(accepted).unwrap_or(0))))
+        let accepted = row.within(0, Ratio::WHOLE.get().into())?;
+        Ok(Self::part(Ratio::millionths(u32::try_from(accepted).unwrap_or(0))))
     }
 }
 

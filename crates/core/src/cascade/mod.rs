@@ -79,7 +79,7 @@ pub use self::label_journal::{Hearing, JOURNAL_MAX, Journal, Note};
 pub use self::mode::Mode;
 pub use self::parity::{Difference, Parity, Tokenizer};
 pub use self::payback::{DEBT_MAX, Payback, Unpaid, Upshot, Waited};
-pub use self::probability::{Chance, LogProb, Nats, PROPENSITY_MIN, Propensity};
+pub use self::probability::{LogProb, Nats, PROPENSITY_MIN, Propensity};
 pub use self::protocol::{
     Action, Cause, Continuation, DraftCall, Event, Outcome, Protocol, Rejected, RequestDraws, Said,
     Scored, Terms, Tokenizers,

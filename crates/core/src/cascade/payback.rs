@@ -10,11 +10,10 @@
 //! answers of the target, two thirds of the allowed slowdown of all answers' time, and the delay in
 //! flight when the budget was spent. `docs/design/cascade.md#r13`.
 
-use overdraft_units::Micros;
+use overdraft_units::{Micros, Ratio};
 
 use super::class::{Delivery, Traits};
 use super::latency::{MEMORY, MEMORY_LONG, MEMORY_SHORT, Mean, Paces, Pick, sample};
-use super::probability::Chance;
 
 /// Delay budget, in answers of the target: beyond this total delay of all clients, drafts no longer
 /// run first.
@@ -93,9 +92,9 @@ pub enum Waited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payback {
     /// How much longer clients may wait, as a share of the target's time; nothing where any time will do.
-    slowdown: Option<Chance>,
+    slowdown: Option<Ratio>,
     /// The share of drafts that must be given to cost less.
-    break_even: Chance,
+    break_even: Ratio,
     paces: Paces,
     /// The share of calls that come to a verdict: the others fail, or run into their limit. Of the pool as a whole.
     told: Mean,
@@ -121,7 +120,7 @@ const END: usize = 1;
 
 impl Payback {
     /// Nothing known.
-    pub fn new(slowdown: Option<Chance>, break_even: Chance) -> Self {
+    pub fn new(slowdown: Option<Ratio>, break_even: Ratio) -> Self {
         Self {
             slowdown,
             break_even,
@@ -323,7 +322,7 @@ impl Payback {
 
     /// Whether an expected time, in millionths of a microsecond, is more than the target's by more than is allowed.
     fn is_beyond(&self, expected: i128, target: i64) -> bool {
-        let allowed = i128::from(self.slowdown.unwrap_or(Chance::CERTAIN).get());
+        let allowed = i128::from(self.slowdown.unwrap_or(Ratio::WHOLE).get());
         let more = (i128::from(target) * allowed).max(i128::from(NOISE) * i128::from(MILLION));
         i128::from(target) * i128::from(MILLION) + more < expected
     }
@@ -359,7 +358,7 @@ impl Payback {
 
     /// Two thirds of what may be lost of an answer's time are let be lost for good.
     fn forgive(&mut self, which: usize, target: i64) {
-        let share = i64::from(self.slowdown.unwrap_or(Chance::CERTAIN).get());
+        let share = i64::from(self.slowdown.unwrap_or(Ratio::WHOLE).get());
         let debt = self.debts[which];
         self.debts[which] = (debt - target / 3 * 2 * share / MILLION).max(debt.min(0));
         self.look();

@@ -1,87 +1,12 @@
-//! Fixed-point probability: chances in millionths, log probabilities, inverse propensity weights.
+//! Fixed-point log probabilities, inverse propensity weights.
 //!
-//! Chances are millionths, because a loss of one in a hundred must be distinct from one in
-//! ninety-nine. Log probabilities are millionths of a nat. With integers, every gateway that saw
+//! Log probabilities are millionths of a nat. With integers, every gateway that saw
 //! the same labels decides alike, on every machine.
 
-/// A chance or a share, in millionths; at most certain.
-///
-/// ```
-/// use overdraft_core::cascade::Chance;
-///
-/// assert_eq!(Chance::of(1, 4), Chance::percent(25));
-/// assert_eq!(Chance::percent(50).and(Chance::percent(50)), Chance::permille(250));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Chance(u32);
+use overdraft_units::Ratio;
 
 /// The number of millionths in one.
-pub(super) const WHOLE: u32 = 1_000_000;
-
-impl Chance {
-    /// Never.
-    pub const NONE: Self = Self(0);
-    /// Always.
-    pub const CERTAIN: Self = Self(WHOLE);
-
-    /// So many millionths, at most all of them.
-    pub const fn millionths(millionths: u32) -> Self {
-        Self(if millionths > WHOLE { WHOLE } else { millionths })
-    }
-
-    /// So many thousandths, at most all of them.
-    pub const fn permille(thousandths: u32) -> Self {
-        Self::millionths(thousandths.saturating_mul(1_000))
-    }
-
-    /// So many hundredths, at most all of them.
-    pub const fn percent(hundredths: u32) -> Self {
-        Self::millionths(hundredths.saturating_mul(10_000))
-    }
-
-    /// `part` of `whole`, at most all of it; none of nothing.
-    pub fn of(part: u64, whole: u64) -> Self {
-        let part = u128::from(part.min(whole)) * u128::from(WHOLE);
-        let share = part.checked_div(u128::from(whole)).unwrap_or(0);
-        Self(u32::try_from(share).unwrap_or(WHOLE))
-    }
-
-    /// Millionths.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
-    /// The chance that it does not happen.
-    #[must_use]
-    pub const fn not(self) -> Self {
-        Self(WHOLE - self.0)
-    }
-
-    /// The chance that both happen, where neither depends on the other.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        let both = u64::from(self.0) * u64::from(other.0) / u64::from(WHOLE);
-        Self(u32::try_from(both).unwrap_or(WHOLE))
-    }
-
-    /// The sum, at most certain.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self::millionths(self.0.saturating_add(other.0))
-    }
-
-    /// How far apart the two are.
-    #[must_use]
-    pub const fn apart(self, other: Self) -> Self {
-        Self(self.0.abs_diff(other.0))
-    }
-
-    /// Whether a number drawn evenly from all 64-bit numbers says that it happens.
-    pub fn happens(self, drawn: u64) -> bool {
-        let place = u128::from(drawn) * u128::from(WHOLE);
-        (place >> 64) < u128::from(self.0)
-    }
-}
+pub(super) const WHOLE: u32 = Ratio::WHOLE.get();
 
 /// The logarithm of a probability, in millionths of a nat: zero or less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,25 +82,25 @@ fn millionths(nats: f64) -> i64 {
 /// One that had a chance of 5 % stands for twenty requests (inverse propensity weights). The floor
 /// bounds what a single label can move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Propensity(Chance);
+pub struct Propensity(Ratio);
 
 /// Minimum sampling chance of a label, which bounds its inverse propensity weight.
-pub const PROPENSITY_MIN: Chance = Chance::percent(1);
+pub const PROPENSITY_MIN: Ratio = Ratio::percent(1);
 
 /// What a label that was certain to be known weighs.
 pub(super) const WEIGHT_ONE: u64 = 1_000;
 
 impl Propensity {
     /// The label is always known.
-    pub const CERTAIN: Self = Self(Chance::CERTAIN);
+    pub const CERTAIN: Self = Self(Ratio::WHOLE);
 
     /// That chance, or the least that is allowed.
-    pub fn new(chance: Chance) -> Self {
+    pub fn new(chance: Ratio) -> Self {
         Self(chance.max(PROPENSITY_MIN))
     }
 
     /// The chance.
-    pub const fn chance(self) -> Chance {
+    pub const fn chance(self) -> Ratio {
         self.0
     }
 

@@ -4,7 +4,8 @@
 //! labels. Zero losses in few labels do not prove a loss of zero; Wilson's interval says so and the
 //! normal approximation does not.
 
-use super::probability::{Chance, WHOLE};
+use super::probability::WHOLE;
+use overdraft_units::Ratio;
 
 /// The square of 1.96, in millionths.
 const Z_SQUARED: u128 = 3_841_459;
@@ -22,11 +23,11 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// The point estimate.
-    pub share: Chance,
+    pub share: Ratio,
     /// The lower bound (2.5 %).
-    pub low: Chance,
+    pub low: Ratio,
     /// The upper bound (2.5 %).
-    pub high: Chance,
+    pub high: Ratio,
 }
 
 impl Estimate {
@@ -45,11 +46,11 @@ impl Estimate {
 
     /// The share with its interval; from nothing to everything before the first label.
     pub fn interval(&self) -> Interval {
-        let share = Chance::of(self.hits, self.sum);
+        let share = Ratio::of(self.hits, self.sum);
         let sum = u128::from(self.sum);
         let Some(labels) = (sum * sum).checked_div(self.squares).filter(|&labels| 0 < labels)
         else {
-            return Interval { share, low: Chance::NONE, high: Chance::CERTAIN };
+            return Interval { share, low: Ratio::NONE, high: Ratio::WHOLE };
         };
         let whole = u128::from(WHOLE);
         let hits = u128::from(share.get());
@@ -57,7 +58,7 @@ impl Estimate {
         let centre = (hits * labels * whole + whole * Z_SQUARED / 2) / below;
         let spread = hits * (whole - hits) / whole * labels + Z_SQUARED / 4;
         let half = (Z_SQUARED * spread).isqrt() * whole / below;
-        let chance = |parts: u128| Chance::millionths(u32::try_from(parts).unwrap_or(WHOLE));
+        let chance = |parts: u128| Ratio::millionths(u32::try_from(parts).unwrap_or(WHOLE));
         Interval {
             share,
             low: chance(centre.saturating_sub(half)).min(share),

@@ -2,9 +2,9 @@
 
 use super::kill_switch::Standing;
 use super::payback::Unpaid;
-use super::probability::Chance;
 use super::quality::Estimate;
 use super::threshold::Bar;
+use overdraft_units::Ratio;
 
 /// What is known of a route, for people and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,5 +24,5 @@ pub struct Report {
     /// See [`Self::judged`].
     pub served: u64,
     /// The least chance of an answer to be checked now.
-    pub shadow: Chance,
+    pub shadow: Ratio,
 }

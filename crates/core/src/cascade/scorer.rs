@@ -7,6 +7,7 @@
 //! is one half. See `docs/design/cascade.md#r3`.
 
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use super::class::Class;
 use super::features::{FEATURES, FEATURES_FIRST, Features};
@@ -14,7 +15,6 @@ use super::fixed_point::{BITS, ONE, chance, log_odds, logistic};
 use super::forest::{Forest, Shares};
 use super::isotonic::{Pool, pool};
 use super::logistic::Logistic;
-use super::probability::Chance;
 use super::snapshot::{PartsError, Reader, number, write};
 
 /// The outcome of comparing the draft's answer with the target's.
@@ -118,7 +118,7 @@ impl Scorer {
     }
 
     /// The chance that a draft like that is not worse than the target.
-    pub fn score(&self, features: &Features, class: Class) -> Chance {
+    pub fn score(&self, features: &Features, class: Class) -> Ratio {
         let odds = self.odds(features, class);
         let model = logistic(odds);
         let Some(curve) = along(&self.curve, odds) else { return chance(model) };

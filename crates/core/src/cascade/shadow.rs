@@ -4,38 +4,39 @@
 //! sampling: at first one in twenty, later as little as one in a hundred, and more where the score
 //! is near the threshold, because there a label is most informative. `docs/design/cascade.md#r5`.
 
-use super::probability::{Chance, PROPENSITY_MIN, Propensity};
+use super::probability::{PROPENSITY_MIN, Propensity};
 use super::threshold::Bar;
+use overdraft_units::Ratio;
 
 /// Labels after which the sampling chance is 0.7 of its initial value.
 const LABELS_SETTLED: u64 = 1_000;
 /// Maximum sampling chance once a route serves drafts.
-const CHANCE_MAX: Chance = Chance::percent(50);
+const CHANCE_MAX: Ratio = Ratio::percent(50);
 
 /// How often answers are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow {
     /// Initial chance.
-    pub start: Chance,
+    pub start: Ratio,
     /// Minimum chance; never below one in a hundred.
-    pub floor: Chance,
+    pub floor: Ratio,
     /// Added chance where the score is near the threshold.
-    pub near: Chance,
+    pub near: Ratio,
     /// The distance from the threshold that counts as near.
-    pub band: Chance,
+    pub band: Ratio,
     /// While too few labels are known to accept anything: the target answers anyway.
-    pub learning: Chance,
+    pub learning: Ratio,
 }
 
 impl Default for Shadow {
     /// One in twenty, at least one in a hundred, 15 % more within 2 % of the bar, all while learning.
     fn default() -> Self {
         Self {
-            start: Chance::percent(5),
-            floor: Chance::percent(1),
-            near: Chance::percent(15),
-            band: Chance::percent(2),
-            learning: Chance::CERTAIN,
+            start: Ratio::percent(5),
+            floor: Ratio::percent(1),
+            near: Ratio::percent(15),
+            band: Ratio::percent(2),
+            learning: Ratio::WHOLE,
         }
     }
 }
@@ -54,11 +55,11 @@ pub struct Draw {
 impl Shadow {
     /// Draws for an answer of that score before that bar, after so many labels, with `drawn`, a number
     /// drawn evenly from all 64-bit numbers.
-    pub fn draw(&self, labels: u64, score: Chance, bar: Bar, drawn: u64) -> Draw {
+    pub fn draw(&self, labels: u64, score: Ratio, bar: Bar, drawn: u64) -> Draw {
         let least = self.least(labels, bar);
         let near = match bar {
             Bar::At(at) if score.apart(at) <= self.band => self.near,
-            _ => Chance::NONE,
+            _ => Ratio::NONE,
         };
         let chance = least.chance().plus(near).min(CHANCE_MAX.max(least.chance()));
         let propensity = Propensity::new(chance);
@@ -76,6 +77,6 @@ impl Shadow {
         let square = start * settled / (settled + u128::from(labels));
         let chance = u32::try_from(square.isqrt()).unwrap_or(u32::MAX);
         let floor = self.floor.max(PROPENSITY_MIN);
-        Propensity::new(Chance::millionths(chance).max(floor))
+        Propensity::new(Ratio::millionths(chance).max(floor))
     }
 }

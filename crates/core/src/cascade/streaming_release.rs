@@ -5,10 +5,9 @@
 //! to first token (TTFT) allows at the draft's measured pace. Released tokens are never revoked:
 //! their count only grows. `docs/design/cascade.md#r7`.
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 
 use super::evidence::Finish;
-use super::probability::Chance;
 use super::threshold::{Bar, Choice};
 
 /// Minimum length of the first window: fewer tokens carry too little evidence.
@@ -19,7 +18,7 @@ pub const FIRST_MAX: Tokens = Tokens::new(256);
 const HELD_MAX: u32 = 2;
 /// Tolerance of the running score below the threshold: the score of a part varies more than that of
 /// the whole.
-const SLACK: Chance = Chance::percent(5);
+const SLACK: Ratio = Ratio::percent(5);
 
 /// How long the windows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ pub struct Running {
     /// Whether it has ended.
     pub finish: Finish,
     /// The score of what it has said.
-    pub score: Chance,
+    pub score: Ratio,
     /// What that must reach.
     pub bar: Bar,
 }
@@ -123,7 +122,7 @@ impl Release {
             return Step::Hold;
         }
         let bar = match running.bar {
-            Bar::At(bar) => Bar::At(Chance::millionths(bar.get().saturating_sub(SLACK.get()))),
+            Bar::At(bar) => Bar::At(Ratio::millionths(bar.get().saturating_sub(SLACK.get()))),
             other => other,
         };
         if bar.choose(running.score) == Choice::Draft {

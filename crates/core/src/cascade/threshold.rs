@@ -11,17 +11,18 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use super::class::{CLASSES_MAX, Class};
-use super::probability::{Chance, Propensity, WEIGHT_ONE, WHOLE};
+use super::probability::{Propensity, WEIGHT_ONE, WHOLE};
 use super::quality::Estimate;
 use super::scorer::Label;
 use super::snapshot::{PartsError, Reader, number, signed};
 
 /// Minimum loss that can be configured: the remembered labels cannot resolve less.
-pub const LOSS_MIN: Chance = Chance::permille(2);
+pub const LOSS_MIN: Ratio = Ratio::permille(2);
 /// Maximum loss that can be configured: beyond it a gate is pointless.
-pub const LOSS_MAX: Chance = Chance::percent(25);
+pub const LOSS_MAX: Ratio = Ratio::percent(25);
 
 /// Maximum labels remembered of all classes together, and of one.
 const LABELS_MAX: usize = 2_048;
@@ -61,12 +62,12 @@ pub enum Bar {
     /// No score is high enough: what was allowed is used up, or no cut holds it.
     Closed,
     /// This or more.
-    At(Chance),
+    At(Ratio),
 }
 
 impl Bar {
     /// What a score comes to before it.
-    pub fn choose(self, score: Chance) -> Choice {
+    pub fn choose(self, score: Ratio) -> Choice {
         match self {
             Self::At(least) if least <= score => Choice::Draft,
             _ => Choice::Target,
@@ -80,7 +81,7 @@ pub struct Lesson {
     /// Of which requests it was one.
     pub class: Class,
     /// What the draft scored when it was judged.
-    pub score: Chance,
+    pub score: Ratio,
     /// Whose answer was given.
     pub served: Choice,
     /// What the draft was worth.
@@ -111,20 +112,20 @@ struct Ledger {
 /// The thresholds of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    loss: Chance,
+    loss: Ratio,
     all: Ledger,
     classes: BTreeMap<Class, Ledger>,
 }
 
 impl Threshold {
     /// One that holds the loss, kept between [`LOSS_MIN`] and [`LOSS_MAX`], and accepts nothing yet.
-    pub fn new(loss: Chance) -> Self {
+    pub fn new(loss: Ratio) -> Self {
         let loss = loss.clamp(LOSS_MIN, LOSS_MAX);
         Self { loss, all: Ledger::new(loss), classes: BTreeMap::new() }
     }
 
     /// The share of answers that may be worse than the target's for being the draft's.
-    pub const fn loss(&self) -> Chance {
+    pub const fn loss(&self) -> Ratio {
         self.loss
     }
 
@@ -145,7 +146,7 @@ impl Threshold {
             sum.div_ceil(labels + POOL_LABELS)
         });
         match u32::try_from(cut) {
-            Ok(cut) if cut <= WHOLE && self.all.cut <= WHOLE => Bar::At(Chance::millionths(cut)),
+            Ok(cut) if cut <= WHOLE && self.all.cut <= WHOLE => Bar::At(Ratio::millionths(cut)),
             _ => Bar::Closed,
         }
     }
@@ -178,7 +179,7 @@ impl Threshold {
         LEARNT_MIN.max(2 * u64::from(WHOLE) / u64::from(self.loss.get()))
     }
 
-    fn heed(&mut self, lesson: &Lesson, how: fn(&mut Ledger, &Lesson, Chance)) {
+    fn heed(&mut self, lesson: &Lesson, how: fn(&mut Ledger, &Lesson, Ratio)) {
         how(&mut self.all, lesson, self.loss);
         self.all.remember(lesson, LABELS_MAX);
         self.all.cut = self.all.place();
@@ -191,7 +192,7 @@ impl Threshold {
         }
     }
 
-    fn note_and_move(ledger: &mut Ledger, lesson: &Lesson, loss: Chance) {
+    fn note_and_move(ledger: &mut Ledger, lesson: &Lesson, loss: Ratio) {
         let lost = lesson.label == Label::Worse && lesson.served == Choice::Draft;
         let lost = if lost { i64::from(WHOLE) } else { 0 };
         let weight = signed(lesson.propensity.weight_thousandths());
@@ -200,7 +201,7 @@ impl Threshold {
         ledger.level = moved.min(LEVEL_MAX * allowed * FINE);
     }
 
-    const fn note_only(_: &mut Ledger, _: &Lesson, _: Chance) {}
+    const fn note_only(_: &mut Ledger, _: &Lesson, _: Ratio) {}
 
     pub(super) fn write(&self, row: &mut Vec<i64>) {
         self.all.write(row);
@@ -212,7 +213,7 @@ impl Threshold {
     }
 
     /// What was written, for the loss that is allowed now.
-    pub(super) fn read(loss: Chance, row: &mut Reader<'_>) -> Result<Self, PartsError> {
+    pub(super) fn read(loss: Ratio, row: &mut Reader<'_>) -> Result<Self, PartsError> {
         let mut read = Self::new(loss);
         read.all = Ledger::read(row, LABELS_MAX, read.loss)?;
         for _ in 0..row.count(CLASSES_MAX)? {
@@ -225,7 +226,7 @@ impl Threshold {
 }
 
 impl Ledger {
-    fn new(loss: Chance) -> Self {
+    fn new(loss: Ratio) -> Self {
         Self { entries: Vec::new(), seen: 0, level: i64::from(loss.get()) * FINE, cut: NOTHING }
     }
 
@@ -277,7 +278,7 @@ impl Ledger {
         }));
     }
 
-    fn read(row: &mut Reader<'_>, most: usize, loss: Chance) -> Result<Self, PartsError> {
+    fn read(row: &mut Reader<'_>, most: usize, loss: Ratio) -> Result<Self, PartsError> {
         let mut read = Self::new(loss);
         read.seen = row.natural()?;
         let highest = LEVEL_MAX * i64::from(loss.get()) * FINE;

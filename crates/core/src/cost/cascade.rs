@@ -4,10 +4,9 @@
 //! in money and in time, along with the share that can be accepted at all, given how often the
 //! draft is worse. `overdraft check` prints both.
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 
 use super::{Money, Prices, Speed, Usage};
-use crate::cascade::Chance;
 
 /// A typical request of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +56,9 @@ impl Reach {
     }
 
     /// The share, where it can be reached at all.
-    pub fn share(self) -> Option<Chance> {
+    pub fn share(self) -> Option<Ratio> {
         let millionths = u32::try_from(self.0).ok()?;
-        (millionths <= Chance::CERTAIN.get()).then(|| Chance::millionths(millionths))
+        (millionths <= Ratio::WHOLE.get()).then(|| Ratio::millionths(millionths))
     }
 
     fn of(part: u64, whole: u64) -> Option<Self> {
@@ -121,21 +120,21 @@ fn time(shape: &Shape, pools: &Pools, how: Verification) -> Option<Reach> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feasibility {
     /// At least this share of requests must go to the target.
-    pub abstain_least: Chance,
+    pub abstain_least: Ratio,
     /// At most this share can be accepted.
-    pub accept_most: Chance,
+    pub accept_most: Ratio,
 }
 
 /// What follows from how often the draft is worse (`base_risk`) for a loss that is allowed: a method that knows
 /// nothing of the distribution must abstain on `(risk - loss) / (1 - loss)` of the requests.
-pub fn feasibility(base_risk: Chance, loss: Chance) -> Feasibility {
+pub fn feasibility(base_risk: Ratio, loss: Ratio) -> Feasibility {
     let over = base_risk.get().saturating_sub(loss.get());
     let abstain_least = if over == 0 {
-        Chance::NONE
+        Ratio::NONE
     } else {
-        Chance::of(over.into(), loss.not().get().max(1).into())
+        Ratio::of(over.into(), loss.complement().get().max(1).into())
     };
-    Feasibility { abstain_least, accept_most: abstain_least.not() }
+    Feasibility { abstain_least, accept_most: abstain_least.complement() }
 }
 
 /// What one request cost, and what it would have cost without a draft.

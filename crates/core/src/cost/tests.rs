@@ -2,12 +2,11 @@
 
 use alloc::string::ToString;
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 
 use super::{
     Bill, Money, Pools, Price, Prices, Shape, Speed, Usage, Verification, break_even, feasibility,
 };
-use crate::cascade::Chance;
 
 fn prices(prompt: u64, completion: u64) -> Prices {
     Prices { prompt: Price::new(prompt), cached: Price::FREE, completion: Price::new(completion) }
@@ -55,7 +54,7 @@ fn at_the_break_even_both_cost_the_same() {
     let share = break_even(&shape, &pools, Verification::None).money.unwrap().share().unwrap();
     let usage = Usage { prompt, cached: none, completion };
     let (draft, target) = (pools.draft.of(usage), pools.target.of(usage));
-    let fallback = u128::from(target.get()) * u128::from(share.not().get()) / 1_000_000;
+    let fallback = u128::from(target.get()) * u128::from(share.complement().get()) / 1_000_000;
     let both = u128::from(draft.get()) + fallback;
     assert!(both.abs_diff(u128::from(target.get())) * 100_000 < both);
     // With a pool that nobody measured nothing is said about time.
@@ -69,13 +68,13 @@ fn at_the_break_even_both_cost_the_same() {
 
 #[test]
 fn no_threshold_accepts_more_than_is_feasible() {
-    let found = feasibility(Chance::percent(30), Chance::percent(1));
-    assert_eq!(found.abstain_least, Chance::of(29, 99));
-    assert_eq!(found.accept_most, Chance::of(29, 99).not());
-    let free = feasibility(Chance::permille(5), Chance::percent(1));
-    assert_eq!(free.accept_most, Chance::CERTAIN);
-    assert_eq!(feasibility(Chance::CERTAIN, Chance::percent(1)).accept_most, Chance::NONE);
-    assert_eq!(feasibility(Chance::CERTAIN, Chance::CERTAIN).accept_most, Chance::CERTAIN);
+    let found = feasibility(Ratio::percent(30), Ratio::percent(1));
+    assert_eq!(found.abstain_least, Ratio::of(29, 99));
+    assert_eq!(found.accept_most, Ratio::of(29, 99).complement());
+    let free = feasibility(Ratio::permille(5), Ratio::percent(1));
+    assert_eq!(free.accept_most, Ratio::WHOLE);
+    assert_eq!(feasibility(Ratio::WHOLE, Ratio::percent(1)).accept_most, Ratio::NONE);
+    assert_eq!(feasibility(Ratio::WHOLE, Ratio::WHOLE).accept_most, Ratio::WHOLE);
 }
 
 #[test]

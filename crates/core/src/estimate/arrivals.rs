@@ -7,7 +7,7 @@
 
 use overdraft_units::{Instant, Micros};
 
-use super::{Pace, Ratio};
+use super::{MovingAverage, Pace};
 
 /// Arrivals per second and worker, in thousandths, at most: a crowd that comes at once has no rate.
 const RATE_MILLI_MAX: u64 = 1_000_000;
@@ -19,9 +19,9 @@ const IDLE_MILLI_MIN: u64 = 100;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     /// Requests over microseconds.
-    requests: Ratio,
+    requests: MovingAverage,
     /// Prompt tokens to be computed over microseconds.
-    tokens: Ratio,
+    tokens: MovingAverage,
     last: Option<Instant>,
 }
 

@@ -3,7 +3,7 @@
 //! Models have rules of two kinds: so many tokens for each picture, or for so many pixels. Both are learnt, and
 //! the one that has foretold better is believed.
 
-use super::ratio::Ratio;
+use super::moving_average::MovingAverage;
 
 /// Tokens of one part at most.
 const PART_TOKENS_MAX: u64 = 65_536;
@@ -26,15 +26,15 @@ pub struct Media {
 /// What is believed of one model's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MediaTokens {
-    by_part: Ratio,
-    by_guess: Ratio,
+    by_part: MovingAverage,
+    by_guess: MovingAverage,
     /// How far off each was lately, in thousandths of what came.
     errors: [u64; 2],
 }
 
 impl MediaTokens {
     pub(super) const fn new() -> Self {
-        Self { by_part: Ratio::new(), by_guess: Ratio::new(), errors: [0; 2] }
+        Self { by_part: MovingAverage::new(), by_guess: MovingAverage::new(), errors: [0; 2] }
     }
 
     /// Media came to `tokens`.

@@ -7,7 +7,7 @@
 mod arrivals;
 mod lengths;
 mod media;
-mod ratio;
+mod moving_average;
 mod relative;
 mod scale;
 mod sliding;
@@ -20,7 +20,7 @@ pub(crate) use self::arrivals::{Arrivals, delayed};
 pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
 pub use self::media::Media;
 use self::media::MediaTokens;
-pub(crate) use self::ratio::Ratio;
+pub(crate) use self::moving_average::MovingAverage;
 use self::relative::Relative;
 pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
 pub use self::sliding::{SlidingRatio, WINDOW};
@@ -44,7 +44,7 @@ const PREFILL_TOKENS_MIN: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefillRate {
     /// Tokens over microseconds.
-    seen: Ratio,
+    seen: MovingAverage,
     /// The same beside what its fleet led to expect.
     beside: Relative,
     /// Its pace, if it is proven to differ from its fleet's.
@@ -54,7 +54,7 @@ pub struct PrefillRate {
 impl PrefillRate {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: Ratio::new(), beside: Relative::new(), own: None }
+        Self { seen: MovingAverage::new(), beside: Relative::new(), own: None }
     }
 
     /// So many tokens were computed in that time, queueing included on both sides.
@@ -132,7 +132,7 @@ impl Default for PrefillRate {
 #[derive(Clone, Copy, Debug)]
 pub struct StepTime {
     /// Microseconds over tokens of one sequence.
-    seen: Ratio,
+    seen: MovingAverage,
     /// What they come to: asked for in every decision, and changed only by answers.
     step: Micros,
     /// The same beside what its fleet led to expect.
@@ -145,7 +145,7 @@ pub const STEP_TIME_FIRST: Micros = Micros::new(20_000);
 impl StepTime {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: Ratio::new(), step: STEP_TIME_FIRST, beside: Relative::new() }
+        Self { seen: MovingAverage::new(), step: STEP_TIME_FIRST, beside: Relative::new() }
     }
 
     /// One answer generated `tokens` after its first in that time.
@@ -197,9 +197,9 @@ impl Default for StepTime {
 #[derive(Clone, Copy, Debug)]
 pub struct Texts {
     /// Bytes of the request over tokens of its prompt.
-    bytes: Ratio,
+    bytes: MovingAverage,
     /// Tokens generated over answers.
-    completions: Ratio,
+    completions: MovingAverage,
     media: MediaTokens,
 }
 
@@ -221,7 +221,11 @@ impl Default for Texts {
 impl Texts {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { bytes: Ratio::new(), completions: Ratio::new(), media: MediaTokens::new() }
+        Self {
+            bytes: MovingAverage::new(),
+            completions: MovingAverage::new(),
+            media: MediaTokens::new(),
+        }
     }
 
     /// A prompt of `bytes` of text and of `media` turned out to have `tokens`.

@@ -21,7 +21,7 @@ use super::routing_request::{Asked, model_number};
 use super::settings::RouteSettings;
 use super::{Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
-use crate::estimate::{Kind, Lengths, Media, Ratio, Texts};
+use crate::estimate::{Kind, Lengths, Media, MovingAverage, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
 use crate::prefix::{Chunks, Hint, Matches, PrefixIndex, PrefixKey, PrefixLimits};
 
@@ -93,7 +93,7 @@ pub struct Router {
     tenants: Tenants,
     pub(super) queue: Queue,
     /// Prompt tokens that were expected to be found where they were sent, over all.
-    pub(super) found: Ratio,
+    pub(super) found: MovingAverage,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
     pub(super) chunks: Vec<Tokens>,
     /// By place in the fleet: tokens to a block of those that report.
@@ -114,7 +114,7 @@ impl Router {
             lengths: Lengths::new(),
             tenants: Tenants::new(),
             queue: Queue::new(QueueSettings::default()),
-            found: Ratio::new(),
+            found: MovingAverage::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
             cache_losses: Vec::new(),

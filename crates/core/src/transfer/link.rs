@@ -2,7 +2,7 @@
 
 use overdraft_units::{Instant, Micros};
 
-use crate::estimate::Ratio;
+use crate::estimate::MovingAverage;
 
 /// Prior bandwidth of a link that was never used, in bytes a second: a network of one gigabit.
 pub const BYTES_PER_SECOND_FIRST: u64 = 100_000_000;
@@ -29,9 +29,9 @@ const RATE_BYTES_MIN: u64 = 1 << 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Link {
     /// Microseconds over answers.
-    wait: Ratio,
+    wait: MovingAverage,
     /// Bytes over microseconds.
-    rate: Ratio,
+    rate: MovingAverage,
     noted: Option<Instant>,
     /// Failures in a row.
     failures: u32,
@@ -42,8 +42,8 @@ impl Link {
     /// Never used.
     pub const fn new() -> Self {
         Self {
-            wait: Ratio::new(),
-            rate: Ratio::new(),
+            wait: MovingAverage::new(),
+            rate: MovingAverage::new(),
             noted: None,
             failures: 0,
             barred_until: None,
@@ -53,7 +53,7 @@ impl Link {
     /// It answered after `wait`, and then so many bytes came in that time.
     pub fn note(&mut self, wait: Micros, bytes: u64, took: Micros, now: Instant) {
         if self.is_stale(now) {
-            (self.wait, self.rate) = (Ratio::new(), Ratio::new());
+            (self.wait, self.rate) = (MovingAverage::new(), MovingAverage::new());
         }
         self.wait.note(wait.get(), 1);
         if RATE_BYTES_MIN <= bytes {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
-use overdraft_core::cascade::{Chance, Mode, Parity, Standing, Tokenizer, Unpaid};
+use overdraft_core::cascade::{Mode, Parity, Standing, Tokenizer, Unpaid};
 use overdraft_telemetry::metrics::CascadeGauges;
 use overdraft_tokenizer::{Framing, Prompter};
-use overdraft_units::{CacheSalt, Instant as Moment, TokenId, Tokens};
+use overdraft_units::{CacheSalt, Instant as Moment, Ratio, TokenId, Tokens};
 use overdraft_wire::RequestPeek;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
@@ -157,7 +157,7 @@ pub(crate) fn set_gauges(layer: &CascadeLayer) {
 }
 
 fn gauges(state: &CascadeState, now: Moment) -> CascadeGauges {
-    let share = |chance: Chance| f64::from(chance.get()) / f64::from(Chance::CERTAIN.get());
+    let share = |chance: Ratio| f64::from(chance.get()) / f64::from(Ratio::WHOLE.get());
     let report = state.report();
     let interval = report.loss.interval();
     CascadeGauges {

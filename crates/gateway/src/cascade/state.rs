@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use overdraft_core::cascade::{
-    Action, Cascade, Chance, Choice, Event, Hearing, Journal, Parity, Protocol, Report, Settings,
-    Standing, Terms, Unpaid,
+    Action, Cascade, Choice, Event, Hearing, Journal, Parity, Protocol, Report, Settings, Standing,
+    Terms, Unpaid,
 };
 use overdraft_core::estimate::SlidingRatio;
-use overdraft_units::Instant;
+use overdraft_units::{Instant, Ratio};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -204,7 +204,7 @@ impl CascadeState {
 
     /// Whether anything is ever compared.
     pub(super) fn compares(&self) -> bool {
-        self.settings.shadow.start != Chance::NONE
+        self.settings.shadow.start != Ratio::NONE
     }
 
     fn count(&self, given: bool) {
@@ -215,13 +215,13 @@ impl CascadeState {
 
     /// Drafts whose answer was given, of those that were judged of late; none where none were, and while the
     /// cascade is off.
-    pub(super) fn acceptance(&self, now: Instant) -> Option<Chance> {
+    pub(super) fn acceptance(&self, now: Instant) -> Option<Ratio> {
         let [judged, served] = self.judged.each_ref().map(|count| count.load(Ordering::Relaxed));
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = recent.read(served, judged, now);
         drop(recent);
         let is_on = self.state().cascade.standing() == Standing::On;
-        seen.filter(|_| is_on).map(|(served, judged)| Chance::of(served, judged))
+        seen.filter(|_| is_on).map(|(served, judged)| Ratio::of(served, judged))
     }
 
     /// Learns what another gateway told that it has not listened.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use overdraft_core::cascade::{Chance, Parity, Standing, Unpaid};
+use overdraft_core::cascade::{Parity, Standing, Unpaid};
 use overdraft_dash::views::{CascadeRow, Interval};
-use overdraft_units::Instant;
+use overdraft_units::{Instant, Ratio};
 
 use super::layer::CascadeLayer;
 use super::state::CascadeState;
@@ -15,7 +15,7 @@ pub(crate) fn rows(layer: &CascadeLayer, now: Instant) -> Vec<CascadeRow> {
 }
 
 fn row(state: &Arc<CascadeState>, now: Instant) -> CascadeRow {
-    let share = |chance: Chance| f64::from(chance.get()) / f64::from(Chance::CERTAIN.get());
+    let share = |chance: Ratio| f64::from(chance.get()) / f64::from(Ratio::WHOLE.get());
     let report = state.report();
     let loss = report.loss.interval();
     let off_reason = match report.standing {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overdraft_core::cascade::{Chance, Mode, Path, Settings, Shadow};
+use overdraft_core::cascade::{Mode, Path, Settings, Shadow};
 use overdraft_core::cost::{Pools, Prices, Shape, Verification, break_even};
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 use super::cascade_log::CascadeLog;
 
@@ -36,11 +36,11 @@ pub struct CascadeSettings {
     /// What a draft's answer is good for.
     pub mode: Mode,
     /// The share of requests that may get a worse answer than the target's.
-    pub loss: Chance,
+    pub loss: Ratio,
     /// The score from which on a draft's answer is given; `None` finds it by comparing answers.
-    pub threshold: Option<Chance>,
+    pub threshold: Option<Ratio>,
     /// How much longer than for the target alone clients may wait on average; `None` lets them wait.
-    pub slowdown: Option<Chance>,
+    pub slowdown: Option<Ratio>,
     /// Draft tokens before the first is given out.
     pub first_window: u32,
     /// Draft tokens before each further lot.
@@ -81,9 +81,9 @@ impl CascadeSettings {
             draft: draft.into(),
             target: target.into(),
             mode: Mode::Gate,
-            loss: Chance::percent(1),
+            loss: Ratio::percent(1),
             threshold: None,
-            slowdown: Some(Chance::percent(3)),
+            slowdown: Some(Ratio::percent(3)),
             first_window: 24,
             next_window: 48,
             scoring: None,
@@ -99,7 +99,7 @@ impl CascadeSettings {
     }
 
     /// The share of accepted drafts from which typical requests cost less, where prices are known.
-    pub(crate) fn break_even(&self) -> Option<Chance> {
+    pub(crate) fn break_even(&self) -> Option<Ratio> {
         let [draft, target] = self.prices?;
         let pools = Pools { draft, target, ..Pools::default() };
         let how = match self.mode {
@@ -107,7 +107,7 @@ impl CascadeSettings {
             _ => Verification::None,
         };
         let reach = break_even(&TYPICAL, &pools, how).money?;
-        Some(reach.share().unwrap_or(Chance::CERTAIN))
+        Some(reach.share().unwrap_or(Ratio::WHOLE))
     }
 }
 

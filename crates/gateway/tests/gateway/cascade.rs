@@ -7,9 +7,10 @@ mod recorded;
 mod scoring;
 mod useless;
 
-use overdraft_core::cascade::{Chance, Mode};
+use overdraft_core::cascade::Mode;
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::{CascadeSettings, Pool};
+use overdraft_units::Ratio;
 use serde_json::{Value, json};
 
 use crate::care::told;
@@ -42,9 +43,9 @@ impl Pair {
             mock.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
         }
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
-        cascade.threshold = Some(Chance::NONE);
+        cascade.threshold = Some(Ratio::NONE);
         (cascade.first_window, cascade.next_window) = (2, 2);
-        cascade.shadow.start = Chance::NONE;
+        cascade.shadow.start = Ratio::NONE;
         adjust(&mut cascade);
         let mocks: Vec<&Mock> = all.iter().chain([&draft]).collect();
         let gateway = Gateway::start_with(&mocks, |settings| {
@@ -190,7 +191,7 @@ async fn an_accepted_answer_is_the_draft_s_in_the_target_s_name() {
 
 #[tokio::test]
 async fn what_is_refused_the_target_answers_as_if_nothing_had_been() {
-    let mut pair = Pair::start(1, |it| it.threshold = Some(Chance::CERTAIN)).await;
+    let mut pair = Pair::start(1, |it| it.threshold = Some(Ratio::WHOLE)).await;
     let request = chat(r#","max_tokens":64,"odd" : 0.30000000000000004"#);
     let mut client = pair.gateway.client().await;
     client.post(CHAT, &request).await;
@@ -209,7 +210,7 @@ async fn what_is_refused_the_target_answers_as_if_nothing_had_been() {
 
 #[tokio::test]
 async fn a_refused_stream_ends_the_draft_and_shows_nothing_of_it() {
-    let mut pair = Pair::start(1, |it| it.threshold = Some(Chance::CERTAIN)).await;
+    let mut pair = Pair::start(1, |it| it.threshold = Some(Ratio::WHOLE)).await;
     let mut client = pair.streamed().await;
     let mut call = pair.draft.call().await;
     call.stream().await;
@@ -415,8 +416,8 @@ async fn a8_a_draft_that_makes_other_tokens_is_not_asked_unless_that_is_wanted()
         draft.behave(|manner| drop(manner.pages.insert("/tokenize", others.to_vec())));
         target.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
-        (cascade.threshold, cascade.any_tokenizers) = (Some(Chance::NONE), any_tokenizers);
-        cascade.shadow.start = Chance::NONE;
+        (cascade.threshold, cascade.any_tokenizers) = (Some(Ratio::NONE), any_tokenizers);
+        cascade.shadow.start = Ratio::NONE;
         let gateway = Gateway::start_with(&[&target, &draft], |settings| {
             settings.cascades.insert(MODEL.to_owned(), cascade);
         })

@@ -1,8 +1,8 @@
 //! Another model, or another cascade, on a share of the requests for a name.
 
-use overdraft_core::cascade::Chance;
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::{CanarySettings, CascadeSettings};
+use overdraft_units::Ratio;
 use serde_json::Value;
 
 use crate::care::told;
@@ -92,7 +92,7 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
     let cascade = |threshold| {
         let mut cascade = CascadeSettings::new(SMALL, MODEL);
         cascade.threshold = Some(threshold);
-        (cascade.shadow.start, cascade.shadow.learning) = (Chance::NONE, Chance::NONE);
+        (cascade.shadow.start, cascade.shadow.learning) = (Ratio::NONE, Ratio::NONE);
         // Nor may a machine that is busy, and so a draft that comes late, switch it off.
         cascade.slowdown = None;
         // A draft that costs nothing pays whether or not any of its answers is given.
@@ -100,8 +100,8 @@ async fn a_cascade_can_be_on_trial_and_its_losses_count() {
         cascade
     };
     let gateway = Gateway::start_with(&[&target, &draft], |settings| {
-        settings.cascades.insert("careful".to_owned(), cascade(Chance::CERTAIN));
-        settings.cascades.insert("bold".to_owned(), cascade(Chance::NONE));
+        settings.cascades.insert("careful".to_owned(), cascade(Ratio::WHOLE));
+        settings.cascades.insert("bold".to_owned(), cascade(Ratio::NONE));
         settings.canaries.insert("careful".to_owned(), canary("bold", 500));
     })
     .await;

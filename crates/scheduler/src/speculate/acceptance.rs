@@ -8,7 +8,7 @@
 //! the older ones, the text has changed, and only the recent ones count from then on. With few
 //! trials a prior applies: the wider group's rate, and the rate of the position before.
 
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// Maximum tokens of one draft.
 pub const DEPTH_MAX: usize = 8;
@@ -20,16 +20,16 @@ const RECENT_MEMORY: u64 = 24;
 /// Minimum trials before the recent average counts.
 const RECENT_TRIALS: u64 = 12;
 /// Difference that counts as a change: more than three standard deviations.
-const CHANGED: Share = Share::percent(28);
+const CHANGED: Ratio = Ratio::percent(28);
 /// What one trial counts when it is new.
-const TRIAL: u64 = 1 << 16;
+const TRIAL: u64 = Ratio::WHOLE.get() as u64;
 /// So many trials the guess at a first chance counts for, before any text was seen.
 const POOL_PRIOR_TRIALS: u64 = 16;
 /// So many trials the group's chance counts for. A sequence sees some hundred tokens in its life: with
 /// less, a run of bad luck would stop it from being tried again.
 const GROUP_PRIOR_TRIALS: u64 = 64;
 /// The chance of a first guess before anything is known.
-const PRIOR: Share = Share::percent(70);
+const PRIOR: Ratio = Ratio::percent(70);
 
 /// Trials of one position, with a long memory and a short one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Acceptance {
 
 /// The chance of each position, given that all before it are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chances([Share; DEPTH_MAX]);
+pub struct Chances([Ratio; DEPTH_MAX]);
 
 impl Memory {
     fn observe(&mut self, right: bool, memory: u64) {
@@ -65,8 +65,8 @@ impl Memory {
         self.right = self.right.min(self.seen);
     }
 
-    fn share(self) -> Share {
-        Share::of(self.right, self.seen)
+    fn share(self) -> Ratio {
+        Ratio::of(self.right, self.seen)
     }
 }
 
@@ -75,15 +75,15 @@ impl Trials {
         self.long.observe(right, MEMORY);
         self.recent.observe(right, RECENT_MEMORY);
         let (long, recent) = (self.long.share(), self.recent.share());
-        let apart = long.parts().abs_diff(recent.parts());
-        if RECENT_TRIALS * TRIAL <= self.recent.seen && CHANGED.parts() < apart {
+        let apart = long.get().abs_diff(recent.get());
+        if RECENT_TRIALS * TRIAL <= self.recent.seen && CHANGED.get() < apart {
             self.long = self.recent;
         }
     }
 
-    fn chance(self, prior: Share, trials: u64) -> Share {
-        let right = self.long.right + trials * u64::from(prior.parts());
-        Share::of(right, self.long.seen + trials * TRIAL)
+    fn chance(self, prior: Ratio, trials: u64) -> Ratio {
+        let right = self.long.right + trials * u64::from(prior.get());
+        Ratio::of(right, self.long.seen + trials * TRIAL)
     }
 }
 
@@ -113,7 +113,7 @@ impl Acceptance {
     /// The chances of one kind of text: its own trials, and where they are few, the group's and its
     /// own of the position before.
     pub fn within(&self, group: &Chances) -> Chances {
-        let mut before: Option<Share> = None;
+        let mut before: Option<Ratio> = None;
         let mut chances = group.0;
         for (chance, trials) in chances.iter_mut().zip(self.positions) {
             let prior = before.map_or(*chance, |before| before.between(*chance));
@@ -124,21 +124,21 @@ impl Acceptance {
     }
 
     /// The share of tried tokens that were right, over all positions; none before any was tried.
-    pub fn mean(&self) -> Share {
+    pub fn mean(&self) -> Ratio {
         let sum = |of: fn(&Trials) -> u64| self.positions.iter().map(of).sum::<u64>();
-        Share::of(sum(|trials| trials.long.right), sum(|trials| trials.long.seen))
+        Ratio::of(sum(|trials| trials.long.right), sum(|trials| trials.long.seen))
     }
 }
 
 impl Chances {
     /// The same chance everywhere.
-    pub const fn even(chance: Share) -> Self {
+    pub const fn even(chance: Ratio) -> Self {
         Self([chance; DEPTH_MAX])
     }
 
     /// The chance of each position to be reached and right.
-    pub fn survival(&self) -> [Share; DEPTH_MAX] {
-        let mut all = Share::WHOLE;
+    pub fn survival(&self) -> [Ratio; DEPTH_MAX] {
+        let mut all = Ratio::WHOLE;
         self.0.map(|chance| {
             all = all.times(chance);
             all

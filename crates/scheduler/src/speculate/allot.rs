@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use super::acceptance::{Acceptance, DEPTH_MAX};
 use super::confidence::Bar;
 use super::costs::{Nanos, StepCosts, float, nanos};
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// The source of drafted tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ impl Grant {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
     /// By [`Drafter::place`]: the chance that a guess and all before it are right.
-    pub(super) survival: [[Share; DEPTH_MAX]; 2],
+    pub(super) survival: [[Ratio; DEPTH_MAX]; 2],
     /// Tokens each may guess at most.
     pub(super) most: [usize; 2],
     /// Tokens that the draft model would have to read first.
@@ -146,14 +146,14 @@ impl Outlook {
     /// the whole draft was right, nobody has read its last token.
     fn more_unread(&self, depth: usize) -> f64 {
         let all_right = self.survival[Drafter::Model.place()];
-        let before = depth.checked_sub(1).map_or(0.0, |before| all_right[before].part());
-        all_right[depth].part() - before
+        let before = depth.checked_sub(1).map_or(0.0, |before| all_right[before].factor());
+        all_right[depth].factor() - before
     }
 }
 
 impl Row {
     fn chance(self) -> f64 {
-        1.0 - f64::from(self.doubt) / f64::from(Share::WHOLE.parts())
+        1.0 - f64::from(self.doubt) / f64::from(Ratio::WHOLE.get())
     }
 }
 
@@ -221,7 +221,7 @@ impl Field<'_> {
     /// What it would take to have the tokens that a grant brings without any guess.
     pub(super) fn tokens_of(&self, grant: &Grant, outlook: &Outlook) -> Nanos {
         let chances = outlook.survival[grant.drafter.place()][..grant.depth.min(DEPTH_MAX)].iter();
-        let tokens: f64 = chances.map(|chance| chance.part()).sum();
+        let tokens: f64 = chances.map(|chance| chance.factor()).sum();
         let plain = self.plain();
         nanos(tokens * plain.nanos / plain.tokens.max(f64::MIN_POSITIVE))
     }
@@ -257,7 +257,7 @@ impl Field<'_> {
         let worth = |outlook: &Outlook, place: usize, price: f64| -> f64 {
             let depth = outlook.most[place].min(most[place]).min(DEPTH_MAX);
             let chances = outlook.survival[place][..depth].iter();
-            chances.map(|chance| (chance.part() - price).max(0.0)).sum()
+            chances.map(|chance| (chance.factor() - price).max(0.0)).sum()
         };
         // Of what the draft model brings, and of the token that comes anyway, a part pays for reading.
         let modelled = |outlook: &Outlook| -> f64 {
@@ -306,7 +306,7 @@ impl<'a> Market<'a> {
             }
             let depths = outlook.most[place].min(most[place]).min(DEPTH_MAX);
             rows.extend((0..).zip(&outlook.survival[place][..depths]).map(|(depth, chance)| Row {
-                doubt: Share::WHOLE.parts() - chance.parts(),
+                doubt: Ratio::WHOLE.get() - chance.get(),
                 depth,
                 sequence,
             }));

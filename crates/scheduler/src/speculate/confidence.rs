@@ -7,7 +7,7 @@
 //! (`docs/design/speculation.md#r11`).
 
 use super::acceptance::DEPTH_MAX;
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// Bins of confidence.
 const STEPS: usize = 8;
@@ -177,7 +177,7 @@ impl Pursuit {
     pub(super) fn by_confidence(
         depth: usize,
         most: usize,
-        survival: &[Share; DEPTH_MAX],
+        survival: &[Ratio; DEPTH_MAX],
         reliance: &Reliance,
         bar: Bar,
     ) -> Self {
@@ -186,12 +186,12 @@ impl Pursuit {
         }
         let mut before = 1.0;
         let chances = survival.map(|all| {
-            let chance = if before > 0.0 { all.part() / before } else { 0.0 };
-            before = all.part();
+            let chance = if before > 0.0 { all.factor() / before } else { 0.0 };
+            before = all.factor();
             chance
         });
-        let last = survival[depth - 1].part();
-        let next = survival.get(depth).map_or(0.0, |next| next.part());
+        let last = survival[depth - 1].factor();
+        let next = survival.get(depth).map_or(0.0, |next| next.factor());
         // Rounding must not end a draft before its depth, nor let it go on behind.
         let last = last * SLIGHTLY_LESS;
         let above = f64::midpoint(next, last).min(next / SLIGHTLY_LESS).min(last);
@@ -260,10 +260,10 @@ mod tests {
         calibration.reliance(None)
     }
 
-    fn survival(hundredths: u32) -> [Share; DEPTH_MAX] {
-        let mut all = Share::WHOLE;
+    fn survival(hundredths: u32) -> [Ratio; DEPTH_MAX] {
+        let mut all = Ratio::WHOLE;
         core::array::from_fn(|_| {
-            all = all.times(Share::percent(hundredths));
+            all = all.times(Ratio::percent(hundredths));
             all
         })
     }
@@ -330,14 +330,14 @@ mod tests {
             row in 0.0..2.0_f64,
             pass in 0.0..2.0_f64,
         ) {
-            let mut all = Share::WHOLE;
-            let survival: [Share; DEPTH_MAX] = core::array::from_fn(|place| {
-                all = all.times(Share::of(u64::from(chances[place]), 65_536));
+            let mut all = Ratio::WHOLE;
+            let survival: [Ratio; DEPTH_MAX] = core::array::from_fn(|place| {
+                all = all.times(Ratio::of(u64::from(chances[place]), 65_536));
                 all
             });
             // What is as likely as the one before it, or not at all, may as well be made.
             let apart = survival.windows(2).all(|two| two[1] < two[0]);
-            prop_assume!(apart && 64 < survival[DEPTH_MAX - 1].parts());
+            prop_assume!(apart && 1_000 < survival[DEPTH_MAX - 1].get());
             let bar = Bar { row, pass };
             let mut pursuit = Pursuit::by_confidence(depth, DEPTH_MAX, &survival, &Reliance::default(), bar);
             let confidence = Some(Confidence::of(0.2));

@@ -20,11 +20,11 @@ use super::kinds::{Kinds, Terms};
 use super::policy::Policy;
 use super::prices::{Prices, Ran};
 use super::probe::{PROBE_OFF_DEPTH, Probe};
-use super::share::Share;
 use super::threshold::{Measure, Threshold};
 use super::turnover::{Beginnings, Reading};
 use super::worth::Worth;
 use crate::batch::DraftRoom;
+use overdraft_units::Ratio;
 
 /// Exploration: one step in this many goes one deeper for one sequence (2 %).
 pub const PROBE_EVERY_STEPS: u64 = 50;
@@ -53,7 +53,7 @@ const DEEPER_HUNDREDTHS: f64 = 1.0;
 /// Steps between two changes of depth, and in a row that want the draft model to begin, or less of it.
 const DWELL_STEPS: u64 = 8;
 /// KV cache use above which nothing is drafted.
-const CACHE_FULL: Share = Share::percent(95);
+const CACHE_FULL: Ratio = Ratio::percent(95);
 /// Time after a preemption during which nothing is drafted.
 const PREEMPTION_ECHO: Micros = Micros::new(1_000_000);
 
@@ -167,7 +167,7 @@ impl Controller {
     }
 
     /// The share of tried tokens that were right, by drafter; none before any was tried.
-    pub fn acceptance(&self, drafter: Drafter) -> Share {
+    pub fn acceptance(&self, drafter: Drafter) -> Ratio {
         self.kinds.mean(drafter)
     }
 

@@ -6,8 +6,8 @@ use overdraft_units::Tokens;
 
 use super::allot::{Drafter, Grant};
 use super::confidence::Pursuit;
-use super::share::Share;
 use crate::batch::DraftRoom;
+use overdraft_units::Ratio;
 
 /// The load of the next step and the state of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Load {
     /// Sequences that wait.
     pub waiting: u32,
     /// Share of the key-value cache that is held.
-    pub held: Share,
+    pub held: Ratio,
     /// Preemptions so far.
     pub preemptions: u64,
 }

@@ -11,7 +11,7 @@ use super::acceptance::{Acceptance, Chances, DEPTH_MAX};
 use super::allot::{Drafter, Outlook, Prospect};
 use super::confidence::{Calibration, Confidence, Reliance};
 use super::facts::Trial;
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// Maximum classes of text; further ones share the rate of all text.
 pub const CLASSES_MAX: usize = 64;
@@ -64,12 +64,12 @@ impl Kinds {
     }
 
     /// The share of tried tokens that were right, by drafter; none before any was tried.
-    pub(super) fn mean(&self, drafter: Drafter) -> Share {
+    pub(super) fn mean(&self, drafter: Drafter) -> Ratio {
         self.all.seen[drafter.place()].mean()
     }
 
     /// How likely the draft model's first guess is right, whatever the text.
-    pub(super) fn first_of_model(&self) -> Share {
+    pub(super) fn first_of_model(&self) -> Ratio {
         self.all.seen[Drafter::Model.place()].pooled().survival()[0]
     }
 
@@ -120,6 +120,6 @@ fn within(group: &[Chances; 2], seen: &[Acceptance; 2]) -> [Chances; 2] {
 impl Outlook {
     /// Nobody guesses.
     fn none(unread: u32) -> Self {
-        Self { survival: [[Share::NONE; DEPTH_MAX]; 2], most: [0, 0], unread }
+        Self { survival: [[Ratio::NONE; DEPTH_MAX]; 2], most: [0, 0], unread }
     }
 }

@@ -7,7 +7,6 @@
 //!
 //! | subject                            | file            |
 //! |------------------------------------|-----------------|
-//! | Fixed-point shares                 | `share.rs`      |
 //! | Acceptance rate by draft position  | `acceptance.rs` |
 //! | Draft confidence                   | `confidence.rs` |
 //! | Text classes                       | `kinds.rs`      |
@@ -35,7 +34,6 @@ mod lookup;
 mod policy;
 mod prices;
 mod probe;
-mod share;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -54,7 +52,6 @@ pub use self::lookup::{LOOKUP_SCAN_MAX, Lookup};
 pub use self::policy::{DepthTable, Policy, PolicyError};
 pub use self::prices::Ran;
 pub use self::probe::PROBE_OFF_PART;
-pub use self::share::Share;
 pub use self::tune::{
     Advised, Counts, DRAFTS_MIN, Evidence, Present, SEQUENCES_MAX, StepSeen, TuneError,
 };

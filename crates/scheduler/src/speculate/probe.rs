@@ -5,7 +5,7 @@
 
 use super::allot::Field;
 use super::costs::Nanos;
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// Initial probing budget while the draft model is off: one part in this many of the time of steps.
 pub const PROBE_OFF_PART: Nanos = 64;
@@ -23,7 +23,7 @@ pub(super) const PROBE_OFF_DEPTH: usize = 2;
 /// Maximum consecutive probes: one that goes better than expected is followed by another at once.
 const PROBE_OFF_AGAIN: u32 = 4;
 /// Improvement that counts as better.
-const PROBE_OFF_BETTER: Share = Share::percent(20);
+const PROBE_OFF_BETTER: Ratio = Ratio::percent(20);
 
 /// The draft model tried while it is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) struct Probe {
     patience: u32,
     decodes: u32,
     /// What was expected of a first guess when it began.
-    expected: Share,
+    expected: Ratio,
     /// First guesses put to the test, and right ones.
     tried: u64,
     right: u64,
@@ -51,7 +51,7 @@ impl Probe {
         field: &Field<'_>,
         backlog: u32,
         displaced: Nanos,
-        expected: Share,
+        expected: Ratio,
     ) {
         let steps = Nanos::from(PROBE_OFF_STEPS);
         let price = Self::price(field, backlog).saturating_add(steps.saturating_mul(displaced));
@@ -105,8 +105,8 @@ impl Probe {
     }
 
     fn went_well(&self) -> bool {
-        let better = self.expected.parts() + PROBE_OFF_BETTER.parts();
+        let better = self.expected.get() + PROBE_OFF_BETTER.get();
         let enough = u64::from(PROBE_OFF_STEPS / 2) <= self.tried;
-        enough && self.again < PROBE_OFF_AGAIN && better < Share::of(self.right, self.tried).parts()
+        enough && self.again < PROBE_OFF_AGAIN && better < Ratio::of(self.right, self.tried).get()
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use std::format;
 use std::string::ToString;
 
-use overdraft_units::{Instant, Micros, TokenId};
+use overdraft_units::{Instant, Micros, Ratio, TokenId};
 use proptest::prelude::*;
 
 use super::probe::PROBE_OFF_DEPTH;
@@ -29,9 +29,9 @@ fn costs() -> StepCosts {
 #[track_caller]
 fn check_chances(acceptance: &Acceptance, expected: &[(u32, u32)]) {
     let survival = acceptance.pooled().survival();
-    let mut before = Share::WHOLE;
+    let mut before = Ratio::WHOLE;
     for (chance, (low, high)) in survival.iter().zip(expected) {
-        let percent = Share::of(chance.parts().into(), before.parts().into()).millionths() / 10_000;
+        let percent = Ratio::of(chance.get().into(), before.get().into()).get() / 10_000;
         assert!((*low..=*high).contains(&percent), "{percent} % is not within {low}..={high}");
         before = *chance;
     }
@@ -104,8 +104,8 @@ fn a_kind_of_text_is_judged_by_its_like_until_it_has_shown_enough() {
         bad.observe(4, 0);
     }
     let survival = bad.within(&pooled).survival();
-    assert!(survival[0] < Share::percent(30));
-    assert!(survival[1] < Share::percent(20), "what follows is drawn down with it");
+    assert!(survival[0] < Ratio::percent(30));
+    assert!(survival[1] < Ratio::percent(20), "what follows is drawn down with it");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn nothing_is_guessed_while_the_cache_is_full_or_prompts_wait_for_rows() {
     let mut controller = Controller::new(Policy::Goodput, 8, costs());
     let calm = Load::decoding(1, 100);
     controller.decide(at(0), &calm, &[prospect]);
-    let full = Load { held: Share::percent(96), ..calm };
+    let full = Load { held: Ratio::percent(96), ..calm };
     controller.decide(at(1), &full, &[prospect]);
     assert_eq!((controller.depth(), controller.last_change().0), (0, Reason::CacheFull));
     controller.decide(at(2), &calm, &[prospect]);
@@ -360,7 +360,7 @@ fn what_was_guessed_goes_on_as_soon_as_nothing_forbids_it() {
     let prospects = [Prospect { class: 0, seen: &seen, lookup: 0, model: 8, backlog: 1 }; 8];
     let mut controller = Controller::new(Policy::Goodput, 8, costs());
     let calm = Load::decoding(8, 100);
-    let full = Load { held: Share::percent(96), ..calm };
+    let full = Load { held: Ratio::percent(96), ..calm };
     (0..100).for_each(|step| drop(controller.decide(at(step), &calm, &prospects)));
     assert!(0 < controller.depth());
     for step in [100, 101, 102] {
@@ -504,7 +504,7 @@ fn d2_the_threshold_rule_reads_accepted_over_drafted_and_decides_by_it() {
     // An answer is of all of them.
     let accepted = OF_EIGHT_TENTHS.iter().map(|(drafts, right)| drafts * *right as u64).sum();
     threshold.observe_answer(4 * 1_000, accepted);
-    let read = |share: Option<Share>| share.map(|share| share.millionths() / 1_000);
+    let read = |share: Option<Ratio>| share.map(|share| share.get() / 1_000);
     assert_eq!(read(threshold.share(Measure::PerAnswer)), Some(590));
     // One deeper every ten seconds by what was tried, one shallower by the write-up.
     let draft = |second: u64, depth: usize| match second % 10 {
@@ -526,7 +526,7 @@ fn check_mean(answers: &[(u64, u64)], thousandths: u32) {
         threshold.observe_answer(*drafted, *accepted);
     }
     let share = threshold.share(Measure::PerAnswer).expect("an answer is enough");
-    let read = (share.millionths() + 500) / 1_000;
+    let read = (share.get() + 500) / 1_000;
     assert_eq!(read, thousandths, "{answers:?}");
 }
 

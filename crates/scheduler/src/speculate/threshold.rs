@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 
 use overdraft_units::{Instant, Micros};
 
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// Between two decisions.
 const PERIOD: Micros = Micros::new(10_000_000);
@@ -21,9 +21,9 @@ const SAMPLES_MIN: usize = 8;
 const DEPTH_FIRST: usize = 4;
 const DEPTH_LEAST: usize = 2;
 const DEPTH_MOST: usize = 8;
-const DEEPER_ABOVE: Share = Share::percent(75);
-const SHALLOWER_BELOW: Share = Share::percent(60);
-const OFF_BELOW: Share = Share::percent(40);
+const DEEPER_ABOVE: Ratio = Ratio::percent(75);
+const SHALLOWER_BELOW: Ratio = Ratio::percent(60);
+const OFF_BELOW: Ratio = Ratio::percent(40);
 
 /// What the share is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Threshold {
     depth: usize,
     decided: Option<Instant>,
     /// The accepted share of each of the last answers, the newest last.
-    answers: VecDeque<Share>,
+    answers: VecDeque<Ratio>,
     /// Tried and right tokens of the last drafts, the newest last.
     drafts: VecDeque<(u64, u64)>,
 }
@@ -64,7 +64,7 @@ impl Threshold {
     /// Takes note of an answer for which so many tokens were drafted, and so many of them accepted.
     pub(super) fn observe_answer(&mut self, drafted: u64, accepted: u64) {
         if 0 < drafted {
-            remember(&mut self.answers, Share::of(accepted, drafted));
+            remember(&mut self.answers, Ratio::of(accepted, drafted));
         }
     }
 
@@ -90,7 +90,7 @@ impl Threshold {
         self.depth
     }
 
-    fn next(&self, share: Share) -> usize {
+    fn next(&self, share: Ratio) -> usize {
         if share < OFF_BELOW {
             0
         } else if self.depth == 0 {
@@ -105,7 +105,7 @@ impl Threshold {
     }
 
     /// What decides; none while too little is known.
-    pub(super) fn share(&self, measure: Measure) -> Option<Share> {
+    pub(super) fn share(&self, measure: Measure) -> Option<Ratio> {
         match measure {
             Measure::PerAnswer => self.of_answers(),
             Measure::PerToken => self.of_tokens(),
@@ -113,26 +113,26 @@ impl Threshold {
     }
 
     /// The mean of the answers' shares.
-    fn of_answers(&self) -> Option<Share> {
+    fn of_answers(&self) -> Option<Ratio> {
         // Half for the oldest and a whole for the newest, both times the same.
         let first = (self.answers.len() as u64).saturating_sub(1).max(1);
         let (mut weights, mut sum) = (0, 0);
         for (weight, share) in (first..).zip(&self.answers) {
             weights += weight;
-            sum += weight * u64::from(share.parts());
+            sum += weight * u64::from(share.get());
         }
         let least = if self.depth == 0 { SAMPLES_MIN } else { 1 };
         (least <= self.answers.len())
-            .then(|| Share::of(sum, weights * u64::from(Share::WHOLE.parts())))
+            .then(|| Ratio::of(sum, weights * u64::from(Ratio::WHOLE.get())))
     }
 
-    fn of_tokens(&self) -> Option<Share> {
+    fn of_tokens(&self) -> Option<Ratio> {
         let (mut tried, mut right) = (0, 0);
         for (weight, draft) in (1..).zip(&self.drafts) {
             tried += weight * draft.0;
             right += weight * draft.1;
         }
-        (SAMPLES_MIN <= self.drafts.len()).then(|| Share::of(right, tried))
+        (SAMPLES_MIN <= self.drafts.len()).then(|| Ratio::of(right, tried))
     }
 }
 

@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use overdraft_gpu_model::{Batch, Chunk, Profile};
 use overdraft_scheduler::batch::Scheduler;
 use overdraft_scheduler::speculate::{
-    Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Pass, Prospect, Ran, Share, StepCosts,
-    Trial,
+    Acceptance, Controller, CostCurve, Drafter, Load, Nanos, Pass, Prospect, Ran, StepCosts, Trial,
 };
-use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
+use overdraft_units::{Instant, Micros, Ratio, SequenceId, TokenId, Tokens};
 
 use super::bounds::VOCABULARY;
 use super::error::SimulateError;
@@ -128,7 +127,7 @@ impl Guesser {
             room: scheduler.draft_room(),
             // Who came since the last plan may join in the next one, as in the engine.
             waiting: stats.waiting.min(left_behind),
-            held: Share::of(stats.blocks_held.get().into(), stats.blocks.get().into()),
+            held: Ratio::of(stats.blocks_held.get().into(), stats.blocks.get().into()),
             preemptions: stats.preemptions,
         };
         let decision = controller.decide(now, &load, &prospects);

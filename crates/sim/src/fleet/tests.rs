@@ -5,7 +5,7 @@ use overdraft_core::cascade;
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate;
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Micros, Ratio, Tokens};
 
 use super::*;
 use crate::float_conversion::float;
@@ -317,7 +317,7 @@ fn a_cascade_gives_drafts_where_they_are_as_good_and_keeps_within_its_loss() {
     let profile = Catalogue::builtin().find("h100-tp1/llama-3-8b-fp8").unwrap();
     let settings = cascade::Settings {
         mode: cascade::Mode::Gate,
-        loss: cascade::Chance::percent(2),
+        loss: Ratio::percent(2),
         slowdown: None,
         ..cascade::Settings::default()
     };
@@ -350,7 +350,7 @@ fn a_draft_that_takes_too_long_is_given_up_and_the_target_answers() {
     let draft = Catalogue::builtin().find("l4-tp1/llama-3-8b-int4").unwrap();
     let settings = |slowdown| cascade::Settings {
         mode: cascade::Mode::Gate,
-        loss: cascade::Chance::percent(2),
+        loss: Ratio::percent(2),
         slowdown,
         ..cascade::Settings::default()
     };
@@ -378,7 +378,7 @@ fn drafting(mode: cascade::Mode, windows: Option<cascade::Windows>, surprise: f6
         workers: 1,
         settings: cascade::Settings {
             mode,
-            loss: cascade::Chance::percent(2),
+            loss: Ratio::percent(2),
             first: Tokens::new(24),
             slowdown: None,
             ..cascade::Settings::default()

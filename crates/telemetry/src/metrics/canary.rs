@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 type Labels<const N: usize> = [(&'static str, String); N];
-type Ratio = Gauge<f64, AtomicU64>;
+type RatioGauge = Gauge<f64, AtomicU64>;
 
 /// Millionths.
 const MILLION: f64 = 1e6;
@@ -20,8 +20,8 @@ const MILLION: f64 = 1e6;
 #[derive(Debug)]
 pub struct CanaryMetrics {
     requests: Family<Labels<3>, Counter>,
-    baseline: Family<Labels<2>, Ratio>,
-    difference: Family<Labels<3>, Ratio>,
+    baseline: Family<Labels<2>, RatioGauge>,
+    difference: Family<Labels<3>, RatioGauge>,
 }
 
 impl CanaryMetrics {

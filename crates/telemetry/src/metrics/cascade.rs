@@ -15,7 +15,7 @@ type Word = [(&'static str, &'static str); 1];
 type Of = [(&'static str, String); 1];
 type OfWord = [(&'static str, String); 2];
 type OfThree = [(&'static str, String); 3];
-type Ratio = Gauge<f64, AtomicU64>;
+type RatioGauge = Gauge<f64, AtomicU64>;
 
 /// Tokens of an accepted beginning: from a word to a long answer.
 const PREFIX_TOKENS: [f64; 10] = [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
@@ -55,11 +55,11 @@ pub struct CascadeMetrics {
     cost: Family<OfThree, Counter>,
     saving: Family<OfThree, Gauge>,
     on: Family<Of, Gauge>,
-    acceptance: Family<Of, Ratio>,
-    loss: Family<OfWord, Ratio>,
+    acceptance: Family<Of, RatioGauge>,
+    loss: Family<OfWord, RatioGauge>,
     labels: Family<Of, Gauge>,
-    shadow: Family<Of, Ratio>,
-    break_even: Family<Of, Ratio>,
+    shadow: Family<Of, RatioGauge>,
+    break_even: Family<Of, RatioGauge>,
     parity: Family<OfWord, Gauge>,
     faults: Family<Word, Counter>,
 }

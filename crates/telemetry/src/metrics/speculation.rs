@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 use super::single::OptionalGauge;
-use super::worker::{MetricNames, Ratio, ratio};
+use super::worker::{MetricNames, RatioGauge, ratio};
 
 type Position = [(&'static str, String); 1];
 type Word = [(&'static str, &'static str); 1];
@@ -58,7 +58,7 @@ pub(super) struct SpeculationMetrics {
     dropped_tokens: Counter,
     per_position: Family<Position, Counter>,
     acceptance_rate: OptionalGauge,
-    tokens_per_step: Ratio,
+    tokens_per_step: RatioGauge,
     depth: Gauge,
     draft_seconds: Counter<f64, AtomicU64>,
     verify_seconds: Counter<f64, AtomicU64>,
@@ -72,8 +72,8 @@ pub(super) struct SpeculationMetrics {
 /// What only vLLM up to 0.6 tells.
 #[derive(Debug, Default)]
 struct OldMetrics {
-    acceptance: Ratio,
-    efficiency: Ratio,
+    acceptance: RatioGauge,
+    efficiency: RatioGauge,
     emitted: Counter,
 }
 

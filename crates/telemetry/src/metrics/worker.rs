@@ -22,7 +22,7 @@ use super::kv_share::KvShareMetrics;
 use super::speculation::{SpeculationFacts, SpeculationMetrics};
 
 type Labels = [(&'static str, &'static str); 1];
-pub(super) type Ratio = Gauge<f64, AtomicU64>;
+pub(super) type RatioGauge = Gauge<f64, AtomicU64>;
 
 /// Which names a worker exposes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,8 +109,8 @@ pub struct WorkerMetrics {
     pub(super) running: Gauge,
     pub(super) waiting: Gauge,
     pub(super) waiting_by_reason: Family<Labels, Gauge>,
-    pub(super) cache_usage: Ratio,
-    pub(super) hit_rate: Ratio,
+    pub(super) cache_usage: RatioGauge,
+    pub(super) hit_rate: RatioGauge,
     pub(super) prefix_queried: Counter,
     pub(super) prefix_hit: Counter,
     pub(super) preemptions: Counter,
@@ -174,8 +174,8 @@ impl WorkerMetrics {
             running: Gauge::default(),
             waiting: Gauge::default(),
             waiting_by_reason: Family::default(),
-            cache_usage: Ratio::default(),
-            hit_rate: Ratio::default(),
+            cache_usage: RatioGauge::default(),
+            hit_rate: RatioGauge::default(),
             prefix_queried: Counter::default(),
             prefix_hit: Counter::default(),
             preemptions: Counter::default(),

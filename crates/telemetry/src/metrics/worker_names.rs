@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
-use super::worker::{CacheFacts, MetricNames, Ratio, WorkerIdentity, WorkerMetrics, ratio};
+use super::worker::{CacheFacts, MetricNames, RatioGauge, WorkerIdentity, WorkerMetrics, ratio};
 
 impl WorkerMetrics {
     pub(super) fn expose(&mut self, identity: &WorkerIdentity, names: MetricNames) {
@@ -229,7 +229,7 @@ impl WorkerMetrics {
 
     /// Names of 0.6 that have gone since.
     fn expose_v06(&self, to: &mut Registry) {
-        let off = Ratio::default();
+        let off = RatioGauge::default();
         off.set(-1.0);
         put(
             to,
@@ -247,7 +247,7 @@ impl WorkerMetrics {
             to,
             "vllm:cpu_cache_usage_perc",
             "CPU KV-cache usage. 1 means 100 percent usage",
-            &Ratio::default(),
+            &RatioGauge::default(),
         );
         put(
             to,

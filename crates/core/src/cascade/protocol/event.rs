@@ -2,12 +2,11 @@
 
 use alloc::vec::Vec;
 
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 use crate::cascade::class::Traits;
 use crate::cascade::evidence::{Finish, Observation};
 use crate::cascade::exclusion::Exclusions;
-use crate::cascade::probability::Chance;
 use crate::cascade::scorer::Label;
 use crate::cascade::streaming_release::Windows;
 use crate::cascade::verify::Verified;
@@ -28,7 +27,7 @@ pub struct Terms {
     /// How long the windows of a streamed draft are.
     pub windows: Windows,
     /// The acceptance threshold where it is set by hand; nothing where it is learnt.
-    pub bar: Option<Chance>,
+    pub bar: Option<Ratio>,
     /// Prompt tokens from which the target reads the prompt beside the draft; nothing where it never does.
     pub prefill_from: Option<Tokens>,
     /// Its own random numbers.

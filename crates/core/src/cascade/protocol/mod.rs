@@ -30,7 +30,7 @@ mod event;
 
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Micros, Ratio, Tokens};
 
 pub use self::action::{Action, Cause, DraftCall, Outcome};
 use self::comparison::Comparing;
@@ -47,7 +47,6 @@ use super::mode::Mode;
 use super::parity::Parity;
 use super::streaming_release::Release;
 use super::threshold::{Bar, Choice};
-use crate::cascade::probability::Chance;
 
 /// Minimum silence that is allowed to a draft of which the client has seen something: to change the model costs more.
 const SILENCE_MIN: Micros = Micros::new(2_000_000);
@@ -277,7 +276,7 @@ impl Protocol {
     }
 
     /// The score so far, and what it must reach.
-    fn running(&self, cascade: &Cascade) -> (Chance, Bar) {
+    fn running(&self, cascade: &Cascade) -> (Ratio, Bar) {
         let bar = cascade.bar(Moment::Whole, &self.terms.traits);
         let bar = self.terms.bar.map_or(bar, Bar::At);
         (cascade.score(Moment::Whole, &self.evidence), bar)
@@ -301,7 +300,7 @@ impl Tokenizers {
 
 /// Whether anything is ever compared.
 fn compares(cascade: &Cascade) -> bool {
-    cascade.settings().shadow.start != Chance::NONE
+    cascade.settings().shadow.start != Ratio::NONE
 }
 
 /// Whether a draft's answer is given.

@@ -2,11 +2,9 @@
 
 use alloc::vec::Vec;
 
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
-use super::super::{
-    Bound, Chance, Evidence, FEATURES, Finish, LogProb, Nats, Observation, Script, Traits,
-};
+use super::super::{Bound, Evidence, FEATURES, Finish, LogProb, Nats, Observation, Script, Traits};
 use super::{Dice, draft, token, traits};
 
 #[test]
@@ -165,10 +163,10 @@ fn classes_are_of_what_is_known_before_the_draft_speaks() {
 fn a_chance_happens_as_often_as_it_says() {
     let mut dice = Dice::new(8);
     for percent in [0, 1, 30, 99, 100] {
-        let chance = Chance::percent(percent);
+        let chance = Ratio::percent(percent);
         let hits = (0..20_000).filter(|_| dice.happens(chance)).count();
         let expected = usize::try_from(percent).unwrap() * 200;
         assert!(hits.abs_diff(expected) < 300, "{percent} %: {hits} of 20,000");
     }
-    assert!(!Chance::NONE.happens(0) && Chance::CERTAIN.happens(u64::MAX));
+    assert!(!Ratio::NONE.happens(0) && Ratio::WHOLE.happens(u64::MAX));
 }

@@ -1,12 +1,12 @@
 //! Several gateways learn as one: each label once, in whatever order it is heard.
 
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use proptest::prelude::*;
 
 use super::super::{
-    Cascade, Chance, Evidence, Hearing, JOURNAL_MAX, Journal, Label, Mode, Moment, Note, Settings,
-    Standing,
+    Cascade, Evidence, Hearing, JOURNAL_MAX, Journal, Label, Mode, Moment, Note, Settings, Standing,
 };
 use super::{Dice, draft};
 
@@ -21,7 +21,7 @@ struct Gateway {
 impl Gateway {
     fn new(number: u64) -> Self {
         let settings =
-            Settings { mode: Mode::Gate, loss: Chance::percent(2), ..Settings::default() };
+            Settings { mode: Mode::Gate, loss: Ratio::percent(2), ..Settings::default() };
         let cascade = Cascade::new(settings);
         Self { cascade, journal: Journal::new(number), dice: Dice::new(number) }
     }
@@ -101,7 +101,7 @@ fn two_gateways_find_a_useless_draft_with_as_many_labels_as_one() {
 #[test]
 fn a_journal_is_read_as_it_was_written_and_nothing_else_passes_for_one() {
     let mut one = Gateway::learnt(7, 300);
-    let accepted = Note::part(Chance::percent(40));
+    let accepted = Note::part(Ratio::percent(40));
     one.cascade.tell(accepted, &mut one.journal);
     let parts = one.journal.to_parts();
     assert_eq!(Journal::from_parts(&parts).as_ref(), Ok(&one.journal));

@@ -1,15 +1,15 @@
 //! The cascade of a route from its first request on.
 
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 use super::super::{
-    Ask, Bar, Cascade, Chance, Choice, Finish, Judgement, Label, Mode, Moment, OffReason, Settings,
+    Ask, Bar, Cascade, Choice, Finish, Judgement, Label, Mode, Moment, OffReason, Settings,
     Standing, Stands,
 };
 use super::{Dice, draft, traits};
 
 fn settings(mode: Mode, percent: u32) -> Settings {
-    Settings { mode, loss: Chance::percent(percent), first: Tokens::new(8), ..Settings::default() }
+    Settings { mode, loss: Ratio::percent(percent), first: Tokens::new(8), ..Settings::default() }
 }
 
 /// One request of a route, from its asking to its label. A draft of surprise 2^n is worse with the chance that
@@ -18,7 +18,7 @@ fn request(
     cascade: &mut Cascade,
     dice: &mut Dice,
     moment: Moment,
-    worse: fn(u32) -> Chance,
+    worse: fn(u32) -> Ratio,
 ) -> Option<(Judgement, bool)> {
     let asked = cascade.ask(&traits(), dice.any());
     if asked == Ask::Target {
@@ -37,8 +37,8 @@ fn request(
 }
 
 /// A sound draft: it is worse only where it is surprised.
-fn sound(octave: u32) -> Chance {
-    Chance::millionths([0, 0, 0, 0, 500, 2_000, 10_000, 50_000, 200_000, 500_000][octave as usize])
+fn sound(octave: u32) -> Ratio {
+    Ratio::millionths([0, 0, 0, 0, 500, 2_000, 10_000, 50_000, 200_000, 500_000][octave as usize])
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_useless_draft_is_off_within_500_requests() {
         while cascade.standing() == Standing::On {
             requests += 1;
             assert!(requests <= 500, "seed {seed}: still on");
-            let served = request(&mut cascade, &mut dice, Moment::Whole, |_| Chance::percent(99));
+            let served = request(&mut cascade, &mut dice, Moment::Whole, |_| Ratio::percent(99));
             assert!(served.is_none_or(|(_, lost)| !lost), "nothing was served while learning");
         }
         assert!(matches!(cascade.standing(), Standing::Off { reason: OffReason::Useless, .. }));
@@ -94,7 +94,7 @@ fn a_route_that_turns_bad_is_noticed() {
     let (mut served, mut lost) = (0_u32, 0_u32);
     for _ in 0..10_000 {
         let Some((judgement, worse)) =
-            request(&mut cascade, &mut dice, Moment::Whole, |_| Chance::percent(60))
+            request(&mut cascade, &mut dice, Moment::Whole, |_| Ratio::percent(60))
         else {
             continue;
         };
@@ -169,7 +169,7 @@ fn a_draft_that_will_be_refused_is_ended_early() {
             cascade.came_out(stands, &judgement);
         }
         if judgement.checked {
-            let worse = bad && dice.happens(Chance::percent(90));
+            let worse = bad && dice.happens(Ratio::percent(90));
             let label = if worse { Label::Worse } else { Label::AsGood };
             cascade.learn(&judgement, &evidence, label);
         }

@@ -2,16 +2,17 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use proptest::prelude::*;
 
 use super::super::{
-    Cascade, Chance, Finish, Label, Mode, Moment, Observation, PARTS_VERSION, PartsError, Settings,
+    Cascade, Finish, Label, Mode, Moment, Observation, PARTS_VERSION, PartsError, Settings,
 };
 use super::{Dice, draft, traits};
 
 fn settings() -> Settings {
-    Settings { mode: Mode::Gate, loss: Chance::percent(2), ..Settings::default() }
+    Settings { mode: Mode::Gate, loss: Ratio::percent(2), ..Settings::default() }
 }
 
 fn teach(cascade: &mut Cascade, dice: &mut Dice, labels: usize) {
@@ -30,7 +31,7 @@ fn teach(cascade: &mut Cascade, dice: &mut Dice, labels: usize) {
         assert_eq!(model.tokens(), evidence.tokens());
         let asked = cascade.ask(&traits, dice.any());
         let judgement = cascade.judge(Moment::Whole, &evidence, asked, dice.any());
-        let worse = dice.happens(Chance::of(u64::from(octave), 12));
+        let worse = dice.happens(Ratio::of(u64::from(octave), 12));
         if judgement.checked {
             let better = !worse && dice.below(8) == 0;
             let label = match (worse, better) {
@@ -73,9 +74,9 @@ fn what_the_first_version_wrote_is_read_and_scores_alike() {
     assert_eq!(read.report().labels, 64);
     for (surprise, expected) in [10, 120, 900].into_iter().zip(numbers(scores)) {
         let score = read.score(Moment::Whole, &draft(surprise, 20, &mut Dice::new(3)));
-        let expected = Chance::millionths(u32::try_from(expected).unwrap());
+        let expected = Ratio::millionths(u32::try_from(expected).unwrap());
         let apart = score.apart(expected);
-        assert!(apart < Chance::permille(1), "{surprise}: {score:?}, and it was {expected:?}");
+        assert!(apart < Ratio::permille(1), "{surprise}: {score:?}, and it was {expected:?}");
     }
     teach(&mut read, &mut Dice::new(6), 200);
     let parts = read.to_parts();

@@ -15,9 +15,9 @@ mod switch;
 mod threshold;
 mod verify;
 
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
-use super::{Chance, Evidence, LogProb, Observation, Traits};
+use super::{Evidence, LogProb, Observation, Traits};
 use crate::hash_mix::mix;
 
 /// Draws that a seed decides.
@@ -44,11 +44,11 @@ impl Dice {
     }
 
     /// An even draw between nothing and certainty.
-    pub(super) fn chance(&mut self) -> Chance {
-        Chance::millionths(self.below(1_000_001))
+    pub(super) fn chance(&mut self) -> Ratio {
+        Ratio::millionths(self.below(1_000_001))
     }
 
-    pub(super) fn happens(&mut self, chance: Chance) -> bool {
+    pub(super) fn happens(&mut self, chance: Ratio) -> bool {
         chance.happens(self.any())
     }
 }

@@ -2,11 +2,11 @@
 
 use alloc::string::ToString;
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 
 use super::super::{
-    Chance, Change, Comparison, Difference, Exclusion, Exclusions, Label, Parity, Propensity,
-    Spread, Tokenizer,
+    Change, Comparison, Difference, Exclusion, Exclusions, Label, Parity, Propensity, Spread,
+    Tokenizer,
 };
 use super::Dice;
 use crate::cost::Money;
@@ -108,7 +108,7 @@ fn a_loss_that_is_looked_for_in_a_part_is_that_of_all() {
             comparison.judged(Arm::Baseline, None);
             // One in twenty is worse; those are looked at more often.
             let worse = dice.below(20) == 0;
-            let chance = Chance::percent(if worse { 40 } else { 10 });
+            let chance = Ratio::percent(if worse { 40 } else { 10 });
             let label = if worse { Label::Worse } else { Label::AsGood };
             let looked = dice.happens(chance).then(|| (label, Propensity::new(chance)));
             comparison.judged(Arm::Canary, looked);

@@ -1,10 +1,10 @@
 //! When a draft is asked first, how long it may take, and what that costs at most.
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 
 use super::super::{
-    Ask, Cascade, Chance, Delivery, Finish, Label, Mode, Moment, Payback, Settings, Traits, Unpaid,
-    Upshot, Waited,
+    Ask, Cascade, Delivery, Finish, Label, Mode, Moment, Payback, Settings, Traits, Unpaid, Upshot,
+    Waited,
 };
 use super::{Dice, draft, traits};
 
@@ -15,7 +15,7 @@ fn millis(millis: u64) -> Micros {
 }
 
 fn payback() -> Payback {
-    Payback::new(Some(Chance::percent(3)), Chance::percent(10))
+    Payback::new(Some(Ratio::percent(3)), Ratio::percent(10))
 }
 
 /// The target takes so long, and it is known.
@@ -112,7 +112,7 @@ fn beside_the_target_a_draft_may_take_longer_and_counts_as_given_up() {
 
 #[test]
 fn where_any_time_will_do_only_money_counts() {
-    let mut payback = Payback::new(None, Chance::percent(10));
+    let mut payback = Payback::new(None, Ratio::percent(10));
     for _ in 0..64 {
         payback.handle_target(&traits(), None, SECOND);
     }

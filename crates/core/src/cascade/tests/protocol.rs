@@ -3,13 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{Instant, Micros, Ratio, Tokens};
 
 use super::token;
 use crate::cascade::{
-    Action, Cascade, Cause, Chance, Choice, Continuation, Delivery, Event, Exclusion, Exclusions,
-    Finish, Journal, Mode, Protocol, Rejected, RequestDraws, Resume, Said, Scored, Settings,
-    Shadow, Terms, Tokenizers, Traits, Verified, Windows,
+    Action, Cascade, Cause, Choice, Continuation, Delivery, Event, Exclusion, Exclusions, Finish,
+    Journal, Mode, Protocol, Rejected, RequestDraws, Resume, Said, Scored, Settings, Shadow, Terms,
+    Tokenizers, Traits, Verified, Windows,
 };
 
 /// A request of a stream with windows of two tokens, and what its cascade has learnt.
@@ -20,7 +20,7 @@ struct World {
     now: Instant,
 }
 
-const fn terms(bar: Chance, delivery: Delivery) -> Terms {
+const fn terms(bar: Ratio, delivery: Delivery) -> Terms {
     let traits = Traits { delivery, ..NO_TRAITS };
     let two = Tokens::new(2);
     Terms {
@@ -47,7 +47,7 @@ const NO_TRAITS: Traits = Traits {
 
 impl World {
     fn new(mode: Mode, terms: Terms) -> Self {
-        let shadow = Shadow { start: Chance::NONE, ..Shadow::default() };
+        let shadow = Shadow { start: Ratio::NONE, ..Shadow::default() };
         let settings = Settings { mode, shadow, slowdown: None, ..Settings::default() };
         let cascade = Cascade::new(settings);
         let protocol = Protocol::new(&cascade, terms, Instant::ORIGIN);
@@ -89,8 +89,8 @@ fn said(tokens: u32, finish: Finish, is_over: bool, resumes: Option<Tokens>) -> 
     })
 }
 
-const STREAM: Terms = terms(Chance::NONE, Delivery::Streamed);
-const WHOLE: Terms = terms(Chance::NONE, Delivery::Whole);
+const STREAM: Terms = terms(Ratio::NONE, Delivery::Streamed);
+const WHOLE: Terms = terms(Ratio::NONE, Delivery::Whole);
 const TWO: Tokens = Tokens::new(2);
 
 #[test]
@@ -109,7 +109,7 @@ fn a_stream_is_shown_by_windows_and_an_answer_that_is_wanted_whole_at_once() {
 
 #[test]
 fn what_is_not_shown_the_target_answers_and_what_is_shown_it_continues() {
-    let mut world = World::drafting(Mode::Gate, terms(Chance::CERTAIN, Delivery::Streamed));
+    let mut world = World::drafting(Mode::Gate, terms(Ratio::WHOLE, Delivery::Streamed));
     let refused = Action::AskTarget(Cause::Rejected(Rejected::Refused("refused")));
     assert_eq!(world.say(2, Finish::Running), [Action::CountDraft(Choice::Target), refused]);
     let late = Action::AskTarget(Cause::Rejected(Rejected::Failed("late")));

@@ -1,17 +1,16 @@
 //! What a client has been shown, whatever happens then.
 
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Micros, Ratio, Tokens};
 use proptest::prelude::*;
 
 use super::super::{
-    Bar, Chance, Choice, FIRST_MAX, FIRST_MIN, Finish, Prospects, Release, Running, Stands, Step,
-    Windows,
+    Bar, Choice, FIRST_MAX, FIRST_MIN, Finish, Prospects, Release, Running, Stands, Step, Windows,
 };
 use super::Dice;
 
-const BAR: Chance = Chance::percent(90);
+const BAR: Ratio = Ratio::percent(90);
 
-fn running(tokens: u32, score: Chance, finish: Finish) -> Running {
+fn running(tokens: u32, score: Ratio, finish: Finish) -> Running {
     Running { tokens: Tokens::new(tokens), finish, score, bar: Bar::At(BAR) }
 }
 
@@ -31,7 +30,7 @@ proptest! {
         for (turn, (score, more)) in scores.into_iter().enumerate() {
             tokens += more;
             let finish = if ends && turn == last { Finish::Stop } else { Finish::Running };
-            let running = running(tokens, Chance::millionths(score), finish);
+            let running = running(tokens, Ratio::millionths(score), finish);
             if !release.due(running.tokens, finish) {
                 continue;
             }
@@ -61,7 +60,7 @@ proptest! {
             prop_assert_eq!(release.shown(), shown);
         }
         if over {
-            let after = running(tokens + 1_000, Chance::CERTAIN, Finish::Stop);
+            let after = running(tokens + 1_000, Ratio::WHOLE, Finish::Stop);
             prop_assert_eq!(release.proceed(&after), Step::Hold);
             prop_assert_eq!(release.open(&after, Choice::Draft), Step::Hold);
             prop_assert_eq!(release.shown(), shown);
@@ -84,12 +83,12 @@ fn the_first_window_fits_the_budget() {
 #[test]
 fn a_window_that_wavers_is_held_and_one_that_falls_is_handed_over() {
     let mut release = Release::new(Windows { first: Tokens::new(8), next: Tokens::new(4) });
-    let good = Chance::percent(95);
+    let good = Ratio::percent(95);
     assert!(!release.due(Tokens::new(7), Finish::Running));
     assert!(release.due(Tokens::new(3), Finish::Stop), "a short answer is judged at its end");
     let open = release.open(&running(8, good, Finish::Running), Choice::Draft);
     assert_eq!(open, Step::Show(Tokens::new(8)));
-    let low = Chance::percent(80);
+    let low = Ratio::percent(80);
     assert_eq!(release.proceed(&running(12, low, Finish::Running)), Step::Hold);
     assert_eq!(release.proceed(&running(16, good, Finish::Running)), Step::Show(Tokens::new(16)));
     for tokens in [20, 24] {
@@ -101,9 +100,9 @@ fn a_window_that_wavers_is_held_and_one_that_falls_is_handed_over() {
 
 #[test]
 fn a_hopeless_draft_is_ended_and_some_are_spared() {
-    let mut prospects = Prospects::new(Chance::percent(5));
-    let poor = Prospects::stand(16, Chance::percent(30));
-    let fair = Prospects::stand(16, Chance::percent(97));
+    let mut prospects = Prospects::new(Ratio::percent(5));
+    let poor = Prospects::stand(16, Ratio::percent(30));
+    let fair = Prospects::stand(16, Ratio::percent(97));
     assert_ne!(poor, fair);
     let mut dice = Dice::new(2);
     assert!(!prospects.hopeless(poor, dice.any()), "nothing is known yet");

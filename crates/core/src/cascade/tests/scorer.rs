@@ -1,13 +1,14 @@
 //! What a score comes to.
 
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use proptest::prelude::*;
 
 use super::super::fixed_point::{ONE, decay, log_odds, logistic};
 use super::super::isotonic::{Pool, pool};
 use super::super::snapshot::Reader;
-use super::super::{Chance, Class, EXAMPLES_MAX, Evidence, Label, PARTS_VERSION, Scorer};
+use super::super::{Class, EXAMPLES_MAX, Evidence, Label, PARTS_VERSION, Scorer};
 use super::{Dice, draft, traits};
 
 /// What it costs to say `curve` where the labels are `labels`: squares, in parts of the grid.
@@ -92,7 +93,7 @@ fn the_exponential_ends_at_nothing_and_begins_at_one() {
 
 /// A draft that is good with a chance that falls as it gets more surprising: half at 400 thousandths.
 fn good(surprise: u32, dice: &mut Dice) -> Label {
-    let chance = Chance::of(400 * 400, u64::from(surprise).pow(2) + 400 * 400);
+    let chance = Ratio::of(400 * 400, u64::from(surprise).pow(2) + 400 * 400);
     if dice.happens(chance) { Label::AsGood } else { Label::Worse }
 }
 
@@ -130,21 +131,18 @@ fn a_score_comes_to_what_it_says() {
 fn a_higher_score_never_means_less() {
     let mut dice = Dice::new(6);
     let scorer = taught(1_500, &mut dice);
-    let mut last = Chance::CERTAIN;
+    let mut last = Ratio::WHOLE;
     for surprise in (0..2_000).step_by(50) {
         // The same draws for all, scaled: only how surprising they are differs. Trees know it to a few hundredths.
         let score =
             scorer.score(&draft(surprise, 200, &mut Dice::new(77)).features(), traits().class());
-        assert!(
-            score <= last.plus(Chance::permille(50)),
-            "at {surprise}: {score:?} after {last:?}"
-        );
+        assert!(score <= last.plus(Ratio::permille(50)), "at {surprise}: {score:?} after {last:?}");
         last = score;
     }
 }
 
 /// Teaches drafts of two classes: both worse as often, and the first better as often as worse.
-fn taught_with_better(better: Label, count: u32) -> (Chance, Chance) {
+fn taught_with_better(better: Label, count: u32) -> (Ratio, Ratio) {
     let mut dice = Dice::new(8);
     let mut scorer = Scorer::new();
     let mut left = count;
@@ -164,7 +162,7 @@ fn taught_with_better(better: Label, count: u32) -> (Chance, Chance) {
     let fresh: Vec<_> = (0..500).map(|_| draft(100, 20, &mut dice).features()).collect();
     let mean = |class| {
         let scores = fresh.iter().map(|one| u64::from(scorer.score(one, Class::new(class)).get()));
-        Chance::of(scores.sum(), 500 * 1_000_000)
+        Ratio::of(scores.sum(), 500 * 1_000_000)
     };
     (mean(0), mean(1))
 }
@@ -174,8 +172,8 @@ fn drafts_that_are_better_as_often_as_worse_are_trusted_more() {
     let (mixed, plain) = taught_with_better(Label::Better, u32::MAX);
     assert!(plain < mixed, "{mixed:?} is above {plain:?}");
     for score in [mixed, plain] {
-        let apart = score.apart(Chance::percent(70));
-        assert!(apart < Chance::percent(8), "{score:?} is still the chance of not being worse");
+        let apart = score.apart(Ratio::percent(70));
+        assert!(apart < Ratio::percent(8), "{score:?} is still the chance of not being worse");
     }
 }
 
@@ -195,19 +193,19 @@ fn a_class_that_is_worse_scores_less() {
     for turn in 0..800 {
         let features = draft(100, 20, &mut dice).features();
         let (class, chance) = if turn % 2 == 0 { (fair, 95) } else { (poor, 20) };
-        let good = dice.happens(Chance::percent(chance));
+        let good = dice.happens(Ratio::percent(chance));
         scorer.learn(&features, class, if good { Label::AsGood } else { Label::Worse });
     }
     let features = draft(100, 20, &mut dice).features();
     let (fair, poor) = (scorer.score(&features, fair), scorer.score(&features, poor));
-    assert!(Chance::percent(85) < fair && poor < Chance::percent(40), "{fair:?} {poor:?}");
+    assert!(Ratio::percent(85) < fair && poor < Ratio::percent(40), "{fair:?} {poor:?}");
 }
 
 /// A draft whose answer is good where it is long and sure or short and unsure, which no sum of the two says.
 fn crossed(dice: &mut Dice) -> (Evidence, Label) {
     let (long, sure) = (dice.below(2) == 0, dice.below(2) == 0);
     let (surprise, tokens) = (if sure { 20 } else { 600 }, if long { 64 } else { 4 });
-    let good = dice.happens(Chance::percent(if long == sure { 95 } else { 30 }));
+    let good = dice.happens(Ratio::percent(if long == sure { 95 } else { 30 }));
     let label = if good { Label::AsGood } else { Label::Worse };
     (draft(surprise, tokens, dice), label)
 }
@@ -224,7 +222,7 @@ fn what_a_feature_means_beside_another_is_learnt() {
     for _ in 0..1_000 {
         let (evidence, label) = crossed(&mut dice);
         let score = scorer.score(&evidence.features(), traits().class());
-        error += u32::from((Chance::percent(70) < score) != (label == Label::AsGood));
+        error += u32::from((Ratio::percent(70) < score) != (label == Label::AsGood));
     }
     assert!(error < 230, "{error} of 1,000 are mistaken; 175 cannot be told");
 }

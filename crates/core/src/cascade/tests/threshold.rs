@@ -1,15 +1,16 @@
 //! Whether the loss stays within what is allowed.
 
 use alloc::vec::Vec;
+use overdraft_units::Ratio;
 
 use proptest::prelude::*;
 
-use super::super::{Bar, Chance, Choice, Class, LOSS_MIN, Label, Lesson, Propensity, Threshold};
+use super::super::{Bar, Choice, Class, LOSS_MIN, Label, Lesson, Propensity, Threshold};
 use super::Dice;
 
 const CLASS: Class = Class::new(7);
 
-fn lesson(score: Chance, served: Choice, worse: bool, propensity: Propensity) -> Lesson {
+fn lesson(score: Ratio, served: Choice, worse: bool, propensity: Propensity) -> Lesson {
     let label = if worse { Label::Worse } else { Label::AsGood };
     Lesson { class: CLASS, score, served, label, propensity }
 }
@@ -17,13 +18,13 @@ fn lesson(score: Chance, served: Choice, worse: bool, propensity: Propensity) ->
 /// The share of answers that are lost from a score on where scores are even draws and are chances: `(1 - s)² / 2`.
 fn risk(bar: Bar) -> u64 {
     let Bar::At(at) = bar else { return 0 };
-    u64::from(at.not().get()).pow(2) / 2_000_000
+    u64::from(at.complement().get()).pow(2) / 2_000_000
 }
 
 #[test]
 fn the_first_threshold_covers_what_it_says_over_many_seeds() {
     for (labels, percent) in [(200, 5), (400, 5), (1_000, 2), (400, 10)] {
-        let loss = Chance::percent(percent);
+        let loss = Ratio::percent(percent);
         let mut sum = 0;
         let seeds = 600;
         for seed in 0..seeds {
@@ -31,7 +32,7 @@ fn the_first_threshold_covers_what_it_says_over_many_seeds() {
             let mut threshold = Threshold::new(loss);
             for _ in 0..labels {
                 let score = dice.chance();
-                let worse = dice.happens(score.not());
+                let worse = dice.happens(score.complement());
                 threshold.overhear(&lesson(score, Choice::Target, worse, Propensity::CERTAIN));
             }
             sum += risk(threshold.bar(CLASS));
@@ -66,10 +67,10 @@ proptest! {
         labels in prop::collection::vec((0_u32..1_000_001, any::<bool>()), 200..250),
         percent in 1_u32..25,
     ) {
-        let loss = Chance::percent(percent);
+        let loss = Ratio::percent(percent);
         let mut threshold = Threshold::new(loss);
         for &(score, worse) in &labels {
-            let score = Chance::millionths(score);
+            let score = Ratio::millionths(score);
             threshold.overhear(&lesson(score, Choice::Target, worse, Propensity::CERTAIN));
         }
         let expected = tried(&labels, u64::from(loss.get()));
@@ -89,7 +90,7 @@ proptest! {
         length in 200_usize..3_000,
     ) {
         let mut dice = Dice::new(seed);
-        let loss = Chance::percent(percent);
+        let loss = Ratio::percent(percent);
         let mut threshold = Threshold::new(loss);
         let (mut lost, mut all, mut heaviest) = (0_u64, 0_u64, 0_u64);
         for turn in 0..length {
@@ -99,10 +100,10 @@ proptest! {
                 // Whatever is served is worse; good for long and then worse; at random; lies about scores.
                 0 => served == Choice::Draft,
                 1 => length / 2 < turn,
-                2 => dice.happens(Chance::percent(50)),
+                2 => dice.happens(Ratio::percent(50)),
                 _ => dice.happens(score),
             };
-            let propensity = Propensity::new(Chance::percent(1 + dice.below(100)));
+            let propensity = Propensity::new(Ratio::percent(1 + dice.below(100)));
             let weight = propensity.weight_thousandths();
             heaviest = heaviest.max(weight);
             all += weight;
@@ -117,15 +118,15 @@ proptest! {
 }
 
 /// Draws a request of a domain whose scores say too much by `lie` of what is missing from certainty.
-fn request(dice: &mut Dice, lie: u32) -> (Chance, bool) {
+fn request(dice: &mut Dice, lie: u32) -> (Ratio, bool) {
     let score = dice.chance();
-    let worse = Chance::millionths(score.not().get().saturating_mul(lie));
+    let worse = Ratio::millionths(score.complement().get().saturating_mul(lie));
     (score, dice.happens(worse))
 }
 
 #[test]
 fn after_a_shift_the_loss_comes_back_and_a_fixed_threshold_does_not() {
-    let loss = Chance::percent(2);
+    let loss = Ratio::percent(2);
     for seed in 0..5 {
         let mut dice = Dice::new(seed);
         let mut threshold = Threshold::new(loss);
@@ -136,7 +137,7 @@ fn after_a_shift_the_loss_comes_back_and_a_fixed_threshold_does_not() {
             let (score, worse) = request(&mut dice, if turn < before { 1 } else { 4 });
             let bar = threshold.bar(CLASS);
             let served = bar.choose(score);
-            let propensity = Propensity::new(Chance::percent(20));
+            let propensity = Propensity::new(Ratio::percent(20));
             if turn < 400 || dice.happens(propensity.chance()) {
                 let known = if turn < 400 { Propensity::CERTAIN } else { propensity };
                 threshold.learn(&lesson(score, served, worse, known));
@@ -159,7 +160,7 @@ fn after_a_shift_the_loss_comes_back_and_a_fixed_threshold_does_not() {
 #[test]
 fn a_class_is_judged_by_all_until_it_has_labels_of_its_own() {
     let mut dice = Dice::new(3);
-    let mut threshold = Threshold::new(Chance::percent(5));
+    let mut threshold = Threshold::new(Ratio::percent(5));
     let teach = |threshold: &mut Threshold, class: Class, dice: &mut Dice, lie: u32| {
         let (score, worse) = request(dice, lie);
         let known = Propensity::CERTAIN;
@@ -188,13 +189,13 @@ fn a_class_is_judged_by_all_until_it_has_labels_of_its_own() {
 
 #[test]
 fn nothing_is_accepted_before_enough_is_known() {
-    let mut threshold = Threshold::new(Chance::percent(1));
-    let sure = Chance::CERTAIN;
+    let mut threshold = Threshold::new(Ratio::percent(1));
+    let sure = Ratio::WHOLE;
     for labels in 0..200 {
         assert_eq!(threshold.bar(CLASS), Bar::Learning { labels, needed: 200 });
         assert_eq!(threshold.bar(CLASS).choose(sure), Choice::Target);
         threshold.learn(&lesson(sure, Choice::Target, false, Propensity::CERTAIN));
     }
     assert_eq!(threshold.bar(CLASS).choose(sure), Choice::Draft);
-    assert_eq!(Threshold::new(Chance::NONE).loss(), LOSS_MIN);
+    assert_eq!(Threshold::new(Ratio::NONE).loss(), LOSS_MIN);
 }

@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use overdraft_core::estimate::SlidingRatio;
 use overdraft_scheduler::batch::{BatchLimits, BatchStats, DraftRoom, Progress, Scheduler};
 use overdraft_scheduler::speculate::{
-    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Pursuit, Ran, Share,
+    Acceptance, Controller, Drafter, Grant, Load, Lookup, Policy, Prospect, Pursuit, Ran,
     StepCosts, Trial,
 };
 use overdraft_telemetry::Clock;
-use overdraft_units::{Instant, Micros, SequenceId, TokenId, Tokens};
+use overdraft_units::{Instant, Micros, Ratio, SequenceId, TokenId, Tokens};
 
 pub use self::profile::PROFILE_MAX;
 pub use self::stats::SpeculationStats;
@@ -38,9 +38,9 @@ const DRAFT_ROWS_MIN: usize = 16;
 /// Failures of the draft model after which it is switched off for good.
 const DRAFT_FAILURES_MAX: u32 = 3;
 /// Accepted share below which the operator is told, once.
-const POOR: Share = Share::percent(20);
+const POOR: Ratio = Ratio::percent(20);
 /// Accepted share above which that may be told again.
-const POOR_NO_MORE: Share = Share::percent(25);
+const POOR_NO_MORE: Ratio = Ratio::percent(25);
 /// Drafted tokens within the window before that is judged.
 const POOR_TRIALS: u64 = 200;
 
@@ -235,7 +235,7 @@ impl Speculator {
         let load = Load {
             room,
             waiting: view.batch.waiting,
-            held: Share::of(view.batch.blocks_held.get().into(), blocks.into()),
+            held: Ratio::of(view.batch.blocks_held.get().into(), blocks.into()),
             preemptions: view.batch.preemptions,
         };
         let decision = self.controller.decide(now, &load, &prospects);
@@ -388,10 +388,10 @@ impl Speculator {
         let Some((accepted, drafted)) = self.recent.read(accepted_tokens, draft_tokens, now) else {
             return;
         };
-        let share = Share::of(accepted, drafted);
+        let share = Ratio::of(accepted, drafted);
         if POOR_TRIALS <= drafted && !self.poor && share < POOR {
             self.poor = true;
-            let accepted = f64::from(share.millionths()) / 1e6;
+            let accepted = share.factor();
             tracing::warn!(
                 accepted,
                 "less than a fifth of the drafted tokens of late are accepted"

@@ -1,7 +1,7 @@
 //! Speculation statistics: drafted and accepted tokens, depth and rule, as in vLLM's metrics.
 
-use overdraft_scheduler::speculate::{DEPTH_MAX, Drafter, Reason, Share};
-use overdraft_units::Micros;
+use overdraft_scheduler::speculate::{DEPTH_MAX, Drafter, Reason};
+use overdraft_units::{Micros, Ratio};
 
 /// Counts since the start, and how things stood after the last step. Names and meanings are those of
 /// vLLM's `spec_decode` counters where it has them.
@@ -34,7 +34,7 @@ pub struct SpeculationStats {
     /// Right tokens by drafter.
     pub accepted_tokens_by: [u64; 2],
     /// Share of tried tokens that were right of late, by drafter; lookups count unused ones too.
-    pub acceptance: [Share; 2],
+    pub acceptance: [Ratio; 2],
     /// Slots of sequences that decode.
     pub sequence_steps: u64,
     /// Tokens that they yielded.

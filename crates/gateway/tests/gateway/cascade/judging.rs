@@ -1,8 +1,9 @@
 //! The target judges which of two different answers is better.
 
-use overdraft_core::cascade::{Chance, Mode};
+use overdraft_core::cascade::Mode;
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::Labels;
+use overdraft_units::Ratio;
 use serde_json::{Value, json};
 
 use super::{Pair, body, ended, opening, said};
@@ -12,7 +13,7 @@ use crate::harness::{ANSWER, MODEL};
 async fn judged() -> Pair {
     Pair::start(1, |it| {
         (it.mode, it.threshold, it.labels) = (Mode::Shadow, None, Labels::Judge);
-        (it.shadow.start, it.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
+        (it.shadow.start, it.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
         let price = Price::new(1_000_000);
         let prices = Prices { prompt: price, cached: price, completion: price };
         it.prices = Some([prices, prices]);

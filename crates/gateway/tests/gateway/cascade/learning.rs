@@ -1,7 +1,8 @@
 //! What a cascade learns behind its clients' backs, and what it must know before it mixes two models.
 
-use overdraft_core::cascade::{Chance, Mode};
+use overdraft_core::cascade::Mode;
 use overdraft_gateway::CascadeSettings;
+use overdraft_units::Ratio;
 use serde_json::json;
 
 use super::{Pair, SMALL, TOKENS, body, ended, opening, said, text};
@@ -14,7 +15,7 @@ use crate::redis::Redis;
 async fn a_shadow_is_compared_behind_the_client_s_back() {
     let mut pair = Pair::start(1, |it| {
         (it.mode, it.threshold) = (Mode::Shadow, None);
-        (it.shadow.start, it.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
+        (it.shadow.start, it.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
     })
     .await;
     for (text, label) in [("Hello", "as_good"), ("Goodbye", "worse")] {
@@ -36,8 +37,8 @@ async fn a_shadow_is_compared_behind_the_client_s_back() {
 #[tokio::test]
 async fn an_accepted_answer_is_compared_with_what_the_target_would_have_said() {
     let mut pair = Pair::start(1, |it| {
-        (it.shadow.start, it.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
-        it.shadow.learning = Chance::CERTAIN;
+        (it.shadow.start, it.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
+        it.shadow.learning = Ratio::WHOLE;
     })
     .await;
     let mut client = pair.streamed().await;
@@ -59,7 +60,7 @@ async fn models_that_make_other_tokens_are_never_mixed() {
     draft.behave(|manner| drop(manner.pages.insert("/tokenize", br#"{"tokens":[3]}"#.to_vec())));
     target.behave(|manner| drop(manner.pages.insert("/tokenize", TOKENS.to_vec())));
     let mut cascade = CascadeSettings::new(SMALL, MODEL);
-    (cascade.mode, cascade.threshold) = (Mode::Verify, Some(Chance::NONE));
+    (cascade.mode, cascade.threshold) = (Mode::Verify, Some(Ratio::NONE));
     let gateway = Gateway::start_with(&[&target, &draft], |settings| {
         settings.cascades.insert("chat".to_owned(), cascade);
     })
@@ -87,7 +88,7 @@ async fn what_was_learnt_outlives_the_gateway() {
     }
     let mut cascade = CascadeSettings::new(SMALL, MODEL);
     cascade.mode = Mode::Shadow;
-    (cascade.shadow.start, cascade.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
+    (cascade.shadow.start, cascade.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
     for life in 1..3 {
         let mut gateway = Gateway::start_with(&[&target, &draft], |settings| {
             settings.cascades.insert(MODEL.to_owned(), cascade.clone());
@@ -123,7 +124,7 @@ async fn what_was_learnt_outlives_the_gateway() {
 async fn sharing(url: &str, target: &Mock, draft: &Mock) -> Gateway {
     let mut cascade = CascadeSettings::new(SMALL, MODEL);
     cascade.mode = Mode::Shadow;
-    (cascade.shadow.start, cascade.shadow.floor) = (Chance::CERTAIN, Chance::CERTAIN);
+    (cascade.shadow.start, cascade.shadow.floor) = (Ratio::WHOLE, Ratio::WHOLE);
     Gateway::start_with(&[target, draft], |settings| {
         settings.cascades.insert(MODEL.to_owned(), cascade);
         crate::sharing::place(settings, url);

@@ -1,9 +1,8 @@
 //! The target reads a prompt while the draft still speaks.
 
-use overdraft_core::cascade::Chance;
 use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::CascadeSettings;
-use overdraft_units::Tokens;
+use overdraft_units::{Ratio, Tokens};
 
 use super::{Pair, body, ended, opening, said};
 use crate::harness::ANSWER;
@@ -45,7 +44,7 @@ const WARM: &str = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assista
 async fn a_refused_draft_leaves_the_prompt_read_where_the_target_then_answers() {
     let mut pair = Pair::start(2, |it| {
         prefilled(it);
-        it.threshold = Some(Chance::CERTAIN);
+        it.threshold = Some(Ratio::WHOLE);
     })
     .await;
     let mut client = pair.long().await;
@@ -104,7 +103,7 @@ async fn a_client_that_leaves_ends_the_draft_and_what_the_target_was_reading() {
 async fn a_short_prompt_is_read_by_nobody_beside_the_draft() {
     let mut pair = Pair::start(1, |it| {
         prefilled(it);
-        it.threshold = Some(Chance::CERTAIN);
+        it.threshold = Some(Ratio::WHOLE);
     })
     .await;
     let mut client = pair.chat("").await;

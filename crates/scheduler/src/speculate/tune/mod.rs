@@ -16,7 +16,7 @@ use overdraft_units::Micros;
 
 use super::acceptance::DEPTH_MAX;
 use super::costs::{CostCurve, Nanos, StepCosts};
-use super::share::Share;
+use overdraft_units::Ratio;
 
 /// Minimum drafts in the metrics.
 pub const DRAFTS_MIN: u64 = 200;
@@ -261,19 +261,19 @@ impl Evidence {
     }
 
     /// The part of slots that had a draft: lookups find none in most.
-    pub fn share(&self) -> Share {
-        Share::of(self.drafts, self.sequence_steps)
+    pub fn share(&self) -> Ratio {
+        Ratio::of(self.drafts, self.sequence_steps)
     }
 
     /// The chance of each place to be reached and right.
-    pub fn survival(&self) -> [Share; DEPTH_MAX] {
-        let mut before = (self.drafts, Share::WHOLE);
-        let mut last = Share::NONE;
-        let mut all = [Share::NONE; DEPTH_MAX];
+    pub fn survival(&self) -> [Ratio; DEPTH_MAX] {
+        let mut before = (self.drafts, Ratio::WHOLE);
+        let mut last = Ratio::NONE;
+        let mut all = [Ratio::NONE; DEPTH_MAX];
         for (place, survival) in all.iter_mut().enumerate() {
             let right = self.accepted[place];
             if place < self.depth {
-                last = Share::of(right, before.0);
+                last = Ratio::of(right, before.0);
             }
             before = (right, before.1.times(last));
             *survival = before.1;
@@ -308,8 +308,8 @@ impl Evidence {
 
 /// What a table is reckoned from.
 struct Outlook {
-    survival: [Share; DEPTH_MAX],
-    share: Share,
+    survival: [Ratio; DEPTH_MAX],
+    share: Ratio,
     costs: StepCosts,
 }
 
@@ -317,20 +317,24 @@ impl Outlook {
     /// Rows of a step of so many sequences.
     fn rows(&self, sequences: u32, depth: usize) -> u32 {
         let depth = u32::try_from(depth).unwrap_or(u32::MAX);
-        let drafted = u64::from(sequences) * u64::from(depth) * u64::from(self.share.parts());
-        sequences.saturating_add(u32::try_from(drafted >> 16).unwrap_or(u32::MAX))
+        let drafted = u64::from(sequences) * u64::from(depth) * u64::from(self.share.get());
+        sequences.saturating_add(
+            u32::try_from(drafted / u64::from(Ratio::WHOLE.get())).unwrap_or(u32::MAX),
+        )
     }
 
-    /// Tokens of a sequence's step, in 65,536ths, and what the step takes.
+    /// Tokens of a sequence's step, in millionths, and what the step takes.
     fn step(&self, sequences: u32, depth: usize) -> (u64, Nanos) {
-        let right = self.survival[..depth].iter().map(|chance| u64::from(chance.parts()));
-        let right = (right.sum::<u64>() * u64::from(self.share.parts())) >> 16;
+        let right = self.survival[..depth].iter().map(|chance| u64::from(chance.get()));
+        let right =
+            right.sum::<u64>() * u64::from(self.share.get()) / u64::from(Ratio::WHOLE.get());
         // What a pass costs was reckoned over all steps, drafted for or not.
         let passes = self.costs.draft.at(sequences).saturating_mul(depth as u64);
-        let passes = (u128::from(passes) * u128::from(self.share.parts())) >> 16;
+        let passes =
+            u128::from(passes) * u128::from(self.share.get()) / u128::from(Ratio::WHOLE.get());
         let took = self.costs.verify.at(self.rows(sequences, depth));
         (
-            u64::from(Share::WHOLE.parts()) + right,
+            u64::from(Ratio::WHOLE.get()) + right,
             took + u64::try_from(passes).unwrap_or(u64::MAX / 2),
         )
     }

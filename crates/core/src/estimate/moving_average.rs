@@ -8,7 +8,7 @@ const TERM_MAX: u64 = 1 << 40;
 
 /// A numerator and a denominator, each a fading sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ratio {
+pub(crate) struct MovingAverage {
     above: u64,
     below: u64,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Ratio {
 /// Sums are kept this much finer than what they add up, so that fading small ones works.
 const SCALE: u64 = 64;
 
-impl Ratio {
+impl MovingAverage {
     pub(crate) const fn new() -> Self {
         Self { above: 0, below: 0 }
     }
