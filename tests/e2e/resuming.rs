@@ -51,6 +51,7 @@ struct Seen {
     roles: usize,
     is_done: bool,
     resumed: usize,
+    errors: Vec<Value>,
 }
 
 impl Seen {
@@ -65,6 +66,7 @@ impl Seen {
             let Ok(chunk) = serde_json::from_str::<Value>(data) else { continue };
             seen.ids.insert(chunk["id"].to_string());
             seen.usage.extend(Some(chunk["usage"].clone()).filter(|usage| !usage.is_null()));
+            seen.errors.extend(Some(chunk["error"].clone()).filter(|error| !error.is_null()));
             let choice = &chunk["choices"][0];
             seen.roles += usize::from(choice["delta"]["role"].is_string());
             seen.text.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
@@ -111,6 +113,7 @@ fn an_answer_whose_worker_is_killed_is_the_undisturbed_one() {
         drop(workers.remove(victim));
         stream.read_to_end(&mut bytes).expect("the answer ends");
         let seen = Seen::of(&String::from_utf8_lossy(&bytes));
+        assert!(seen.errors.is_empty(), "{number}: {seen:?}\n{}", gateway.log());
         assert_eq!(Some(seen.text.as_str()), expected.as_str(), "{number}: {seen:?}");
         assert_eq!(seen.finish, ["length"], "{number}: {seen:?}");
         assert!(seen.is_done && seen.roles == 1 && seen.ids.len() == 1, "{number}: {seen:?}");
@@ -124,4 +127,25 @@ fn an_answer_whose_worker_is_killed_is_the_undisturbed_one() {
         until("both workers are up", both_up);
     }
     assert!(0 < resumed, "every answer was over before its worker was killed");
+}
+
+#[test]
+fn an_answer_goes_on_at_its_own_worker_once_that_is_restarted() {
+    let only = worker(None);
+    let address = only.address;
+    let gateway = Server::serve(&["--worker", &format!("http://{address}")]);
+    let is_up = || gateway.metric("overdraft_worker_up") > 0.5;
+    until("the worker is up", is_up);
+    let whole = gateway.chat(&question(1, false));
+    let mut stream = gateway.open("POST", "/v1/chat/completions", &question(1, true).to_string());
+    let mut bytes = vec![0; 4_096];
+    let read = stream.read(&mut bytes).expect("the answer begins");
+    bytes.truncate(read);
+    drop(only);
+    let _restarted = worker(Some(address));
+    stream.read_to_end(&mut bytes).expect("the answer ends");
+    let seen = Seen::of(&String::from_utf8_lossy(&bytes));
+    assert!(seen.errors.is_empty() && seen.is_done, "{seen:?}\n{}", gateway.log());
+    let expected = whole["choices"][0]["message"]["content"].as_str();
+    assert_eq!(Some(seen.text.as_str()), expected, "{seen:?}");
 }

@@ -93,10 +93,12 @@ fn resume(configured: config::Resume) -> ResumeSettings {
         config::ResumeMode::Auto => resume::Mode::Auto,
         config::ResumeMode::Off => resume::Mode::Off,
     };
-    let config::Resume { attempts, tokens, drain_after, .. } = configured;
-    let drain_after = drain_after.duration().as_micros();
-    let drain_after = Micros::new(u64::try_from(drain_after).unwrap_or(u64::MAX));
-    ResumeSettings { mode, attempts_max: attempts, tokens_max: tokens, drain_after }
+    let config::Resume { attempts, tokens, drain_after, patience, .. } = configured;
+    let micros = |span: config::TimeSpan| {
+        Micros::new(u64::try_from(span.duration().as_micros()).unwrap_or(u64::MAX))
+    };
+    let (drain_after, patience) = (micros(drain_after), micros(patience));
+    ResumeSettings { mode, attempts_max: attempts, tokens_max: tokens, drain_after, patience }
 }
 
 const fn pool(configured: config::Pool) -> Pool {

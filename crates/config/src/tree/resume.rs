@@ -20,6 +20,9 @@ pub struct Resume {
     /// How long the streams of a draining worker may stay before they are handed over to others; those that cannot be
     /// continued exactly end where they are.
     pub drain_after: TimeSpan,
+    /// How long a stream whose worker broke off waits for another that is up, or for its own to be restarted, before it
+    /// ends with an error. The limits of the whole answer hold meanwhile.
+    pub patience: TimeSpan,
 }
 
 /// Whether streams are resumed.
@@ -40,6 +43,7 @@ impl Default for Resume {
             attempts: 3,
             tokens: 262_144,
             drain_after: TimeSpan::from_secs(10),
+            patience: TimeSpan::from_secs(10),
         }
     }
 }

@@ -34,4 +34,4 @@ pub use self::profile::{Draws, Profile, PromptForm, Trait, Traits};
 pub use self::settings::{Mode, ResumeSettings};
 pub use self::splice::{Splice, Told};
 pub use self::stops::{StopRules, Stops};
-pub use self::way::{Closed, Refusal, Spent, Way, is_within, way};
+pub use self::way::{Closed, Refusal, Spent, Way, is_within, is_worth_waiting, way};

@@ -23,17 +23,20 @@ pub struct ResumeSettings {
     pub tokens_max: u32,
     /// How long the streams of a draining worker may stay before they are handed over.
     pub drain_after: Micros,
+    /// How long a stream whose worker broke off waits for a worker that is up.
+    pub patience: Micros,
 }
 
 impl Default for ResumeSettings {
     /// Three attempts, Dynamo's suggestion; a long prompt may be computed again a few times; a drain
-    /// leaves short answers where they are.
+    /// leaves short answers where they are; a worker that is restarted is often back within seconds.
     fn default() -> Self {
         Self {
             mode: Mode::Auto,
             attempts_max: 3,
             tokens_max: 262_144,
             drain_after: Micros::new(10_000_000),
+            patience: Micros::new(10_000_000),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Resume decision: which way a broken stream goes on, or why it does not (R2).
 
-use super::ability::Ability;
+use super::ability::{Ability, Engine};
 use super::ledger::{LEDGER_BYTES_MAX, Ledger};
 use super::profile::{Draws, Profile, Trait};
 use super::settings::ResumeSettings;
@@ -47,8 +47,10 @@ pub enum Refusal {
     Penalty,
     /// It broke off while the model was reasoning.
     Reasoning,
-    /// No worker is there that could, or none is known to.
+    /// No worker is known that could.
     Capability,
+    /// No worker was up within the patience.
+    NoWorker,
     /// It has been resumed as often, or at such cost, as it may.
     Budget,
     /// It is too long.
@@ -67,6 +69,7 @@ impl Refusal {
             Self::Penalty => "penalty",
             Self::Reasoning => "reasoning",
             Self::Capability => "capability",
+            Self::NoWorker => "no_worker",
             Self::Budget => "budget",
             Self::Length => "length",
             Self::Diverged => "diverged",
@@ -134,6 +137,16 @@ pub fn way(
     by_ids
         .or_else(|why| open(Way::Text, by_text(profile, ledger, ability)).map_err(|_| why))
         .or_else(|why| open(Way::Replay, by_replay(profile, ledger)).map_err(|_| why))
+}
+
+/// Whether there is a worker at all that could go on with it, so that waiting for one makes sense.
+///
+/// # Errors
+/// [`Refusal`] where not even the most able worker could.
+pub fn is_worth_waiting(profile: &Profile, ledger: &Ledger, closed: Closed) -> Result<(), Refusal> {
+    let mut ablest = Ability::default();
+    ablest.runs(Engine::Vllm);
+    way(profile, ledger, ablest, closed).map(|_| ())
 }
 
 /// What neither ids nor text can carry over.

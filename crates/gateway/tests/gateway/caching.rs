@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use overdraft_gateway::{CacheMode, GatewaySettings, KeyDigest, KeySettings};
 use overdraft_store::Place;
+use overdraft_units::Micros;
 
 use crate::client::{Client, End, Head};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, in_time, token};
@@ -171,7 +172,11 @@ async fn a_client_may_wish_for_the_cache_and_for_a_fresh_answer() {
 #[tokio::test]
 async fn nothing_is_kept_of_errors_calls_and_answers_that_broke_off() {
     let mut mock = Mock::start(&[MODEL]).await;
-    let gateway = start(&mock).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        on(settings);
+        settings.resume.patience = Micros::ZERO;
+    })
+    .await;
     let calls = PLAIN.replace(r#""finish_reason":"stop""#, r#""finish_reason":"tool_calls""#);
     let withheld =
         PLAIN.replace(r#""finish_reason":"stop""#, r#""finish_reason":"content_filter""#);

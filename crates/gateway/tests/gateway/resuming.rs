@@ -91,6 +91,25 @@ async fn a_greedy_answer_is_asked_for_again_and_told_once() {
 }
 
 #[tokio::test]
+async fn an_answer_that_its_only_worker_broke_off_is_asked_for_again_there() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    client.head().await;
+    assert_eq!(client.chunk().await, Ok(token("one")));
+    call.reset();
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{}{DONE}", token("one"), token(" two"), finish("stop"))).await;
+    call.end().await;
+    let (events, end) = client.rest().await;
+    assert!(end == End::Clean && events.contains(" two") && !events.contains("error"), "{events}");
+}
+
+#[tokio::test]
 async fn an_answer_that_differs_is_an_error_and_none_of_it_is_told() {
     let ([mut first, mut second], gateway) = pair().await;
     let mut client = gateway.chat(r#","stream":true,"seed":7"#).await;

@@ -2,14 +2,15 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use overdraft_core::fleet::{Failure, Turn};
 use overdraft_core::resume::{
-    Draws, Part, Refusal, Splice, StopRules, Way, is_within, way as way_on,
+    Draws, Part, Refusal, Splice, StopRules, Way, is_within, is_worth_waiting, way as way_on,
 };
 use overdraft_core::route::{Strictness, Tried, Verdict as Retry};
 use overdraft_wire::resume::{Piece, resumed};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::journal::Journal;
 use super::question::{Asking, Seam, part};
@@ -20,6 +21,9 @@ use crate::pipeline::relay::{Continuation, Fault, Opened, Outcome, Resumed, Verd
 
 /// Chunks of a second answer that are waited for to close an open character.
 const OPEN_CHUNKS_MAX: usize = 8;
+
+/// Pause between two looks for a worker, while none is up.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A worker that goes on, and how.
 struct Found {
@@ -73,9 +77,11 @@ impl Journal {
                 Cause::Leaves => self.tried.add(member.id),
             }
         }
+        let patience = self.request.pipeline.settings().resume.patience;
+        let until = Instant::now() + Duration::from_micros(patience.get());
         loop {
             is_within(&self.request.pipeline.settings().resume, self.spent, &self.ledger)?;
-            let lease = self.place(cause)?;
+            let lease = self.place_within(cause, until).await?;
             let kept = self.state();
             match self.ask(lease, cause, name).await {
                 Ok(Some(found)) => return Ok(found),
@@ -99,9 +105,29 @@ impl Journal {
         }
     }
 
+    /// A worker for it. While none is up, it is waited for: one that was just restarted is not ready at once.
+    async fn place_within(&mut self, cause: Cause, until: Instant) -> Result<Lease, Refusal> {
+        if let Some(lease) = self.place(cause) {
+            return Ok(lease);
+        }
+        if cause == Cause::Leaves {
+            return Err(Refusal::NoWorker);
+        }
+        is_worth_waiting(&self.request.profile, &self.ledger, self.closed)?;
+        while Instant::now() < until {
+            sleep(LOOK_AGAIN).await;
+            if let Some(lease) = self.place(cause) {
+                return Ok(lease);
+            }
+            // The last one too: its failures have been noticed by now, and if it is up it was restarted.
+            self.member = None;
+        }
+        Err(Refusal::NoWorker)
+    }
+
     /// A worker that has not failed it. Where all have, one that did so before the last: it may be another process
     /// by now.
-    fn place(&mut self, cause: Cause) -> Result<Lease, Refusal> {
+    fn place(&mut self, cause: Cause) -> Option<Lease> {
         let request = Arc::clone(&self.request);
         let strictness = match cause {
             Cause::Broken(failure) => Strictness::after(failure),
@@ -112,15 +138,15 @@ impl Journal {
             request.pipeline.dispatcher.place(placing, &mut Explanation::default())
         };
         if let Ok(lease) = place(&self.tried) {
-            return Ok(lease);
+            return Some(lease);
         }
         let mut last = Tried::default();
         if let Some(member) = &self.member {
             last.add(member.id);
         }
-        let lease = place(&last).map_err(|_| Refusal::Capability)?;
+        let lease = place(&last).ok()?;
         self.tried = last;
-        Ok(lease)
+        Some(lease)
     }
 
     /// Asks one worker; nothing where the next is to be asked.
