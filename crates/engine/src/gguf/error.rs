@@ -108,7 +108,7 @@ pub enum OpenError {
     /// An encoding that no kernel reads.
     #[error(
         "the tensor `{name}` is encoded as `{found}`; expected one of {}",
-        TensorType::SUPPORTED
+        TensorType::supported()
     )]
     TensorType {
         /// Its name.

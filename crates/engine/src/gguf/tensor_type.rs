@@ -1,6 +1,7 @@
 //! GGUF tensor types: the number formats and quantizations, and their block sizes.
 
 use candle_core::quantized::GgmlDType;
+use overdraft_kernels::WeightFormat;
 
 /// An encoding of numbers, by its number in the GGUF format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,42 +18,44 @@ pub struct BlockLayout {
     pub candle: Option<GgmlDType>,
 }
 
-/// The encodings of the format as of 2026, in the order of their numbers; those with a layout can
-/// be read.
-const TYPES: &[(u32, &str, Option<BlockLayout>)] = &[
-    (0, "F32", layout(1, 4, GgmlDType::F32)),
-    (1, "F16", layout(1, 2, GgmlDType::F16)),
-    (2, "Q4_0", layout(32, 18, GgmlDType::Q4_0)),
-    (3, "Q4_1", layout(32, 20, GgmlDType::Q4_1)),
-    (6, "Q5_0", layout(32, 22, GgmlDType::Q5_0)),
-    (7, "Q5_1", layout(32, 24, GgmlDType::Q5_1)),
-    (8, "Q8_0", layout(32, 34, GgmlDType::Q8_0)),
-    (9, "Q8_1", None),
-    (10, "Q2_K", layout(256, 84, GgmlDType::Q2K)),
-    (11, "Q3_K", layout(256, 110, GgmlDType::Q3K)),
-    (12, "Q4_K", layout(256, 144, GgmlDType::Q4K)),
-    (13, "Q5_K", layout(256, 176, GgmlDType::Q5K)),
-    (14, "Q6_K", layout(256, 210, GgmlDType::Q6K)),
-    (15, "Q8_K", None),
-    (16, "IQ2_XXS", None),
-    (17, "IQ2_XS", None),
-    (18, "IQ3_XXS", None),
-    (19, "IQ1_S", None),
-    (20, "IQ4_NL", kernels_only(32, 18)),
-    (21, "IQ3_S", None),
-    (22, "IQ2_S", None),
-    (23, "IQ4_XS", kernels_only(256, 136)),
-    (24, "I8", None),
-    (25, "I16", None),
-    (26, "I32", None),
-    (27, "I64", None),
-    (28, "F64", None),
-    (29, "IQ1_M", None),
-    (30, "BF16", layout(1, 2, GgmlDType::BF16)),
-    (34, "TQ1_0", None),
-    (35, "TQ2_0", None),
-    (39, "MXFP4", None),
+/// The encodings of the format as of 2026, in the order of their numbers.
+const NAMES: &[(u32, &str)] = &[
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (3, "Q4_1"),
+    (6, "Q5_0"),
+    (7, "Q5_1"),
+    (8, "Q8_0"),
+    (9, "Q8_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K"),
+    (12, "Q4_K"),
+    (13, "Q5_K"),
+    (14, "Q6_K"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (30, "BF16"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
 ];
+
+/// Encodings that only candle reads, with the columns and bytes of a block; the kernels know of theirs.
+const CANDLE_ONLY: &[(u32, usize, usize)] = &[(10, 256, 84), (11, 256, 110)];
 
 /// `general.file_type`: what the writer called the mixture of encodings.
 const FILE_TYPES: &[(u64, &str)] = &[
@@ -77,20 +80,27 @@ const FILE_TYPES: &[(u64, &str)] = &[
     (32, "BF16"),
 ];
 
-#[expect(clippy::unnecessary_wraps, reason = "it fills a column of the table above")]
-const fn layout(elements: usize, bytes: usize, candle: GgmlDType) -> Option<BlockLayout> {
-    Some(BlockLayout { elements, bytes, candle: Some(candle) })
-}
-
-/// The layout of an encoding that our kernels read and candle does not.
-#[expect(clippy::unnecessary_wraps, reason = "it fills a column of the table above")]
-const fn kernels_only(elements: usize, bytes: usize) -> Option<BlockLayout> {
-    Some(BlockLayout { elements, bytes, candle: None })
+/// What candle calls an encoding; `None` where it cannot dequantize it.
+const fn candle(number: u32) -> Option<GgmlDType> {
+    Some(match number {
+        0 => GgmlDType::F32,
+        1 => GgmlDType::F16,
+        2 => GgmlDType::Q4_0,
+        3 => GgmlDType::Q4_1,
+        6 => GgmlDType::Q5_0,
+        7 => GgmlDType::Q5_1,
+        8 => GgmlDType::Q8_0,
+        10 => GgmlDType::Q2K,
+        11 => GgmlDType::Q3K,
+        12 => GgmlDType::Q4K,
+        13 => GgmlDType::Q5K,
+        14 => GgmlDType::Q6K,
+        30 => GgmlDType::BF16,
+        _ => return None,
+    })
 }
 
 impl TensorType {
-    /// The encodings that can be read, for messages.
-    pub const SUPPORTED: &'static str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS";
     /// Single precision.
     pub const F32: Self = Self(0);
     /// Half precision.
@@ -110,13 +120,23 @@ impl TensorType {
 
     /// Its name, or its number where it has none.
     pub fn name(self) -> String {
-        let row = TYPES.iter().find(|(id, _, _)| *id == self.0);
-        row.map_or_else(|| format!("type {}", self.0), |(_, name, _)| (*name).to_owned())
+        let row = NAMES.iter().find(|(id, _)| *id == self.0);
+        row.map_or_else(|| format!("type {}", self.0), |(_, name)| (*name).to_owned())
     }
 
     /// How its blocks are laid out; `None` for an encoding that cannot be read.
     pub fn layout(self) -> Option<BlockLayout> {
-        TYPES.iter().find(|(id, _, _)| *id == self.0).and_then(|(_, _, layout)| *layout)
+        let packed = WeightFormat::from_ggml(self.0)
+            .map(|format| (format.block_columns(), format.block_bytes()));
+        let of_candle = || CANDLE_ONLY.iter().find(|row| row.0 == self.0).map(|row| (row.1, row.2));
+        let (elements, bytes) = packed.or_else(of_candle)?;
+        Some(BlockLayout { elements, bytes, candle: candle(self.0) })
+    }
+
+    /// The names of the encodings that can be read, for messages.
+    pub fn supported() -> String {
+        let readable = NAMES.iter().filter(|row| Self(row.0).layout().is_some());
+        readable.map(|row| row.1).collect::<Vec<_>>().join(", ")
     }
 
     /// Bytes that `shape` takes; `None` when the rows are not whole blocks, or the product does
