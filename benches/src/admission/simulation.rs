@@ -8,7 +8,7 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{
-    Choice, Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried,
+    Attempted, Choice, Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried,
 };
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 use serde::Serialize;
@@ -204,7 +204,7 @@ impl Simulation {
             // What another rule says waits in one line, as it would without the router's own.
             self.queue.enter(waiter, self.ids[0], now)
         } else {
-            let turn = (&Tried::default(), Turn::First);
+            let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
             match self.router.place(self.request(number), &self.settings, turn, now) {
                 Ok(placed) => return self.send(number, placed),
                 Err(Choice::Saturated { at, .. }) => {
@@ -353,7 +353,7 @@ impl Simulation {
                 return None;
             }
         }
-        let turn = (&Tried::default(), Turn::First);
+        let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
         self.router.place(request, &self.settings, turn, now).ok()
     }
 

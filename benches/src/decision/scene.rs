@@ -7,7 +7,9 @@ use overdraft_core::admit::{AdmitSettings, Priority, Tenant};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, Event, PrefixChain, PrefixKey, PrefixLimits};
-use overdraft_core::route::{Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried};
+use overdraft_core::route::{
+    Attempted, Outcome, Placed, Prompt, Request, RouteSettings, Router, Tried,
+};
 use overdraft_telemetry::Clock;
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 use serde::Serialize;
@@ -231,7 +233,7 @@ impl Scene {
         for number in 0..sent {
             let now = self.now();
             let asked = request(&self.held[number * 797 % PROMPTS], number);
-            let turn = (&Tried::default(), Turn::First);
+            let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
             let placed = self.router.place(asked, &settings, turn, now);
             let mut placed = placed.expect("all workers are up");
             self.router.remember(&mut placed, asked.prompt, now);
@@ -303,7 +305,7 @@ impl Scene {
         }
         for (number, keys) in asked.iter().enumerate() {
             let (now, asked) = (self.now(), request(keys, number));
-            let turn = (&tried, Turn::First);
+            let turn = Attempted { tried: &tried, turn: Turn::First };
             let mut placed = None;
             taken.place.push(microseconds(|| {
                 placed = self.router.place(asked, &settings, turn, now).ok();

@@ -11,7 +11,7 @@ use overdraft_claims::{as_float, percentile};
 use overdraft_core::admit::{AdmitSettings, Priority, Tenant, Ticket};
 use overdraft_core::fleet::{Ending, Turn};
 use overdraft_core::prefix::PrefixKey;
-use overdraft_core::route::{Choice, Outcome, Placed, Request, RouteSettings, Tried};
+use overdraft_core::route::{Attempted, Choice, Outcome, Placed, Request, RouteSettings, Tried};
 use overdraft_units::Micros;
 use serde::Serialize;
 
@@ -135,7 +135,7 @@ impl Full {
         let asked = asked(held, number);
         let (mut placed, mut waits) = (None, None);
         let took = microseconds(|| {
-            let turn = (&Tried::default(), Turn::First);
+            let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
             match router.place(asked, &settings(), turn, now) {
                 Ok(one) => placed = Some(one),
                 Err(Choice::Saturated { at, .. }) => {

@@ -9,7 +9,7 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{
-    Choice, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Tried,
+    Attempted, Choice, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Tried,
 };
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ impl Story {
     }
 
     fn send(&mut self, request: Request<'_>) -> Result<WorkerId, Choice> {
-        let turn = (&Tried::default(), Turn::First);
+        let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
         // Equal dice would draw alike, and no two requests have them.
         self.sent += 1;
         let request = Request { dice: self.sent, ..request };

@@ -6,8 +6,8 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken, Probe, Turn, WorkerId};
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{
-    Choice, GiveUp, Outcome, Placed, Policy, Prompt, Request, RetrySettings, RouteSettings, Router,
-    Strictness, Tried, Verdict, retry,
+    Attempted, Choice, GiveUp, Outcome, Placed, Policy, Prompt, Request, RetrySettings,
+    RouteSettings, Router, Strictness, Tried, Verdict, retry,
 };
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
@@ -86,7 +86,9 @@ impl World {
         loop {
             let turn = if tried.attempts() == 0 { Turn::First } else { Turn::Again };
             let request = request(dice);
-            let Ok(placed) = self.router.place(request, &settings, (&tried, turn), self.now) else {
+            let Ok(placed) =
+                self.router.place(request, &settings, Attempted { tried: &tried, turn }, self.now)
+            else {
                 break;
             };
             let worker = placed.worker();

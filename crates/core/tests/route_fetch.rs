@@ -5,7 +5,7 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixLimits};
 use overdraft_core::route::{
-    Candidate, Decision, Outcome, Policy, Prompt, Request, RouteSettings, Router, Tried,
+    Attempted, Candidate, Decision, Outcome, Policy, Prompt, Request, RouteSettings, Router, Tried,
 };
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 
@@ -61,7 +61,7 @@ impl Story {
     }
 
     fn place(&mut self) -> overdraft_core::route::Placed {
-        let tried = (&Tried::default(), Turn::First);
+        let tried = Attempted { tried: &Tried::default(), turn: Turn::First };
         let placed = self.router.place(request(&self.chain), &settings(), tried, self.now);
         placed.expect("somebody is up")
     }

@@ -5,7 +5,8 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixLimits};
 use overdraft_core::route::{
-    Decision, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Sticky, Tried,
+    Attempted, Decision, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Sticky,
+    Tried,
 };
 use overdraft_units::{BlockSize, CacheSalt, Instant, Micros, TokenId, Tokens};
 use proptest::prelude::*;
@@ -117,7 +118,7 @@ impl Story {
     fn ask(&mut self, chain: &PrefixChain) {
         self.asked += 1;
         let request = request(chain, self.asked);
-        let turn = (&Tried::default(), Turn::First);
+        let turn = Attempted { tried: &Tried::default(), turn: Turn::First };
         if let Ok(mut placed) = self.router.place(request, &self.settings, turn, self.now) {
             self.router.remember(&mut placed, request.prompt, self.now);
             self.placed.push(placed);

@@ -1,6 +1,5 @@
 //! Arguments packed in tuples: a way around the bound on their number.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,28 +10,18 @@ use syn::{FnArg, ImplItem, Item, Pat, Signature, Type};
 use super::imports::{attributes, is_test};
 use super::shape;
 
-/// Crates that still pack arguments, with the number of functions that do; it only falls.
-const DEBTS: &[(&str, usize)] = &[("core", 2)];
-
 /// Reports the functions of every crate that pack arguments, tests aside.
 pub(super) fn check(root: &Path, files: &[PathBuf], faults: &mut Vec<String>) -> Result<()> {
-    let mut packed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files.iter().filter(|file| !shape::is_test(file)) {
         let name = file.strip_prefix(root).unwrap_or(file);
-        let Ok(inside) = name.strip_prefix("crates") else { continue };
-        let crate_name = inside.iter().next().unwrap_or_default().to_string_lossy().into_owned();
-        let functions = self::packed(&fs::read_to_string(file)?)
-            .with_context(|| format!("{} does not parse", name.display()))?;
-        let described = functions
-            .into_iter()
-            .map(|function| format!("{}: `{function}` packs arguments in a tuple", name.display()));
-        packed.entry(crate_name).or_default().extend(described);
-    }
-    for (name, packed) in packed {
-        let debt = DEBTS.iter().find(|(owner, _)| *owner == name).map_or(0, |(_, debt)| *debt);
-        if debt < packed.len() {
-            faults.extend(packed);
+        if !name.starts_with("crates") {
+            continue;
         }
+        let functions = packed(&fs::read_to_string(file)?)
+            .with_context(|| format!("{} does not parse", name.display()))?;
+        faults.extend(functions.into_iter().map(|function| {
+            format!("{}: `{function}` packs arguments in a tuple", name.display())
+        }));
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ pub use self::routing_request::model_number;
 pub use self::settings::RouteSettings;
 pub use self::sticky::Sticky;
 use crate::admit::{Portion, Priority, Prospect};
-use crate::fleet::{Failure, Fleet, WorkerId};
+use crate::fleet::{Failure, Fleet, Turn, WorkerId};
 
 /// Most attempts one request may ever take, whatever the settings say.
 pub const ATTEMPTS_MAX: usize = 8;
@@ -159,6 +159,15 @@ pub enum Choice {
         /// When there should be room: 1 to 30 s.
         retry_after: Micros,
     },
+}
+
+/// Which attempt of a request it is, and who has failed it before.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempted<'a> {
+    /// Workers that have failed it.
+    pub tried: &'a Tried,
+    /// What this attempt is of.
+    pub turn: Turn,
 }
 
 /// The workers that have failed a request.

@@ -19,10 +19,10 @@ use super::fit_score::fit_score_permille;
 use super::placed_request::{Outcome, Placed};
 use super::routing_request::{Asked, model_number};
 use super::settings::RouteSettings;
-use super::{Choice, Tried, fast_path};
+use super::{Attempted, Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Media, MovingAverage, Texts};
-use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, Turn, WorkerId};
+use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, WorkerId};
 use crate::prefix::{Chunks, Hint, Matches, PrefixIndex, PrefixKey, PrefixLimits};
 
 /// Maximum models with estimates.
@@ -310,10 +310,10 @@ impl Router {
         &mut self,
         request: Request<'_>,
         settings: &RouteSettings,
-        attempt: (&Tried, Turn),
+        attempted: Attempted<'_>,
         now: Instant,
     ) -> Result<Placed, Choice> {
-        self.place_waiting(None, request, settings, attempt, now)
+        self.place_waiting(None, request, settings, attempted, now)
     }
 
     /// The same for one that has waited, if it has.
@@ -322,11 +322,11 @@ impl Router {
         ticket: Option<Ticket>,
         request: Request<'_>,
         settings: &RouteSettings,
-        (tried, turn): (&Tried, Turn),
+        attempted: Attempted<'_>,
         now: Instant,
     ) -> Result<Placed, Choice> {
         let asked = self.ask(request);
-        self.decide(&asked, ticket, settings, tried, now);
+        self.decide(&asked, ticket, settings, attempted.tried, now);
         let Asked { ask, chain, chunk } = asked;
         let Choice::Send(worker) = self.decision.choice else {
             return Err(self.decision.choice);
@@ -347,7 +347,7 @@ impl Router {
         };
         let fit = fit_score_permille(self.fleet.worker(worker), ask.prompt, settings.fit_score);
         self.decision.fit_permille = Some(fit);
-        let attempt = self.fleet.start(worker, demand, turn, now);
+        let attempt = self.fleet.start(worker, demand, attempted.turn, now);
         let tokens = u64::from(demand.whole().get());
         let counted = self.tenants.start(request.tenant, request.priority, tokens, now);
         let announced = self.prefixes.announce(worker, chain);

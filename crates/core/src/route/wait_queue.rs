@@ -10,7 +10,7 @@ use super::placed_request::Placed;
 use super::router::{Request, Router};
 use super::routing_request::model_number;
 use super::settings::RouteSettings;
-use super::{Choice, Tried};
+use super::{Attempted, Choice, Tried};
 use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};
 use crate::fleet::{Turn, WorkerId};
 
@@ -71,7 +71,7 @@ impl Router {
         settings: &RouteSettings,
         now: Instant,
     ) -> Result<Placed, Choice> {
-        let first = (&Tried::default(), Turn::First);
+        let first = Attempted { tried: &Tried::default(), turn: Turn::First };
         let placed = self.place_waiting(Some(ticket), request, settings, first, now);
         match placed {
             Ok(_) => self.queue.admitted(ticket, now),

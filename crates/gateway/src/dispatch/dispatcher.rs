@@ -10,8 +10,8 @@ use overdraft_core::admit::Ticket;
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::{Change, Failure, RefusalKind, Turn, WorkerId};
 use overdraft_core::route::{
-    Choice, Ejections, GiveUp, Placed, Request, RetrySettings, RouteSettings, Router, Strictness,
-    Tried, Verdict, retry,
+    Attempted, Choice, Ejections, GiveUp, Placed, Request, RetrySettings, RouteSettings, Router,
+    Strictness, Tried, Verdict, retry,
 };
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{RoutingMetrics, SharingMetrics};
@@ -167,7 +167,7 @@ impl Dispatcher {
             settings = &unbounded;
         }
         self.decide(placing, settings, explanation, |router, now| {
-            router.place(request, settings, (tried, turn), now)
+            router.place(request, settings, Attempted { tried, turn }, now)
         })
     }
 

@@ -4,7 +4,9 @@ use overdraft_core::admit::{Mode, Tenant};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
-use overdraft_core::route::{Choice, Outcome, Placed, Prompt, Request, Strictness, Tried};
+use overdraft_core::route::{
+    Attempted, Choice, Outcome, Placed, Prompt, Request, Strictness, Tried,
+};
 use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
@@ -157,7 +159,8 @@ impl Simulation<'_> {
         let (tried, turn) = (flight.tried, retry::turn(&flight.tried));
         let request = request(flight, chunk);
         let router = &mut self.gateways[flight.gateway].router;
-        let mut placed = router.place(request, &settings, (&tried, turn), self.now)?;
+        let mut placed =
+            router.place(request, &settings, Attempted { tried: &tried, turn }, self.now)?;
         router.remember(&mut placed, request.prompt, self.now);
         Ok(placed)
     }

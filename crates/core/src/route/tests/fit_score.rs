@@ -88,7 +88,12 @@ fn check_text(policy: Policy, (bytes, words): (u64, u64), expected: &str) {
     let short = chain(1, 1);
     let asked = Request { prompt, ..request(&short) };
     let settings = RouteSettings { policy, ..RouteSettings::default() };
-    let placed = router.place(asked, &settings, (&Tried::default(), Turn::First), LATER);
+    let placed = router.place(
+        asked,
+        &settings,
+        Attempted { tried: &Tried::default(), turn: Turn::First },
+        LATER,
+    );
     let told = match &placed {
         Ok(_) => "sent".to_string(),
         Err(Choice::NoRoom { asked, most, .. }) if most < asked => format!("{asked} over {most}"),
@@ -120,7 +125,7 @@ fn c6_the_fit_score_that_is_told_is_the_one_that_decided() {
     router.scraped(ids[0], scrape(400, 8_192, LATER));
     let prompt = chain(1, 20);
     let settings = by(Policy::FitScore);
-    let first = (&Tried::default(), Turn::First);
+    let first = Attempted { tried: &Tried::default(), turn: Turn::First };
     let placed = router.place(request(&prompt), &settings, first, LATER).unwrap();
     // 0.6 * 0.8 + 0.6 * 0.2; after booking 320 tokens it would be 0.592.
     assert_eq!(router.decision().fit_permille, Some(600));

@@ -133,7 +133,7 @@ fn request(chain: &PrefixChain) -> Request<'_> {
 }
 
 fn place(router: &mut Router, chain: &PrefixChain, policy: Policy, now: Instant) -> Placed {
-    let tried = (&Tried::default(), Turn::First);
+    let tried = Attempted { tried: &Tried::default(), turn: Turn::First };
     let mut placed = router.place(request(chain), &by(policy), tried, now).unwrap();
     router.remember(&mut placed, request(chain).prompt, now);
     placed

@@ -65,7 +65,7 @@ fn llm_d_weighs_a_prefix_twice_against_the_queue_and_the_cache() {
     router.scraped(ids[1], scraped(0, 0));
     let draws = (0..16).map(|dice| {
         let request = Request { dice, ..request(&prompt) };
-        let first = (&Tried::default(), Turn::First);
+        let first = Attempted { tried: &Tried::default(), turn: Turn::First };
         let placed = router.place(request, &by(Policy::LlmD), first, LATER).unwrap();
         let worker = placed.worker();
         answer(&mut router, placed, LATER);

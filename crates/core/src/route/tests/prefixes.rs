@@ -38,7 +38,7 @@ fn a_burst_of_equal_prompts_meets_before_any_is_remembered() {
     let tried = Tried::default();
     let burst: Vec<Placed> = (0..3)
         .map(|_| {
-            let turn = (&tried, Turn::First);
+            let turn = Attempted { tried: &tried, turn: Turn::First };
             router.place(request(&hot), &by(Policy::PrefixAffinity), turn, now).unwrap()
         })
         .collect();
@@ -58,7 +58,12 @@ fn a_burst_of_equal_prompts_meets_before_any_is_remembered() {
         router.end(placed, Outcome::of(Ending::Abandoned), now);
     }
     assert_eq!(router.prefixes().routed(home).get(), 0);
-    let alone = router.place(request(&chain(2, 64)), &by(Policy::Cost), (&tried, Turn::First), now);
+    let alone = router.place(
+        request(&chain(2, 64)),
+        &by(Policy::Cost),
+        Attempted { tried: &tried, turn: Turn::First },
+        now,
+    );
     router.end(alone.unwrap(), Outcome::of(Ending::Abandoned), now);
     let again = router.explain(request(&chain(2, 64)), &by(Policy::Cost), &tried, now);
     assert!(again.candidates.iter().all(|one| one.cached == Tokens::ZERO), "it never was sent");

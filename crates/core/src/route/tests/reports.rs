@@ -18,7 +18,7 @@ fn answers_confirm_or_dispute_what_was_reported() {
     let (mut router, id) = reporting(&prompt, 32);
     assert_eq!(router.prefixes().verdict(id), Verdict::Untested);
     let mut answers = |cached: u32| {
-        let tried = (&Tried::default(), Turn::First);
+        let tried = Attempted { tried: &Tried::default(), turn: Turn::First };
         // Not remembered, so that only what was reported is known.
         let placed = router.place(request(&prompt), &by(Policy::Cost), tried, LATER).unwrap();
         let outcome = Outcome {
