@@ -1,12 +1,14 @@
-//! Rules about the shape of the code that neither rustfmt nor clippy can see.
+//! Rules about the shape of code and pages that neither rustfmt nor clippy can see.
 //!
 //! Which crate and which file may name which, how long a file and a function may be, that arguments
 //! are not packed, that every file says what it is for, that `unsafe` stays in its room, that nothing
-//! unfinished is left, and that a rule cited at the code stands in the design note it names.
+//! unfinished is left, that a rule cited at the code stands in the design note it names, and that pages
+//! link to what is there and show commands that exist.
 
 mod arguments;
 mod imports;
 mod layers;
+mod pages;
 mod shape;
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ pub(crate) fn run() -> Result<()> {
     let files = rust_files(&root);
     imports::check(&root, &files, &mut faults)?;
     arguments::check(&root, &files, &mut faults)?;
+    pages::check(&root, &mut faults)?;
     for file in &files {
         let text = fs::read_to_string(file)?;
         let name = file.strip_prefix(&root).unwrap_or(file);
@@ -37,7 +40,7 @@ pub(crate) fn run() -> Result<()> {
         eprintln!("tidy: {fault}");
     }
     if !faults.is_empty() {
-        bail!("{} faults in the shape of the code", faults.len());
+        bail!("{} faults in the shape of code and pages", faults.len());
     }
     Ok(())
 }

@@ -161,3 +161,41 @@ fn pairs_that_are_data_are_no_fault() {
     check_packed("impl Extend<(u8, u8)> for T { fn add(&mut self, at: (u8, u8)) {} }", &[]);
     check_packed("#[test] fn f(at: (u8, u8)) {}", &[]);
 }
+
+const REFERENCE: &str = "## overdraft\n\n```text\n  -V, --version  Print version\n```\n\n## overdraft explain\n\n\
+    ```text\n      --url <URL>  The gateway\n  -r, --request <FILE>  A file\n```\n\n## overdraft supervise\n";
+
+#[track_caller]
+fn commands(block: &str, expected: &[&str]) {
+    let known = super::pages::binary_flags(REFERENCE);
+    assert_eq!(super::pages::command_faults(block, &known), expected, "{block}");
+}
+
+#[test]
+fn a_page_shows_commands_that_exist() {
+    commands(
+        "```console\n$ overdraft explain -r f --url=http://a | jq --nonsense # --no\n```\n",
+        &[],
+    );
+    commands(
+        "```console\n$ overdraft explain --prompt 'a; --b'\n```\n",
+        &["`overdraft explain` has no flag `--prompt`"],
+    );
+    commands(
+        "```console\n$ KEY=1 overdraft explain \\\n    --much\noverdraft said\n```\n",
+        &["`overdraft explain` has no flag `--much`"],
+    );
+    commands(
+        "```sh\noverdraft guess && overdraft --version\n```\n",
+        &["`overdraft guess` is no command"],
+    );
+    commands("```console\n$ overdraft supervise -- vllm serve --port 1\n```\n", &[]);
+    commands("```text\noverdraft guess\n```\n", &[]);
+}
+
+#[test]
+fn links_and_anchors_are_read_as_forges_do() {
+    let text = "# Two words, `code`\n\n[a](b.md#c) ![d](e.png) `[f](g)` [h](https://i)\n\n```text\n[j](k)\n# no\n```\n# A\n# A\n";
+    assert_eq!(super::pages::links(text), ["b.md#c", "e.png"]);
+    assert!(super::pages::anchors(text).iter().eq(["a", "a-1", "two-words-code"]));
+}
