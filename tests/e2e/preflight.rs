@@ -105,6 +105,17 @@ fn pitfall_1_draft_and_target_make_different_tokens() {
 }
 
 #[test]
+fn pitfall_1_is_found_where_workers_ask_for_keys() {
+    let small = Mock::start("small", |engine| {
+        engine.tokens = OTHER_TOKENS;
+        engine.key = Some("right");
+    });
+    let text = cascade(&small, &Mock::slow("large", 300));
+    let keyed = text.replacen("pool: draft", "pool: draft, api_key: right", 1);
+    finds(&Bench::new().check(&keyed), "tokenizers", "`small` before `large`");
+}
+
+#[test]
 fn pitfall_2_a_timeout_cuts_the_longest_answer() {
     let slow = Mock::slow("large", 500);
     let more = "timeouts: {first_byte: 9s, idle: 9s, total: 10s}\nlimits: {max_tokens: 4096}";

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, StatusCode, request};
 use overdraft_config::{Cascade, CascadeMode, CascadeTokenizers, Config, Tokenizer, host_and_port};
 use overdraft_core::cascade::{Difference, Parity};
 use overdraft_tokenizer::{PieceCache, Prompter, TOKENIZER_DOCUMENT_BYTES_MAX};
@@ -44,6 +45,42 @@ pub(crate) struct Mismatch {
 /// What refuses such a cascade says of the way out.
 pub(crate) const HINT: &str = "serve both models with one tokenizer and chat template, or say `tokenizers: any` at the cascade";
 
+/// A worker that may serve a model of a cascade.
+pub(crate) struct Asked {
+    /// `http://host:port`.
+    pub(crate) url: String,
+    /// What it is shown as `authorization`, if it asks for a key.
+    pub(crate) bearer: Option<HeaderValue>,
+}
+
+/// Where a model is served, and what is shown there.
+#[derive(Clone)]
+struct Place {
+    address: Address,
+    bearer: Option<HeaderValue>,
+}
+
+impl Place {
+    fn of(asked: &Asked) -> Option<Self> {
+        let (host, port) = host_and_port(&asked.url).ok()?;
+        Some(Self { address: Address { host, port }, bearer: asked.bearer.clone() })
+    }
+
+    async fn get(&self, path: &str, want: Want) -> Answer {
+        self.ask(Request::get(path), Bytes::new(), want).await
+    }
+
+    async fn ask(&self, request: request::Builder, body: Bytes, want: Want) -> Answer {
+        let request = match &self.bearer {
+            Some(bearer) => request.header(AUTHORIZATION, bearer),
+            None => request,
+        };
+        ask::ask(&self.address, request, body, want).await
+    }
+}
+
+type Answer = Result<(StatusCode, Bytes), ask::AskError>;
+
 /// What is known of a model's tokenizer.
 #[derive(Default)]
 struct Facts {
@@ -52,15 +89,15 @@ struct Facts {
     probes: Option<Vec<Value>>,
 }
 
-/// The cascades that may not run, judging by the workers at `urls`.
-pub(crate) async fn differing(config: &Config, urls: &[String]) -> Vec<Mismatch> {
+/// The cascades that may not run, judging by these workers.
+pub(crate) async fn differing(config: &Config, workers: &[Asked]) -> Vec<Mismatch> {
     let pairs: Vec<(&str, [&str; 2])> =
         config.cascades.iter().filter_map(|(name, cascade)| pair(name, cascade)).collect();
     if pairs.is_empty() {
         return Vec::new();
     }
     let wanted: BTreeSet<&str> = pairs.iter().flat_map(|(_, models)| *models).collect();
-    let places = places(&wanted, urls).await;
+    let places = places(&wanted, workers).await;
     let mut known = BTreeMap::new();
     for model in wanted {
         known.insert(model, facts(config, model, places.get(model)).await);
@@ -84,29 +121,26 @@ fn pair<'a>(name: &'a str, cascade: &'a Cascade) -> Option<(&'a str, [&'a str; 2
 }
 
 /// The first worker that serves each of these models.
-async fn places(wanted: &BTreeSet<&str>, urls: &[String]) -> BTreeMap<String, Address> {
+async fn places(wanted: &BTreeSet<&str>, workers: &[Asked]) -> BTreeMap<String, Place> {
     let mut places = BTreeMap::new();
-    for url in urls.iter().take(WORKERS_MAX) {
+    for place in workers.iter().take(WORKERS_MAX).filter_map(Place::of) {
         if wanted.iter().all(|model| places.contains_key(*model)) {
             break;
         }
-        let Ok((host, port)) = host_and_port(url) else { continue };
-        let address = Address { host, port };
-        let Some(list) = read(ask::get(&address, "/v1/models", Want::Body(LIST_BYTES_MAX)).await)
-        else {
+        let Some(list) = read(place.get("/v1/models", Want::Body(LIST_BYTES_MAX)).await) else {
             continue;
         };
         let cards = list["data"].as_array().into_iter().flatten();
         for name in cards.filter_map(|card| card["id"].as_str()) {
             if wanted.contains(name) {
-                places.entry(name.to_owned()).or_insert_with(|| address.clone());
+                places.entry(name.to_owned()).or_insert_with(|| place.clone());
             }
         }
     }
     places
 }
 
-async fn facts(config: &Config, model: &str, place: Option<&Address>) -> Facts {
+async fn facts(config: &Config, model: &str, place: Option<&Place>) -> Facts {
     let configured = config.models.get(model).map(|own| own.tokenizer.clone());
     let pieces = Arc::new(PieceCache::new(0));
     if let Some(Tokenizer::Path(path)) = configured {
@@ -116,7 +150,7 @@ async fn facts(config: &Config, model: &str, place: Option<&Address>) -> Facts {
     }
     let Some(place) = place else { return Facts::default() };
     let want = Want::Body(TOKENIZER_DOCUMENT_BYTES_MAX);
-    let document = match ask::get(place, "/tokenizer_source", want).await {
+    let document = match place.get("/tokenizer_source", want).await {
         Ok((StatusCode::OK, document)) => Some(document),
         _ => None,
     };
@@ -133,18 +167,18 @@ async fn facts(config: &Config, model: &str, place: Option<&Address>) -> Facts {
 }
 
 /// What a worker makes of the probes, if it tokenises.
-async fn probes(model: &str, place: &Address) -> Option<Vec<Value>> {
+async fn probes(model: &str, place: &Place) -> Option<Vec<Value>> {
     let mut tokens = Vec::with_capacity(PROBES.len());
     for text in PROBES {
         let body = Bytes::from(json!({ "model": model, "prompt": text }).to_string());
         let request = Request::post("/tokenize").header("content-type", "application/json");
-        let answer = ask::ask(place, request, body, Want::Body(LIST_BYTES_MAX)).await;
+        let answer = place.ask(request, body, Want::Body(LIST_BYTES_MAX)).await;
         tokens.push(read(answer)?.get("tokens")?.clone());
     }
     Some(tokens)
 }
 
-fn read(answer: Result<(StatusCode, Bytes), ask::AskError>) -> Option<Value> {
+fn read(answer: Answer) -> Option<Value> {
     match answer {
         Ok((StatusCode::OK, body)) => serde_json::from_slice(&body).ok(),
         _ => None,

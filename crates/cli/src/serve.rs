@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use overdraft_config::{Config, Loaded, Loader, Speculation, Variables, WorkerSource};
 use overdraft_core::route::Policy;
 use overdraft_engine::EngineHandle;
-use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
+use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, Token, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::{KvEventsSettings, MetricNames};
 use tokio::net::TcpListener;
@@ -397,14 +397,19 @@ fn by_environment() -> Result<Config, Fault> {
 
 /// Refuses cascades whose models make different tokens, as far as that can be told before anybody asks.
 async fn refuse_mismatches(config: &Config, workers: &[WorkerSettings]) -> Result<(), Fault> {
-    let urls: Vec<String> = workers.iter().map(|worker| worker.url.clone()).collect();
-    match parity::differing(config, &urls).await.first() {
+    let asked: Vec<parity::Asked> = workers.iter().map(asked).collect();
+    match parity::differing(config, &asked).await.first() {
         None => Ok(()),
         Some(parity::Mismatch { cascade, message }) => {
             let why = format!("the cascade `{cascade}` cannot run: {message}");
             Err(Fault::input(why).hint(parity::HINT))
         }
     }
+}
+
+fn asked(worker: &WorkerSettings) -> parity::Asked {
+    let bearer = worker.traits.api_key.as_ref().and_then(Token::bearer);
+    parity::Asked { url: worker.url.clone(), bearer }
 }
 
 fn refused(error: &GatewayError) -> Fault {

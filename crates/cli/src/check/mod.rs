@@ -88,8 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
             reports.extend((!slow.is_empty()).then(|| Report::of("cascades", slow)));
             reports.extend(store::report(&loaded.config).await);
             let workers = loaded.config.workers.iter();
-            let urls: Vec<String> = workers.map(|worker| worker.url.clone()).collect();
-            (reports, parity::differing(&loaded.config, &urls).await)
+            let asked: Vec<parity::Asked> = workers.map(preflight::asked).collect();
+            (reports, parity::differing(&loaded.config, &asked).await)
         })
     };
     reports.extend(deployment::report(&loaded.config));

@@ -13,6 +13,7 @@ use http::header::AUTHORIZATION;
 use http::{Request, StatusCode, request};
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
+use overdraft_gateway::Token;
 use overdraft_telemetry::unix_seconds;
 use overdraft_wire::kv_events::read_sources;
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
@@ -23,6 +24,7 @@ use super::finding::{Finding, Report, Verdict};
 use super::speed::{self, Measuring};
 use super::supervisor;
 use crate::ask::{self, Address, AskError, Want};
+use crate::parity;
 
 /// Workers that are asked at the same time.
 const AT_ONCE_MAX: usize = 64;
@@ -128,6 +130,12 @@ pub(super) fn shown_key(worker: &Worker, request: request::Builder) -> request::
 pub(super) fn place(endpoint: &str) -> Option<Address> {
     let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
     Some(Address { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? })
+}
+
+/// The worker and its key, for what is asked of it beside its own checks.
+pub(super) fn asked(worker: &Worker) -> parity::Asked {
+    let key = worker.api_key.as_ref().map(|key| Token::new(key.reveal()));
+    parity::Asked { url: worker.url.clone(), bearer: key.and_then(|key| key.bearer()) }
 }
 
 /// The models that a worker serves, or why it cannot be used at all.

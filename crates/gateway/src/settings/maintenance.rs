@@ -115,7 +115,7 @@ impl Token {
     }
 
     /// As `authorization` has it; `None` where it cannot be sent.
-    pub(crate) fn bearer(&self) -> Option<HeaderValue> {
+    pub fn bearer(&self) -> Option<HeaderValue> {
         let is_sendable = !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
