@@ -17,6 +17,7 @@ pub mod cost;
 pub mod estimate;
 pub mod fleet;
 mod hash_mix;
+pub mod hedge;
 pub mod memory_drift;
 pub mod prefix;
 pub mod response_cache;

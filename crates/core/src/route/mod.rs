@@ -20,6 +20,7 @@ mod decision_scene;
 mod eligibility;
 mod fast_path;
 mod fit_score;
+mod hedge;
 mod least_load;
 mod peers;
 mod placed_request;

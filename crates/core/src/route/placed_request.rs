@@ -9,6 +9,7 @@ use super::policy::Policy;
 use crate::admit::Tenant;
 use crate::estimate::Media;
 use crate::fleet::{Attempt, Demand, Ending, FirstToken, WorkerId};
+use crate::hedge::Watch;
 use crate::prefix::{Announcement, Chunks, Receipt};
 
 /// A request that was given a worker.
@@ -31,6 +32,8 @@ pub struct Placed {
     /// After the insertion.
     pub(super) receipt: Option<Receipt>,
     pub(super) first_token: Option<Instant>,
+    /// While its first token is awaited, where lateness is watched.
+    pub(super) watch: Option<Watch>,
     pub(super) source: Option<WorkerId>,
     /// When tokens of each answer were last counted, and how many.
     pub(super) progress: (Instant, u32),
@@ -44,6 +47,11 @@ impl Placed {
     /// How long it has been under way.
     pub fn age(&self, now: Instant) -> Micros {
         self.attempt.age(now)
+    }
+
+    /// How its first token is awaited, where lateness is watched.
+    pub const fn watch(&self) -> Option<Watch> {
+        self.watch
     }
 
     /// A worker that holds more of its prompt than the chosen one, where the chosen one can fetch
@@ -65,6 +73,14 @@ impl Placed {
     /// What it was booked with.
     pub const fn demand(&self) -> Demand {
         self.attempt.demand()
+    }
+
+    /// Tokens of prompt and answer, as it ended; as expected where its answer does not say.
+    pub(super) fn tokens(&self, outcome: Outcome) -> u64 {
+        let demand = self.demand();
+        let prompt = outcome.prompt.unwrap_or(demand.prompt);
+        let completion = outcome.completion.unwrap_or(demand.completion);
+        u64::from(prompt.get()) + u64::from(completion.get())
     }
 
     /// Tokens of its prompt that were computed without anybody seeing when: those of an answer that came whole,

@@ -23,6 +23,7 @@ use super::{Attempted, Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Media, MovingAverage, Texts};
 use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, WorkerId};
+use crate::hedge::Hedging;
 use crate::prefix::{Chunks, Hint, Matches, PrefixIndex, PrefixKey, PrefixLimits};
 
 /// Maximum models with estimates.
@@ -92,6 +93,8 @@ pub struct Router {
     pub(super) lengths: Lengths,
     tenants: Tenants,
     pub(super) queue: Queue,
+    /// Whose first tokens are late.
+    pub(super) hedging: Hedging,
     /// Prompt tokens that were expected to be found where they were sent, over all.
     pub(super) found: MovingAverage,
     /// By place in the fleet: tokens to a chunk of what was last routed there.
@@ -114,6 +117,7 @@ impl Router {
             lengths: Lengths::new(),
             tenants: Tenants::new(),
             queue: Queue::new(QueueSettings::default()),
+            hedging: Hedging::default(),
             found: MovingAverage::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
@@ -348,6 +352,7 @@ impl Router {
         let fit = fit_score_permille(self.fleet.worker(worker), ask.prompt, settings.fit_score);
         self.decision.fit_permille = Some(fit);
         let attempt = self.fleet.start(worker, demand, attempted.turn, now);
+        let watch = self.watch(request, worker, demand, now);
         let tokens = u64::from(demand.whole().get());
         let counted = self.tenants.start(request.tenant, request.priority, tokens, now);
         let announced = self.prefixes.announce(worker, chain);
@@ -366,6 +371,7 @@ impl Router {
             reported,
             receipt: None,
             first_token: None,
+            watch,
             source: self.decision.source,
             progress: (now, 0),
             policy: self.decision.policy,
@@ -376,6 +382,9 @@ impl Router {
     /// The first token of a placed request has come.
     pub fn first_token(&mut self, placed: &mut Placed, now: Instant) -> Option<Change> {
         placed.first_token = Some(now);
+        if let Some(watch) = placed.watch.take() {
+            self.hedging.first_token(watch, now);
+        }
         self.queue.freed(placed.worker());
         self.fleet.first_token(&mut placed.attempt, now)
     }
@@ -400,12 +409,16 @@ impl Router {
     /// A placed request has ended.
     pub fn end(&mut self, mut placed: Placed, outcome: Outcome, now: Instant) -> Option<Change> {
         self.forget_note(&mut placed);
+        if let Some(watch) = placed.watch.take() {
+            self.hedging.ended(watch, now);
+        }
         if let Some(tenant) = placed.tenant {
             let tokens = u64::from(placed.demand().whole().get());
             self.tenants.end(tenant, tokens, now);
         }
         if outcome.ending == Ending::Answered {
             self.learn(&placed, outcome, now);
+            self.hedging.served(placed.tokens(outcome));
         }
         self.queue.freed(placed.worker());
         let computed = placed.computed_unseen(outcome).map(|tokens| (placed.worker(), tokens));
