@@ -206,6 +206,8 @@ pub struct AccessRecord {
     pub resumed: Option<u8>,
     /// How it did the last time: `anew`, `ids`, `text` or `replay`; or why it did not.
     pub resumed_by: Option<&'static str>,
+    /// What came of a second attempt that was sent for a late first token: `won`, `lost` or `failed`.
+    pub hedged: Option<&'static str>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -259,6 +261,7 @@ impl AccessRecord {
                     prefix = self.prefix.as_deref(),
                     resumed = self.resumed,
                     resumed_by = self.resumed_by,
+                    hedged = self.hedged,
                     end = %self.end,
                 )
             };

@@ -153,6 +153,7 @@ fn record() -> AccessRecord {
         audience: Audience::Operator,
         resumed: None,
         resumed_by: None,
+        hedged: None,
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) use self::cascade::cascade;
 pub(crate) use self::sharing::store;
 pub(crate) use self::workers::workers;
 use overdraft_config::{self as config, Config};
+use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::resume::{self, ResumeSettings};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
@@ -39,6 +40,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     scrape(&config.scrape, &mut settings.scrape);
     settings.retry = retry(config.retry);
     settings.resume = resume(config.resume);
+    settings.hedging = hedging(config.hedging);
     settings.breaker = sharing::breaker(config.breaker);
     settings.store = store(&config.store);
     settings.cache = cache::cache(&config.cache);
@@ -99,6 +101,14 @@ fn resume(configured: config::Resume) -> ResumeSettings {
     };
     let (drain_after, patience) = (micros(drain_after), micros(patience));
     ResumeSettings { mode, attempts_max: attempts, tokens_max: tokens, drain_after, patience }
+}
+
+fn hedging(configured: config::Hedging) -> HedgeSettings {
+    let mode = match configured.mode {
+        config::HedgingMode::On => hedge::Mode::On,
+        config::HedgingMode::Off => hedge::Mode::Off,
+    };
+    HedgeSettings { mode, budget_permille: configured.budget.permille() }
 }
 
 const fn pool(configured: config::Pool) -> Pool {

@@ -12,6 +12,7 @@ mod care;
 mod cascade;
 mod dashboard;
 mod discovery;
+mod hedging;
 mod keys;
 mod models;
 mod patience;
@@ -42,6 +43,7 @@ pub use self::cascade::{
 };
 pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::hedging::{Hedging, HedgingMode};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
@@ -112,6 +114,8 @@ pub struct Config {
     pub retry: Retry,
     /// How streams that break off go on at another worker.
     pub resume: Resume,
+    /// When a second attempt is sent for a late first token.
+    pub hedging: Hedging,
     /// When a worker that fails its requests is taken out.
     pub breaker: Breaker,
     /// What gateways before the same workers share.
@@ -165,6 +169,7 @@ impl Default for Config {
             admission: Admission::default(),
             retry: Retry::default(),
             resume: Resume::default(),
+            hedging: Hedging::default(),
             breaker: Breaker::default(),
             store: Store::default(),
             cache: Cache::default(),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use overdraft_core::admit::Ticket;
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::{Change, Failure, RefusalKind, Turn, WorkerId};
+use overdraft_core::hedge::{Denial, Watch};
 use overdraft_core::route::{
     Attempted, Choice, Ejections, GiveUp, Placed, Request, RetrySettings, RouteSettings, Router,
     Strictness, Tried, Verdict, retry,
@@ -111,6 +112,7 @@ impl Dispatcher {
         router.set_breakers(BreakerSettings { dice: self.dice, ..settings.breaker });
         router.set_spare(drafts(&settings.cascades));
         router.set_queue(settings.admission.queue);
+        router.set_hedging(settings.hedging);
     }
 
     /// Other settings are in force: whoever waits may have room by them.
@@ -218,6 +220,25 @@ impl Dispatcher {
         if placed.is_trial() {
             self.metrics.sharing.tried();
         }
+        let member = self.members.get(placed.worker());
+        Ok(Lease::new(Arc::clone(self), member, placed))
+    }
+
+    /// Asks the core for another worker for a request whose first token is late, and books the attempt.
+    pub(crate) fn hedge(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        watch: Watch,
+        explanation: &mut Explanation,
+    ) -> Result<Lease, Denial> {
+        let routes = self.routes();
+        let mut router = self.router();
+        let now = self.clock.now();
+        let placed = router.hedge(request, routes.route(request.model), watch, now)?;
+        if let Some(trail) = explanation.trail() {
+            trail.add(DecisionNote::of(&router, &self.members, request, now));
+        }
+        drop(router);
         let member = self.members.get(placed.worker());
         Ok(Lease::new(Arc::clone(self), member, placed))
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use overdraft_core::fleet::{Ending, Failure, WorkerId};
+use overdraft_core::hedge::Watch;
 use overdraft_core::route::{Outcome, Placed, Prompt};
 use overdraft_units::{Micros, Tokens};
 
@@ -58,6 +59,11 @@ impl Lease {
     /// The same with all that belongs to it.
     pub(crate) const fn member(&self) -> &Arc<Member> {
         &self.member
+    }
+
+    /// How its first token is awaited, where lateness is watched.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        self.placed().watch()
     }
 
     /// Who has more of its prompt, where the worker can fetch it from there.

@@ -13,8 +13,9 @@ use bytes::BytesMut;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
-use overdraft_core::fleet::{Ending, Failure};
+use overdraft_core::fleet::{Ending, Failure, WorkerId};
 use overdraft_core::resume::Extra;
+use overdraft_core::route::Tried;
 use overdraft_http::Body;
 use overdraft_telemetry::{Delivery, Phase};
 use overdraft_wire::Endpoint;
@@ -24,6 +25,7 @@ use super::Pipeline;
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
 use super::context::RequestContext;
 use super::failed_attempt::Failed;
+use super::hedge;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;
@@ -65,8 +67,8 @@ impl Question<'_> {
 pub(crate) enum Attempted {
     /// This is for the client.
     Answered(Response<Body>),
-    /// The client has seen nothing yet.
-    Failed(Failed),
+    /// The client has seen nothing yet; this worker failed last.
+    Failed(WorkerId, Failed),
 }
 
 /// Makes one attempt. The guard is taken only by an answer that goes on after this returns.
@@ -75,15 +77,26 @@ pub(crate) async fn attempt(
     context: &mut RequestContext<'_>,
     info: &RequestInfo,
     question: &Question<'_>,
+    tried: &mut Tried,
     mut lease: Lease,
 ) -> Attempted {
+    let asked = lease.worker();
+    begins(context, lease.member());
+    let answered = if lease.watch().is_none() {
+        converse(pipeline, info, question, &mut lease).await
+    } else {
+        // In a box: most gateways hedge nothing and should not carry room for it along.
+        let raced = Box::pin(hedge::race(pipeline, context, info, question, tried, lease));
+        let (winner, answered) = raced.await;
+        lease = winner;
+        if lease.worker() != asked {
+            begins(context, lease.member());
+        }
+        answered
+    };
     let member = Arc::clone(lease.member());
     let upstream = &member.upstream;
-    context.asks(&member);
-    if let Some(continuation) = &mut context.continuation {
-        continuation.begins(&member);
-    }
-    match converse(pipeline, info, question, &mut lease).await {
+    match answered {
         Ok(Answer::Stream { head, opened }) => {
             lease.first_token();
             if let Some(guard) = context.guard() {
@@ -115,10 +128,19 @@ pub(crate) async fn attempt(
             Attempted::Answered(relayed(head, body, upstream))
         }
         Err(mut failed) => {
+            let worker = lease.worker();
             lease.refused(failed.failure, failed.retry_after());
             headers::signed(failed.response.headers_mut(), upstream);
-            Attempted::Failed(failed)
+            Attempted::Failed(worker, failed)
         }
+    }
+}
+
+/// This worker is asked, or answers.
+fn begins(context: &mut RequestContext<'_>, member: &Arc<Member>) {
+    context.asks(member);
+    if let Some(continuation) = &mut context.continuation {
+        continuation.begins(member);
     }
 }
 
@@ -201,7 +223,7 @@ pub(crate) enum Answer {
 
 impl Answer {
     /// Whether the request was good.
-    const fn is_taken(&self) -> bool {
+    pub(super) const fn is_taken(&self) -> bool {
         match self {
             Self::Stream { .. } => true,
             Self::Whole { head, .. } => head.status.as_u16() < 400,

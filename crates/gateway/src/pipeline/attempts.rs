@@ -34,15 +34,14 @@ pub(crate) async fn ask_until_answered(
     let mut pressure = BackPressure::new(pipeline, info);
     let mut lease = queue::place(pipeline, context, info).await?;
     loop {
-        let worker = lease.worker();
-        match attempt(pipeline, context, info, question, lease).await {
+        match attempt(pipeline, context, info, question, &mut tried, lease).await {
             Attempted::Answered(response) => {
                 if response.status().is_success() {
                     dispatcher.refuted(&tried);
                 }
                 return Ok(response);
             }
-            Attempted::Failed(failed) => {
+            Attempted::Failed(worker, failed) => {
                 pipeline.requests.upstream_failed(failed.kind());
                 if let Some(trail) = context.explanation.trail() {
                     trail.failed(failed.kind());

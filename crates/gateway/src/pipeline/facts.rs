@@ -43,6 +43,8 @@ pub(crate) struct RequestFacts {
     pub(crate) resumed: Option<u8>,
     /// The way it last went on, or why it did not.
     pub(crate) resumed_by: Option<&'static str>,
+    /// What came of a second attempt that was sent for a late first token.
+    pub(crate) hedged: Option<&'static str>,
     /// How it ended, or how far it has come.
     pub(crate) end: EndCode,
 }
@@ -90,6 +92,7 @@ impl RecordSource for SharedFacts {
             cache,
             resumed,
             resumed_by,
+            hedged,
             end,
         } = self.known();
         // The listener may know who ended it.
@@ -101,7 +104,7 @@ impl RecordSource for SharedFacts {
         (record.tenant, record.priority) = (tenant, priority);
         (record.served_by, record.scored_by) = (served_by, scored_by);
         (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
-        (record.resumed, record.resumed_by) = (resumed, resumed_by);
+        (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
         record.end = EndCode { ender, phase: end.phase };
     }
 }

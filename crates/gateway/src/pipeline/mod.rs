@@ -10,6 +10,7 @@
 //! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
 //! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `failed_attempt.rs`, `answer_kind.rs` |
 //! | Relay of the answer                | `relay/`                                         |
+//! | Second attempts for late first tokens | `hedge.rs`                                    |
 //! | Deadlines, other models            | `deadline.rs`, `fallback.rs`                     |
 //! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
 //! | Refusals                           | `refusal.rs`                                     |
@@ -33,6 +34,7 @@ pub(crate) mod extras;
 pub(crate) mod facts;
 pub(crate) mod failed_attempt;
 pub(crate) mod fallback;
+mod hedge;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 mod prefix_digest;

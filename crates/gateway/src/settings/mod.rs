@@ -29,6 +29,7 @@ use std::path::PathBuf;
 
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::WORKERS_MAX;
+use overdraft_core::hedge::HedgeSettings;
 use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::resume::ResumeSettings;
 use overdraft_core::route::RetrySettings;
@@ -85,6 +86,8 @@ pub struct GatewaySettings {
     pub retry: RetrySettings,
     /// How streams that break off go on.
     pub resume: ResumeSettings,
+    /// When a second attempt is sent for a late first token.
+    pub hedging: HedgeSettings,
     /// When a worker that fails its requests is taken out.
     pub breaker: BreakerSettings,
     /// What is shared with other gateways, and where.
@@ -139,6 +142,7 @@ impl GatewaySettings {
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
             resume: ResumeSettings::default(),
+            hedging: HedgeSettings::default(),
             breaker: BreakerSettings::default(),
             store: StoreSettings::default(),
             cache: CacheSettings::default(),

@@ -25,6 +25,7 @@ mod draining;
 mod endpoints;
 mod failing;
 mod health;
+mod hedging;
 mod keys;
 mod refusing;
 mod relaying;

@@ -87,6 +87,7 @@ pub struct GatewayMetrics {
     resumes: Family<Three, Counter>,
     resumed_tokens: Family<One, Counter>,
     fallbacks: Family<One, Counter>,
+    hedges: Family<One, Counter>,
 }
 
 impl Default for GatewayMetrics {
@@ -116,6 +117,7 @@ impl GatewayMetrics {
             resumes: Family::default(),
             resumed_tokens: Family::default(),
             fallbacks: Family::default(),
+            hedges: Family::default(),
         };
         metrics.register();
         metrics.create_closed_sets();
@@ -201,6 +203,11 @@ impl GatewayMetrics {
             "overdraft_fallbacks",
             "Requests that another model than theirs has answered, by that model",
             self.fallbacks.clone(),
+        );
+        registry.register(
+            "overdraft_hedges",
+            "Requests whose first token was late, by what came of a second attempt, or why none was sent",
+            self.hedges.clone(),
         );
     }
 
@@ -320,6 +327,11 @@ impl GatewayMetrics {
     /// So many tokens were computed again.
     pub fn computed_again(&self, way: &'static str, tokens: u32) {
         self.resumed_tokens.get_or_create(&[("way", way.to_owned())]).inc_by(u64::from(tokens));
+    }
+
+    /// A first token was late: `result` is `won`, `lost` or `failed`, or why no second attempt was sent.
+    pub fn hedged(&self, result: &'static str) {
+        self.hedges.get_or_create(&[("result", result.to_owned())]).inc();
     }
 
     /// This model has answered for another.

@@ -1,0 +1,33 @@
+//! Hedging section: whether a second attempt is sent for a late first token, and at what cost.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::Share;
+
+/// When a streamed request is asked of a second worker because its first token is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hedging {
+    /// Whether it is.
+    pub mode: HedgingMode,
+    /// Prompt tokens that second attempts may compute, as a share of all tokens that were served.
+    pub budget: Share,
+}
+
+/// Whether second attempts are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HedgingMode {
+    /// Never.
+    #[default]
+    Off,
+    /// Where a first token is later than nineteen of twenty of its size, and another worker is faster and has room.
+    On,
+}
+
+impl Default for Hedging {
+    fn default() -> Self {
+        Self { mode: HedgingMode::Off, budget: Share::from_permille(50).unwrap_or_default() }
+    }
+}
