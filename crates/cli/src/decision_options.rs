@@ -4,12 +4,13 @@
 use overdraft_config::{ByteSize, CascadeSlowdown, Share};
 use overdraft_core::admit::{Mode, Priority, QueueSettings};
 use overdraft_core::cascade::{self};
+use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
-    RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation,
+    RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation, Stall,
 };
 use overdraft_sim::workload::similar;
 use overdraft_units::Tokens;
@@ -52,6 +53,14 @@ pub(crate) struct DecisionOptions {
     /// several times
     #[arg(long, value_name = "WORKER:MANNER")]
     refusing: Vec<Refusing>,
+    /// A worker that stands still now and then, as WORKER:EVERY:FOR: its number from 0, and seconds; may be given
+    /// several times
+    #[arg(long, value_name = "WORKER:EVERY:FOR")]
+    stall: Vec<Stall>,
+    /// Send a second attempt to another worker where a first token is late; all of them may compute this share of
+    /// the tokens that were served
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "5%")]
+    hedge: Option<Share>,
     /// Attempts after one that failed before its first token, at most; each is another worker's
     #[arg(long, default_value_t = RetrySettings::default().extra_attempts_max, value_name = "COUNT",
           value_parser = clap::value_parser!(u8).range(..=RETRIES_MAX))]
@@ -158,6 +167,11 @@ impl DecisionOptions {
         scenario.queue.per_tenant = self.waiting_per_tenant;
         scenario.retry.extra_attempts_max = self.retries;
         scenario.refusing.clone_from(&self.refusing);
+        scenario.stalls.clone_from(&self.stall);
+        if let Some(budget) = self.hedge {
+            let budget_permille = budget.permille();
+            scenario.hedging = HedgeSettings { mode: hedge::Mode::On, budget_permille };
+        }
         if self.crash_on_oom {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
         }
@@ -306,6 +320,9 @@ impl DecisionOptions {
         }
         if let Some(tokens) = self.max_tokens {
             tell("max_tokens declared", tokens.to_string());
+        }
+        if let Some(budget) = self.hedge {
+            tell("hedging", format!("at most {budget} of all tokens"));
         }
         if self.crash_on_oom {
             tell("out of pages", "the worker dies".to_owned());

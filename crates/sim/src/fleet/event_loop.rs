@@ -12,6 +12,7 @@ use super::draft_model::Guesses;
 use super::error::SimulateError;
 use super::event_queue::{Agenda, Event, FlightId};
 use super::gateway::Gateway;
+use super::hedging::Hedges;
 use super::miss_attribution::Ledger;
 use super::request_slab::{Flight, Origin, Places, Role, Visit};
 use super::response_cache::Answers;
@@ -42,6 +43,8 @@ pub struct Simulated {
     pub crashes: u64,
     /// Attempts that were made again on another worker.
     pub retries: u64,
+    /// Second attempts for late first tokens.
+    pub hedges: Hedges,
     /// Requests that were answered with an answer of before, and the tokens of those answers.
     pub reused: (u64, u64),
     /// What was guessed ahead.
@@ -62,6 +65,9 @@ impl Simulated {
             evictions: self.evictions,
             crashes: self.crashes,
             retries: self.retries,
+            hedges: self.hedges.sent,
+            hedges_won: self.hedges.won,
+            hedge_tokens: self.hedges.tokens,
             reused: self.reused.0,
             drafted: self.guesses.drafted,
             right: self.guesses.right,
@@ -113,6 +119,7 @@ pub(super) struct Simulation<'a> {
     pub(super) watch: Watch,
     pub(super) asked: u64,
     pub(super) retried: u64,
+    pub(super) hedges: Hedges,
     pub(super) answers: Option<Answers>,
     pub(super) reused: (u64, u64),
     pub(super) gatekeeper: Option<Gatekeeper>,
@@ -146,6 +153,7 @@ impl<'a> Simulation<'a> {
             watch: Watch::default(),
             asked: 0,
             retried: 0,
+            hedges: Hedges::default(),
             answers: scenario.cache.map(Answers::new),
             reused: (0, 0),
             gatekeeper: scenario.cascade.as_ref().map(Gatekeeper::new),
@@ -201,16 +209,21 @@ impl<'a> Simulation<'a> {
             Event::Delivered(flight) => self.deliver(flight),
             Event::Stepped(worker) => self.end_step(worker),
             Event::FirstToken(id) => {
+                if self.is_left(id) {
+                    return Ok(true);
+                }
                 let flight = self.flights.of(id);
                 if let Some(placed) = &mut flight.placed {
                     let router = &mut self.gateways[flight.gateway].router;
                     router.first_token(placed, self.now);
                     router.refuted(&flight.tried, self.now);
                 }
+                self.win(id);
                 self.tell_target_began(id);
                 self.tell_missed(id);
                 self.call_on();
             }
+            Event::Late(id, watch, looks) => self.hedge(id, *watch, looks),
             Event::Progressed(flight, tokens) => {
                 let flight = self.flights.of(flight);
                 if let Some(placed) = &mut flight.placed {
@@ -316,6 +329,7 @@ impl<'a> Simulation<'a> {
             evictions: counted().map(|one| one.evicted).sum(),
             crashes: self.workers.iter().map(|worker| worker.crashes).sum(),
             retries: self.retried,
+            hedges: self.hedges,
             reused: self.reused,
             guesses,
             drafts: self.gatekeeper.as_ref().map_or_else(Drafts::default, |one| one.drafts),

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use overdraft_core::fleet::{Scraped, Share};
+use overdraft_core::hedge::Watch;
 use overdraft_scheduler::batch::CacheChange;
 use overdraft_units::Instant;
 
@@ -27,6 +28,8 @@ pub(super) enum Event {
     Stepped(usize),
     /// The gateway sees an answer's first token.
     FirstToken(FlightId),
+    /// A first token that is watched so is late, and it is looked at for this time.
+    Late(FlightId, Box<Watch>, u32),
     /// The gateway has seen so many tokens of an answer.
     Progressed(FlightId, u32),
     /// The gateway sees an answer's end.

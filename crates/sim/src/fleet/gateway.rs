@@ -37,6 +37,7 @@ impl Gateway {
         let mut gateway =
             Self { router: Router::new(INDEX), waiting: BTreeMap::new(), feeds: Vec::new() };
         gateway.router.set_queue(scenario.queue);
+        gateway.router.set_hedging(scenario.hedging);
         for (number, worker) in (0..).zip(workers) {
             let Some(id) = gateway.router.join(named(&[0x776f_726b, number])) else { break };
             gateway.see(id, worker, Instant::ORIGIN);

@@ -21,6 +21,7 @@ use super::request_slab::{Flight, Origin, Role, Visit, spell_all};
 use super::response_cache::Answers;
 use super::retry;
 use super::scenario::{CacheKnowledge, Overdraft, Pace};
+use super::stall;
 use super::worker::Next;
 use crate::report::Fate;
 use crate::workload::{Piece, named};
@@ -61,6 +62,7 @@ impl Simulation<'_> {
             dice,
             session: session.name,
             key,
+            other: None,
             leads: false,
             answer: asked.answer,
             continues: Tokens::ZERO,
@@ -108,7 +110,7 @@ impl Simulation<'_> {
 
     /// How finely the gateway looks at prompts: by pages where workers report them, else by what its
     /// chunks of text come to.
-    fn chunk(&self) -> BlockSize {
+    pub(super) fn chunk(&self) -> BlockSize {
         match self.scenario.knowledge {
             CacheKnowledge::Reported => PAGE,
             CacheKnowledge::Estimated => TEXT_CHUNK,
@@ -179,6 +181,7 @@ impl Simulation<'_> {
         let at = self.now + self.scenario.network + ingest + looked_up;
         self.agenda.enter(at, Event::Delivered(id));
         self.note_held(id);
+        self.watch_for_lateness(id);
     }
 
     /// Something has ended, is known better, or is over: whoever waits may try again.
@@ -224,6 +227,9 @@ impl Simulation<'_> {
 
     /// A request has come to its worker.
     pub(super) fn deliver(&mut self, id: FlightId) {
+        if self.is_left(id) {
+            return;
+        }
         let flight = self.flights.of(id);
         let worker = flight.worker;
         if !self.workers[worker].is_up() {
@@ -261,7 +267,10 @@ impl Simulation<'_> {
         };
         match workers[worker].plan_step(self.scenario.overdraft, self.now, said) {
             Next::Nothing => {}
-            Next::Step(takes) => self.agenda.enter(self.now + takes, Event::Stepped(worker)),
+            Next::Step(takes) => {
+                let stands = stall::stands(&self.scenario.stalls, worker, self.now);
+                self.agenda.enter(self.now + stands + takes, Event::Stepped(worker));
+            }
             Next::Crash(lost) => {
                 let seen = self.now + self.scenario.network;
                 for id in lost {
@@ -335,7 +344,9 @@ impl Simulation<'_> {
         if let Some(placed) = flight.placed.take() {
             let worker = placed.worker();
             let outcome = match flight.fate {
-                _ if flight.role == Role::GivenUp => Outcome::of(Ending::Abandoned),
+                _ if matches!(flight.role, Role::GivenUp | Role::Left) => {
+                    Outcome::of(Ending::Abandoned)
+                }
                 Fate::Completed => Outcome {
                     ending: Ending::Answered,
                     prompt: Some(flight.prompt_tokens),
@@ -347,11 +358,14 @@ impl Simulation<'_> {
                 }
             };
             self.gateways[flight.gateway].router.end(*placed, outcome, self.now);
+            if self.hand_on(&mut flight) {
+                return Ok(());
+            }
             let Some(over) = self.ask_again(flight, worker) else { return Ok(()) };
             flight = over;
         }
         let given = match flight.role {
-            Role::GivenUp => None,
+            Role::GivenUp | Role::Left => None,
             Role::Draft => self.draft_ended(flight)?,
             Role::Score => self.scored(&flight)?,
             Role::Target => {
@@ -410,7 +424,7 @@ impl Simulation<'_> {
 }
 
 /// A request as routing sees it.
-fn request(flight: &Flight, chunk: BlockSize) -> Request<'_> {
+pub(super) fn request(flight: &Flight, chunk: BlockSize) -> Request<'_> {
     Request {
         model: flight.role.model(),
         prompt: Prompt::Counted { tokens: flight.prompt_tokens, chain: &flight.keys, block: chunk },
@@ -447,6 +461,7 @@ fn speak(flight: &mut Flight, drafts: &[TokenId], appended: &mut Vec<TokenId>) {
 pub(super) fn unsent(flight: &Flight) -> Flight {
     Flight {
         placed: None,
+        other: None,
         prompt: flight.prompt.clone(),
         keys: flight.keys.clone(),
         said: flight.continues.get(),

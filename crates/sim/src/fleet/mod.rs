@@ -17,6 +17,7 @@ mod event_loop;
 mod event_queue;
 mod faulty_workers;
 mod gateway;
+mod hedging;
 mod kv_events;
 mod life_cycle;
 mod miss_attribution;
@@ -28,6 +29,7 @@ mod retry;
 mod scenario;
 mod scrapes;
 mod single_flight;
+mod stall;
 mod tenant_mix;
 #[cfg(test)]
 mod tests;
@@ -41,8 +43,10 @@ pub use self::draft_model::Guesses;
 pub use self::error::SimulateError;
 pub use self::event_loop::{Simulated, simulate};
 pub use self::faulty_workers::{Manner, Refusing};
+pub use self::hedging::Hedges;
 pub use self::scenario::{
     AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, Pool,
     RESTART_DEFAULT, Scenario, Speculation,
 };
+pub use self::stall::Stall;
 pub use self::tenant_mix::Mix;

@@ -7,7 +7,7 @@ use overdraft_core::route::{Placed, Tried};
 use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 
 use super::bounds::{DRAFT_MODEL, MODEL, VOCABULARY};
-use super::event_queue::{CourseId, VisitId};
+use super::event_queue::{CourseId, FlightId, VisitId};
 use super::miss_attribution::Held;
 use crate::report::Fate;
 use crate::workload::{Piece, Sender, Session, Turn};
@@ -44,6 +44,8 @@ pub(super) struct Flight {
     pub(super) session: u64,
     /// What its answer is kept under, where answers are kept.
     pub(super) key: Option<Key>,
+    /// The other attempt at the same request, while both are awaited.
+    pub(super) other: Option<FlightId>,
     /// Whether equal requests of the same time wait for its answer.
     pub(super) leads: bool,
     pub(super) answer: Piece,
@@ -77,13 +79,15 @@ pub(super) enum Role {
     Score,
     /// A draft or a score that nobody wants any more: it ends with its next token.
     GivenUp,
+    /// An attempt at the target's answer whose other one was faster: it computes nothing more.
+    Left,
 }
 
 impl Role {
     /// The model that is asked.
     pub(super) const fn model(self) -> &'static str {
         match self {
-            Self::Target | Self::Score => MODEL,
+            Self::Target | Self::Score | Self::Left => MODEL,
             Self::Draft | Self::GivenUp => DRAFT_MODEL,
         }
     }

@@ -1,6 +1,7 @@
 //! Scenario: the simulated fleet, its policy and the staleness of its metrics.
 
 use overdraft_core::admit::{Mode, QueueSettings};
+use overdraft_core::hedge::HedgeSettings;
 use overdraft_core::route::{RetrySettings, RouteSettings};
 use overdraft_gpu_model::Profile;
 use overdraft_scheduler::speculate::Policy;
@@ -9,6 +10,7 @@ use overdraft_units::{Micros, Tokens};
 use super::bounds::SHARE_EVERY;
 use super::cascading::Cascading;
 use super::faulty_workers::Refusing;
+use super::stall::Stall;
 use super::tenant_mix::Mix;
 
 /// A fleet and how it is driven.
@@ -61,6 +63,10 @@ pub struct Scenario {
     pub overdraft: Overdraft,
     /// Workers that turn requests away, or are gone for a while.
     pub refusing: Vec<Refusing>,
+    /// Workers that stand still now and then.
+    pub stalls: Vec<Stall>,
+    /// When a second attempt is sent for a late first token.
+    pub hedging: HedgeSettings,
     /// Answers that are given again, where the gateway keeps any.
     pub cache: Option<AnswerCache>,
     /// How workers guess ahead, where they do.
@@ -173,6 +179,8 @@ impl Scenario {
             retry: RetrySettings::default(),
             overdraft: Overdraft::Preempt,
             refusing: Vec::new(),
+            stalls: Vec::new(),
+            hedging: HedgeSettings::default(),
             cache: None,
             speculation: None,
             cascade: None,

@@ -1,6 +1,6 @@
 //! Simulated worker: the engine's scheduler with a modelled GPU.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use overdraft_core::fleet::Scraped;
 use overdraft_gpu_model::{Batch, Chunk, Profile, StepTimes};
@@ -37,8 +37,8 @@ pub(super) struct Worker {
     step: Option<(Plan, Micros)>,
     /// Whether it can be reached.
     is_up: bool,
-    /// Who is on it.
-    flights: BTreeSet<FlightId>,
+    /// Who is on it, and under which name.
+    flights: BTreeMap<FlightId, SequenceId>,
     /// Sequences so far; a name is never used twice.
     named: u64,
     /// Counted by schedulers that have crashed.
@@ -63,7 +63,7 @@ pub(super) enum Next {
     /// A step that takes so long.
     Step(Micros),
     /// It dies, and these with it.
-    Crash(BTreeSet<FlightId>),
+    Crash(Vec<FlightId>),
 }
 
 /// A slot that yields tokens.
@@ -134,7 +134,7 @@ impl Worker {
             guesser: None,
             step: None,
             is_up: true,
-            flights: BTreeSet::new(),
+            flights: BTreeMap::new(),
             named: 0,
             before: Counted::default(),
             crashes: 0,
@@ -189,8 +189,9 @@ impl Worker {
         now: Instant,
     ) -> Verdict {
         self.named += 1;
+        let sequence = SequenceId(self.named << 32 | u64::from(flight));
         let arrival = Arrival {
-            sequence: SequenceId(self.named << 32 | u64::from(flight)),
+            sequence,
             prompt,
             output_max: output,
             salt: CacheSalt(0),
@@ -200,7 +201,7 @@ impl Worker {
         };
         let verdict = self.scheduler.handle_arrival(now, arrival);
         if verdict == Verdict::Queued {
-            self.flights.insert(flight);
+            self.flights.insert(flight, sequence);
         }
         verdict
     }
@@ -232,15 +233,25 @@ impl Worker {
         Next::Step(took + guessing)
     }
 
+    /// A request is not wanted any more, if it was here.
+    pub(super) fn cancel(&mut self, flight: FlightId) {
+        if let Some(sequence) = self.flights.remove(&flight) {
+            self.scheduler.handle_cancel(sequence);
+            if let Some(guesser) = &mut self.guesser {
+                guesser.forget(sequence);
+            }
+        }
+    }
+
     /// The process is gone with all it had.
-    pub(super) fn crash(&mut self) -> BTreeSet<FlightId> {
+    pub(super) fn crash(&mut self) -> Vec<FlightId> {
         self.step = None;
         self.before = self.counted();
         self.crashes += 1;
         self.is_up = false;
         self.left_behind = 0;
         self.scheduler = scheduler(self.limits, self.knowledge);
-        std::mem::take(&mut self.flights)
+        std::mem::take(&mut self.flights).into_keys().collect()
     }
 
     /// Ends the step: `say` is told whose turn it is and what was guessed, adds the tokens that follow, and
@@ -254,6 +265,11 @@ impl Worker {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let mut used = 0;
         for slot in plan.slots.iter().filter(|slot| slot.logits != Logits::None) {
+            let flight = flight_of(slot.sequence);
+            // Who was cancelled while the step was computed says nothing.
+            if self.flights.get(&flight) != Some(&slot.sequence) {
+                continue;
+            }
             if outcomes.len() == used {
                 let appended = Vec::with_capacity(1);
                 let progress = Progress::Continues;
@@ -263,7 +279,6 @@ impl Worker {
             used += 1;
             outcome.sequence = slot.sequence;
             outcome.appended.clear();
-            let flight = flight_of(slot.sequence);
             let yields = Yields { flight, scheduler: &self.scheduler, sequence: slot.sequence };
             let drafts: &[TokenId] = if slot.drafts == Tokens::ZERO {
                 &[]

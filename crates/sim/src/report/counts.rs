@@ -16,6 +16,12 @@ pub struct Counts {
     pub crashes: u64,
     /// Attempts that were made again on another worker.
     pub retries: u64,
+    /// Second attempts that were sent for late first tokens.
+    pub hedges: u64,
+    /// Those of them that were faster.
+    pub hedges_won: u64,
+    /// Tokens that they and the losers computed.
+    pub hedge_tokens: u64,
     /// Requests that were answered with an answer of before.
     pub reused: u64,
     /// Guesses that were put to the test.
@@ -45,6 +51,9 @@ impl Counts {
             ("cache_pages_evicted", self.evictions),
             ("crashes", self.crashes),
             ("retries", self.retries),
+            ("hedges", self.hedges),
+            ("hedges_won", self.hedges_won),
+            ("hedge_tokens", self.hedge_tokens),
             ("answers_reused", self.reused),
             ("draft_tokens", self.drafted),
             ("accepted_tokens", self.right),
@@ -63,6 +72,9 @@ impl Counts {
             ("Cached pages evicted:", self.evictions),
             ("Crashes for want of pages:", self.crashes),
             ("Attempts made again elsewhere:", self.retries),
+            ("Second attempts sent:", self.hedges),
+            ("Second attempts that were faster:", self.hedges_won),
+            ("Tokens that they cost:", self.hedge_tokens),
             ("Answers given again:", self.reused),
             ("Tokens guessed:", self.drafted),
             ("Guesses that were right:", self.right),
