@@ -136,6 +136,7 @@ fn a_gateway_serves_what_its_file_says_and_flags_count_more() {
     assert!(answer.head.contains("from-the-file"), "{}", answer.head);
 }
 
+// Faults: 78
 #[test]
 fn a_bad_change_is_told_and_a_good_one_is_in_force_at_once() {
     let worker = echo();

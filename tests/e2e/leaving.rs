@@ -30,6 +30,7 @@ fn freed(server: &Server, tokens_max: f64) {
     assert!(generated <= tokens_max, "{generated} tokens were generated for nobody");
 }
 
+// Faults: 64
 #[test]
 fn leaving_mid_stream_frees_the_blocks() {
     let server = worker();
@@ -48,6 +49,7 @@ fn leaving_mid_stream_frees_the_blocks() {
     freed(&server, WANTED / 2.0);
 }
 
+// Faults: 64
 #[test]
 fn leaving_in_prefill_frees_the_blocks() {
     let server = worker();
@@ -73,6 +75,7 @@ fn leaving_the_gateway_stops_the_worker_behind_it() {
     freed(&worker, WANTED / 2.0);
 }
 
+// Faults: 78
 #[test]
 fn a_drain_lets_streams_finish_and_then_ends() {
     let mut server = Server::serve(&[]);

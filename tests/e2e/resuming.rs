@@ -84,6 +84,7 @@ impl Seen {
     }
 }
 
+// Faults: 23
 #[test]
 fn an_answer_whose_worker_is_killed_is_the_undisturbed_one() {
     let kills = std::env::var("OVERDRAFT_KILLS").ok().and_then(|said| said.parse().ok());

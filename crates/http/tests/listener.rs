@@ -61,6 +61,7 @@ async fn rubbish_gets_an_error_object_and_harms_nobody() {
     assert_eq!(server.client().await.ask(&get("/hello")).await.status, 200);
 }
 
+// Faults: 68
 #[tokio::test]
 async fn a_head_too_large_is_431() {
     let server = Running::start(quick()).await;
@@ -74,6 +75,7 @@ async fn a_head_too_large_is_431() {
     assert_eq!(client.ask(&many).await.status, 431);
 }
 
+// Faults: 69
 #[tokio::test]
 async fn a_body_too_large_is_413_declared_or_not() {
     let server = Running::start(quick()).await;
@@ -96,6 +98,7 @@ async fn a_body_too_large_is_413_declared_or_not() {
     assert_eq!(server.client().await.ask(&fits).await.body.len(), 1024);
 }
 
+// Faults: 66
 #[tokio::test]
 async fn slow_heads_slow_bodies_and_idle_connections_are_closed() {
     let server = Running::start(quick()).await;
@@ -176,6 +179,7 @@ async fn a_broken_stream_never_ends_cleanly() {
     assert!(client.until("0\r\n\r\n").await.contains("data: two"));
 }
 
+// Faults: 65
 #[tokio::test]
 async fn a_client_that_never_reads_is_cut_off() {
     let (server, lines) = logged(quick()).await;
@@ -231,6 +235,7 @@ async fn while_leaving_it_still_accepts_and_says_so() {
     }
 }
 
+// Faults: 67
 #[tokio::test]
 async fn a_connection_beyond_the_bound_takes_the_place_of_an_idle_one() {
     let server = Running::start(Limits { connections: 1, idle: NEVER, ..quick() }).await;
@@ -245,6 +250,7 @@ async fn a_connection_beyond_the_bound_takes_the_place_of_an_idle_one() {
     assert_eq!(third.ask(&get("/hello")).await.status, 200);
 }
 
+// Faults: 67
 #[tokio::test]
 async fn where_no_connection_is_idle_there_is_room_for_what_is_vital() {
     let vital = &["/leaving"];
@@ -315,6 +321,7 @@ async fn bodies_that_others_have_no_room_for_are_refused() {
     assert_eq!(other.ask(&format!("{head}{}", "a".repeat(300_000))).await.status, 200);
 }
 
+// Faults: 77
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let server = Running::start(quick()).await;

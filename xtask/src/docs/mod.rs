@@ -1,9 +1,10 @@
 //! The generated reference: pages that are written from the binary, never by hand.
 //!
 //! `docs/reference/cli.md` from its `--help`; `docs/reference/config.schema.json` and `config.md` from
-//! its `config schema`.
+//! its `config schema`; the table of faults in `docs/reliability.md` from the tests.
 
 mod config;
+mod faults;
 #[cfg(test)]
 mod tests;
 
@@ -49,10 +50,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let schema = said(&["config", "schema"])?;
     let defaults = said(&["config", "show", "--output", "json"])?;
     let reference = config::page(&schema, &defaults)?;
+    let reliability = std::fs::read_to_string(shell::root().join("docs/reliability.md"))?;
+    let reliability = faults::page(&shell::root(), &reliability)?;
     let pages = [
         ("docs/reference/cli.md", command_line()?),
         ("docs/reference/config.schema.json", schema),
         ("docs/reference/config.md", reference),
+        ("docs/reliability.md", reliability),
     ];
     let mut stale = Vec::new();
     for (name, wanted) in pages {

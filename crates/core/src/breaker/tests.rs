@@ -82,6 +82,7 @@ fn ended(word: &str) -> Ended {
     }
 }
 
+// Faults: 50
 #[test]
 fn five_failures_in_a_row_open_it_and_one_served_forgives_four() {
     let mut story = Story::new();

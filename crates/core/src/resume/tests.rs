@@ -60,6 +60,7 @@ fn the_best_way_that_is_exact_is_taken() {
     check(&greedy, &redrawn, unknown, "replay");
 }
 
+// Faults: 42
 #[test]
 fn what_a_way_cannot_carry_over_closes_it() {
     let rows = [
@@ -238,6 +239,7 @@ fn frequencies_count_each_token() {
 }
 
 proptest! {
+    // Faults: 43
     #[test]
     fn a_cut_anywhere_leaves_no_trace(
         words in prop::collection::vec("[ab \u{e4}\n]{0,4}", 1..10),

@@ -131,6 +131,7 @@ async fn a_model_without_room_holds_up_no_other() {
     assert_eq!(client.whole().await.0.status, 200);
 }
 
+// Faults: 64
 #[tokio::test]
 async fn a_client_that_goes_away_is_out_of_the_queue() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -197,6 +197,7 @@ async fn nothing_is_kept_of_errors_calls_and_answers_that_broke_off() {
     assert_eq!(asked(&gateway, &mut mock, ("", GREEDY), PLAIN).await, "MISS");
 }
 
+// Faults: 63
 #[tokio::test]
 async fn two_tenants_never_share_an_answer() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -461,6 +462,7 @@ async fn what_one_gateway_was_told_another_gives_again_until_it_is_purged() {
     assert_eq!(asked(&other, &mut mock, ("", GREEDY), PLAIN).await, "MISS");
 }
 
+// Faults: 54, 55
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_or_frozen_costs_no_answer() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -279,6 +279,7 @@ async fn a_client_that_leaves_ends_the_draft_and_the_target() {
     call.gone().await;
 }
 
+// Faults: 44
 #[tokio::test]
 async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     let mut pair = Pair::start(2, |_| {}).await;
@@ -310,6 +311,7 @@ async fn a_draft_that_dies_after_it_was_shown_is_continued_by_its_tokens() {
     pair.until(r#"overdraft_cascade_answers_total{cascade="m",outcome="handed_over"} 1"#).await;
 }
 
+// Faults: 44
 #[tokio::test]
 async fn where_nobody_can_go_on_the_answer_breaks_off_with_an_error() {
     let mut pair = Pair::start(1, |_| {}).await;

@@ -4,6 +4,7 @@ use crate::client::End;
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, finish, token};
 use crate::mock::Mock;
 
+// Faults: 78
 #[tokio::test]
 async fn a_drain_lets_what_runs_finish_and_takes_nothing_new() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -44,6 +44,7 @@ fn impatient(settings: &mut overdraft_gateway::GatewaySettings) {
     settings.admission.first_token = ByPriority { flex: SOON, default: SOON, priority: SOON };
 }
 
+// Faults: 11
 #[tokio::test]
 async fn a_request_that_a_worker_is_too_full_for_waits_and_is_sent_again() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -62,6 +63,7 @@ async fn a_request_that_a_worker_is_too_full_for_waits_and_is_sent_again() {
     assert_eq!(client.whole().await.0.status, 503);
 }
 
+// Faults: 1
 #[tokio::test]
 async fn a_worker_that_is_gone_is_replaced() {
     let ([first, mut second], gateway) = pair().await;
@@ -69,6 +71,7 @@ async fn a_worker_that_is_gone_is_replaced() {
     rescued(gateway.chat("").await, &mut second).await;
 }
 
+// Faults: 3, 4, 8, 10, 13, 14, 16, 18, 19, 20, 21
 #[tokio::test]
 async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
     for fate in [
@@ -100,6 +103,7 @@ async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
     }
 }
 
+// Faults: 4, 5, 6, 7
 #[tokio::test]
 async fn whatever_a_stream_does_before_its_first_event_another_one_answers() {
     for fate in ["reset", "silence", "head only", "half an event", "error event", "500"] {
@@ -192,6 +196,7 @@ async fn a_stale_kept_connection_is_no_failure_of_the_worker() {
     }
 }
 
+// Faults: 24, 25, 26, 27, 28, 32
 #[tokio::test]
 async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
     for fate in ["reset", "close", "clean end", "silence", "abort", "error event", "garbage"] {
@@ -228,6 +233,7 @@ async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
     }
 }
 
+// Faults: 36
 #[tokio::test]
 async fn an_event_without_end_is_a_broken_stream() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -248,6 +254,7 @@ async fn an_event_without_end_is_a_broken_stream() {
     call.gone().await;
 }
 
+// Faults: 9
 #[tokio::test]
 async fn with_nobody_left_the_last_worker_speaks_for_itself() {
     let ([mut first, mut second], gateway) = pair().await;
@@ -276,6 +283,7 @@ async fn who_says_when_to_come_back_is_heard_before_who_fails() {
     assert_eq!(body, r#"{"error":{"message":"full"}}"#);
 }
 
+// Faults: 12, 15
 #[tokio::test]
 async fn a_refusal_that_blames_the_request_is_passed_on_and_not_repeated() {
     let ([mut first, mut second], gateway) = pair().await;
@@ -290,6 +298,7 @@ async fn a_refusal_that_blames_the_request_is_passed_on_and_not_repeated() {
     }
 }
 
+// Faults: 12
 #[tokio::test]
 async fn what_two_workers_do_not_have_is_told_as_they_say_it() {
     let ([mut first, mut second], gateway) = pair().await;
@@ -322,6 +331,7 @@ async fn a_client_error_that_is_no_json_is_the_clients_as_well() {
     assert!(second.is_idle(), "it was asked once");
 }
 
+// Faults: 13
 #[tokio::test]
 async fn a_worker_that_refuses_our_credentials_is_no_business_of_the_clients() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -56,6 +56,7 @@ pub(crate) async fn until_metrics(gateway: &Gateway, line: &str) {
     in_time(seen).await;
 }
 
+// Faults: 75
 #[tokio::test]
 async fn with_keys_only_those_who_have_one_are_served() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -87,6 +88,7 @@ async fn with_keys_only_those_who_have_one_are_served() {
     assert!(metrics.contains(line), "{metrics}");
 }
 
+// Faults: 75
 #[tokio::test]
 async fn a_revoked_key_is_refused_and_what_it_began_goes_on() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -39,6 +39,7 @@ async fn requests_that_cannot_be_routed_get_an_error_object_and_reach_nobody() {
     assert!(mock.is_idle());
 }
 
+// Faults: 74
 #[tokio::test]
 async fn an_unknown_model_is_told_which_ones_are_known() {
     let first = Mock::start(&["large", "small"]).await;
@@ -80,6 +81,7 @@ async fn paths_and_methods_that_do_not_exist_are_told_apart() {
     assert_eq!(refusal(&head, &body).0, 405);
 }
 
+// Faults: 69
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_before_it_is_read() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -104,6 +106,7 @@ async fn a_body_over_the_limit_is_refused_before_it_is_read() {
     assert!(mock.is_idle());
 }
 
+// Faults: 68
 #[tokio::test]
 async fn a_head_over_the_limit_is_refused() {
     let mock = Mock::start(&[MODEL]).await;

@@ -118,6 +118,7 @@ async fn an_event_cut_into_pieces_leaves_in_one_piece() {
     assert_eq!(client.rest().await, (whole, End::Clean));
 }
 
+// Faults: 64
 #[tokio::test]
 async fn a_client_that_leaves_midway_closes_the_connection_to_the_worker() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -132,6 +133,7 @@ async fn a_client_that_leaves_midway_closes_the_connection_to_the_worker() {
     call.gone().await;
 }
 
+// Faults: 64
 #[tokio::test]
 async fn a_client_that_leaves_before_the_first_byte_closes_it_too() {
     let mut mock = Mock::start(&[MODEL]).await;
@@ -144,6 +146,7 @@ async fn a_client_that_leaves_before_the_first_byte_closes_it_too() {
     }
 }
 
+// Faults: 38
 #[tokio::test]
 async fn a_stream_that_finished_without_done_gets_one() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -66,6 +66,7 @@ async fn text(client: &mut Client) -> (String, String, End) {
     (texts.collect(), events, end)
 }
 
+// Faults: 24, 39
 #[tokio::test]
 async fn a_greedy_answer_is_asked_for_again_and_told_once() {
     let ([mut first, mut second], gateway) = pair().await;
@@ -210,6 +211,7 @@ async fn text_goes_on_where_ids_are_not_told() {
     assert!(rest.contains(r#"{"content":"two"}"#), "{rest}");
 }
 
+// Faults: 26
 #[tokio::test]
 async fn who_wants_no_resume_gets_an_error() {
     for switch in ["header", "setting"] {

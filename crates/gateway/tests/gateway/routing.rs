@@ -230,6 +230,7 @@ async fn a_worker_with_another_model_than_configured_is_sent_nothing() {
     assert!(!models.contains("other"), "{models}");
 }
 
+// Faults: 45, 48
 #[tokio::test]
 async fn what_a_worker_says_of_its_load_counts_and_ages_when_it_says_nonsense() {
     let mocks = [Mock::start(&[MODEL]).await];
@@ -370,6 +371,7 @@ async fn sessions_stick_by_header_and_arms_are_counted_apart() {
     }
 }
 
+// Faults: 78
 #[tokio::test]
 async fn settings_change_without_a_restart_and_bad_ones_change_nothing() {
     let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
@@ -387,6 +389,7 @@ async fn settings_change_without_a_restart_and_bad_ones_change_nothing() {
     assert_eq!(list["workers"][0]["name"], mocks[1].address.to_string());
 }
 
+// Faults: 64
 #[tokio::test]
 async fn the_ledger_is_empty_after_clients_left_at_any_point() {
     let mut mocks = [Mock::start(&[MODEL]).await];

@@ -164,6 +164,7 @@ async fn what_one_gateway_opens_the_other_does_not_ask() {
     assert_eq!(workers.alone[0].asked(), asked);
 }
 
+// Faults: 61
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_gateways_one_tries_in_each_window() {
     let redis = Redis::start(&[]);
@@ -201,6 +202,7 @@ async fn of_two_gateways_one_tries_in_each_window() {
     assert!(workers.alone[0].asked() <= 10 + trials, "{} asked", workers.alone[0].asked());
 }
 
+// Faults: 53, 54
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_store_requests_go_on_and_it_is_told() {
     let port = free_port();

@@ -249,6 +249,7 @@ fn lengths_that_lie_allocate_nothing() {
     assert!(decode(&deep).is_err());
 }
 
+// Faults: 52
 #[test]
 fn gaps_repeats_and_restarts_are_told_apart() {
     let mut sequence = Sequence::new();

@@ -43,6 +43,7 @@ fn samples_are_read_in_every_spelling() {
     check("a_bucket{le=\"1.0\"} 8 # {trace_id=\"x\"} 0.67 1.5\n# EOF\n", &["a_bucket{le=1.0} 8"]);
 }
 
+// Faults: 48
 #[test]
 fn pages_that_are_no_metrics_are_refused_as_a_whole() {
     refuses("", "metrics are empty; expected lines like `name 1`");
@@ -161,6 +162,7 @@ fn every_engine_gives_the_same_report() {
     assert_eq!(report(LLAMA.as_bytes()), Ok(llama));
 }
 
+// Faults: 47
 #[test]
 fn the_newer_of_two_names_counts_in_either_order() {
     let base = "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n";
@@ -228,6 +230,7 @@ fn what_is_missing_is_named() {
     assert!(matches!(report(b"vllm:num_requests_running x\n"), Err(ReportError::Page(_))));
 }
 
+// Faults: 47
 #[test]
 fn odd_values_of_what_one_can_do_without_are_left_out() {
     let page = "\

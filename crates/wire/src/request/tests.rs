@@ -83,6 +83,7 @@ fn null_reads_as_absent() {
     assert_eq!(chat(nulls).unwrap(), chat("").unwrap());
 }
 
+// Faults: 74
 #[test]
 fn wrong_types_are_named_with_what_was_expected() {
     refused(
@@ -115,6 +116,7 @@ fn wrong_types_are_named_with_what_was_expected() {
     refused(r#""model":[]"#, "model", "`model` is an array; expected a string");
 }
 
+// Faults: 72
 #[test]
 fn values_out_of_range_are_named() {
     for (extra, param) in [

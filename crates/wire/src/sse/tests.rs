@@ -26,6 +26,7 @@ fn show(event: &Event) -> String {
     }
 }
 
+// Faults: 35
 #[test]
 fn all_line_ends_and_fields_are_read() {
     assert_eq!(
@@ -43,6 +44,7 @@ fn all_line_ends_and_fields_are_read() {
     assert_eq!(events(b""), [""; 0]);
 }
 
+// Faults: 36
 #[test]
 fn an_event_beyond_the_limit_ends_the_stream() {
     let mut splitter = Splitter::new(10);

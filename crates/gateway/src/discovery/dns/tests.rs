@@ -139,6 +139,7 @@ async fn services_are_workers_by_the_best_priority() {
     assert_eq!(looker.look().await, (None, None));
 }
 
+// Faults: 81
 #[tokio::test]
 async fn a_changed_address_is_told_and_a_failure_is_not() {
     let server = Server::start().await;
@@ -188,6 +189,7 @@ async fn a_server_that_fails_for_one_kind_costs_no_worker_of_the_other() {
     assert_eq!(looker.look().await, (None, None));
 }
 
+// Faults: 81
 #[tokio::test]
 async fn a_name_that_is_gone_loses_its_workers_after_a_while() {
     let server = Server::start().await;

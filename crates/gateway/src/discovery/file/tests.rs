@@ -55,6 +55,7 @@ fn a_file_that_is_replaced_is_read_at_once() {
     assert_eq!(watched.look().unwrap(), read(TWO));
 }
 
+// Faults: 78
 #[test]
 fn a_file_that_is_being_written_is_not_read() {
     let folder = TempDir::new().unwrap();
@@ -108,6 +109,7 @@ async fn a_config_map_is_followed_through_its_links() {
     watching.end().await;
 }
 
+// Faults: 78
 #[tokio::test]
 async fn bad_content_keeps_the_last_good_and_names_its_line() {
     let folder = TempDir::new().unwrap();

@@ -121,6 +121,7 @@ async fn a_list_has_pages() {
     watching.end().await;
 }
 
+// Faults: 82
 #[tokio::test]
 async fn a_watch_from_too_long_ago_begins_with_a_new_list() {
     let (server, mut watching) = start().await;
@@ -138,6 +139,7 @@ async fn a_watch_from_too_long_ago_begins_with_a_new_list() {
     watching.end().await;
 }
 
+// Faults: 82
 #[tokio::test]
 async fn a_server_that_hangs_up_and_refuses_keeps_the_last_good() {
     let (server, mut watching) = start().await;

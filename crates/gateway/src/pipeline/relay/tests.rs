@@ -66,6 +66,7 @@ fn it_tells_open_from_whole_from_done() {
     check(&format!("{one}{unfinished}"), &format!("{one}{unfinished}"), "open");
 }
 
+// Faults: 37
 #[test]
 fn nothing_leaves_after_done_and_no_part_of_an_event() {
     let whole = format!("{}{DONE}", finish("stop"));
@@ -177,6 +178,7 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    // Faults: 34
     /// What comes out does not depend on how the bytes were cut, and is the beginning of them.
     #[test]
     fn however_a_stream_is_cut_the_same_comes_out(
