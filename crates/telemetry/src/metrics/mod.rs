@@ -19,6 +19,7 @@ mod routing;
 mod sharing;
 mod single;
 mod speculation;
+mod traces;
 mod worker;
 mod worker_names;
 
@@ -34,6 +35,7 @@ pub use self::label_cap::{LabelCap, OTHER};
 pub use self::routing::{Decided, PrefixGauges, RoutingMetrics, WorkerGauges};
 pub use self::sharing::{SharingMetrics, StoreGauges};
 pub use self::speculation::SpeculationFacts;
+pub use self::traces::TraceMetrics;
 pub use self::worker::{
     CacheFacts, MetricNames, RequestFacts, WorkerIdentity, WorkerMetrics, WorkerState,
 };
