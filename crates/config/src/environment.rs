@@ -40,6 +40,13 @@ impl Variables {
     }
 }
 
+impl Variables {
+    /// The value of a variable that is set to something.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+}
+
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
@@ -54,7 +61,7 @@ const REDIS_PASS: &str = "REDIS_PASS";
 
 impl Config {
     /// Takes `LLM_ENDPOINT` for a worker where none is named, and `REDIS_ADDR` with `REDIS_PASS` for the store where
-    /// that is left at `memory`: the variables of the write-ups.
+    /// that is left at `memory`: the variables of the write-ups. OpenTelemetry's stand in for `tracing`.
     ///
     /// # Errors
     /// Says which of them cannot be used.
@@ -73,7 +80,7 @@ impl Config {
                 StoreUrl::deserialize(url.as_str().into_deserializer());
             self.store.url = url.map_err(|error| format!("`{REDIS_ADDR}`: {error}"))?;
         }
-        Ok(())
+        self.tracing.stand_in(variables)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use overdraft_config::{
-    Cloud, Config, Discovery, Factor, KvEvents, Loaded, Loader, Policy, Pool, Port, StickyKey,
-    TimeSpan, Tokenizer, Variables, WorkerSource,
+    Cloud, Config, Discovery, Factor, GenAi, KvEvents, Loaded, Loader, Policy, Pool, Port,
+    StickyKey, TimeSpan, Tokenizer, Variables, WorkerSource,
 };
 
 fn example(name: &str) -> PathBuf {
@@ -216,4 +216,49 @@ fn the_write_ups_variables_stand_in_where_the_file_says_nothing() {
     assert_eq!(empty, Config::default());
     let wrong = Config::default().stand_in(&variables(&[("LLM_ENDPOINT", "ftp://x")]));
     assert!(wrong.unwrap_err().contains("`LLM_ENDPOINT`"));
+}
+
+#[test]
+fn open_telemetry_s_variables_stand_in_for_what_is_not_said() {
+    let all = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b,x-other=c"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2500"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+        ("OTEL_SERVICE_NAME", "llm"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=gw-1,tier=edge"),
+        ("OTEL_SEMCONV_STABILITY_OPT_IN", "http,gen_ai_latest_experimental"),
+    ];
+    let tracing = load("a.yaml", "listen: 127.0.0.1:1\n", &all).config.tracing;
+    assert_eq!(tracing.endpoint.as_deref(), Some("http://collector:4318/v1/traces"));
+    assert_eq!(tracing.headers["x-key"].reveal(), "a b");
+    assert_eq!((tracing.timeout, tracing.sample.permille()), (TimeSpan::from_millis(2_500), 250));
+    assert_eq!((tracing.service.as_str(), tracing.gen_ai), ("llm", GenAi::Latest));
+    assert_eq!(tracing.attributes["k8s.pod.name"], "gw-1");
+    let said =
+        "tracing: {endpoint: 'http://mine:1', sample: 1%, service: me, attributes: {tier: core}}\n";
+    let tracing = load("a.yaml", said, &all).config.tracing;
+    assert_eq!(tracing.endpoint.as_deref(), Some("http://mine:1"));
+    assert_eq!((tracing.sample.permille(), tracing.service.as_str()), (10, "me"));
+    assert_eq!(tracing.attributes["tier"], "core");
+    let disabled = [all[0], ("OTEL_SDK_DISABLED", "true")];
+    assert_eq!(load("a.yaml", "", &disabled).config.tracing.endpoint, None);
+    for (name, value) in [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_TRACES_SAMPLER_ARG", "much"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "alone"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+    ] {
+        let mut wrong: Vec<_> = all
+            .iter()
+            .copied()
+            .filter(|(one, _)| !name.ends_with("TIMEOUT") || !one.ends_with("TIMEOUT"))
+            .collect();
+        wrong.retain(|(one, _)| *one != name);
+        wrong.push((name, value));
+        let error = Config::default().stand_in(&wrong.into_iter().collect()).unwrap_err();
+        assert!(error.contains(name), "{name}: {error}");
+    }
 }

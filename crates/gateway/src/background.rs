@@ -3,12 +3,13 @@
 //! One task takes in what settings and discoveries name and keeps the membership; each discovery and each
 //! worker has tasks of its own that it owns. When the background ends, all of them do.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::discovery::{self, Found, Reporter};
 use crate::fleet::membership::Membership;
@@ -26,6 +27,9 @@ const MEMBERSHIPS_MAX: usize = 64;
 /// How often the core's memory is swept of what has been forgotten.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How long the last spans may take to reach the collector when the gateway ends.
+const LAST_SPANS: Duration = Duration::from_secs(2);
+
 /// The settings are source zero of workers, discoveries follow.
 const SETTINGS: usize = 0;
 
@@ -34,6 +38,10 @@ const SETTINGS: usize = 0;
 pub(crate) struct Background {
     gateway: Arc<Gateway>,
     tasks: JoinSet<()>,
+    /// Sends spans; ends after all that makes them.
+    exporter: JoinSet<()>,
+    /// Tells it to.
+    no_more_spans: oneshot::Sender<()>,
 }
 
 impl Background {
@@ -44,6 +52,14 @@ impl Background {
         self.gateway.cache.end().await;
         cascade::save(&self.gateway.cascade).await;
         self.gateway.dispatcher.members.dismiss();
+        // An exporter that has ended is told nothing.
+        let _ended = self.no_more_spans.send(());
+        if timeout(LAST_SPANS, self.exporter.join_next()).await.is_err() {
+            tracing::warn!(
+                "the last spans are lost: the trace collector did not take them in time"
+            );
+        }
+        self.exporter.shutdown().await;
     }
 }
 
@@ -77,7 +93,22 @@ pub(crate) fn start(
     if let Some(termination) = gateway.settings.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(fleet), termination));
     }
-    Background { gateway: Arc::clone(gateway), tasks }
+    let (exporter, no_more_spans) = export_spans(gateway);
+    Background { gateway: Arc::clone(gateway), tasks, exporter, no_more_spans }
+}
+
+/// Sends spans to the collector, if there is one, until the sender is used.
+fn export_spans(gateway: &Gateway) -> (JoinSet<()>, oneshot::Sender<()>) {
+    let mut tasks = JoinSet::new();
+    let (sender, ended) = oneshot::channel();
+    let exporter = gateway.spans.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(exporter) = exporter {
+        tasks.spawn(exporter.run(async {
+            // Without a sender the end has come as well.
+            let _ = ended.await;
+        }));
+    }
+    (tasks, sender)
 }
 
 async fn keep(gateway: Arc<Gateway>, mut settings: watch::Receiver<GatewaySettings>) {

@@ -13,6 +13,7 @@
 //! | `sync`               | breakers, loads and budgets shared with other gateways            |
 //! | `dispatch`           | the one place where events enter the core and decisions leave it  |
 //! | `discovery`, `upstream` | where workers are, and how one is spoken to                    |
+//! | `trace`              | traces of sampled requests                                        |
 //! | `settings`           | what can be set, with defaults and checks                         |
 //!
 //! A layer names those below it and none above; `cargo xtask tidy` refuses anything else. Start
@@ -31,6 +32,7 @@ mod pipeline;
 mod server;
 mod settings;
 mod sync;
+mod trace;
 mod upstream;
 
 use std::future::Future;
@@ -49,13 +51,14 @@ use self::server::{Face, Gateway, GatewayService};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DashboardSettings,
-    DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings, IsolationSettings,
-    KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels, Limits, MemorySource,
-    ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings, RequestBounds,
-    ResponsesSettings, RestartHook, RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure,
-    ScrapeSettings, ServicePort, SessionKey, Source, SourceError, StreamOptions, TEXT_CHUNK,
-    Template, TerminationSettings, Timeouts, Token, TokenizerPlace, Tokenizing, WarmUp,
-    WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings, WorkerTraits,
+    DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings, GenAi,
+    IsolationSettings, KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels,
+    Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings,
+    RequestBounds, ResponsesSettings, RestartHook, RoutingSettings, STRIPPED, SaltPolicy,
+    ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError, StreamOptions,
+    TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace, Tokenizing,
+    TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
+    WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

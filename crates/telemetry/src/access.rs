@@ -208,6 +208,8 @@ pub struct AccessRecord {
     pub resumed_by: Option<&'static str>,
     /// What came of a second attempt that was sent for a late first token: `won`, `lost` or `failed`.
     pub hedged: Option<&'static str>,
+    /// The id of its trace, where it is recorded.
+    pub trace: Option<String>,
     /// How it ended.
     pub end: EndCode,
     /// Whether the line is of interest.
@@ -262,6 +264,7 @@ impl AccessRecord {
                     resumed = self.resumed,
                     resumed_by = self.resumed_by,
                     hedged = self.hedged,
+                    trace_id = self.trace.as_deref(),
                     end = %self.end,
                 )
             };

@@ -13,6 +13,7 @@ mod sharing;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod tracing;
 mod workers;
 
 pub(crate) use self::cascade::cascade;
@@ -61,6 +62,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.dashboard = dashboard(&config.dashboard);
+    settings.tracing = tracing::tracing(&config.tracing);
     settings.scaling = care::scaling(&config.scaling);
     settings.repair = care::repair(&config.fragmentation);
     settings.warm_up = care::warm_up(&config.warm_up);

@@ -20,6 +20,7 @@ mod keys;
 mod responses;
 mod served;
 mod speculation;
+mod tracing;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ use overdraft_core::route::ATTEMPTS_MAX;
 use self::events::events;
 use self::findings::{At, Findings};
 use self::served::served_models;
+pub(crate) use self::tracing::collector;
 use crate::WorkerSource;
 use crate::error::{ConfigError, Wrong, did_you_mean};
 use crate::node::{Node, Step};
@@ -64,6 +66,7 @@ pub(crate) fn check(
     responses::check(config, &mut findings);
     speculation::check(config, &mut findings);
     dashboard::check(config, &mut findings);
+    tracing::check(config, &mut findings);
     resume(config, &mut findings);
     fallbacks(config, &mut findings);
     findings.in_order()

@@ -23,6 +23,7 @@ mod secret;
 mod speculation;
 mod store;
 mod version;
+mod tracing;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, Stick
 pub use self::secret::Secret;
 pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};
+pub use self::tracing::{GenAi, Parents, Tracing};
 pub use self::workers::{
     Cloud, Each, KvEventSource, KvEvents, Pool, StreamOptions, Termination, Worker, WorkerUrlError,
     host_and_port,
@@ -75,6 +77,8 @@ pub struct Config {
     pub admin: Admin,
     /// The operator's page.
     pub dashboard: Dashboard,
+    /// Traces of requests for an OpenTelemetry collector.
+    pub tracing: Tracing,
     /// The keys that clients present; without any, everybody may ask.
     pub keys: Vec<Key>,
     /// The model of requests that name none; without it they are refused.
@@ -152,6 +156,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
             admin: Admin::default(),
             dashboard: Dashboard::default(),
+            tracing: Tracing::default(),
             keys: Vec::new(),
             model_default: None,
             models: BTreeMap::new(),

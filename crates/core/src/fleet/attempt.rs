@@ -140,3 +140,18 @@ pub enum Failure {
     /// answer as aborted.
     Faulty,
 }
+
+impl Failure {
+    /// As metrics and traces call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Broken => "broken",
+            Self::Silent => "silent",
+            Self::Saturated => "saturated",
+            Self::Misconfigured => "misconfigured",
+            Self::Disputed => "disputed",
+            Self::Faulty => "faulty",
+        }
+    }
+}

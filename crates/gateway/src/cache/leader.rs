@@ -30,6 +30,7 @@ use crate::pipeline::keys::{Bill, Charge};
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::{prompt_tokens, refusal, resume};
 use crate::settings::CacheMode;
+use crate::trace::RequestTrace;
 
 /// What one question needs, of whoever asked first.
 pub(crate) struct Leading {
@@ -40,6 +41,8 @@ pub(crate) struct Leading {
     /// The leader's facts are its own: the first to ask may be gone before the answer is.
     pub(crate) exchange: Exchange,
     pub(crate) charge: Option<Charge>,
+    /// The trace of who asked first.
+    pub(crate) trace: RequestTrace,
 }
 
 /// Sees to it that a flight ends, however its task does.
@@ -93,9 +96,9 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
         }
         Err(ticket) => ticket,
     };
-    let Leading { sought, mut info, head, endpoint, exchange, .. } = leading;
+    let Leading { sought, mut info, head, endpoint, exchange, trace, .. } = leading;
     prompt_tokens::count(&cache.pipeline, &mut info, &sought.content.body, endpoint).await;
-    let mut context = RequestContext::new(&exchange, &head, endpoint);
+    let mut context = RequestContext::new(&exchange, &head, endpoint).traced(trace);
     let response = ask(&cache, &mut context, &info, &sought).await;
     let is_success = response.status().is_success();
     if is_success {
@@ -199,6 +202,7 @@ async fn ask(
             .expect("a request's name is printable"),
         head: context.head,
         begun: Instant::now(),
+        trace: context.facts.trace().clone(),
     };
     if resume::is_wanted(&context.head.headers).unwrap_or(true) {
         resume::prepare(&cache.pipeline, context, info, &mut question);

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use overdraft_http::{Body, BoxError, BrokenOff};
+use overdraft_otlp::Attribute;
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
 use tokio::time::Instant;
@@ -134,7 +135,8 @@ fn leading(
     // What is kept tells its counts; who did not ask for them is shown it without.
     let (mut info, head) = (info.clone(), context.head.clone());
     info.counts = Counts::Relayed;
-    Leading { sought, info, head, endpoint: context.endpoint, exchange, charge }
+    let trace = context.facts.trace().clone();
+    Leading { sought, info, head, endpoint: context.endpoint, exchange, charge, trace }
 }
 
 /// Pays for having come. There is nothing to settle later: whoever asked the worker pays the tokens.
@@ -296,6 +298,10 @@ fn note_hit(cache: &Cache, context: &RequestContext<'_>, entry: &Entry) {
 
 fn note(cache: &Cache, context: &RequestContext<'_>, word: &'static str) {
     cache.metrics.requested(word);
+    context
+        .facts
+        .trace()
+        .event("overdraft.cache", || vec![Attribute::new("overdraft.cache", word)]);
     context.note(|record| record.cache = Some(word));
 }
 

@@ -124,6 +124,7 @@ fn start(
         begun: question.begun,
         last: question.begun + layer.pipeline.settings().timeouts.total,
         times: PoolTimes::default(),
+        trace: context.facts.trace().clone(),
     };
     let name = exchange.id.as_str();
     let bare = name.strip_prefix("req_").unwrap_or(name);

@@ -24,6 +24,7 @@ use super::state::CascadeState;
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::{Asking, RequestInfo};
 use crate::settings::CascadeSettings;
+use crate::trace::RequestTrace;
 
 /// How often it is looked after.
 const TICK: Duration = Duration::from_millis(500);
@@ -115,6 +116,7 @@ async fn probe(layer: &Arc<CascadeLayer>, model: &str) -> Option<u64> {
         begun: now,
         last: now + PROBE_PATIENCE,
         times: PoolTimes::default(),
+        trace: RequestTrace::Off,
     };
     let mut cut = Vec::with_capacity(PROBES.len());
     for text in PROBES {

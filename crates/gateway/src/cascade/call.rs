@@ -33,6 +33,7 @@ use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::upstream_body::{Content, Front};
 use crate::settings::Pool;
+use crate::trace::RequestTrace;
 use crate::upstream::AnswerBody;
 
 /// Events after which the core is told how far a stream has come.
@@ -52,6 +53,8 @@ pub(super) struct CallContext {
     pub(super) last: Instant,
     /// What each pool has taken so far.
     pub(super) times: PoolTimes,
+    /// The trace of the client's request.
+    pub(super) trace: RequestTrace,
 }
 
 /// A worker is asked until this is dropped; what it took is its pool's time.
@@ -180,6 +183,7 @@ impl CallContext {
             request_id: self.request_id.clone(),
             head: &self.head,
             begun: self.begun,
+            trace: self.trace.clone(),
         };
         let asked = converse(&self.layer.pipeline, &call.info, &question, lease);
         let answered = tokio::time::timeout_at(self.last, asked).await;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use overdraft_core::cascade::Path;
 use overdraft_core::cost::{Bill, Money, Usage};
+use overdraft_otlp::Attribute;
 use overdraft_telemetry::metrics::CascadeMetrics;
 use overdraft_units::Tokens;
 
@@ -159,6 +160,9 @@ impl CostAccount {
                 counts = record.prompt.zip(record.completion);
                 cached = record.cached;
             });
+            self.facts
+                .trace()
+                .event("overdraft.cascade", || vec![Attribute::new("overdraft.served_by", served)]);
         }
         let side = self.side.take();
         if let Some(side) = side.as_ref().filter(|_| !self.is_compared) {

@@ -12,6 +12,7 @@ use overdraft_units::{Micros, Tokens};
 
 use super::dispatcher::Dispatcher;
 use super::members::Member;
+use crate::trace::{AttemptTrace, SpanTokens};
 
 /// The tokens an answer used, as its worker counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +23,19 @@ pub(crate) struct Used {
     pub(crate) completion: Tokens,
 }
 
+impl From<Used> for SpanTokens {
+    fn from(Used { prompt, cached, completion }: Used) -> Self {
+        Self { prompt, cached, completion }
+    }
+}
+
 /// An attempt in flight. Dropped without a word, it ends as abandoned.
 #[derive(Debug)]
 pub(crate) struct Lease {
     dispatcher: Arc<Dispatcher>,
     member: Arc<Member>,
     placed: Option<Placed>,
+    trace: AttemptTrace,
 }
 
 impl Lease {
@@ -37,7 +45,7 @@ impl Lease {
         member: Arc<Member>,
         placed: Placed,
     ) -> Self {
-        Self { dispatcher, member, placed: Some(placed) }
+        Self { dispatcher, member, placed: Some(placed), trace: AttemptTrace::Off }
     }
 
     fn placed(&self) -> &Placed {
@@ -66,6 +74,16 @@ impl Lease {
         self.placed().watch()
     }
 
+    /// Its attempt is traced so from now on.
+    pub(crate) fn traced(&mut self, trace: AttemptTrace) {
+        self.trace = trace;
+    }
+
+    /// How its attempt is traced.
+    pub(crate) const fn trace(&self) -> &AttemptTrace {
+        &self.trace
+    }
+
     /// Who has more of its prompt, where the worker can fetch it from there.
     pub(crate) fn source(&self) -> Option<WorkerId> {
         self.placed().source()
@@ -87,6 +105,7 @@ impl Lease {
         self.dispatcher.call_waiting();
         self.dispatcher.metrics.routing.first_token(placed.policy, placed.arm, waited);
         self.dispatcher.report(change);
+        self.trace.first_token();
     }
 
     /// So many tokens of the answer have come so far.
@@ -123,6 +142,7 @@ impl Lease {
 
     fn settle(&mut self, ending: Ending, used: Option<Used>) {
         let Some(placed) = self.placed.take() else { return };
+        self.trace.ended(ending, used.map(SpanTokens::from));
         if ending == Ending::Answered {
             let cached = used.and_then(|used| used.cached);
             let metrics = &self.dispatcher.metrics.routing;

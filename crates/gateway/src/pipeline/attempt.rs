@@ -32,6 +32,7 @@ use super::request_info::RequestInfo;
 use super::upstream_body::{Added, Content};
 use crate::dispatch::{Lease, Member, OwnField, Used};
 use crate::settings::{Credentials, GatewaySettings, Limits};
+use crate::trace::{AttemptTrace, Callee, RequestTrace};
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, headers};
 
 /// Bytes of a stream that are held back for its first token at most; what goes on without one is relayed.
@@ -50,6 +51,8 @@ pub(crate) struct Question<'a> {
     /// The head as the client sent it.
     pub(crate) head: &'a Parts,
     pub(crate) begun: Instant,
+    /// The trace of the request that it is asked for.
+    pub(crate) trace: RequestTrace,
 }
 
 impl Question<'_> {
@@ -155,8 +158,10 @@ pub(crate) async fn converse(
     let source = lease.source().map(|source| pipeline.dispatcher.upstream(source));
     let terms = Terms::of(&pipeline.settings(), info, &member);
     let until = Instant::now() + terms.patience;
-    let mut route =
-        Route { added: question.content.added(info, &member), upstream: &member.upstream, source };
+    lease.traced(question.trace.attempt(|| callee(&member, info, question)));
+    let trace = lease.trace().clone();
+    let added = question.content.added(info, &member);
+    let mut route = Route { added, upstream: &member.upstream, source, trace: &trace };
     let asked = in_time(until, moving(&member, &terms, answer(&terms, info, question, &route)));
     let mut heard = once_begun(asked, || lease.remember(info.request().prompt)).await?;
     // A field that the gateway added is no fault of the client's: the request is asked once without it.
@@ -184,7 +189,21 @@ pub(crate) async fn converse(
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
         tell_refused(&member, field, "it is not told the field any more");
     }
+    trace.answered(answered.status().as_u16());
     Ok(answered)
+}
+
+/// Whom a question goes to, as a trace tells it.
+fn callee(member: &Member, info: &RequestInfo, question: &Question<'_>) -> Callee {
+    let upstream = &member.upstream;
+    Callee {
+        worker: upstream.name().into(),
+        host: upstream.host().to_owned(),
+        port: upstream.port(),
+        pool: member.settings.pool.name(),
+        model: info.model.clone(),
+        path: question.path.path().to_owned(),
+    }
 }
 
 /// Says once which field of the gateway's own a worker refuses.
@@ -222,6 +241,12 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::Stream { head, .. } | Self::Whole { head, .. } => head.status,
+        }
+    }
+
     /// Whether the request was good.
     pub(super) const fn is_taken(&self) -> bool {
         match self {
@@ -237,6 +262,7 @@ struct Route<'a> {
     upstream: &'a Arc<Upstream>,
     /// Who has more of its prompt, where the worker can fetch it from there.
     source: Option<Arc<Upstream>>,
+    trace: &'a AttemptTrace,
 }
 
 /// What an answer is waited for and read by.
@@ -269,11 +295,12 @@ async fn answer(
     terms: &Terms,
     info: &RequestInfo,
     question: &Question<'_>,
-    Route { added, upstream, source }: &Route<'_>,
+    Route { added, upstream, source, trace }: &Route<'_>,
 ) -> Result<Heard, Failed> {
     let body = question.content.with(*added);
     let make = || {
         let mut request = question.to(upstream, &body, terms.credentials);
+        trace.tell(request.headers_mut());
         if let Some(source) = source {
             headers::name_source(request.headers_mut(), source);
         }

@@ -19,6 +19,7 @@ use super::relay::Continuation;
 use super::request_guard::RequestGuard;
 use super::{Pipeline, refusal};
 use crate::dispatch::{Explanation, Member};
+use crate::trace::RequestTrace;
 
 /// One request on its way.
 #[derive(Debug)]
@@ -70,12 +71,20 @@ impl<'a> RequestContext<'a> {
     /// requests keeps it, where there is one.
     #[must_use]
     pub(crate) fn guarded_by(mut self, mut guard: RequestGuard) -> Self {
+        guard.trace(self.exchange.id.as_str(), &self.head.headers);
         self.facts = guard.facts().clone();
         self.exchange.access.written_from(self.facts.clone());
         if guard.log(self.exchange.id.as_str()) {
             self.explanation.keep();
         }
         self.guard = Some(guard);
+        self
+    }
+
+    /// The same as a part of the request with this trace.
+    #[must_use]
+    pub(crate) fn traced(mut self, trace: RequestTrace) -> Self {
+        self.facts = SharedFacts::traced(trace);
         self
     }
 

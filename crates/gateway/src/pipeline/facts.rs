@@ -9,6 +9,8 @@ use overdraft_http::RecordSource;
 use overdraft_telemetry::{AccessRecord, Delivery, EndCode, Ender};
 use overdraft_units::{Micros, Tokens};
 
+use crate::trace::RequestTrace;
+
 /// The facts of one request, by their names in the access record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestFacts {
@@ -51,9 +53,22 @@ pub(crate) struct RequestFacts {
 
 /// Facts that several hold; copies are the same facts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedFacts(Arc<Mutex<RequestFacts>>);
+pub(crate) struct SharedFacts {
+    facts: Arc<Mutex<RequestFacts>>,
+    trace: RequestTrace,
+}
 
 impl SharedFacts {
+    /// Facts of a request with this trace.
+    pub(crate) fn traced(trace: RequestTrace) -> Self {
+        Self { facts: Arc::default(), trace }
+    }
+
+    /// The request's trace.
+    pub(crate) const fn trace(&self) -> &RequestTrace {
+        &self.trace
+    }
+
     /// Notes what was learnt.
     pub(crate) fn note(&self, note: impl FnOnce(&mut RequestFacts)) {
         note(&mut self.facts());
@@ -65,7 +80,7 @@ impl SharedFacts {
     }
 
     fn facts(&self) -> MutexGuard<'_, RequestFacts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,5 +121,6 @@ impl RecordSource for SharedFacts {
         (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
         (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
         record.end = EndCode { ender, phase: end.phase };
+        record.trace = self.trace.recording().map(|recording| recording.context.trace.to_hex());
     }
 }

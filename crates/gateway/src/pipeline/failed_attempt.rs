@@ -80,15 +80,7 @@ impl Failed {
 
     /// What went wrong, as metrics call it.
     pub(crate) const fn kind(&self) -> &'static str {
-        match self.failure {
-            Failure::Unreachable => "unreachable",
-            Failure::Broken => "broken",
-            Failure::Silent => "silent",
-            Failure::Saturated => "saturated",
-            Failure::Misconfigured => "misconfigured",
-            Failure::Disputed => "disputed",
-            Failure::Faulty => "faulty",
-        }
+        self.failure.name()
     }
 
     /// As a client is told that may come back: another worker, or this one later, may do it.

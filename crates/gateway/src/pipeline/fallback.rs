@@ -102,5 +102,6 @@ async fn put_to<'a>(
     let content = Content { body, front: question.content.front, tracked: None };
     let (path, request_id) = (question.path.clone(), question.request_id.clone());
     let Question { endpoint, head, begun, .. } = *question;
-    Some((info, Question { content, path, endpoint, request_id, head, begun }))
+    let trace = question.trace.clone();
+    Some((info, Question { content, path, endpoint, request_id, head, begun, trace }))
 }

@@ -15,6 +15,7 @@
 //! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
+//! | Spans of a traced request          | `spans.rs`                                       |
 //! | Log of requests, and use by tenant | `request_log/`                                   |
 //!
 //! The response cache and cascades stand above: they are asked first and use these steps.
@@ -46,6 +47,7 @@ pub(crate) mod request_guard;
 pub(crate) mod request_info;
 pub(crate) mod request_log;
 pub(crate) mod resume;
+mod spans;
 pub(crate) mod tenant_salt;
 pub(crate) mod upstream_body;
 pub(crate) mod usage;
@@ -65,6 +67,7 @@ use self::tenant_salt::Salts;
 use crate::dispatch::Dispatcher;
 use crate::fleet::Fleet;
 use crate::settings::{GatewaySettings, Routes};
+use crate::trace::Tracer;
 
 /// What the pipeline counts.
 #[derive(Debug)]
@@ -92,6 +95,8 @@ pub(crate) struct Pipeline {
     /// What keys have spent, over all gateways that share.
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) buffers: BodyBuffers,
+    /// Makes traces, where they are wanted.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// What happened to the last requests, and why.
     pub(crate) log: RequestLog,
     keyring: ArcSwap<Keyring>,
@@ -102,7 +107,11 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     /// A pipeline before `fleet`.
-    pub(crate) fn new(fleet: Arc<Fleet>, metrics: PipelineMetrics) -> Self {
+    pub(crate) fn new(
+        fleet: Arc<Fleet>,
+        metrics: PipelineMetrics,
+        tracer: Option<Arc<Tracer>>,
+    ) -> Self {
         let dispatcher = Arc::clone(&fleet.dispatcher);
         let settings = Arc::clone(&dispatcher.settings());
         let salts = Salts::new(&settings.isolation, None);
@@ -116,6 +125,7 @@ impl Pipeline {
             canaries: Canaries::new(&settings.canaries, metrics.canary),
             budgets: Arc::default(),
             buffers: BodyBuffers::default(),
+            tracer,
             log: RequestLog::new(&settings.dashboard),
             keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
             salts: ArcSwap::from_pointee(salts),

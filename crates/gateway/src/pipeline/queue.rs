@@ -10,6 +10,7 @@ use std::sync::Arc;
 use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal};
 use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{Choice, Strictness, Tried};
+use overdraft_otlp::Attribute;
 use overdraft_telemetry::Phase;
 use overdraft_units::Micros;
 use overdraft_wire::{ApiError, ErrorKind};
@@ -128,6 +129,7 @@ async fn wait(
     let patience = until.saturating_duration_since(Instant::now());
     let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
     let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);
+    context.facts.trace().event("overdraft.queue.entered", Vec::new);
     let place = entered.map_err(|refusal| denied(Denial::Queue(refusal), figures))?;
     loop {
         tokio::select! {
@@ -143,6 +145,9 @@ async fn wait(
             Ok(lease) => {
                 let waited = place.waited();
                 context.note(|record| record.queued = Some(waited));
+                context.facts.trace().event("overdraft.queue.left", || {
+                    vec![Attribute::new("overdraft.queued_us", waited.get())]
+                });
                 pipeline.admission.waited(info.priority.name(), waited);
                 return Ok(lease);
             }

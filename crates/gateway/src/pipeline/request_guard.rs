@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use overdraft_telemetry::metrics::RequestOutcome;
 use overdraft_telemetry::{EndCode, Ender, Phase};
 use overdraft_units::{Instant, Micros, Tokens};
@@ -17,7 +17,9 @@ use crate::pipeline::canary::Side;
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::{Bill, Charge, NAMELESS};
 use crate::pipeline::request_log::{Ended, Live, LogEntry};
+use crate::pipeline::spans::{self, End};
 use crate::settings::Pool;
+use crate::trace::RequestTrace;
 
 /// Both pools, in the order of their numbers.
 const POOLS: [Pool; 2] = [Pool::Target, Pool::Draft];
@@ -78,6 +80,14 @@ impl RequestGuard {
             side: None,
             streamed: 0,
             entry: None,
+        }
+    }
+
+    /// Begins its trace, or goes on with its caller's; once.
+    pub(crate) fn trace(&mut self, id: &str, head: &HeaderMap) {
+        let is_traced = !matches!(self.facts.trace(), RequestTrace::Off);
+        if let (Some(tracer), false) = (&self.pipeline.tracer, is_traced) {
+            self.facts = SharedFacts::traced(tracer.begin(id, head));
         }
     }
 
@@ -230,6 +240,10 @@ impl Drop for RequestGuard {
             self.pipeline.canaries.ended(side, *has_books, &facts, is_whole.then_some(total));
         }
         let status = self.status.map_or(0, |status| status.as_u16());
+        if let Some(recording) = self.facts.trace().recording() {
+            let (route, begun) = (self.route, self.begun);
+            spans::finish(recording, &facts, &End { route, begun, total, status, code: end });
+        }
         if let Some(entry) = entry {
             let ended = Ended { status, end, pool: self.pool, total };
             self.pipeline.log.end(entry, &ended, &facts, &self.pipeline.settings());

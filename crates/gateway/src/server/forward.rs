@@ -151,6 +151,7 @@ async fn ask(
             .expect("a request's name is printable"),
         head: context.head,
         begun: Instant::now(),
+        trace: context.facts.trace().clone(),
     };
     if explanation::is_wanted(&pipeline.settings().admin, context.exchange, &context.head.headers) {
         context.explanation.want();

@@ -4,11 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
+use overdraft_otlp::Exporter;
 use overdraft_store::Status;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
-    RoutingMetrics, SharingMetrics,
+    RoutingMetrics, SharingMetrics, TraceMetrics,
 };
 use overdraft_units::Instant;
 
@@ -20,6 +21,7 @@ use crate::dispatch::{Dispatcher, DispatcherMetrics};
 use crate::fleet::Fleet;
 use crate::pipeline::{Pipeline, PipelineMetrics};
 use crate::settings::{GatewayError, GatewaySettings, LiveSettings, Routes};
+use crate::trace::Tracer;
 
 /// Everything that a gateway is made of, from the bottom up.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct Gateway {
     /// Held by who sets the gauges of the fleet and reads them off: another's setting in between
     /// would leave series out.
     pub(super) reading: Mutex<()>,
+    /// Sends spans to the collector, until the background takes it.
+    pub(crate) spans: Mutex<Option<Exporter>>,
     /// When it began.
     pub(super) begun: Instant,
     /// Whether it has been ready once; it stays so until it leaves.
@@ -70,12 +74,14 @@ impl Gateway {
         let sharing = SharingMetrics::new(registry);
         let cascade_metrics = CascadeMetrics::new(registry);
         let canary = CanaryMetrics::new(registry);
+        let traces = TraceMetrics::new(registry);
         let metrics = DispatcherMetrics { routing, sharing };
         let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&settings), clock, metrics));
         let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), care));
         let metrics =
             PipelineMetrics { requests, admission, cache: Arc::clone(&cache_metrics), canary };
-        let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics));
+        let (tracer, spans) = tracing(&settings.settings(), clock, traces);
+        let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics, tracer));
         let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);
         let cascade = Arc::new(CascadeLayer::new(Arc::clone(&pipeline), cascade_metrics));
         let responses = Arc::new(Responses::new(&settings.settings(), clock)?);
@@ -93,6 +99,7 @@ impl Gateway {
             event_streams: AtomicUsize::new(0),
             started_ms: now_ms(),
             reading: Mutex::new(()),
+            spans: Mutex::new(spans),
             begun: clock.now(),
             was_ready: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
@@ -112,4 +119,15 @@ impl Gateway {
         self.settings.replace(settings);
         self.dispatcher.readmit();
     }
+}
+
+/// What makes traces and what sends them, where they are wanted.
+fn tracing(
+    settings: &GatewaySettings,
+    clock: Clock,
+    metrics: TraceMetrics,
+) -> (Option<Arc<Tracer>>, Option<Exporter>) {
+    let Some(wanted) = &settings.tracing else { return (None, None) };
+    let (tracer, source) = Tracer::new(wanted, clock, metrics);
+    (Some(Arc::new(tracer)), Some(Exporter::new(wanted.exporter.clone(), source)))
 }

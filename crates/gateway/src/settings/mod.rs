@@ -21,6 +21,7 @@ mod responses;
 mod routes;
 mod scrape;
 mod spot_termination;
+mod tracing;
 mod web_place;
 mod worker;
 
@@ -63,6 +64,7 @@ pub use self::routes::{
 };
 pub use self::scrape::{ScrapeFailure, ScrapeSettings};
 pub use self::spot_termination::{Cloud, NoticeSettings, TerminationSettings};
+pub use self::tracing::{GenAi, TracingSettings};
 pub use self::web_place::{PlaceError, WebPlace};
 pub(crate) use self::worker::Address;
 pub use self::worker::{KvEvents, Pool, StreamOptions, WorkerSettings, WorkerTraits};
@@ -116,6 +118,8 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// The dashboard, and what is kept for it.
     pub dashboard: DashboardSettings,
+    /// Traces of requests, where they are wanted; fixed when the gateway starts.
+    pub tracing: Option<TracingSettings>,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
     /// The keys that clients present; without any, everybody is served.
@@ -157,6 +161,7 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             dashboard: DashboardSettings::default(),
+            tracing: None,
             credentials: Credentials::default(),
             keys: Vec::new(),
             admission: AdmissionSettings::default(),

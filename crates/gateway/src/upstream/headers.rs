@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_wire::kv_blocks::SOURCE_HEADER;
 
 use crate::settings::Credentials;
+use crate::trace::{self, TRACE_PARENT, TRACE_STATE};
 use crate::upstream::Upstream;
 
 /// The `User-Agent` of our requests to workers.
@@ -31,8 +32,6 @@ const KV_SOURCE: HeaderName = HeaderName::from_static(SOURCE_HEADER);
 const RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Maximum bytes of a client's header that is passed on.
 const PASSED_VALUE_BYTES_MAX: usize = 512;
@@ -74,8 +73,11 @@ pub(crate) fn outgoing(
     if let Some(rank) = &upstream.rank {
         to.insert(RANK, rank.clone());
     }
-    pass(from, &mut to, TRACE_PARENT);
-    pass(from, &mut to, TRACE_STATE);
+    // What does not parse is no context, and its state belongs to nothing.
+    if trace::parent(from).is_some() {
+        pass(from, &mut to, TRACE_PARENT);
+        pass(from, &mut to, TRACE_STATE);
+    }
     match (&upstream.key, credentials) {
         (Some(key), _) => drop(to.insert(AUTHORIZATION, key.clone())),
         (None, Credentials::Forward) => pass(from, &mut to, AUTHORIZATION),

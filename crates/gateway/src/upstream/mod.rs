@@ -107,6 +107,11 @@ impl Upstream {
         &self.address.host
     }
 
+    /// Its port.
+    pub(crate) const fn port(&self) -> u16 {
+        self.address.port
+    }
+
     /// Whether it listens on this machine's loopback interface.
     pub(crate) fn is_local(&self) -> bool {
         let address = self.address.host.parse::<std::net::IpAddr>();

@@ -34,5 +34,6 @@ mod resuming;
 mod routing;
 mod sharing;
 mod strict_workers;
+mod tracing;
 mod trying;
 mod write_ups;

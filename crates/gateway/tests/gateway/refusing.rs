@@ -160,7 +160,7 @@ async fn only_listed_headers_reach_a_worker() {
     let gateway = Gateway::start(&[&mock]).await;
     let mut client = gateway.client().await;
     let headers = "Authorization: Bearer sk-secret\r\nX-Request-Id: mine-1\r\nCookie: a=b\r\n\
-                   X-Forwarded-For: 10.0.0.1\r\nTraceparent: 00-abc-def-01\r\nTE: trailers\r\n\
+                   X-Forwarded-For: 10.0.0.1\r\nTraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nTE: trailers\r\n\
                    Connection: x-secret\r\nX-Secret: s\r\nContent-Type: text/plain\r\n";
     client.post_with("/v1/chat/completions?x=1", headers, &chat("")).await;
     let call = mock.call().await;

@@ -8,6 +8,7 @@ use super::Imports;
 /// each other. Files and folders that are not in the table are exempt until they move into it.
 const LAYERS: &[&[&str]] = &[
     &["settings"],
+    &["trace"],
     &["upstream"],
     &["discovery"],
     &["dispatch"],

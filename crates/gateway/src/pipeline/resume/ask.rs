@@ -9,6 +9,7 @@ use overdraft_core::resume::{
     Draws, Part, Refusal, Splice, StopRules, Way, is_within, is_worth_waiting, way as way_on,
 };
 use overdraft_core::route::{Strictness, Tried, Verdict as Retry};
+use overdraft_otlp::Attribute;
 use overdraft_wire::resume::{Piece, resumed};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -51,6 +52,7 @@ impl Journal {
         let outcome = match found {
             Ok(Found { way, outcome }) => {
                 metrics.resumed(name, way.name(), "resumed");
+                self.note_resume(name, way.name());
                 let resumes = self.resumes;
                 self.request.facts.note(|record| {
                     record.resumed = Some(resumes);
@@ -60,6 +62,7 @@ impl Journal {
             }
             Err(why) => {
                 metrics.resumed(name, "none", why.name());
+                self.note_resume(name, why.name());
                 self.stays = cause == Cause::Leaves;
                 if !self.stays {
                     self.request.facts.note(|record| record.resumed_by = Some(why.name()));
@@ -68,6 +71,16 @@ impl Journal {
             }
         };
         Resumed { continuation: self, outcome }
+    }
+
+    /// Notes in the trace why the stream went on elsewhere, and by which way, or why it did not.
+    fn note_resume(&self, cause: &'static str, way: &'static str) {
+        self.request.facts.trace().event("overdraft.resume", || {
+            vec![
+                Attribute::new("overdraft.resume.cause", cause),
+                Attribute::new("overdraft.resume.way", way),
+            ]
+        });
     }
 
     async fn seek(&mut self, cause: Cause, name: &'static str) -> Result<Found, Refusal> {
@@ -184,6 +197,7 @@ impl Journal {
             request_id: request.request_id.clone(),
             head: &request.head,
             begun: request.begun,
+            trace: request.facts.trace().clone(),
         };
         match converse(&request.pipeline, &request.info, &question, &mut lease).await {
             Ok(Answer::Stream { mut opened, .. }) => {
