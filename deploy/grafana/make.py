@@ -31,6 +31,12 @@ def gauge(metric, labels="", by="", how="max"):
     return f"{how} by ({by}) ({metric}{{{inner}}})"
 
 
+def ratio(part, whole, labels="", by="", of_part=""):
+    """The rate of a part over that of the whole; nothing while the whole stands still."""
+    narrow = ",".join(one for one in (labels, of_part) if one)
+    return f"{rate(part, narrow, by)} / ({rate(whole, labels, by)} > 0)"
+
+
 POOL, MODEL, WORKER = 'pool=~"$pool"', 'model=~"$model"', 'worker=~"$worker"'
 
 # File, uid, title, variables beside the common ones, panels: title, unit, description, [(query, legend)].
@@ -76,6 +82,20 @@ BOARDS = [
         ("Memory of the prefix index", "bytes", "Bytes that the index of prefixes takes.", [(gauge("overdraft_prefix_index", 'what="bytes"', "instance"), "{{instance}}")]),
         ("Tenants", "reqps", "Requests a second by tenant.", [(rate("overdraft_tenant_requests_total", "", "tenant"), "{{tenant}}")]),
         ("Tokens of tenants", "short", "Tokens a second by tenant and kind.", [(rate("overdraft_tenant_tokens_total", "", "tenant, kind"), "{{tenant}} {{kind}}")]),
+    ]),
+    ("cost", "overdraft-cost", "Overdraft: cost, cascades and traces", [("pool", "overdraft_pool_workers"), ("model", "overdraft_tokens_total")], [
+        ("Dollars an hour by pool", "currencyUSD", "What the workers of a pool that are up cost by the hour; `prices` sets it.", [(gauge("overdraft_pool_dollars_per_hour", POOL, "pool", "max"), "{{pool}}")]),
+        ("Idle workers", "percentunit", "Share of the time of a pool's workers in which they had no request.", [(ratio("overdraft_pool_idle_worker_seconds_total", "overdraft_pool_worker_seconds_total", POOL, "pool"), "{{pool}}")]),
+        ("Worker hours", "short", "Workers of a pool that are up, and those of them that are idle, mean over the interval.", [(rate("overdraft_pool_worker_seconds_total", POOL, "pool"), "{{pool}} up"), (rate("overdraft_pool_idle_worker_seconds_total", POOL, "pool"), "{{pool}} idle")]),
+        ("Dollars an hour by tenant", "currencyUSD", "What tenants' requests cost by the hour, at the prices of their tokens.", [(f'3600 * {rate("overdraft_cost_dollars_total", MODEL, "tenant")}', "{{tenant}}")]),
+        ("Dollars an hour by model", "currencyUSD", "What requests cost by the hour by model and who answered.", [(f'3600 * {rate("overdraft_cost_dollars_total", MODEL, "model, by")}', "{{model}} {{by}}")]),
+        ("Against the target alone", "currencyUSD", "What requests cost by the hour, and what they would have without drafts and response cache.", [(f'3600 * {rate("overdraft_cost_dollars_total", MODEL)}', "cost"), (f'3600 * {rate("overdraft_cost_target_only_dollars_total", MODEL)}', "target only")]),
+        ("Cascade: answers", "reqps", "Answers of a cascade a second, by cascade and what became of the draft.", [(rate("overdraft_cascade_answers_total", "", "cascade, outcome"), "{{cascade}} {{outcome}}")]),
+        ("Cascade: on", "bool_yes_no", "Whether a cascade asks its draft.", [(gauge("overdraft_cascade_on", "", "cascade"), "{{cascade}}")]),
+        ("Cascade: acceptance", "percentunit", "Share of drafts that were accepted.", [(gauge("speculative_acceptance_ratio", "", "cascade"), "{{cascade}}")]),
+        ("Errors of the budget", "percentunit", "Share of requests that a worker or a defect ended; a month of 99.9 % has 0.1 % to spend.", [(ratio("overdraft_request_ends_total", "overdraft_request_ends_total", "", "", 'end=~"[SsI]."'), "spent")]),
+        ("Spans sent", "short", "Spans a second that the trace collector took; none where tracing is off.", [(rate("overdraft_trace_spans_exported_total"), "exported")]),
+        ("Spans lost", "short", "Spans a second that were lost, by what went wrong.", [(rate("overdraft_trace_spans_dropped_total", "", "reason"), "{{reason}}")]),
     ]),
 ]
 

@@ -20,6 +20,8 @@ enum Command {
     Schema,
     /// Prints a configuration with every default filled in and secrets blotted out
     Show(Show),
+    /// Prints every metric of a gateway with its type and meaning, as a scrape tells them
+    Metrics,
     /// Prints a file with every plain mode of the write-ups at once, to serve by or to simulate
     WriteUp,
 }
@@ -55,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let text = match &arguments.command {
         Command::Schema => pretty(&Config::schema()),
         Command::WriteUp => WRITE_UP.to_owned(),
+        Command::Metrics => metrics()?,
         Command::Show(show) => {
             let config = match &show.config {
                 Some(path) => Loader::new(path).load()?.config,
@@ -67,6 +70,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         }
     };
     print(&text)
+}
+
+/// The catalogue of metrics.
+fn metrics() -> Result<String, Fault> {
+    overdraft_gateway::metric_catalogue().map_err(|error| Fault::running(error.to_string()))
 }
 
 /// Indented JSON.

@@ -1,4 +1,4 @@
-//! `overdraft explain`: the routing decision a running gateway would make for a request, and why.
+//! `overdraft explain`: the routing decision a running gateway would make for a request, or made for one, and why.
 //!
 //! The gateway answers with the function that routes real requests, from its current load and
 //! prefix index; nothing is sent to a worker.
@@ -13,7 +13,9 @@ use overdraft_config::host_and_port;
 use serde::Deserialize;
 
 use crate::ask::{Address, Want, ask};
+use crate::explain_request;
 use crate::fault::Fault;
+use crate::view_client::ViewClient;
 
 /// Maximum bytes of an explanation.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -24,6 +26,12 @@ const REQUEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
+    /// A request that has ended, by its id (`x-request-id`): why did it go there?
+    #[arg(value_name = "REQUEST-ID", conflicts_with_all = ["request", "prompt"])]
+    id: Option<String>,
+    /// Looks the request up in an access log of `serve --log-format json` instead of asking a gateway
+    #[arg(long, value_name = "FILE", requires = "id")]
+    log: Option<PathBuf>,
     /// The gateway
     #[arg(long, default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
@@ -55,6 +63,8 @@ enum Format {
 
 const EXAMPLES: &str = "\
 Examples:
+  overdraft explain req_5f0c9a2b7d1e                 # why did that request go there?
+  overdraft explain req_5f0c9a2b7d1e --log access.jsonl
   overdraft explain --prompt \"What is a KV cache?\"
   overdraft explain --request chat.json --url http://gateway:8080 --token $TOKEN
   overdraft explain -r chat.json -H \"x-session-id: 42\" --output json | jq .candidates
@@ -64,6 +74,9 @@ Exit codes: 0 explained, 1 the gateway cannot be asked, 2 the request cannot be 
 
 /// Asks and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    if let Some(id) = &arguments.id {
+        return explain_ended(arguments, id);
+    }
     let (host, port) = host_and_port(&arguments.url)
         .map_err(|error| Fault::input(format!("`{}`: {error}", arguments.url)))?;
     let body = body(arguments)?;
@@ -95,6 +108,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     crate::config::print(&text)
 }
 
+/// Tells why a request that has ended went where it went.
+fn explain_ended(arguments: &Arguments, id: &str) -> Result<(), Fault> {
+    if let Some(file) = &arguments.log {
+        let record = explain_request::of_log(file, id)?;
+        return crate::config::print(&match arguments.output {
+            Format::Json => record.json() + "\n",
+            Format::Table => record.fields(),
+        });
+    }
+    let client = ViewClient::new(&arguments.url, arguments.token.clone())?;
+    let told = explain_request::ask(&client, &arguments.url, id)?;
+    crate::config::print(&match arguments.output {
+        Format::Json => format!("{told:#}\n"),
+        Format::Table => explain_request::words(told)?,
+    })
+}
+
 /// The request's body, with the model filled in where it is named here.
 fn body(arguments: &Arguments) -> Result<Bytes, Fault> {
     let mut object = match (&arguments.request, &arguments.prompt) {
@@ -105,7 +135,7 @@ fn body(arguments: &Arguments) -> Result<Bytes, Fault> {
         }
         (None, None) => {
             return Err(Fault::input("there is no request to explain")
-                .hint("name one with `--request FILE`, or a text with `--prompt TEXT`"));
+                .hint("name one that has ended by its id, or one to come with `--request FILE` or `--prompt TEXT`"));
         }
     };
     if let Some(model) = &arguments.model {

@@ -8,10 +8,13 @@ mod ask;
 mod bench;
 mod check;
 mod config;
+mod cost;
 mod decision_options;
+mod decision_text;
 mod embedded;
 mod engine_options;
 mod explain;
+mod explain_request;
 mod fault;
 mod install_files;
 mod kv_event_options;
@@ -20,6 +23,7 @@ mod listen_options;
 mod log_options;
 mod mishap_options;
 mod parity;
+mod plain_text;
 mod pool_options;
 mod ready;
 mod reload;
@@ -34,8 +38,10 @@ mod simulate_config;
 mod simulated;
 mod speculation_options;
 mod supervise;
+mod tail;
 mod top;
 mod tune;
+mod view_client;
 mod what_if;
 mod worker;
 mod workload_options;
@@ -64,6 +70,8 @@ Examples:
   overdraft check --config overdraft.yaml           # is the file good, are its workers there?
   overdraft explain --prompt \"What is a KV cache?\"   # where would this go, and why?
   overdraft top                                     # fleet, requests and reasons, as they come
+  overdraft tail --where 'ttft > 2s'                # requests that match, as they end
+  overdraft cost access.jsonl --price 4.10          # what did they cost, and who pays?
   overdraft bench http://127.0.0.1:8080             # how fast does it answer?
   overdraft simulate --workload tenants             # what would a fleet make of this load?
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
@@ -78,8 +86,12 @@ enum Command {
     Worker(Box<worker::Arguments>),
     /// Reads a configuration file, says what is wrong with it, and asks its workers
     Check(check::Arguments),
-    /// Says where a running gateway would send a request, and why; sends nothing
+    /// Says why a request went where it went, or where one would go; sends nothing
     Explain(explain::Arguments),
+    /// Prints requests of a running gateway, or of an access log, that match an expression
+    Tail(tail::Arguments),
+    /// Says what the requests of an access log cost: tenants, models, idle time, what was spared
+    Cost(cost::Arguments),
     /// Shows the fleet, the requests and the decisions of a running gateway in the terminal
     Top(top::Arguments),
     /// Sends a load to an endpoint and tells how it was answered
@@ -104,6 +116,8 @@ fn main() -> ExitCode {
         Command::Worker(arguments) => worker::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Tail(arguments) => tail::run(arguments),
+        Command::Cost(arguments) => cost::run(&arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),

@@ -55,7 +55,7 @@ pub enum QuantityError {
     },
     /// No price.
     #[error(
-        "`{text}` is not a price; expected dollars per million tokens, as in `0.15`, at most `1000`"
+        "`{text}` is not a price; expected dollars, for a million tokens or an hour, as in `0.15`, at most `1000`"
     )]
     Price {
         /// As written.
@@ -87,7 +87,7 @@ pub struct Factor(u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(u64);
 
-/// A price in dollars per million tokens, written as `0.15`; exact to a millionth of a dollar.
+/// A price in dollars, for a million tokens or an hour, written as `0.15`; exact to a millionth of a dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Price(u64);
 
@@ -398,7 +398,7 @@ quantities! {
         "minimum": 0
     };
     Price, "a price, as in `0.15`", {
-        "description": "A price in dollars per million tokens, as in `0.15`.",
+        "description": "A price in dollars, for a million tokens or an hour, as in `0.15`.",
         "type": ["string", "number"],
         "pattern": r"^\s*\$?[0-9]+(\.[0-9]+)?\s*$|\$\{",
         "minimum": 0

@@ -15,6 +15,7 @@ use crate::discovery::{self, Found, Reporter};
 use crate::fleet::membership::Membership;
 use crate::fleet::{
     Fleet, drain_on_notice, find_wanted_tokenizers, maintenance, scaling, watch_worker,
+    worker_hours,
 };
 use crate::server::{Gateway, keep_history};
 use crate::settings::GatewaySettings;
@@ -195,6 +196,7 @@ async fn tick(fleet: Arc<Fleet>) {
     loop {
         tokio::time::sleep(TICK).await;
         fleet.dispatcher.tick();
+        worker_hours::look(&fleet);
         // So that what metrics ask for falls in time, read or not.
         scaling::pools(&fleet);
     }

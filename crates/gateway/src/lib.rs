@@ -42,6 +42,7 @@ pub use overdraft_http::Drained;
 use overdraft_http::Server;
 pub use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::Clock;
+use overdraft_telemetry::metrics::Exposition;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
@@ -53,11 +54,11 @@ pub use self::settings::{
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DashboardSettings,
     DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings, GenAi,
     IsolationSettings, KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels,
-    Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, ProbeSettings,
-    RequestBounds, ResponsesSettings, RestartHook, RoutingSettings, STRIPPED, SaltPolicy,
-    ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError, StreamOptions,
-    TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace, Tokenizing,
-    TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
+    Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, PriceSettings,
+    ProbeSettings, RequestBounds, ResponsesSettings, RestartHook, RoutingSettings, STRIPPED,
+    SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError,
+    StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,
+    Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
     WorkerTraits,
 };
 
@@ -77,6 +78,16 @@ impl From<TcpListener> for Listeners {
     fn from(clients: TcpListener) -> Self {
         Self { clients, admin: None, scaler: None }
     }
+}
+
+/// Every metric of a gateway with its type and its meaning, as a scrape of one that has done nothing tells them.
+///
+/// # Errors
+/// Never with the defaults.
+pub fn metric_catalogue() -> Result<String, GatewayError> {
+    let nowhere = WorkerSettings::new("http://127.0.0.1:1".to_owned());
+    let gateway = Gateway::new(GatewaySettings::new(vec![nowhere]), Clock::start())?;
+    Ok(gateway.pipeline.requests.encode(Exposition::for_accept(None)))
 }
 
 /// Serves on `listener` until `shutdown` resolves, then drains.

@@ -6,6 +6,7 @@
 
 pub mod fleet;
 mod float_conversion;
+pub mod invoice;
 mod random;
 pub mod report;
 pub mod what_if;

@@ -5,6 +5,10 @@
 
 mod config;
 mod faults;
+//! its `config schema`, `metrics.md` from its `config metrics`.
+
+mod config;
+mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +26,15 @@ const PAGES: &[&[&str]] = &[
     &["worker"],
     &["check"],
     &["explain"],
+    &["tail"],
+    &["cost"],
     &["top"],
     &["bench"],
     &["simulate"],
     &["config"],
     &["config", "schema"],
     &["config", "show"],
+    &["config", "metrics"],
     &["config", "write-up"],
     &["tune"],
     &["supervise"],
@@ -57,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ("docs/reference/config.schema.json", schema),
         ("docs/reference/config.md", reference),
         ("docs/reliability.md", reliability),
+        ("docs/reference/metrics.md", metrics::page(&said(&["config", "metrics"])?)),
     ];
     let mut stale = Vec::new();
     for (name, wanted) in pages {

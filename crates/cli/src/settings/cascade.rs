@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use overdraft_config as config;
 use overdraft_core::cascade::{Mode, Path, Shadow};
-use overdraft_core::cost::{Price, Prices};
 use overdraft_gateway::{CanarySettings, CascadeSettings, Labels};
 use overdraft_units::{Ratio, Tokens};
+
+use super::prices::of_tokens;
 
 /// The section `cascades`.
 pub(super) fn cascades(
@@ -22,7 +23,7 @@ pub(super) fn canaries(
     let canary = |own: &config::ModelCanary| CanarySettings {
         model: own.model.clone(),
         share_permille: own.share.permille(),
-        prices: own.prices.map(|own| [prices(own.baseline), prices(own.canary)]),
+        prices: own.prices.map(|own| [of_tokens(own.baseline), of_tokens(own.canary)]),
     };
     configured.iter().map(|(name, own)| (name.clone(), canary(own))).collect()
 }
@@ -70,17 +71,8 @@ pub(crate) fn cascade(name: &str, own: &config::Cascade) -> CascadeSettings {
             ..shadow
         },
         at_once: usize::try_from(own.shadow.at_once).unwrap_or(usize::MAX),
-        prices: own.prices.map(|prices| [self::prices(prices.draft), self::prices(prices.target)]),
+        prices: own.prices.map(|prices| [of_tokens(prices.draft), of_tokens(prices.target)]),
         tenants_out: own.tenants_out.iter().cloned().collect(),
         log: None,
-    }
-}
-
-fn prices(configured: config::TokenPrices) -> Prices {
-    let price = |price: config::Price| Price::new(price.micros());
-    Prices {
-        prompt: price(configured.prompt),
-        cached: price(configured.cached.unwrap_or(configured.prompt)),
-        completion: price(configured.completion),
     }
 }

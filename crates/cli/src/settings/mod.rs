@@ -8,6 +8,7 @@ mod cache;
 mod care;
 mod cascade;
 mod keys;
+mod prices;
 mod routing;
 mod sharing;
 mod sources;
@@ -17,6 +18,7 @@ mod tracing;
 mod workers;
 
 pub(crate) use self::cascade::cascade;
+pub(crate) use self::prices::of_tokens;
 pub(crate) use self::sharing::store;
 pub(crate) use self::workers::workers;
 use overdraft_config::{self as config, Config};
@@ -62,6 +64,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.dashboard = dashboard(&config.dashboard);
+    settings.prices = prices::prices(&config.prices);
     settings.tracing = tracing::tracing(&config.tracing);
     settings.scaling = care::scaling(&config.scaling);
     settings.repair = care::repair(&config.fragmentation);

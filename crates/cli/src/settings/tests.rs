@@ -11,7 +11,7 @@ use overdraft_core::cascade::Mode;
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
-    CacheMode, CascadeSettings, GatewaySettings, KeyDigest, KvEvents, Pool, RestartHook,
+    CacheMode, CascadeSettings, GatewaySettings, GenAi, KeyDigest, KvEvents, Pool, RestartHook,
     SaltPolicy, ScrapeFailure, Source, Template, TokenizerPlace, Tokenizing, WarmUp,
 };
 
@@ -117,6 +117,34 @@ fn breakers_and_the_store_arrive_and_passwords_are_not_shown() {
     assert_eq!(spans, [50, 25, 100].map(Duration::from_millis));
     assert!(store.tls.ca.is_some() && store.tls.certificate.is_some() && store.tls.key.is_some());
     let shown = format!("{:?} {}", config, config.effective_yaml());
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn tracing_and_prices_arrive_and_the_collector_s_key_is_not_shown() {
+    let config = config(
+        "workers: [{url: 'http://a:1'}]\n\
+         tracing: {endpoint: 'http://c:4318', headers: {x-key: s3cret}, sample: 1%, parents: ignore, \
+                   gen_ai: latest, service: llm, attributes: {tier: edge}, timeout: 3s}\n\
+         prices: {models: {m: {prompt: 0.5, completion: 2}}, pools: {target: 4.1}, workers: {a: 2}}\n",
+    );
+    let settings = gateway(&config, Vec::new());
+    let tracing = settings.tracing.expect("it has an endpoint");
+    assert_eq!((tracing.sample_permille, tracing.gen_ai), (10, GenAi::Latest));
+    assert_eq!(tracing.parents, overdraft_otlp::Parents::Ignored);
+    let exporter = &tracing.exporter;
+    assert_eq!(exporter.endpoint.to_string(), "http://c:4318/v1/traces");
+    assert_eq!((exporter.headers.len(), exporter.timeout), (1, Duration::from_secs(3)));
+    let said: Vec<_> = exporter.resource.iter().map(|one| one.key.as_ref()).collect();
+    assert_eq!(said, ["service.name", "service.version", "tier"]);
+    let prices = &settings.prices;
+    let model = prices.models["m"];
+    assert_eq!(
+        (model.prompt.get(), model.cached.get(), model.completion.get()),
+        (500_000, 500_000, 2_000_000)
+    );
+    assert_eq!((prices.pools[&Pool::Target], prices.workers["a"]), (4_100_000, 2_000_000));
+    let shown = format!("{config:?} {} {exporter:?}", config.effective_yaml());
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 

@@ -85,7 +85,7 @@ pub(super) fn dim() -> Style {
 }
 
 /// A duration in the unit that fits.
-pub(super) fn time(ms: Option<f64>) -> String {
+pub(crate) fn time(ms: Option<f64>) -> String {
     match ms {
         None => "-".to_owned(),
         Some(ms) if ms < 10.0 => format!("{ms:.1} ms"),

@@ -16,17 +16,17 @@ mod why;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use overdraft_config::host_and_port;
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
+pub(crate) use self::draw::time;
 use self::link::Link;
 use self::screen::{Page, Screen};
-use crate::ask::Address;
 use crate::fault::Fault;
+use crate::view_client::ViewClient;
 
 /// How often the gateway is asked.
 const INTERVAL: Micros = Micros::new(1_000_000);
@@ -75,9 +75,7 @@ Exit codes: 0 done, 1 the gateway cannot be asked, 2 the arguments cannot be use
 
 /// Asks and draws until somebody quits.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
-    let (host, port) = host_and_port(&arguments.url)
-        .map_err(|error| Fault::input(format!("`{}`: {error}", arguments.url)))?;
-    let link = Link::new(Address { host, port }, arguments.token);
+    let link = Link::new(ViewClient::new(&arguments.url, arguments.token)?);
     let page = match (arguments.request, arguments.page) {
         (Some(id), _) => Page::Why(id),
         (None, First::Fleet) => Page::Fleet,

@@ -16,6 +16,7 @@ mod hedging;
 mod keys;
 mod models;
 mod patience;
+mod prices;
 mod responses;
 mod resume;
 mod routing;
@@ -48,6 +49,7 @@ pub use self::hedging::{Hedging, HedgingMode};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
+pub use self::prices::Prices;
 pub use self::responses::Responses;
 pub use self::resume::{Resume, ResumeMode};
 pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, StickyKey, Tokenize};
@@ -96,6 +98,8 @@ pub struct Config {
     /// it as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cascade_state: Option<PathBuf>,
+    /// What tokens and workers cost.
+    pub prices: Prices,
     /// How workers are chosen, for every model that says nothing else.
     pub routing: Routing,
     /// Workers with a fixed address.
@@ -163,6 +167,7 @@ impl Default for Config {
             cascades: BTreeMap::new(),
             canaries: BTreeMap::new(),
             cascade_state: None,
+            prices: Prices::default(),
             routing: Routing::default(),
             workers: Vec::new(),
             discovery: Vec::new(),

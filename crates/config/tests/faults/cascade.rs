@@ -151,7 +151,7 @@ bad.yaml:6:30: `cascades.chat.prices.draft.prompt`: `cheap` is not a price
   |
 6 |     prices: {draft: {prompt: cheap, completion: 1}, target: {prompt: 1, completion: 1}}
   |                              ^^^^^
-  = expected dollars per million tokens, as in `0.15`, at most `1000`
+  = expected dollars, for a million tokens or an hour, as in `0.15`, at most `1000`
 ",
     );
 }

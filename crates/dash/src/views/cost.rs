@@ -11,10 +11,29 @@ pub struct CostView {
     pub since_ms: u64,
     /// Whether any price is configured.
     pub has_prices: bool,
+    /// Each pool by the hour, since the start.
+    pub pools: Vec<PoolCostRow>,
     /// Today.
     pub today: Vec<CostRow>,
     /// The day before, as far as this gateway was there.
     pub yesterday: Vec<CostRow>,
+}
+
+/// What the workers of one pool cost by the hour, since the gateway started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolCostRow {
+    /// Which pool.
+    pub pool: String,
+    /// Its workers that are up now.
+    pub workers: u32,
+    /// Hours for which workers were up, added up.
+    pub worker_hours: f64,
+    /// Those of them in which a worker had no request.
+    pub idle_hours: f64,
+    /// What its workers cost by the hour now; 0 without a price.
+    pub dollars_per_hour: f64,
+    /// What they have cost.
+    pub dollars: f64,
 }
 
 /// What one tenant asked of one model at one pool.

@@ -14,7 +14,7 @@ mod speculation;
 
 pub use self::cache::CacheView;
 pub use self::cascade::{CascadeRow, CascadeView, Interval};
-pub use self::cost::{CostRow, CostView};
+pub use self::cost::{CostRow, CostView, PoolCostRow};
 pub use self::fleet::{FleetView, SourceRow, StoreRow, WorkerRow};
 pub use self::now::{HistoryView, NowView, PoolRow, Sample};
 pub use self::queue::{QueueView, Refusals, Waiting};

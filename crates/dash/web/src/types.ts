@@ -86,4 +86,7 @@ export interface CostRow {
   tenant: string; model: string; by: string; requests: number; prompt_tokens: number; cached_tokens: number;
   completion_tokens: number; priced: number; cost_microusd: number; cost_target_only_microusd: number;
 }
-export interface CostView { at_ms: number; since_ms: number; has_prices: boolean; today: CostRow[]; yesterday: CostRow[] }
+export interface PoolCostRow {
+  pool: string; workers: number; worker_hours: number; idle_hours: number; dollars_per_hour: number; dollars: number;
+}
+export interface CostView { at_ms: number; since_ms: number; has_prices: boolean; pools: PoolCostRow[]; today: CostRow[]; yesterday: CostRow[] }

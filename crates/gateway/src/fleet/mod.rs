@@ -12,7 +12,7 @@
 //! | Scoring abilities               | `scoring_abilities.rs`                 |
 //! | Warm-up, memory drift, restarts | `maintenance/`                         |
 //! | Spot termination                | `spot_termination/`                    |
-//! | Autoscaling                     | `scaling.rs`                           |
+//! | Autoscaling, hours and cost     | `scaling.rs`, `worker_hours.rs`        |
 //!
 //! Everything that is learnt here enters the core through the [`Dispatcher`].
 
@@ -35,6 +35,7 @@ mod state;
 mod tokenizer_search;
 mod tokenizers;
 mod watchers;
+pub(crate) mod worker_hours;
 
 pub(crate) use self::spot_drain::drain_on_notice;
 pub(crate) use self::state::Fleet;

@@ -7,12 +7,13 @@ use arc_swap::Guard;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::memory_drift::Watch;
 use overdraft_core::scale::Hold;
-use overdraft_telemetry::metrics::CareMetrics;
+use overdraft_telemetry::metrics::{CareMetrics, CostMetrics};
 use tokio::sync::watch;
 
 use super::model_list::ModelList;
 use super::ranks::Ranks;
 use super::tokenizers::Tokenizers;
+use super::worker_hours::WorkerHours;
 use crate::discovery::Standing;
 use crate::dispatch::Dispatcher;
 use crate::settings::{GatewaySettings, Pool, Routes};
@@ -30,12 +31,18 @@ pub(crate) struct Fleet {
     pub(crate) holds: Holds,
     pub(crate) sources: Sources,
     pub(crate) tokenizers: Tokenizers,
+    pub(crate) hours: WorkerHours,
+    pub(crate) cost: Arc<CostMetrics>,
     pub(crate) metrics: CareMetrics,
 }
 
 impl Fleet {
     /// A fleet without workers.
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, metrics: CareMetrics) -> Self {
+    pub(crate) fn new(
+        dispatcher: Arc<Dispatcher>,
+        metrics: CareMetrics,
+        cost: Arc<CostMetrics>,
+    ) -> Self {
         let models = ModelList::default();
         models.rename(&dispatcher.routes());
         Self {
@@ -46,6 +53,8 @@ impl Fleet {
             holds: Holds::default(),
             sources: Sources::default(),
             tokenizers: Tokenizers::default(),
+            hours: WorkerHours::default(),
+            cost,
             metrics,
         }
     }

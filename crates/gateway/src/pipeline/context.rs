@@ -73,7 +73,7 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn guarded_by(mut self, mut guard: RequestGuard) -> Self {
         guard.trace(self.exchange.id.as_str(), &self.head.headers);
         self.facts = guard.facts().clone();
-        self.exchange.access.written_from(self.facts.clone());
+        self.exchange.access.written_from(guard.record_source());
         if guard.log(self.exchange.id.as_str()) {
             self.explanation.keep();
         }

@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use overdraft_http::RecordSource;
 use overdraft_telemetry::{AccessRecord, Delivery, EndCode, Ender};
 use overdraft_units::{Micros, Tokens};
 
@@ -84,8 +83,9 @@ impl SharedFacts {
     }
 }
 
-impl RecordSource for SharedFacts {
-    fn fill(&self, record: &mut AccessRecord) {
+impl RequestFacts {
+    /// Writes them into the access record. The listener may know who ended the request.
+    pub(crate) fn write(self, record: &mut AccessRecord, trace: &RequestTrace) {
         let RequestFacts {
             model,
             delivery,
@@ -109,8 +109,7 @@ impl RecordSource for SharedFacts {
             resumed_by,
             hedged,
             end,
-        } = self.known();
-        // The listener may know who ended it.
+        } = self;
         let ender = if end.ender == Ender::Nobody { record.end.ender } else { end.ender };
         (record.model, record.delivery) = (model, delivery);
         (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
@@ -121,6 +120,6 @@ impl RecordSource for SharedFacts {
         (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
         (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
         record.end = EndCode { ender, phase: end.phase };
-        record.trace = self.trace.recording().map(|recording| recording.context.trace.to_hex());
+        record.trace = trace.recording().map(|recording| recording.context.trace.to_hex());
     }
 }

@@ -15,7 +15,7 @@
 //! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
 //! | Refusals                           | `refusal.rs`                                     |
 //! | Request guard and canaries         | `request_guard.rs`, `canary.rs`                  |
-//! | Spans of a traced request          | `spans.rs`                                       |
+//! | Spans of a traced request, price   | `spans.rs`, `pricing.rs`                         |
 //! | Log of requests, and use by tenant | `request_log/`                                   |
 //!
 //! The response cache and cascades stand above: they are asked first and use these steps.
@@ -39,6 +39,7 @@ mod hedge;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 mod prefix_digest;
+mod pricing;
 pub(crate) mod prompt_tokens;
 pub(crate) mod queue;
 pub(crate) mod refusal;
@@ -57,7 +58,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use overdraft_store::{Budgets, Place};
-use overdraft_telemetry::metrics::{AdmissionMetrics, CacheMetrics, CanaryMetrics, GatewayMetrics};
+use overdraft_telemetry::metrics::{
+    AdmissionMetrics, CacheMetrics, CanaryMetrics, CostMetrics, GatewayMetrics,
+};
 
 use self::body_buffers::BodyBuffers;
 use self::canary::Canaries;
@@ -80,6 +83,8 @@ pub(crate) struct PipelineMetrics {
     pub(crate) cache: Arc<CacheMetrics>,
     /// Both sides of each canary.
     pub(crate) canary: CanaryMetrics,
+    /// Dollars.
+    pub(crate) cost: Arc<CostMetrics>,
 }
 
 /// What all requests share on their way to a worker.
@@ -92,6 +97,7 @@ pub(crate) struct Pipeline {
     pub(crate) cache: Arc<CacheMetrics>,
     /// Models and cascades that are tried on a share of the requests.
     pub(crate) canaries: Canaries,
+    pub(crate) cost: Arc<CostMetrics>,
     /// What keys have spent, over all gateways that share.
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) buffers: BodyBuffers,
@@ -123,6 +129,7 @@ impl Pipeline {
             admission: metrics.admission,
             cache: metrics.cache,
             canaries: Canaries::new(&settings.canaries, metrics.canary),
+            cost: metrics.cost,
             budgets: Arc::default(),
             buffers: BodyBuffers::default(),
             tracer,

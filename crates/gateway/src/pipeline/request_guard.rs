@@ -16,7 +16,8 @@ use crate::dispatch::DecisionTrail;
 use crate::pipeline::canary::Side;
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::{Bill, Charge, NAMELESS};
-use crate::pipeline::request_log::{Ended, Live, LogEntry};
+use crate::pipeline::pricing::{PricedFacts, price};
+use crate::pipeline::request_log::{Ended, Live, LogEntry, used};
 use crate::pipeline::spans::{self, End};
 use crate::settings::Pool;
 use crate::trace::RequestTrace;
@@ -111,6 +112,11 @@ impl RequestGuard {
         if let Some(entry) = &mut self.entry {
             entry.refusal = Some((reason, message.into()));
         }
+    }
+
+    /// What its access record is written from.
+    pub(crate) fn record_source(&self) -> PricedFacts {
+        PricedFacts { facts: self.facts.clone(), pipeline: Arc::clone(&self.pipeline) }
     }
 
     /// What is known of it.
@@ -220,7 +226,8 @@ impl Drop for RequestGuard {
         let now = self.pipeline.dispatcher.clock.now();
         let total = now - self.begun;
         let (charge, entry) = (self.charge.take(), self.entry.take());
-        let facts = self.facts.known();
+        let mut facts = self.facts.known();
+        price(&mut facts, &self.pipeline.settings());
         if let Some(charge) = charge {
             charge.settle(self.bill(&facts), now);
         }
@@ -244,9 +251,14 @@ impl Drop for RequestGuard {
             let (route, begun) = (self.route, self.begun);
             spans::finish(recording, &facts, &End { route, begun, total, status, code: end });
         }
+        let ended = Ended { status, end, pool: self.pool, total };
+        let used = used(&ended, &facts);
+        if let Some((key, sum)) = used.as_ref().filter(|(_, sum)| 0 < sum.priced) {
+            let model = self.pipeline.requests.model_label(&key.model);
+            self.pipeline.cost.request(&key.tenant, model, key.by, [sum.cost, sum.cost_alone]);
+        }
         if let Some(entry) = entry {
-            let ended = Ended { status, end, pool: self.pool, total };
-            self.pipeline.log.end(entry, &ended, &facts, &self.pipeline.settings());
+            self.pipeline.log.end(entry, &ended, &facts, used);
         }
         self.pipeline.requests.request_ended(&RequestOutcome {
             route: self.route,

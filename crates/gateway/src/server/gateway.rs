@@ -8,8 +8,8 @@ use overdraft_otlp::Exporter;
 use overdraft_store::Status;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::{
-    AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, GatewayMetrics,
-    RoutingMetrics, SharingMetrics, TraceMetrics,
+    AdmissionMetrics, CacheMetrics, CanaryMetrics, CareMetrics, CascadeMetrics, CostMetrics,
+    GatewayMetrics, RoutingMetrics, SharingMetrics, TraceMetrics,
 };
 use overdraft_units::Instant;
 
@@ -75,11 +75,12 @@ impl Gateway {
         let cascade_metrics = CascadeMetrics::new(registry);
         let canary = CanaryMetrics::new(registry);
         let traces = TraceMetrics::new(registry);
+        let cost = Arc::new(CostMetrics::new(registry));
         let metrics = DispatcherMetrics { routing, sharing };
         let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&settings), clock, metrics));
-        let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), care));
-        let metrics =
-            PipelineMetrics { requests, admission, cache: Arc::clone(&cache_metrics), canary };
+        let fleet = Arc::new(Fleet::new(Arc::clone(&dispatcher), care, Arc::clone(&cost)));
+        let cache = Arc::clone(&cache_metrics);
+        let metrics = PipelineMetrics { requests, admission, cache, canary, cost };
         let (tracer, spans) = tracing(&settings.settings(), clock, traces);
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&fleet), metrics, tracer));
         let cache = Arc::new(Cache::new(Arc::clone(&pipeline), cache_metrics)?);

@@ -17,6 +17,7 @@ mod keys;
 mod limits;
 mod live;
 mod maintenance;
+mod prices;
 mod responses;
 mod routes;
 mod scrape;
@@ -57,6 +58,7 @@ pub(crate) use self::live::LiveSettings;
 pub use self::maintenance::{
     Care, MemorySource, RestartHook, Token, WarmUp, WarmUpSettings, WebhookSettings,
 };
+pub use self::prices::PriceSettings;
 pub use self::responses::ResponsesSettings;
 pub(crate) use self::routes::Routes;
 pub use self::routes::{
@@ -118,6 +120,8 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// The dashboard, and what is kept for it.
     pub dashboard: DashboardSettings,
+    /// What tokens and workers cost.
+    pub prices: PriceSettings,
     /// Traces of requests, where they are wanted; fixed when the gateway starts.
     pub tracing: Option<TracingSettings>,
     /// What becomes of the client's credentials.
@@ -161,6 +165,7 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             dashboard: DashboardSettings::default(),
+            prices: PriceSettings::default(),
             tracing: None,
             credentials: Credentials::default(),
             keys: Vec::new(),

@@ -157,3 +157,50 @@ async fn the_page_is_served_with_a_strict_policy_and_not_at_all_when_off() {
     assert_eq!(get(&gateway, "/dashboard/", "").await.0.status, 404);
     assert_eq!(view(&gateway, "requests").await["kept_max"], 0);
 }
+
+#[tokio::test]
+async fn a_request_of_a_priced_model_costs_its_tokens_and_its_pool_its_hours() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let price = |dollars: u64| overdraft_core::cost::Price::new(dollars * 1_000_000);
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        let prices = overdraft_core::cost::Prices {
+            prompt: price(1),
+            cached: price(0),
+            completion: price(5),
+        };
+        settings.prices.models = [(MODEL.to_owned(), prices)].into();
+        settings.prices.pools = [(overdraft_gateway::Pool::Target, 3_600_000_000)].into();
+    })
+    .await;
+    let mut client = gateway.chat("").await;
+    mock.call().await.answer(200, ANSWER).await;
+    client.whole().await;
+    // Three tokens of prompt and one of the answer.
+    let listed = view(&gateway, "requests").await;
+    assert_eq!(listed["rows"][0]["cost_microusd"], 8);
+    let cost = view(&gateway, "cost").await;
+    assert_eq!(
+        (&cost["has_prices"], &cost["today"][0]["cost_microusd"]),
+        (&true.into(), &8.into())
+    );
+    let page = gateway.client().await.get("/metrics").await.1;
+    let spent = page.lines().find(|line| line.starts_with("overdraft_cost_dollars_total{"));
+    assert!(spent.is_some_and(|line| line.contains("model=\"m\",by=\"target\"")), "{spent:?}");
+    let ticked = async {
+        loop {
+            let cost = view(&gateway, "cost").await;
+            // A dollar a second, all of it idle.
+            if cost["pools"][0]["dollars"].as_f64().is_some_and(|dollars| 0.5 < dollars) {
+                return cost;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let cost = crate::harness::in_time(ticked).await;
+    let pool = &cost["pools"][0];
+    assert_eq!((pool["pool"].as_str(), pool["workers"].as_u64()), (Some("target"), Some(1)));
+    assert_eq!(
+        (&pool["idle_hours"], &pool["dollars_per_hour"]),
+        (&pool["worker_hours"], &3_600.0.into())
+    );
+}

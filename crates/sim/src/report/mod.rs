@@ -30,7 +30,7 @@ pub use self::counts::Counts;
 pub use self::groups::{Belongs, Groups, PoolTold};
 pub use self::missed::Missed;
 pub use self::objectives::{ObjectiveError, Objectives};
-pub use self::page::page_of_plots;
+pub use self::page::{page_of_plots, page_of_table};
 pub use self::plot::{Plot, Scale};
 pub use self::recorder::{Fate, Recorder, SAMPLES_MAX, Sample};
 use self::summary::FIGURES;

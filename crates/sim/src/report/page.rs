@@ -54,6 +54,16 @@ pub fn page_of_plots(title: &str, sentence: &str, plots: &[Plot]) -> String {
     page
 }
 
+/// The same with a table that was laid out for a terminal.
+pub fn page_of_table(title: &str, sentence: &str, table: &str, plots: &[Plot]) -> String {
+    let mut page = opened(title);
+    let _written = writeln!(page, "<p class=\"soft\">{}</p>", escaped(sentence));
+    let _written = writeln!(page, "<pre>{}</pre>", escaped(table));
+    draw(&mut page, plots);
+    page.push_str("</body></html>\n");
+    page
+}
+
 fn opened(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\

@@ -47,6 +47,8 @@ pub struct Entry {
     pub at: Instant,
     /// How long until the first token, where it was streamed.
     pub first_token: Option<Micros>,
+    /// How long it waited for a worker.
+    pub queued: Micros,
     /// How long until the end.
     pub total: Micros,
     /// The model asked for.
@@ -103,6 +105,7 @@ struct Line {
     tokens_prompt_reused: Option<u32>,
     tokens_out_reused: Option<u32>,
     ttft_us: Option<u64>,
+    queued_us: Option<u64>,
     total_us: Option<u64>,
     served_by: Option<String>,
     cost_microusd: Option<u64>,
@@ -323,6 +326,7 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
     let entry = Entry {
         at: Instant::ORIGIN,
         first_token: line.ttft_us.map(Micros::new),
+        queued: Micros::new(line.queued_us.unwrap_or_default()),
         total: Micros::new(total),
         model: names.of(line.model.as_deref().unwrap_or_default()),
         worker: line.worker.as_deref().map(|worker| names.of(worker)),

@@ -6,7 +6,7 @@ import { clock, count, dollars, percent, ratio, short, zone } from "../format";
 import { choice, elsewhere, section, tile } from "../parts";
 import { change, to } from "../route";
 import { type Column, Table } from "../table";
-import type { CostRow, CostView } from "../types";
+import type { CostRow, CostView, PoolCostRow } from "../types";
 import type { Page, Place, Shell } from "./index";
 
 type Group = CostRow & { name: string };
@@ -39,11 +39,23 @@ function columns(title: string): Column<Group>[] {
   ];
 }
 
+const hours = (value: number): string => `${value.toFixed(value < 10 ? 2 : 1)} h`;
+
+const byTheHour: Column<PoolCostRow>[] = [
+  { title: "pool", by: (row) => row.pool, card: true, kind: "name" },
+  { title: "cost", by: (row) => row.dollars, text: (row) => (row.dollars_per_hour === 0 && row.dollars === 0 ? "no price" : dollars(row.dollars * 1e6)), right: true, card: true },
+  { title: "of that idle", by: (row) => ratio(row.idle_hours, row.worker_hours), text: (row) => `${hours(row.idle_hours)} (${percent(ratio(row.idle_hours, row.worker_hours))})`, right: true, card: true },
+  { title: "worker hours", by: (row) => row.worker_hours, text: (row) => hours(row.worker_hours), right: true, card: true },
+  { title: "workers up", by: (row) => row.workers, text: (row) => count(row.workers), right: true },
+  { title: "$ an hour now", by: (row) => row.dollars_per_hour, text: (row) => (row.dollars_per_hour === 0 ? "–" : dollars(row.dollars_per_hour * 1e6)), right: true },
+];
+
 export function costs(place: Place, shell: Shell): Page {
   const [day, tenant, model] = [place.params.get("day") ?? "today", place.params.get("tenant") ?? "", place.params.get("model") ?? ""];
   const make = (title: string, href: (row: Group) => string): Table<Group> => new Table<Group>({ columns: columns(title), key: (row) => row.name, whole: true, label: `cost by ${title}`, sort: { column: 1, down: true }, empty: "nothing was answered", href });
   const tenants = make("tenant", (row) => to("cost", { day, tenant: row.name, model }));
   const models = make("model", (row) => to("cost", { day, tenant, model: row.name }));
+  const fleet = new Table<PoolCostRow>({ columns: byTheHour, key: (row) => row.pool, whole: true, label: "cost by the hour", sort: { column: 1, down: true }, empty: "no worker has been up" });
   const pools = make("answered by", () => to("cost", { day, tenant, model }));
   const tiles = h("div", { class: "tiles" });
   const span = h("span", { class: "dim" });
@@ -55,19 +67,21 @@ export function costs(place: Place, shell: Shell): Page {
     const total = sum(rows, "");
     const unpriced = total.requests - total.priced;
     setText(span, day === "today" ? `since ${clock(data.since_ms, false)} ${zone()}; days end at midnight UTC` : "the day before, as far as this gateway was there");
-    fill(tiles, tile("cost", cost(total), !data.has_prices ? "no price is configured: `prices` of a cascade" : unpriced > 0 ? `${count(unpriced)} of ${count(total.requests)} requests have no price` : `${count(total.requests)} requests`),
+    fill(tiles, tile("cost", cost(total), !data.has_prices ? "no price is configured: the section `prices`" : unpriced > 0 ? `${count(unpriced)} of ${count(total.requests)} requests have no price` : `${count(total.requests)} requests`),
       tile("target only", total.priced === 0 ? "–" : dollars(total.cost_target_only_microusd), "what the target alone would have cost"), tile("saved", total.priced === 0 ? "–" : dollars(total.cost_target_only_microusd - total.cost_microusd), percent(ratio(total.cost_target_only_microusd - total.cost_microusd, total.cost_target_only_microusd))),
       tile("tokens", short(total.prompt_tokens + total.completion_tokens), `${short(total.prompt_tokens)} prompt, ${short(total.completion_tokens)} answers`));
     tenants.set(group(rows, "tenant"));
     models.set(group(rows, "model"));
     pools.set(group(rows, "by"));
+    fleet.set(data.pools);
   }, shell.state);
   const chip = (name: string, value: string): HTMLElement | null => value === "" ? null : h("button", { type: "button", class: "chip", onclick: () => change({ [name]: "" }) }, `${name} ${value} ✕`);
   return {
     element: h("div", {}, section("Cost", span, h("div", { class: "filters" }, choice("day", "day", day, [["today", "today"], ["yesterday", "yesterday"]], (value) => change({ day: value })), chip("tenant", tenant), chip("model", model),
       link(to("requests", { tenant, model }), "the requests")), tiles),
       section("By tenant", "select one to see its models", tenants.element), section("By model", "", models.element), section("By who answered", "target, draft, verified draft, or the cache", pools.element),
-      elsewhere("admin/views/cost", "sum by (tenant) (increase(overdraft_tenant_tokens_total[24h]))", "curl localhost:8080/admin/views/cost")),
+      section("By the hour", "each pool since the gateway started; idle is a worker without a request", fleet.element),
+      elsewhere("admin/views/cost", "sum by (tenant) (increase(overdraft_cost_dollars_total[24h]))", "overdraft cost access.jsonl --price 4.10")),
     close: () => live.close(), move: (by) => tenants.move(by), open: () => tenants.open(),
   };
 }

@@ -17,9 +17,10 @@ use overdraft_units::Instant;
 
 pub(crate) use self::entry::{Ended, LogEntry, Logged};
 use self::ring::Ring;
+pub(crate) use self::usage::used;
 pub(crate) use self::usage::{Usage, UsageKey, UsageOfDay, UsageSum};
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
-use crate::settings::{DashboardSettings, GatewaySettings, REQUESTS_KEPT_MAX};
+use crate::settings::{DashboardSettings, REQUESTS_KEPT_MAX};
 
 /// One request under way.
 #[derive(Clone, Debug)]
@@ -92,15 +93,10 @@ impl RequestLog {
         entry: LogEntry,
         ended: &Ended,
         facts: &RequestFacts,
-        settings: &GatewaySettings,
+        used: Option<(UsageKey, UsageSum)>,
     ) {
         let at = unix_time();
-        let mut logged = Logged::new(entry, ended, facts, at);
-        let used = usage::of(&logged, ended, facts, settings);
-        if let Some((_, sum)) = used.as_ref().filter(|(_, sum)| 0 < sum.priced) {
-            (logged.cost, logged.cost_alone) = (Some(sum.cost), Some(sum.cost_alone));
-        }
-        let logged = Arc::new(logged);
+        let logged = Arc::new(Logged::new(entry, ended, facts, at));
         let mut state = self.ended();
         if let Some((reason, _)) = &logged.refusal {
             let priority = logged.priority.unwrap_or("default");

@@ -1,27 +1,19 @@
 //! Use and cost by tenant, model and who answered, for today and the day before.
 //!
-//! Days are those of UTC. A request of a cascade brings its cost along; of others it follows from the
-//! prices of a cascade that has their model. Tenants are those that the configuration names, models
+//! Days are those of UTC. What a request cost is among its facts (`pricing.rs`). Tenants are those that the configuration names, models
 //! those that a worker answered for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use overdraft_core::cost::{Money, Prices, Usage as Tokened};
-use overdraft_units::Tokens;
-
-use super::entry::{Ended, Logged};
+use super::entry::Ended;
 use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::keys::NAMELESS;
-use crate::settings::GatewaySettings;
 
 /// Rows of one day at most; what comes beyond is added up under [`NAMELESS`].
 const ROWS_MAX: usize = 1_000;
 
 const SECONDS_IN_DAY: u64 = 86_400;
-
-/// Picodollars in a millionth of a dollar.
-const PICO_IN_MICRO: u64 = 1_000_000;
 
 /// Whose use of what.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,15 +96,10 @@ fn day_of(at: f64) -> u64 {
 }
 
 /// What a request used, if somebody answered it.
-pub(super) fn of(
-    logged: &Logged,
-    ended: &Ended,
-    facts: &RequestFacts,
-    settings: &GatewaySettings,
-) -> Option<(UsageKey, UsageSum)> {
-    let model = logged.model.as_deref()?;
+pub(crate) fn used(ended: &Ended, facts: &RequestFacts) -> Option<(UsageKey, UsageSum)> {
+    let model = facts.model.as_deref()?;
     let is_answered = (200..300).contains(&ended.status);
-    let by = match (facts.reused, logged.served_by, ended.pool) {
+    let by = match (facts.reused, facts.served_by, ended.pool) {
         (Some(_), ..) => "cache",
         (None, Some(served), _) => served,
         (None, None, Some(pool)) => pool.name(),
@@ -121,11 +108,11 @@ pub(super) fn of(
     if !is_answered {
         return None;
     }
-    let tenant = logged.tenant.clone().unwrap_or_else(|| NAMELESS.into());
+    let tenant = facts.tenant.clone().unwrap_or_else(|| NAMELESS.into());
     let key = UsageKey { tenant, model: model.into(), by };
     let (prompt, completion) =
-        facts.reused.or(logged.prompt.zip(logged.completion)).unwrap_or_default();
-    let cached = logged.cached.unwrap_or_default();
+        facts.reused.or(facts.prompt.zip(facts.completion)).unwrap_or_default();
+    let cached = facts.cached.unwrap_or_default();
     let mut sum = UsageSum {
         requests: 1,
         prompt: prompt.get().into(),
@@ -133,42 +120,10 @@ pub(super) fn of(
         completion: completion.get().into(),
         ..UsageSum::default()
     };
-    let cost = logged.cost.zip(logged.cost_alone).or_else(|| {
-        let used = Tokened { prompt, cached, completion };
-        priced(settings, model, used, facts.reused.is_some())
-    });
-    if let Some((cost, alone)) = cost {
+    if let Some((cost, alone)) = facts.cost.zip(facts.cost_alone) {
         (sum.priced, sum.cost, sum.cost_alone) = (1, cost, alone);
     }
     Some((key, sum))
-}
-
-/// What a request without a cascade cost, and what its model alone would have, in millionths of a
-/// dollar. An answer that was given again cost nothing.
-fn priced(
-    settings: &GatewaySettings,
-    model: &str,
-    used: Tokened,
-    is_reused: bool,
-) -> Option<(u64, u64)> {
-    if used.completion == Tokens::ZERO {
-        return None;
-    }
-    let prices = prices_of(settings, model)?;
-    let micro = |money: Money| money.get() / PICO_IN_MICRO;
-    let alone = micro(prices.of(used));
-    Some((if is_reused { 0 } else { alone }, alone))
-}
-
-/// The prices of a model, where a cascade names them.
-fn prices_of(settings: &GatewaySettings, model: &str) -> Option<Prices> {
-    settings.cascades.values().find_map(|cascade| {
-        let [draft, target] = cascade.prices?;
-        if cascade.target == model {
-            return Some(target);
-        }
-        (cascade.draft == model).then_some(draft)
-    })
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use overdraft_core::admit::Priority;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::route::PrefixFate;
 use overdraft_dash::views::{
-    CacheView, CascadeView, CostRow, CostView, QueueView, Refusals, SpeculationRow,
+    CacheView, CascadeView, CostRow, CostView, PoolCostRow, QueueView, Refusals, SpeculationRow,
     SpeculationView, Waiting,
 };
+use overdraft_telemetry::metrics::PoolHours;
 use overdraft_units::Tokens;
 use overdraft_wire::prometheus::engine::WorkerReport;
 
@@ -17,8 +18,12 @@ use crate::dispatch::WaitQueue;
 use crate::pipeline::request_log::{Usage, UsageKey, UsageOfDay, UsageSum};
 use crate::server::Gateway;
 use crate::server::history::{Drafted, now_ms};
+use crate::settings::{GatewaySettings, Pool};
 
 const DAY_MS: u64 = 86_400_000;
+
+/// Seconds of an hour.
+const HOUR: f64 = 3_600.0;
 
 /// Who waits, and who was refused.
 pub(super) fn queue(gateway: &Gateway) -> QueueView {
@@ -130,9 +135,25 @@ pub(super) fn cost(gateway: &Gateway) -> CostView {
     CostView {
         at_ms,
         since_ms: (today * DAY_MS).max(gateway.started_ms),
-        has_prices: gateway.settings.settings().cascades.values().any(|one| one.prices.is_some()),
+        has_prices: has_prices(&gateway.settings.settings()),
+        pools: gateway.fleet.hours.pools().into_iter().map(pool_cost).collect(),
         today: of(today),
         yesterday: of(today.saturating_sub(1)),
+    }
+}
+
+fn has_prices(settings: &GatewaySettings) -> bool {
+    !settings.prices.is_empty() || settings.cascades.values().any(|one| one.prices.is_some())
+}
+
+fn pool_cost((pool, (workers, hours)): (Pool, (u32, PoolHours))) -> PoolCostRow {
+    PoolCostRow {
+        pool: pool.name().to_owned(),
+        workers,
+        worker_hours: hours.worker_seconds / HOUR,
+        idle_hours: hours.idle_seconds / HOUR,
+        dollars_per_hour: hours.dollars_per_hour,
+        dollars: hours.dollars,
     }
 }
 

@@ -1,0 +1,215 @@
+//! Figures of a log's cost: by the hour, by the work, and by tenant, model, worker and pool.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use overdraft_core::cost::{Price, Prices};
+use overdraft_sim::invoice::{Invoice, WorkerBill};
+use overdraft_sim::what_if::Work;
+use overdraft_sim::workload::AccessLog;
+use serde_json::{Value, json};
+
+use super::Known;
+use crate::fault::Fault;
+
+/// Prices of tokens where nothing is said: only their ratios count. An output token takes about four times as long
+/// as a prompt token, and a cached one is not computed but read.
+const RELATIVE: Prices = Prices {
+    prompt: Price::new(1_000_000),
+    cached: Price::new(100_000),
+    completion: Price::new(4_000_000),
+};
+
+/// What tenants without a name are called.
+const NAMELESS: &str = "-";
+
+/// A part of the cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Share {
+    pub(super) name: String,
+    pub(super) requests: u64,
+    pub(super) dollars: f64,
+}
+
+/// Whether dollars are those of hours or of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// Workers cost by the hour; requests share what they used.
+    Hours,
+    /// Tokens have prices; nobody is idle.
+    Tokens,
+}
+
+impl Basis {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Hours => "hours",
+            Self::Tokens => "tokens",
+        }
+    }
+}
+
+/// All that is told.
+#[derive(Clone, Debug)]
+pub(super) struct Figures {
+    pub(super) basis: Basis,
+    pub(super) requests: u64,
+    pub(super) unanswered: u64,
+    /// What was paid: hours times price, or tokens times price.
+    pub(super) paid: f64,
+    /// What of that no request used.
+    pub(super) idle: f64,
+    pub(super) idle_hours: f64,
+    pub(super) hours: f64,
+    /// What the used part would have been without a mechanism.
+    pub(super) without: Vec<(&'static str, f64)>,
+    /// Cascaded requests of which the log does not say what they cost.
+    pub(super) cascaded_unpriced: u64,
+    pub(super) workers: Vec<WorkerBill>,
+    pub(super) tenants: Vec<Share>,
+    pub(super) models: Vec<Share>,
+    pub(super) pools: Vec<Share>,
+    /// Workers that have no price.
+    pub(super) unpriced: Vec<String>,
+    /// What each entry of the log cost.
+    pub(super) each: Vec<f64>,
+}
+
+impl Figures {
+    /// Adds a log up.
+    ///
+    /// # Errors
+    /// Where there is no price at all.
+    pub(super) fn of(log: &AccessLog, known: &Known) -> Result<Self, Fault> {
+        let invoice = Invoice::of(log, &known.hourly);
+        let basis = if !invoice.workers.is_empty() {
+            Basis::Hours
+        } else if known.models.is_empty() {
+            let why = "nothing is known of prices, so nothing can be told of cost";
+            return Err(Fault::input(why).hint(
+                "give `--price DOLLARS` by the hour, or `--config FILE` with the section `prices`",
+            ));
+        } else {
+            Basis::Tokens
+        };
+        let (each, work) = match basis {
+            Basis::Hours => (invoice.requests.clone(), works(log, known).1),
+            Basis::Tokens => works(log, known),
+        };
+        let used: f64 = each.iter().sum();
+        let (paid, idle) = match basis {
+            Basis::Hours => (invoice.dollars(), invoice.idle_dollars()),
+            Basis::Tokens => (used, 0.0),
+        };
+        // What a mechanism spared of the work it would have taken as long at the same pace.
+        let pace = if 0.0 < work.paid() { used / work.paid() } else { 0.0 };
+        let without = [
+            ("target only", work.cascade),
+            ("no response cache", work.cache),
+            ("no prefix routing", work.routing),
+            ("none of these", work.cascade + work.cache + work.routing),
+        ];
+        let split = Invoice { requests: each.clone(), ..invoice.clone() };
+        let names = log.tenants();
+        Ok(Self {
+            basis,
+            requests: length(log.entries().len()),
+            unanswered: log.unanswered(),
+            paid,
+            idle,
+            idle_hours: invoice.workers.iter().map(|worker| worker.idle_hours).sum(),
+            hours: invoice.workers.iter().map(|worker| worker.hours).sum(),
+            without: without.map(|(name, spared)| (name, spared * pace)).to_vec(),
+            cascaded_unpriced: work.cascaded_unpriced,
+            tenants: shares(split.by(log, |entry| {
+                let name = entry.sender.tenant.and_then(|place| names.get(usize::from(place)));
+                name.map_or(NAMELESS, String::as_str).into()
+            })),
+            models: shares(split.by(log, |entry| Arc::clone(&entry.model))),
+            pools: pools(log, known, &split),
+            workers: invoice.workers,
+            unpriced: invoice.unpriced,
+            each,
+        })
+    }
+
+    /// What requests used.
+    pub(super) fn used(&self) -> f64 {
+        self.paid - self.idle
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let shares = |shares: &[Share]| -> Value {
+            let one = |share: &Share| json!({"name": share.name, "requests": share.requests, "dollars": share.dollars});
+            shares.iter().map(one).collect()
+        };
+        let worker = |bill: &WorkerBill| {
+            json!({
+                "name": bill.worker,
+                "dollars_per_hour": bill.price,
+                "hours": bill.hours,
+                "idle_hours": bill.idle_hours,
+                "requests": bill.requests,
+                "dollars": bill.dollars(),
+                "idle_dollars": bill.idle_dollars(),
+            })
+        };
+        let more = |(name, dollars): &(&str, f64)| (name.replace(' ', "_"), json!(dollars));
+        json!({
+            "basis": self.basis.name(),
+            "requests": self.requests,
+            "unanswered": self.unanswered,
+            "dollars": self.paid,
+            "used_dollars": self.used(),
+            "idle_dollars": self.idle,
+            "worker_hours": self.hours,
+            "idle_hours": self.idle_hours,
+            "spared_dollars": self.without.iter().map(more).collect::<serde_json::Map<_, _>>(),
+            "cascaded_without_prices": self.cascaded_unpriced,
+            "workers": self.workers.iter().map(worker).collect::<Vec<_>>(),
+            "workers_without_price": self.unpriced,
+            "tenants": shares(&self.tenants),
+            "models": shares(&self.models),
+            "pools": shares(&self.pools),
+        })
+    }
+}
+
+/// What each request cost by its tokens, and the work of all of them by mechanism.
+fn works(log: &AccessLog, known: &Known) -> (Vec<f64>, Work) {
+    let mut sum = Work::default();
+    let each = log.entries().iter().map(|entry| {
+        let prices = known.models.get(&*entry.model).copied().unwrap_or(RELATIVE);
+        let before = sum.paid();
+        sum.recorded(&prices, entry);
+        sum.paid() - before
+    });
+    let each = each.collect();
+    (each, sum)
+}
+
+fn pools(log: &AccessLog, known: &Known, split: &Invoice) -> Vec<Share> {
+    if known.pools.is_empty() {
+        return Vec::new();
+    }
+    shares(split.by(log, |entry| {
+        let pool = entry.worker.as_deref().and_then(|worker| known.pools.get(worker));
+        pool.copied().unwrap_or(NAMELESS).into()
+    }))
+}
+
+/// The dearest first.
+fn shares(groups: BTreeMap<Arc<str>, (u64, f64)>) -> Vec<Share> {
+    let share = |(name, (requests, dollars)): (Arc<str>, (u64, f64))| Share {
+        name: name.to_string(),
+        requests,
+        dollars,
+    };
+    let mut shares: Vec<Share> = groups.into_iter().map(share).collect();
+    shares.sort_by(|one, other| other.dollars.total_cmp(&one.dollars));
+    shares
+}
+
+fn length(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,121 @@
+//! Tests: what is told adds up to the invoice.
+
+use std::fmt::Write as _;
+
+use overdraft_sim::workload::AccessLog;
+
+use super::figures::{Basis, Figures};
+use super::{Known, page, table};
+
+/// A log of a busy hour: three tenants, two models, hits of both caches, a cascade.
+fn log() -> AccessLog {
+    let mut text = String::new();
+    for number in 0..900_u32 {
+        let second = 60 + number * 3;
+        let more = match number % 9 {
+            0 => r#""tokens_prompt_reused":800,"tokens_out_reused":90,"cache":"hit""#.to_owned(),
+            1 => format!(
+                r#""tokens_prompt":800,"tokens_out":90,"worker":"d{}","served_by":"draft","cost_microusd":10,"cost_target_only_microusd":40"#,
+                number % 2
+            ),
+            _ => format!(
+                r#""tokens_prompt":{},"tokens_out":{},"tokens_cached":{},"worker":"w{}""#,
+                400 + number,
+                20 + number % 200,
+                300 + number % 90,
+                number % 3
+            ),
+        };
+        let _written = writeln!(
+            text,
+            "{{\"timestamp\":\"2025-11-22T10:{:02}:{:02}Z\",\"path\":\"/v1/chat/completions\",\"status\":200,\
+             \"model\":\"m{}\",\"tenant\":\"<b>t{}</b>\",\"total_us\":{},\"target\":\"access\",{more}}}",
+            second / 60,
+            second % 60,
+            number % 2,
+            number % 3,
+            1_000_000 + u64::from(number) * 7_919 % 40_000_000
+        );
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    AccessLog::read(file.path()).unwrap()
+}
+
+fn by_hour() -> Known {
+    let mut known = Known::default();
+    known.hourly.others = Some(4.1);
+    known.hourly.workers = [("d0".to_owned(), 0.8), ("spare".to_owned(), 2.0)].into();
+    known
+}
+
+#[track_caller]
+fn is_within_a_hundredth(one: f64, other: f64) {
+    assert!((one - other).abs() <= 0.01 * other.abs(), "{one} is not {other}");
+}
+
+#[test]
+fn tenants_models_and_idle_time_add_up_to_the_invoice() {
+    let log = log();
+    let figures = Figures::of(&log, &by_hour()).unwrap();
+    let hours = figures.workers[0].hours;
+    // Three workers of the log and a draft at 4.1, a draft at 0.8, and one that nobody asked.
+    let invoice = hours * (3.0 * 4.1 + 4.1 + 0.8 + 2.0);
+    is_within_a_hundredth(figures.paid, invoice);
+    let sum = |shares: &[super::figures::Share]| shares.iter().map(|one| one.dollars).sum::<f64>();
+    for shares in [&figures.tenants, &figures.models] {
+        is_within_a_hundredth(sum(shares) + figures.idle, invoice);
+    }
+    let spare = figures.workers.iter().find(|bill| bill.worker == "spare").unwrap();
+    is_within_a_hundredth(spare.idle_hours, hours);
+    let told = figures.json();
+    is_within_a_hundredth(told["dollars"].as_f64().unwrap(), invoice);
+    assert_eq!(told["tenants"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_mechanisms_spared_is_told_in_the_same_dollars() {
+    let log = log();
+    let figures = Figures::of(&log, &by_hour()).unwrap();
+    let [target_only, cache, routing, none] = figures.without.as_slice() else { panic!() };
+    assert!(
+        [target_only, cache, routing].iter().all(|(_, more)| 0.0 < *more),
+        "{:?}",
+        figures.without
+    );
+    is_within_a_hundredth(none.1, target_only.1 + cache.1 + routing.1);
+    let mut known = Known::default();
+    let price = |price| overdraft_core::cost::Price::new(price);
+    let prices = overdraft_core::cost::Prices {
+        prompt: price(1_000_000),
+        cached: price(100_000),
+        completion: price(4_000_000),
+    };
+    known.models = [("m0".to_owned(), prices), ("m1".to_owned(), prices)].into();
+    let by_tokens = Figures::of(&log, &known).unwrap();
+    assert_eq!((by_tokens.basis, by_tokens.idle.to_bits()), (Basis::Tokens, 0));
+    // The same shares, whatever the dollars.
+    is_within_a_hundredth(by_tokens.without[1].1 / by_tokens.paid, cache.1 / figures.used());
+}
+
+#[test]
+fn without_any_price_nothing_is_told() {
+    assert!(Figures::of(&log(), &Known::default()).is_err());
+}
+
+#[test]
+fn names_are_text_in_the_table_and_in_the_page() {
+    let log = log();
+    let figures = Figures::of(&log, &by_hour()).unwrap();
+    let table = table::table(&figures);
+    assert!(table.contains("by tenant") && table.contains("idle"), "{table}");
+    let page = page::html(&log, &figures);
+    assert!(!page.contains("<b>t") && page.contains("&lt;b&gt;t1"), "names are escaped");
+}
+
+#[test]
+fn a_price_names_its_worker_or_stands_for_all() {
+    assert_eq!(super::hourly("gpu=a=4.1"), Ok((Some("gpu=a".to_owned()), 4.1)));
+    assert_eq!(super::hourly("4"), Ok((None, 4.0)));
+    assert!(super::hourly("=4").is_err() && super::hourly("a=much").is_err());
+}

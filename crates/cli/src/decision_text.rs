@@ -1,0 +1,49 @@
+//! Routing decision in words: what was decided, and each candidate in a line.
+
+use overdraft_dash::views::{Candidate, Decision};
+
+use crate::top::time;
+
+/// What was decided, and what became of it.
+pub(crate) fn sentence(decision: &Decision) -> String {
+    let after = time(Some(decision.after_ms));
+    let by = if decision.sticky { "its session" } else { &decision.policy };
+    let what = match (&decision.worker, &decision.saturation) {
+        (Some(worker), _) => format!("sent to {worker} by {by}"),
+        (None, Some(saturation)) => format!(
+            "saturated: needs {} tokens, the most free is {}; waits for {}, {}",
+            saturation.asked_tokens,
+            saturation.free_tokens,
+            saturation.waits_for,
+            time(Some(saturation.retry_after_ms))
+        ),
+        (None, None) => decision.choice.replace('_', " "),
+    };
+    let prefix =
+        decision.prefix.as_deref().map(|fate| format!("; prefix {}", fate.replace('_', " ")));
+    let failed = decision.failed.as_deref().map(|kind| format!("; the attempt failed: {kind}"));
+    format!("after {after}: {what}{}{}", prefix.unwrap_or_default(), failed.unwrap_or_default())
+}
+
+/// One candidate: why it was chosen or not, and what spoke for it.
+pub(crate) fn candidate_line(decision: &Decision, one: &Candidate) -> String {
+    let score = match one.score {
+        None => "more".to_owned(),
+        Some(0) if !matches!(one.reason.as_str(), "chosen" | "outscored") => "-".to_owned(),
+        Some(score) if decision.policy == "cost" => time(Some(milliseconds(score))),
+        Some(score) => score.to_string(),
+    };
+    let free = one.free_tokens.map_or_else(|| "?".to_owned(), |free| free.to_string());
+    format!(
+        "  {:<16} {:<12} {score:>9}  cached {:>6}  before {:>6}  free {free:>7}",
+        one.worker,
+        one.reason.replace('_', " "),
+        one.cached_tokens,
+        one.queued_tokens
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a cost is shown to a millisecond")]
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1_000.0
+}

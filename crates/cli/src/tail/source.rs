@@ -1,0 +1,127 @@
+//! Sources of requests: lines of an access log, and the view of a running gateway.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Reader;
+use crate::fault::Fault;
+use crate::view_client::ViewClient;
+
+/// How often a file or a gateway is looked at again.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bytes of a line at most; what is longer is no access line.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Requests that one look asks for.
+const ROWS: usize = 1_000;
+
+/// Times that a gateway may fail to answer in a row.
+const FAILURES_MAX: u32 = 5;
+
+/// Lines of a file, to its end or beyond.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    name: String,
+    follows: bool,
+}
+
+impl Lines {
+    /// Opens a file; `-` is standard input.
+    pub(super) fn open(file: &Path, follows: bool) -> Result<Self, Fault> {
+        let name = file.display().to_string();
+        let reader: Box<dyn BufRead> = if name == "-" {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            let file =
+                File::open(file).map_err(|error| Fault::input(format!("`{name}`: {error}")))?;
+            Box::new(BufReader::new(file))
+        };
+        Ok(Self { reader, name, follows })
+    }
+
+    /// Hands each line to `take` until nobody wants more.
+    pub(super) async fn each(
+        mut self,
+        mut take: impl FnMut(&str) -> io::Result<Reader>,
+    ) -> Result<(), Fault> {
+        let failed = |name: &str, error: &io::Error| Fault::running(format!("`{name}`: {error}"));
+        let mut line = Vec::new();
+        loop {
+            let read = read_line(&mut self.reader, &mut line);
+            let is_whole = read.map_err(|error| failed(&self.name, &error))?;
+            if is_whole || !self.follows {
+                let is_end = line.is_empty();
+                let text = String::from_utf8_lossy(&line);
+                let reader = take(text.trim_end()).map_err(|error| failed(&self.name, &error))?;
+                if reader == Reader::Gone || is_end || !is_whole {
+                    return Ok(());
+                }
+                line.clear();
+            } else {
+                // A line that is being written, or none: what has been read of it is kept.
+                tokio::time::sleep(INTERVAL).await;
+            }
+        }
+    }
+}
+
+/// Reads to the end of a line, or of what there is; whether the line ended. What is beyond the bound is left out.
+fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        let there = reader.fill_buf()?;
+        if there.is_empty() {
+            return Ok(false);
+        }
+        let end = there.iter().position(|byte| *byte == b'\n');
+        let part = end.map_or(there.len(), |end| end + 1);
+        let room = LINE_BYTES_MAX.saturating_sub(line.len());
+        line.extend_from_slice(&there[..part.min(room)]);
+        reader.consume(part);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+/// Hands each request that has ended to `take`: those still known first, then those that end from now on.
+///
+/// # Errors
+/// Says why the gateway cannot be asked.
+pub(super) async fn follow_views(
+    client: &ViewClient,
+    once: bool,
+    mut take: impl FnMut(&Value) -> io::Result<Reader>,
+) -> Result<(), String> {
+    let mut query = format!("requests?limit={ROWS}");
+    let mut failures = 0;
+    loop {
+        let view: Value = match client.view(&query).await {
+            Ok(view) => view,
+            // A gateway that restarts is back in a moment; one that never answered is not there.
+            Err(_) if query.contains("after") && failures < FAILURES_MAX => {
+                failures += 1;
+                tokio::time::sleep(INTERVAL).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        failures = 0;
+        // The newest come first.
+        for row in view["rows"].as_array().into_iter().flatten().rev() {
+            if take(row).map_err(|error| error.to_string())? == Reader::Gone {
+                return Ok(());
+            }
+        }
+        if once {
+            return Ok(());
+        }
+        let next = view["next"].as_u64().ok_or("the answer is no view of requests")?;
+        query = format!("requests?limit={ROWS}&after={next}");
+        tokio::time::sleep(INTERVAL).await;
+    }
+}

@@ -1,0 +1,117 @@
+//! Tests of expressions and records.
+
+use serde_json::json;
+
+use super::expression::Expression;
+use super::record::Record;
+
+fn of_view() -> Record {
+    Record::of_view(&json!({
+        "id": "r-1", "route": "/v1/chat/completions", "ended_ms": 45_296_007_u64, "total_ms": 5_000.0, "ttft_ms": 2_100.0,
+        "status": 200, "end": "--", "streamed": true, "model": "m", "tenant": "acme", "worker": "w3",
+        "prompt_tokens": 4_096, "completion_tokens": 20, "cost_microusd": 20_000, "attempts": 2
+    }))
+}
+
+const LINE: &str = r#"{"timestamp":"2025-11-22T12:34:56.007123Z","request":"r-1","path":"/v1/chat/completions","status":200,"model":"m","stream":true,"tokens_prompt":4096,"tokens_out":20,"ttft_us":2100000,"total_us":5000000,"worker":"w3","tenant":"acme","cost_microusd":20000,"end":"--","target":"access"}"#;
+
+#[track_caller]
+fn takes(expression: &str, expected: bool) {
+    let read = Expression::parse(expression);
+    let read = read.unwrap_or_else(|fault| panic!("{}", fault.shown(expression)));
+    for record in [of_view(), Record::of_line(LINE).unwrap()] {
+        assert_eq!(read.takes(&record), expected, "`{expression}` of {record:?}");
+    }
+}
+
+#[test]
+fn an_expression_means_the_same_of_live_traffic_and_of_a_log() {
+    takes("ttft > 2s and worker = w3", true);
+    takes("ttft > 2s and worker = w4", false);
+    takes("ttft >= 2100ms and ttft <= 2.1s", true);
+    takes("worker = w4 or tenant = 'acme'", true);
+    takes("worker = w4 and model = m or tenant = acme", true);
+    takes("worker = w4 and (model = m or tenant = acme)", false);
+    takes("not worker = w4", true);
+    takes("! (prompt > 4k)", false);
+    takes("prompt == 4096 and out < 0.1k", true);
+    takes("cost >= 0.02 and cost < $0.03", true);
+    takes("stream and not cache", true);
+    takes("stream = false", false);
+    takes("id ~ r- and route ~ \"chat\"", true);
+    takes("status != 200", false);
+}
+
+#[test]
+fn a_field_that_is_not_there_equals_nothing() {
+    takes("queued > 1ms", false);
+    takes("queued < 1h", false);
+    takes("cache = hit", false);
+    takes("cache != hit", true);
+}
+
+#[track_caller]
+fn refuses(expression: &str, expected: &str) {
+    let fault = Expression::parse(expression).unwrap_err();
+    assert_eq!(fault.shown(expression), expected);
+}
+
+#[test]
+fn a_fault_is_pointed_at() {
+    refuses(
+        "ttft > fast and worker = w3",
+        "`fast` is not what `ttft` holds; expected a time with its unit, as in `200ms`, `2s` or `1m`\n  \
+         ttft > fast and worker = w3\n         ^^^^",
+    );
+    refuses(
+        "tfft > 2s",
+        "`tfft` is no field (did you mean `ttft`?); expected one of id, route, model, tenant, priority, worker, end, \
+         served_by, cache, refused, resumed_by, trace, ttft, total, queued, status, prompt, cached, out, attempts, cost, \
+         stream\n  tfft > 2s\n  ^^^^",
+    );
+    refuses(
+        "größe = 1",
+        "`größe` is no field (did you mean `trace`?); expected one of id, route, model, tenant, priority, worker, end, \
+         served_by, cache, refused, resumed_by, trace, ttft, total, queued, status, prompt, cached, out, attempts, cost, \
+         stream\n  größe = 1\n  ^^^^^",
+    );
+    refuses(
+        "worker > w3",
+        "`worker` is text; expected `=`, `!=` or `~`\n  worker > w3\n         ^",
+    );
+    refuses("(stream", "this `(` is not closed\n  (stream\n  ^");
+    refuses("stream cache", "expected `and`, `or` or the end here\n  stream cache\n         ^^^^^");
+    refuses(
+        "ttft >",
+        "expected a time with its unit, as in `200ms`, `2s` or `1m` here\n  ttft >\n        ^",
+    );
+    refuses("model = \"a b", "the quote \" is not closed\n  model = \"a b\n          ^^^^");
+    refuses("stream and", "expected a field here, as in `ttft > 2s`\n  stream and\n            ^");
+    assert!(
+        Expression::parse(&"(".repeat(1_000)).is_err()
+            && Expression::parse(&"!".repeat(4_000)).is_err()
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_is_typed_is_read_or_pointed_at(text in "\\PC{0,60}") {
+        if let Err(fault) = Expression::parse(&text) {
+            assert!(fault.shown(&text).contains('^'));
+        }
+    }
+}
+
+#[test]
+fn a_line_for_a_person_holds_no_control_characters() {
+    let mut row = json!({"id": "r\u{1b}[2J", "ended_ms": 45_296_007_u64, "model": "<b>m</b>\n"});
+    let line = Record::of_view(&row).line();
+    assert!(
+        line.starts_with("12:34:56.007 r\\u{1b}[2J") && !line.contains(char::is_control),
+        "{line}"
+    );
+    row["worker"] = "w\u{202e}3".into();
+    assert!(!Record::of_view(&row).fields().contains('\u{202e}'));
+    assert_eq!(Record::of_line("plain text"), None);
+    assert_eq!(Record::of_line(r#"{"target":"other"}"#), None);
+}
