@@ -23,8 +23,8 @@ mod routing;
 mod secret;
 mod speculation;
 mod store;
-mod version;
 mod tracing;
+mod version;
 mod workers;
 
 use std::collections::BTreeMap;
