@@ -2,8 +2,6 @@
 
 use overdraft_dash::views::{Candidate, Decision};
 
-use crate::top::time;
-
 /// What was decided, and what became of it.
 pub(crate) fn sentence(decision: &Decision) -> String {
     let after = time(Some(decision.after_ms));
@@ -46,4 +44,15 @@ pub(crate) fn candidate_line(decision: &Decision, one: &Candidate) -> String {
 #[expect(clippy::cast_precision_loss, reason = "a cost is shown to a millisecond")]
 fn milliseconds(us: u64) -> f64 {
     us as f64 / 1_000.0
+}
+
+/// A duration in the unit that fits.
+pub(crate) fn time(ms: Option<f64>) -> String {
+    match ms {
+        None => "-".to_owned(),
+        Some(ms) if ms < 10.0 => format!("{ms:.1} ms"),
+        Some(ms) if ms < 1_000.0 => format!("{ms:.0} ms"),
+        Some(ms) if ms < 100_000.0 => format!("{:.1} s", ms / 1_000.0),
+        Some(ms) => format!("{:.0} s", ms / 1_000.0),
+    }
 }

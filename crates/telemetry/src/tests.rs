@@ -154,6 +154,7 @@ fn record() -> AccessRecord {
         resumed: None,
         resumed_by: None,
         hedged: None,
+        trace: None,
     }
 }
 

@@ -1,13 +1,11 @@
 //! The generated reference: pages that are written from the binary, never by hand.
 //!
 //! `docs/reference/cli.md` from its `--help`; `docs/reference/config.schema.json` and `config.md` from
-//! its `config schema`; the table of faults in `docs/reliability.md` from the tests.
+//! its `config schema`; `metrics.md` from its `config metrics`; the table of faults in
+//! `docs/reliability.md` from the tests.
 
 mod config;
 mod faults;
-//! its `config schema`, `metrics.md` from its `config metrics`.
-
-mod config;
 mod metrics;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use ratatui::widgets::Paragraph;
 use super::link::Shown;
 use super::screen::{Page, Screen};
 use super::{fleet, requests, why};
+use crate::decision_text::time;
 
 /// Conditions that are listed.
 const CONDITIONS_MAX: usize = 3;
@@ -82,17 +83,6 @@ pub(super) fn bold() -> Style {
 
 pub(super) fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
-}
-
-/// A duration in the unit that fits.
-pub(crate) fn time(ms: Option<f64>) -> String {
-    match ms {
-        None => "-".to_owned(),
-        Some(ms) if ms < 10.0 => format!("{ms:.1} ms"),
-        Some(ms) if ms < 1_000.0 => format!("{ms:.0} ms"),
-        Some(ms) if ms < 100_000.0 => format!("{:.1} s", ms / 1_000.0),
-        Some(ms) => format!("{:.0} s", ms / 1_000.0),
-    }
 }
 
 /// A count in thousands and millions where it is long.

@@ -6,7 +6,8 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Cell, Row, Table, TableState};
 
-use super::draw::{bold, short, time};
+use super::draw::{bold, short};
+use crate::decision_text::time;
 
 /// Characters of a memory bar.
 const BAR: usize = 8;

@@ -22,7 +22,6 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-pub(crate) use self::draw::time;
 use self::link::Link;
 use self::screen::{Page, Screen};
 use crate::fault::Fault;

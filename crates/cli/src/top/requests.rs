@@ -6,7 +6,8 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Row, Table, TableState};
 
-use super::draw::{bold, short, time};
+use super::draw::{bold, short};
+use crate::decision_text::time;
 
 pub(super) fn draw(
     frame: &mut Frame<'_>,

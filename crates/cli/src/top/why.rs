@@ -4,9 +4,9 @@ use overdraft_dash::views::{Candidate, Decision, RequestDetail};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::draw::{bold, dim, time};
+use super::draw::{bold, dim};
 use super::requests::utc;
-use crate::decision_text::{candidate_line, sentence};
+use crate::decision_text::{candidate_line, sentence, time};
 
 /// The request and its decisions.
 pub(super) fn paragraph(detail: &RequestDetail) -> Paragraph<'_> {

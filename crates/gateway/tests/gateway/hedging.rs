@@ -91,7 +91,7 @@ async fn where_the_second_fails_the_first_goes_on() {
     let (mut mocks, gateway) = learnt().await;
     let mut client = gateway.stream().await;
     let (first, at) = either(&mut mocks).await;
-    mocks[1 - at].call().await.reset();
+    mocks[1 - at].call().await.answer(500, r#"{"error":{"message":"no"}}"#).await;
     while !counts(&gateway, "failed").await {
         tokio::task::yield_now().await;
     }

@@ -132,11 +132,12 @@ pub(super) fn cost(gateway: &Gateway) -> CostView {
         let known = days.iter().find(|(known, _)| *known == day);
         known.map(|(_, rows)| rows.clone()).unwrap_or_default()
     };
+    let pools = gateway.fleet.hours.pools().into_iter();
     CostView {
         at_ms,
         since_ms: (today * DAY_MS).max(gateway.started_ms),
         has_prices: has_prices(&gateway.settings.settings()),
-        pools: gateway.fleet.hours.pools().into_iter().map(pool_cost).collect(),
+        pools: pools.map(|(pool, (workers, hours))| pool_cost(pool, workers, hours)).collect(),
         today: of(today),
         yesterday: of(today.saturating_sub(1)),
     }
@@ -146,7 +147,7 @@ fn has_prices(settings: &GatewaySettings) -> bool {
     !settings.prices.is_empty() || settings.cascades.values().any(|one| one.prices.is_some())
 }
 
-fn pool_cost((pool, (workers, hours)): (Pool, (u32, PoolHours))) -> PoolCostRow {
+fn pool_cost(pool: Pool, workers: u32, hours: PoolHours) -> PoolCostRow {
     PoolCostRow {
         pool: pool.name().to_owned(),
         workers,
