@@ -93,7 +93,7 @@ BOARDS = [
         ("Cascade: answers", "reqps", "Answers of a cascade a second, by cascade and what became of the draft.", [(rate("overdraft_cascade_answers_total", "", "cascade, outcome"), "{{cascade}} {{outcome}}")]),
         ("Cascade: on", "bool_yes_no", "Whether a cascade asks its draft.", [(gauge("overdraft_cascade_on", "", "cascade"), "{{cascade}}")]),
         ("Cascade: acceptance", "percentunit", "Share of drafts that were accepted.", [(gauge("speculative_acceptance_ratio", "", "cascade"), "{{cascade}}")]),
-        ("Errors of the budget", "percentunit", "Share of requests that a worker or a defect ended; a month of 99.9 % has 0.1 % to spend.", [(ratio("overdraft_request_ends_total", "overdraft_request_ends_total", "", "", 'end=~"[SsI]."'), "spent")]),
+        ("Errors of the budget", "percentunit", "Share of requests that a worker or a defect ended; a month of 99.9 % has 0.1 % to spend.", [(ratio("overdraft_request_ends_total", "overdraft_request_ends_total", "", "", 'end=~"(S|s|I)."'), "spent")]),
         ("Spans sent", "short", "Spans a second that the trace collector took; none where tracing is off.", [(rate("overdraft_trace_spans_exported_total"), "exported")]),
         ("Spans lost", "short", "Spans a second that were lost, by what went wrong.", [(rate("overdraft_trace_spans_dropped_total", "", "reason"), "{{reason}}")]),
     ]),
