@@ -93,9 +93,10 @@ pub struct Hedging {
     usual: Percentiles,
     /// Thousandths of tokens that second attempts may still compute.
     saved_milli: u64,
-    /// Whose first tokens are awaited: since when, and when they are late.
+    /// Whose first tokens are awaited: since when, and when they are late. As many as there are requests under way, which
+    /// `limits.requests` bounds.
     awaited: BTreeMap<(WorkerId, u64), (Instant, Option<Instant>)>,
-    /// Workers whose last first token was late, and when it came.
+    /// Workers whose last first token was late, and when it came; forgotten after [`SLOW_FOR`].
     late: BTreeMap<WorkerId, Instant>,
     numbered: u64,
 }
@@ -149,8 +150,13 @@ impl Hedging {
     fn learn(&mut self, watch: Watch, now: Instant) {
         self.usual.note(watch.class, now.since(watch.sent));
         match watch.due {
-            Some(due) if due <= now => drop(self.late.insert(watch.worker, now)),
-            _ => drop(self.late.remove(&watch.worker)),
+            Some(due) if due <= now => {
+                self.late.retain(|_, at| now.since(*at) < SLOW_FOR);
+                self.late.insert(watch.worker, now);
+            }
+            _ => {
+                self.late.remove(&watch.worker);
+            }
         }
     }
 

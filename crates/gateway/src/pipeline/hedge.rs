@@ -72,9 +72,9 @@ pub(super) async fn race(
         }
         First::Asked(Err(failed)) => {
             drop(asked);
-            told("won");
             give_up(pipeline, info, tried, first, &failed);
             let answered = other.await;
+            told(if answered.is_ok() { "won" } else { "failed" });
             (second, answered)
         }
         First::Other(answered) => {
