@@ -14,6 +14,7 @@ pub mod admit;
 pub mod breaker;
 pub mod cascade;
 pub mod cost;
+pub mod deadline;
 pub mod estimate;
 pub mod fleet;
 mod hash_mix;

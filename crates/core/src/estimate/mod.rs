@@ -8,6 +8,7 @@ mod arrivals;
 mod lengths;
 mod media;
 mod moving_average;
+mod percentile;
 mod relative;
 mod scale;
 mod sliding;
@@ -21,6 +22,7 @@ pub use self::lengths::{CLASSES_MAX, Class, DRAWS, Kind, Lengths};
 pub use self::media::Media;
 use self::media::MediaTokens;
 pub(crate) use self::moving_average::MovingAverage;
+pub(crate) use self::percentile::Histogram;
 use self::relative::Relative;
 pub(crate) use self::scale::{BUCKETS, LENGTH_MAX, LONGEST, bucket_of};
 pub use self::sliding::{SlidingRatio, WINDOW};
@@ -135,9 +137,17 @@ pub struct StepTime {
     seen: MovingAverage,
     /// What they come to: asked for in every decision, and changed only by answers.
     step: Micros,
+    /// The slowest of late: of answers that were long enough to tell; zero before there was one.
+    slowest: Micros,
     /// The same beside what its fleet led to expect.
     beside: Relative,
 }
+
+/// Tokens of an answer that tells how slow a worker may be: a single pause makes fewer look slow.
+const SLOWEST_TOKENS_MIN: u32 = 16;
+
+/// The slowest step is forgotten by one part in so many with each answer that was faster.
+const SLOWEST_FADE: u64 = 64;
 
 /// A decode step before one was seen.
 pub const STEP_TIME_FIRST: Micros = Micros::new(20_000);
@@ -145,7 +155,8 @@ pub const STEP_TIME_FIRST: Micros = Micros::new(20_000);
 impl StepTime {
     /// Nothing seen yet.
     pub const fn new() -> Self {
-        Self { seen: MovingAverage::new(), step: STEP_TIME_FIRST, beside: Relative::new() }
+        let (seen, beside) = (MovingAverage::new(), Relative::new());
+        Self { seen, step: STEP_TIME_FIRST, slowest: Micros::ZERO, beside }
     }
 
     /// One answer generated `tokens` after its first in that time.
@@ -154,6 +165,11 @@ impl StepTime {
             self.seen.note(took.get(), u64::from(tokens.get()));
             let (micros, tokens) = self.seen.parts();
             self.step = micros.checked_div(tokens).map_or(STEP_TIME_FIRST, Micros::new);
+        }
+        if SLOWEST_TOKENS_MIN <= tokens.get() {
+            let each = took.get() / u64::from(tokens.get());
+            let faded = self.slowest.get() - self.slowest.get() / SLOWEST_FADE;
+            self.slowest = Micros::new(each.max(faded));
         }
     }
 
@@ -168,6 +184,11 @@ impl StepTime {
     /// One step.
     pub const fn micros(&self) -> Micros {
         self.step
+    }
+
+    /// The slowest step of late, as a mean over an answer; `None` before an answer was long enough to tell.
+    pub fn slowest(&self) -> Option<Micros> {
+        (self.slowest != Micros::ZERO).then_some(self.slowest)
     }
 
     /// One step, if it is proven to differ from its fleet's.

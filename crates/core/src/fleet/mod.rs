@@ -15,6 +15,7 @@ mod health;
 mod hot_fields;
 mod load;
 mod nonstreamed_prefill;
+mod prediction;
 mod refusals;
 mod seats;
 mod speeds;
@@ -35,6 +36,8 @@ use self::health::Signal;
 pub use self::health::{Cause, Health, MISSED_PROBES_MAX};
 pub(crate) use self::hot_fields::{Glance, Seldom};
 pub use self::load::{Scraped, Share};
+pub(crate) use self::prediction::FOREIGN_PROMPT_TOKENS;
+pub use self::prediction::Progress;
 pub use self::refusals::{
     Acceptance, BACK_OFF_FIRST, BACK_OFF_MAX, Credentials, LATELY, MISCONFIGURED_FIRST,
     MISCONFIGURED_MAX, RETRY_AFTER_HEEDED, RefusalKind, Refusals, failure_of,
@@ -229,6 +232,7 @@ impl Fleet {
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
         on.prefill_since = now;
         let took = computing(attempt.age(now), on.round_trip, on.step_time.micros());
+        on.note_lateness(attempt.ahead, attempt.age(now));
         // What waited for a seat says nothing of how fast prompts are computed.
         if !attempt.may_wait {
             on.prefill_rate.note_beside(attempt.ahead, took, fleet_pace);

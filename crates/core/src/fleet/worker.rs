@@ -13,7 +13,7 @@ use super::refusals::Refusals;
 use super::seats::Seats;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
-use crate::estimate::{Lengths, Pace, PrefillRate, StepTime};
+use crate::estimate::{Histogram, Lengths, Pace, PrefillRate, StepTime};
 
 /// For how long a worker that came up gets less than its share, unless set otherwise.
 pub const SLOW_START: Micros = Micros::new(10_000_000);
@@ -37,7 +37,9 @@ pub struct Worker {
     pub(super) unseen: Unseen,
     pub(super) prefill_rate: PrefillRate,
     pub(super) step_time: StepTime,
-    /// The same without what the tokens in its cache add to it.
+    /// What first tokens took beyond what was expected.
+    pub(super) lateness: Histogram,
+    /// How long its decode steps take without what the tokens in its cache add to them.
     pub(super) step_bare: StepTime,
     /// From here to there and back, at the least.
     pub(super) round_trip: Micros,
@@ -123,6 +125,7 @@ impl Worker {
             unseen: Unseen::new(),
             prefill_rate: PrefillRate::new(),
             step_time: StepTime::new(),
+            lateness: Histogram::new(),
             step_bare: StepTime::new(),
             round_trip: Micros::ZERO,
             blocks: BlockSharing::Alone,

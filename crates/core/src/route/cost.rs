@@ -12,10 +12,7 @@ use super::candidate::{Candidate, Cost, Decision, Room};
 use super::decision_scene::Scene;
 use super::least_load::rank;
 use crate::estimate::{Pace, STEP_DOUBLES_AT, delayed};
-use crate::fleet::{BlockSharing, Glance, Worker, WorkerId};
-
-/// Tokens that a stranger's waiting request is taken to have.
-const FOREIGN_PROMPT_TOKENS: u64 = 512;
+use crate::fleet::{BlockSharing, FOREIGN_PROMPT_TOKENS, Glance, Worker, WorkerId};
 
 /// What is in use and has to be evicted is computed again, and so is what follows.
 const CROWDED_FACTOR: u64 = 4;

@@ -14,6 +14,7 @@ mod admitted;
 mod canary;
 mod candidate;
 mod cost;
+mod deadline;
 mod decide;
 mod decision_record;
 mod decision_scene;

@@ -7,6 +7,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 use super::canary::Arm;
 use super::policy::Policy;
 use crate::admit::Tenant;
+use crate::deadline::Prediction;
 use crate::estimate::Media;
 use crate::fleet::{Attempt, Demand, Ending, FirstToken, WorkerId};
 use crate::hedge::Watch;
@@ -17,6 +18,7 @@ use crate::prefix::{Announcement, Chunks, Receipt};
 #[must_use = "a request that is never ended stays on the worker's ledger for ever"]
 pub struct Placed {
     pub(super) attempt: Attempt,
+    pub(super) prediction: Prediction,
     /// Its tenant, where that is counted.
     pub(super) tenant: Option<Tenant>,
     pub(super) model: String,
@@ -47,6 +49,11 @@ impl Placed {
     /// How long it has been under way.
     pub fn age(&self, now: Instant) -> Micros {
         self.attempt.age(now)
+    }
+
+    /// What it was expected to take when it was placed.
+    pub const fn prediction(&self) -> &Prediction {
+        &self.prediction
     }
 
     /// How its first token is awaited, where lateness is watched.

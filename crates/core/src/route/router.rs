@@ -351,6 +351,7 @@ impl Router {
         };
         let fit = fit_score_permille(self.fleet.worker(worker), ask.prompt, settings.fit_score);
         self.decision.fit_permille = Some(fit);
+        let prediction = self.fleet.predict(worker, demand, now);
         let attempt = self.fleet.start(worker, demand, attempted.turn, now);
         let watch = self.watch(request, worker, demand, now);
         let tokens = u64::from(demand.whole().get());
@@ -362,6 +363,7 @@ impl Router {
         };
         Ok(Placed {
             attempt,
+            prediction,
             tenant: counted.then_some(request.tenant),
             model: String::from(request.model),
             text,
