@@ -28,18 +28,18 @@ mod yaml;
 pub use self::environment::{OVERRIDE_PREFIX, Variables};
 pub use self::error::{ConfigError, ConfigErrors, FAULTS_MAX};
 pub use self::load::{FILE_BYTES_MAX, Loaded, Loader};
-pub use self::quantity::{ByteSize, Factor, Price, QuantityError, Share, TimeSpan};
+pub use self::quantity::{ByteSize, Factor, Price, QuantityError, Share, TimeLimit, TimeSpan};
 pub use self::tree::{
     Admin, Admission, AdmissionMode, AdmissionQueue, Breaker, Cache, CacheMode, CacheSalt, Canary,
     CanaryPrices, Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring,
     CascadeShadow, CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud,
     Config, Dashboard, Discovery, Dns, Each, FirstTokenWait, FitScore, Fragmentation, GenAi,
     Hedging, HedgingMode, Hook, HookCommand, Isolation, Key, Kubernetes, KvEventSource, KvEvents,
-    KvThreshold, Limits, Memory, Model, ModelCanary, Parents, Policy, Pool, Port, Prefix, Prices,
-    Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry, Reuse, Routing, Scaling,
-    Scheme, Scrape, ScrapeFailure, Secret, Shutdown, Speculation, Sticky, StickyKey, Store,
-    StoreUrl, StreamOptions, Termination, Timeouts, TokenPrices, Tokenize, Tokenizer, Tracing,
-    WarmUp, WatchedFile, Worker, WorkerUrlError, host_and_port,
+    KvThreshold, Limits, Memory, Model, ModelCanary, ModelTimeouts, Parents, Policy, Pool, Port,
+    Prefix, Prices, Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry, Reuse, Routing,
+    Scaling, Scheme, Scrape, ScrapeFailure, Secret, Shutdown, Speculation, Sticky, StickyKey,
+    Store, StoreUrl, StreamOptions, Termination, Timeouts, TokenPrices, Tokenize, Tokenizer,
+    Tracing, WarmUp, WatchedFile, Worker, WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};
 pub use self::worker_source::WorkerSource;

@@ -75,6 +75,19 @@ pub enum QuantityError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpan(Duration);
 
+/// A limit of time, written as a [`TimeSpan`] or as `auto`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// As long as a request needs by what was measured, and never shorter than its least.
+    #[default]
+    Auto,
+    /// So long.
+    Fixed(TimeSpan),
+}
+
+/// How it is written that a limit of time is not set.
+const AUTO: &str = "auto";
+
 /// A [`Ratio`] as it is written: `10%` or `0.1`; exact to a thousandth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u16);
@@ -134,6 +147,38 @@ impl TimeSpan {
     /// Whether it is no time at all.
     pub const fn is_zero(self) -> bool {
         self.0.is_zero()
+    }
+}
+
+impl TimeLimit {
+    /// The span, where one is set.
+    pub const fn span(self) -> Option<TimeSpan> {
+        match self {
+            Self::Auto => None,
+            Self::Fixed(span) => Some(span),
+        }
+    }
+
+    /// The shortest that it can come to.
+    pub fn at_least(self, least: TimeSpan) -> TimeSpan {
+        self.span().unwrap_or(least)
+    }
+}
+
+impl FromStr for TimeLimit {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        if text.trim() == AUTO { Ok(Self::Auto) } else { text.parse().map(Self::Fixed) }
+    }
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str(AUTO),
+            Self::Fixed(span) => span.fmt(f),
+        }
     }
 }
 
@@ -383,6 +428,11 @@ quantities! {
         "description": "A span of time: a number and a unit, as in `200ms`, `2s`, `1m`.",
         "type": "string",
         "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*(us|µs|ms|s|m|min|h|d)\s*$|\$\{"
+    };
+    TimeLimit, "a span of time, as in `200ms` or `2s`, or `auto`", {
+        "description": "`auto`, or a span of time: a number and a unit, as in `200ms`, `2s`, `1m`.",
+        "type": "string",
+        "pattern": r"^\s*(auto|[0-9]+(\.[0-9]+)?\s*(us|µs|ms|s|m|min|h|d))\s*$|\$\{"
     };
     Share, "a share, as in `10%` or `0.1`", {
         "description": "A share of a whole: `10%` or `0.1`, exact to 0.1 %.",

@@ -152,6 +152,18 @@ pub enum Audience {
     Debugger,
 }
 
+/// A limit of time that was passed, or that clearly would have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassedLimit {
+    /// Which: `first_token`, `stall`, `total` or `standstill` of an attempt; the request's `deadline`, or `predicted`
+    /// where it clearly could not be made.
+    pub name: &'static str,
+    /// How long it was.
+    pub after: Micros,
+    /// What it rested on: `set`, `least`, `measured`, `assumed`; of a deadline `header` or `key`.
+    pub basis: &'static str,
+}
+
 /// What the access line says; fields nobody filled in are left out of it.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRecord {
@@ -208,6 +220,8 @@ pub struct AccessRecord {
     pub resumed_by: Option<&'static str>,
     /// What came of a second attempt that was sent for a late first token: `won`, `lost` or `failed`.
     pub hedged: Option<&'static str>,
+    /// The limit of time that was passed last, where one was.
+    pub limit: Option<PassedLimit>,
     /// The id of its trace, where it is recorded.
     pub trace: Option<String>,
     /// How it ended.
@@ -264,6 +278,9 @@ impl AccessRecord {
                     resumed = self.resumed,
                     resumed_by = self.resumed_by,
                     hedged = self.hedged,
+                    limit = self.limit.map(|limit| limit.name),
+                    limit_us = self.limit.map(|limit| limit.after.get()),
+                    limit_by = self.limit.map(|limit| limit.basis),
                     trace_id = self.trace.as_deref(),
                     end = %self.end,
                 )

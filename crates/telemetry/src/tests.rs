@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use overdraft_units::{Micros, Tokens};
 
 use super::logging::{LogFormat, LogSettings, subscriber};
-use super::{AccessRecord, Audience, Delivery, EndCode, Ender, Phase, RequestId, RequestIds};
+use super::{
+    AccessRecord, Audience, Delivery, EndCode, Ender, PassedLimit, Phase, RequestId, RequestIds,
+};
 
 #[test]
 fn names_have_a_fixed_shape_and_never_repeat() {
@@ -154,6 +156,7 @@ fn record() -> AccessRecord {
         resumed: None,
         resumed_by: None,
         hedged: None,
+        limit: None,
         trace: None,
     }
 }
@@ -189,11 +192,17 @@ fn the_access_line_tells_whose_request_it_was_and_how_long_it_waited() {
         scored_by: Some("generate"),
         cost: Some(7),
         cost_alone: Some(70),
+        limit: Some(PassedLimit {
+            name: "first_token",
+            after: Micros::new(60_000_000),
+            basis: "least",
+        }),
         ..record()
     };
     let text = logged(LogFormat::Text, &waited);
     let told = "queued_us=700 worker=\"gpu-a\" tenant=\"ac me\" priority=\"flex\" \
-                served_by=\"draft\" scored_by=\"generate\" cost_microusd=7 cost_target_only_microusd=70 end=--";
+                served_by=\"draft\" scored_by=\"generate\" cost_microusd=7 cost_target_only_microusd=70 \
+                limit=\"first_token\" limit_us=60000000 limit_by=\"least\" end=--";
     assert!(text.trim_end().ends_with(told), "{text}");
 }
 

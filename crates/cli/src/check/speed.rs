@@ -113,16 +113,26 @@ pub(super) fn findings(config: &Config, measured: &Result<Speed, String>) -> Vec
 fn cut_off(config: &Config, speed: &Speed) -> Option<Finding> {
     let tokens = config.limits.max_tokens.unwrap_or(LONG_ANSWER_TOKENS);
     let takes = speed.time_for(tokens);
-    let total = config.timeouts.total.duration();
+    let (key, total) = total_of(config, &speed.model)?;
     (total < takes).then(|| {
         let message = format!(
-            "an answer of {tokens} tokens takes {} s, and `timeouts.total` cuts it after {} s",
+            "an answer of {tokens} tokens takes {} s, and `{key}` cuts it after {} s",
             takes.as_secs(),
             total.as_secs()
         );
         Finding::new("timeouts", Verdict::Warn, message)
-            .hint("raise `timeouts.total`, or lower `limits.max_tokens`")
+            .hint("set it to `auto` or raise it, or lower `limits.max_tokens`")
     })
+}
+
+/// The total that is set for a model's answers, and its key; nothing where it follows from what is measured.
+fn total_of(config: &Config, model: &str) -> Option<(String, Duration)> {
+    let own = config.models.get(model).and_then(|own| own.timeouts.total);
+    let (key, total) = match own {
+        Some(total) => (format!("models.{model}.timeouts.total"), total),
+        None => ("timeouts.total".to_owned(), config.timeouts.total),
+    };
+    total.span().map(|span| (key, span.duration()))
 }
 
 /// Percent of the target's time above which a draft saves no time: hardly any gate accepts more answers than that.
@@ -176,13 +186,19 @@ mod tests {
     #[test]
     fn a_worker_that_is_too_slow_for_the_longest_answer_is_told_of() {
         let workers = "workers: [{url: http://127.0.0.1:1}]\n";
-        let plain = config(workers);
-        assert_eq!(cut_off(&plain, &speed("m", 50)), None);
+        let set = config(&format!("{workers}timeouts: {{total: 10m}}\n"));
+        assert_eq!(cut_off(&set, &speed("m", 50)), None);
         // 4,096 tokens at 5/s are 819 s.
-        let finding = cut_off(&plain, &speed("m", 5)).expect("ten minutes are too short");
+        let finding = cut_off(&set, &speed("m", 5)).expect("ten minutes are too short");
         assert!(finding.message.contains("takes 819 s"), "{}", finding.message);
-        let short = config(&format!("{workers}limits: {{max_tokens: 1000}}\n"));
+        let short = "timeouts: {total: 10m}\nlimits: {max_tokens: 1000}\n";
+        let short = config(&format!("{workers}{short}"));
         assert_eq!(cut_off(&short, &speed("m", 5)), None);
+        // What is not set follows from the measured speed.
+        assert_eq!(cut_off(&config(workers), &speed("m", 5)), None);
+        let own = config(&format!("{workers}models: {{m: {{timeouts: {{total: 10m}}}}}}\n"));
+        let finding = cut_off(&own, &speed("m", 5)).expect("that of the model holds");
+        assert!(finding.message.contains("`models.m.timeouts.total`"), "{}", finding.message);
     }
 
     #[test]

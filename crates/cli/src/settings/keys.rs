@@ -22,6 +22,7 @@ pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
         tokens_per_minute: configured.tokens_per_minute.and_then(NonZeroU32::new),
     };
     key.reuse = configured.cache.map(super::cache::reuse);
+    key.deadline = configured.deadline.map(config::TimeSpan::duration);
     Some(key)
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.cache = cache::cache(&config.cache);
     settings.responses = cache::responses(&config.responses);
     settings.isolation = cache::isolation(&config.isolation);
-    settings.routing = routing::routing(&config.routing, &config.models);
+    settings.routing = routing::routing(&config.routing, &config.timeouts, &config.models);
     settings.cascade_state.clone_from(&config.cascade_state);
     settings.cascades = cascade::cascades(&config.cascades);
     settings.canaries = cascade::canaries(&config.canaries);
@@ -144,15 +144,13 @@ fn listen(config: &Config, listen: &mut overdraft_http::Limits) {
     listen.bodies_bytes = bytes(limits.bodies_bytes);
     listen.body = config.timeouts.body.duration();
     listen.idle = config.timeouts.client_idle.duration();
+    listen.write_stall = config.timeouts.client_stall.duration();
     listen.lame_duck = config.shutdown.lame_duck.duration();
     listen.drain = config.shutdown.drain.duration();
 }
 
 const fn timeouts(configured: &config::Timeouts, timeouts: &mut Timeouts) {
     timeouts.connect = configured.connect.duration();
-    timeouts.first_byte = configured.first_byte.duration();
-    timeouts.idle = configured.idle.duration();
-    timeouts.total = configured.total.duration();
 }
 
 const fn probe(configured: &config::Probe, probe: &mut ProbeSettings) {

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use http::HeaderName;
 use overdraft_config as config;
 use overdraft_core::admit::AdmitSettings;
+use overdraft_core::deadline::{DeadlineSettings, Patience};
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{Canary, FitScore, RouteSettings, Sticky};
 use overdraft_gateway::{
@@ -16,10 +17,11 @@ use overdraft_units::Micros;
 /// The section `routing`, with what `models` say differently.
 pub(super) fn routing(
     configured: &config::Routing,
+    timeouts: &config::Timeouts,
     models: &BTreeMap<String, config::Model>,
 ) -> RoutingSettings {
     let chunk = u32::try_from(configured.text_chunk.bytes()).ok().and_then(NonZeroU32::new);
-    let route = route(configured);
+    let route = RouteSettings { deadlines: deadlines(timeouts), ..route(configured) };
     RoutingSettings {
         route,
         session: configured.sticky.as_ref().map(session).unwrap_or_default(),
@@ -46,18 +48,38 @@ fn route(configured: &config::Routing) -> RouteSettings {
             long_prompt_tokens: fit_score.long_prompt_tokens,
             token_budget: fit_score.token_budget,
         },
-        // What is said of admission stands in a section of its own.
+        // What is said of admission and of deadlines stands in sections of their own.
         admission: AdmitSettings::default(),
+        deadlines: DeadlineSettings::default(),
     }
+}
+
+fn deadlines(timeouts: &config::Timeouts) -> DeadlineSettings {
+    DeadlineSettings {
+        first_token: patience(timeouts.first_byte),
+        stall: patience(timeouts.idle),
+        total: patience(timeouts.total),
+    }
+}
+
+fn patience(limit: config::TimeLimit) -> Patience {
+    limit.span().map_or(Patience::Auto, |span| span.duration().into())
 }
 
 /// What a model does not say is as for all.
 fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
-    let differs = own.policy.is_some() || own.canary.is_some() || own.sticky.is_some();
+    let is_routed = own.policy.is_some() || own.canary.is_some() || own.sticky.is_some();
+    let differs = is_routed || !own.timeouts.is_empty();
+    let deadlines = DeadlineSettings {
+        first_token: own.timeouts.first_byte.map_or(all.deadlines.first_token, patience),
+        stall: own.timeouts.idle.map_or(all.deadlines.stall, patience),
+        total: own.timeouts.total.map_or(all.deadlines.total, patience),
+    };
     let route = RouteSettings {
         policy: own.policy.map_or(all.policy, Into::into),
         canary: own.canary.map(canary).or(all.canary),
         sticky: own.sticky.as_ref().map(sticky).or(all.sticky),
+        deadlines,
         ..*all
     };
     ModelSettings {

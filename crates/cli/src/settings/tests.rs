@@ -8,6 +8,7 @@ use std::time::Duration;
 use overdraft_config::Config;
 use overdraft_core::admit::{self, Priority};
 use overdraft_core::cascade::Mode;
+use overdraft_core::deadline::Patience;
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
@@ -51,9 +52,10 @@ fn every_section_that_is_followed_arrives() {
     assert_eq!(names, [("a:1", Pool::Target), ("b", Pool::Draft)]);
     assert_eq!(settings.model_default.as_deref(), Some("m"));
     assert_eq!((settings.limits.requests, settings.limits.streams), (9, 8));
-    let timeouts = &settings.timeouts;
-    let spans = [timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.total];
-    assert_eq!(spans, [1, 2, 3, 4].map(Duration::from_millis));
+    assert_eq!(settings.timeouts.connect, Duration::from_millis(1));
+    let deadlines = settings.routing.route.deadlines;
+    let limits = [deadlines.first_token, deadlines.stall, deadlines.total];
+    assert_eq!(limits, [2, 3, 4].map(Duration::from_millis).map(Patience::from));
     let spans = [settings.probe.interval, settings.probe.timeout];
     assert_eq!(spans, [5, 6].map(Duration::from_millis));
     let retry = settings.retry;

@@ -35,8 +35,11 @@ use crate::WorkerSource;
 use crate::error::{ConfigError, Wrong, did_you_mean};
 use crate::node::{Node, Step};
 use crate::place::Source;
-use crate::quantity::TimeSpan;
-use crate::tree::{Canary, Cloud, Config, Discovery, Secret, Sticky, Worker, host_and_port};
+use crate::quantity::{TimeLimit, TimeSpan};
+use crate::tree::{
+    Canary, Cloud, Config, Discovery, ModelTimeouts, Secret, Sticky, Timeouts, Worker,
+    host_and_port,
+};
 
 /// Everything that is wrong, in the order of the file.
 pub(crate) fn check(
@@ -55,6 +58,7 @@ pub(crate) fn check(
     routing(config, &mut findings);
     spans(config, &mut findings);
     patience(config, &mut findings);
+    no_time(config, &mut findings);
     bounds(config, &mut findings);
     termination(config, needed, &mut findings);
     keys::check(config, &mut findings);
@@ -322,18 +326,20 @@ fn sticky(sticky: Option<&Sticky>, path: &[Step], findings: &mut Findings<'_>) {
 
 fn spans(config: &Config, findings: &mut Findings<'_>) {
     let Config { scrape, probe, timeouts, termination, .. } = config;
-    let spans: [(&str, &str, TimeSpan); 12] = [
+    let fixed = |limit: TimeLimit, least| limit.at_least(least);
+    let spans: [(&str, &str, TimeSpan); 13] = [
         ("scrape", "interval", scrape.interval),
         ("scrape", "idle_interval", scrape.idle_interval),
         ("scrape", "timeout", scrape.timeout),
         ("probe", "interval", probe.interval),
         ("probe", "timeout", probe.timeout),
         ("timeouts", "connect", timeouts.connect),
-        ("timeouts", "first_byte", timeouts.first_byte),
-        ("timeouts", "idle", timeouts.idle),
-        ("timeouts", "total", timeouts.total),
+        ("timeouts", "first_byte", fixed(timeouts.first_byte, Timeouts::FIRST_BYTE_LEAST)),
+        ("timeouts", "idle", fixed(timeouts.idle, Timeouts::IDLE_LEAST)),
+        ("timeouts", "total", fixed(timeouts.total, Timeouts::TOTAL_LEAST)),
         ("timeouts", "body", timeouts.body),
         ("timeouts", "client_idle", timeouts.client_idle),
+        ("timeouts", "client_stall", timeouts.client_stall),
         ("termination", "interval", termination.interval),
     ];
     for (section, key, span) in spans {
@@ -354,13 +360,35 @@ fn patience(config: &Config, findings: &mut Findings<'_>) {
         let expected = "expected `idle_interval` to be at least `interval`";
         findings.value(&path!["scrape", "idle_interval"], message, expected);
     }
-    for (key, span) in [("first_byte", timeouts.first_byte), ("idle", timeouts.idle)] {
-        if timeouts.total < span && !timeouts.total.is_zero() {
-            let message =
-                format!("`timeouts.total` is `{}`, shorter than `{key}`: `{span}`", timeouts.total);
-            let expected = format!("expected `total` to be at least `{key}`");
-            findings.value(&path!["timeouts", "total"], message, expected);
-            break;
+    let shorter = [
+        ("first_byte", timeouts.first_byte.at_least(Timeouts::FIRST_BYTE_LEAST)),
+        ("idle", timeouts.idle.at_least(Timeouts::IDLE_LEAST)),
+    ];
+    let Some(total) = timeouts.total.span().filter(|total| !total.is_zero()) else { return };
+    if let Some((key, span)) = shorter.into_iter().find(|(_, span)| total < *span) {
+        let message = format!("`timeouts.total` is `{total}`, shorter than `{key}`: `{span}`");
+        let expected = format!("expected `total` to be at least `{key}`");
+        findings.value(&path!["timeouts", "total"], message, expected);
+    }
+}
+
+/// Limits of single models and keys that are no time at all.
+fn no_time(config: &Config, findings: &mut Findings<'_>) {
+    const EXPECTED: &str = "expected more than `0s`";
+    for (name, model) in &config.models {
+        let ModelTimeouts { first_byte, idle, total } = model.timeouts;
+        for (key, limit) in [("first_byte", first_byte), ("idle", idle), ("total", total)] {
+            if limit.and_then(TimeLimit::span).is_some_and(TimeSpan::is_zero) {
+                let message = format!("`{key}` of `{name}` is no time at all");
+                let path = path!["models", name.as_str(), "timeouts", key];
+                findings.value(&path, message, EXPECTED);
+            }
+        }
+    }
+    for (index, key) in config.keys.iter().enumerate() {
+        if key.deadline.is_some_and(TimeSpan::is_zero) {
+            let path = path!["keys", index, "deadline"];
+            findings.value(&path, "no answer ends in `0s`", EXPECTED);
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::Reuse;
 use super::secret::Secret;
+use crate::quantity::TimeSpan;
 
 /// A key that clients present, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +43,10 @@ pub struct Key {
     /// Which answers are given again to its requests, instead of the model's or `cache.reuse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Reuse>,
+    /// When the answers to its requests must have ended that do not say so in `x-overdraft-deadline-ms`, from when
+    /// the head of the request came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<TimeSpan>,
 }
 
 const fn yes() -> bool {

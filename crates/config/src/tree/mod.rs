@@ -47,7 +47,7 @@ pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::hedging::{Hedging, HedgingMode};
 pub use self::keys::{Key, Priority};
-pub use self::models::{Model, Tokenizer};
+pub use self::models::{Model, ModelTimeouts, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
 pub use self::prices::Prices;
 pub use self::responses::Responses;

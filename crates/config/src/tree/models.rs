@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cache::Reuse;
 use super::routing::{Canary, Policy, Sticky};
+use crate::quantity::TimeLimit;
 
 /// What is special about one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +40,31 @@ pub struct Model {
     /// Models that are asked instead, in this order, when nobody can serve this one; at most 4. Told in
     /// `x-overdraft-served-by`. Never in the middle of an answer, and not for requests with a seed.
     pub fallback: Vec<String>,
+    /// How long its answers may take, instead of `timeouts`.
+    #[serde(skip_serializing_if = "ModelTimeouts::is_empty")]
+    pub timeouts: ModelTimeouts,
+}
+
+/// Limits of time that differ for one model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelTimeouts {
+    /// Instead of `timeouts.first_byte`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<TimeLimit>,
+    /// Instead of `timeouts.idle`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<TimeLimit>,
+    /// Instead of `timeouts.total`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<TimeLimit>,
+}
+
+impl ModelTimeouts {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What counts a model's tokens.

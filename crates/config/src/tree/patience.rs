@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::{ByteSize, Share, TimeSpan};
+use crate::quantity::{ByteSize, Share, TimeLimit, TimeSpan};
 
 /// How the workers' metrics are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -63,34 +63,48 @@ impl Default for Probe {
     }
 }
 
-/// Patience with workers.
+/// Patience with workers and clients. `auto` is what a request needs by what was measured of its worker, and never
+/// shorter than its least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
     /// To make a connection.
     pub connect: TimeSpan,
-    /// From sending a request to the first token of a stream. A whole answer has until `total`, unless its worker
-    /// makes no tokens for as long.
-    pub first_byte: TimeSpan,
-    /// Between two events of a stream.
-    pub idle: TimeSpan,
-    /// From sending a request to the end of its answer.
-    pub total: TimeSpan,
+    /// From sending a request to the first token of a stream; `auto` is at least `1m`, and more for a long prompt or
+    /// a queue of them. A whole answer has until `total`, unless its worker's engine stands still for as long.
+    pub first_byte: TimeLimit,
+    /// Between two events of a stream; `auto` is at least `15s`, and more while the worker computes long prompts.
+    pub idle: TimeLimit,
+    /// From sending a request to the end of its answer; `auto` is at least `10m`, and more where `max_tokens` takes
+    /// longer at the slowest that the worker was seen to go.
+    pub total: TimeLimit,
     /// From the head of a client's request to the end of its body.
     pub body: TimeSpan,
     /// How long a client's connection may lie idle between two requests.
     pub client_idle: TimeSpan,
+    /// How long a client may leave an answer unread before it is cut off.
+    pub client_stall: TimeSpan,
+}
+
+impl Timeouts {
+    /// The least that `first_byte: auto` comes to.
+    pub const FIRST_BYTE_LEAST: TimeSpan = TimeSpan::from_secs(60);
+    /// The least that `idle: auto` comes to.
+    pub const IDLE_LEAST: TimeSpan = TimeSpan::from_secs(15);
+    /// The least that `total: auto` comes to.
+    pub const TOTAL_LEAST: TimeSpan = TimeSpan::from_secs(600);
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: TimeSpan::from_secs(1),
-            first_byte: TimeSpan::from_secs(60),
-            idle: TimeSpan::from_secs(15),
-            total: TimeSpan::from_secs(600),
+            first_byte: TimeLimit::Auto,
+            idle: TimeLimit::Auto,
+            total: TimeLimit::Auto,
             body: TimeSpan::from_secs(60),
             client_idle: TimeSpan::from_secs(75),
+            client_stall: TimeSpan::from_secs(30),
         }
     }
 }

@@ -367,7 +367,7 @@ bad.yaml:3:22: unknown key `tennant` in `keys[0]`; did you mean `tenant`?
   |
 3 |   - {key: (redacted)
   |                      ^
-  = expected one of `key`, `key_sha256`, `tenant`, `name`, `priority`, `priority_max`, `models`, `cascade`, `requests_per_minute`, `tokens_per_minute`, `cache`
+  = expected one of `key`, `key_sha256`, `tenant`, `name`, `priority`, `priority_max`, `models`, `cascade`, `requests_per_minute`, `tokens_per_minute`, `cache`, `deadline`
 ",
     );
 }

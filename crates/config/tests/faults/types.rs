@@ -68,7 +68,7 @@ bad.yaml:1:12: unknown key `first-byte` in `timeouts`; did you mean `first_byte`
   |
 1 | timeouts: {first-byte: 2s}
   |            ^^^^^^^^^^
-  = expected one of `connect`, `first_byte`, `idle`, `total`, `body`, `client_idle`
+  = expected one of `connect`, `first_byte`, `idle`, `total`, `body`, `client_idle`, `client_stall`
 ",
     );
 }

@@ -7,6 +7,7 @@ use super::fit_score::FitScore;
 use super::policy::Policy;
 use super::sticky::Sticky;
 use crate::admit::AdmitSettings;
+use crate::deadline::DeadlineSettings;
 use crate::fleet::SLOW_START;
 
 /// How the requests for one model are routed.
@@ -24,6 +25,8 @@ pub struct RouteSettings {
     pub fit_score: FitScore,
     /// When a worker takes one more request.
     pub admission: AdmitSettings,
+    /// How long their answers may take.
+    pub deadlines: DeadlineSettings,
 }
 
 impl Default for RouteSettings {
@@ -35,6 +38,7 @@ impl Default for RouteSettings {
             slow_start: SLOW_START,
             fit_score: FitScore::default(),
             admission: AdmitSettings::default(),
+            deadlines: DeadlineSettings::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use overdraft_core::cascade::{Action, Cause, DraftCall, Event};
+use overdraft_core::deadline::LIMIT_MAX;
 use overdraft_http::{Body, reply};
 use overdraft_telemetry::{Delivery, EndCode, Ender, Phase, unix_seconds};
 use overdraft_wire::Generation;
@@ -116,13 +117,15 @@ fn start(
     let exchange = context.exchange;
     let mut head = Request::new(()).into_parts().0;
     head.headers.clone_from(&question.head.headers);
+    // Each call has a limit of its own besides.
+    let total = layer.pipeline.routes().route(&info.model).deadlines.total.at_least(LIMIT_MAX);
     let calls = CallContext {
         layer: Arc::clone(layer),
         head: Arc::new(head),
         request_id: question.request_id.clone(),
         drain: Some(exchange.drain.clone()),
         begun: question.begun,
-        last: question.begun + layer.pipeline.settings().timeouts.total,
+        last: question.begun + Duration::from_micros(total.get()),
         times: PoolTimes::default(),
         trace: context.facts.trace().clone(),
     };

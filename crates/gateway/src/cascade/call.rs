@@ -13,12 +13,13 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Uri};
 use http_body_util::BodyExt;
+use overdraft_core::deadline::{DeadlineSettings, Limit, stall};
 use overdraft_core::fleet::{Ending, Failure, Turn};
 use overdraft_core::route::Strictness;
 use overdraft_core::route::{Choice, Tried};
 use overdraft_http::Drain;
 use overdraft_telemetry::Clock;
-use overdraft_units::{Instant as Moment, Tokens};
+use overdraft_units::{Instant as Moment, Micros, Tokens};
 use overdraft_wire::Endpoint;
 use overdraft_wire::sse::{Event, Splitter};
 use tokio::time::{Instant, sleep_until};
@@ -27,6 +28,7 @@ use super::CascadeLayer;
 use crate::dispatch::Lease;
 use crate::dispatch::{Explanation, Used};
 use crate::pipeline::attempt::{Answer, Question, converse};
+use crate::pipeline::deadline::{Overrun, Which};
 use crate::pipeline::failed_attempt::Failed;
 use crate::pipeline::relay::{Fault, Opened, Watch};
 use crate::pipeline::request_guard::PoolTimes;
@@ -139,11 +141,14 @@ impl CallContext {
         mut lease: Lease,
         call: &Call,
     ) -> Result<AnswerStream, CallError> {
-        let spending = self.spend(&lease);
+        let (spending, sent) = (self.spend(&lease), Instant::now());
         match self.ask(&mut lease, call).await? {
             Answer::Stream { opened, .. } => {
                 lease.first_token();
-                Ok(AnswerStream::new(self, lease, spending, *opened))
+                let deadlines = self.layer.pipeline.routes().route(&call.info.model).deadlines;
+                let total = lease.limits(deadlines).total;
+                let stream = AnswerStream::new(self, deadlines, lease, spending, *opened);
+                Ok(stream.within(total, sent + Duration::from_micros(total.after.get())))
             }
             // A refusal comes whole, and so does the answer of who cannot stream.
             Answer::Whole { head, used, .. } => {
@@ -214,14 +219,25 @@ pub(super) struct AnswerStream {
     splitter: Splitter,
     events: VecDeque<Event>,
     listened: u32,
+    stall: Limit,
+    /// Between two events at most.
     idle: Duration,
+    /// How long this call may take.
+    total: Option<Limit>,
     last: Instant,
     drain: Option<Drain>,
 }
 
 impl AnswerStream {
-    fn new(calls: &CallContext, lease: Lease, spending: Spending, opened: Opened) -> Self {
+    fn new(
+        calls: &CallContext,
+        deadlines: DeadlineSettings,
+        lease: Lease,
+        spending: Spending,
+        opened: Opened,
+    ) -> Self {
         let settings = calls.layer.pipeline.settings();
+        let stall = stall(deadlines, Micros::ZERO);
         let Opened { answer, watch, first } = opened;
         let mut stream = Self {
             lease: Some((lease, spending)),
@@ -230,13 +246,27 @@ impl AnswerStream {
             splitter: Splitter::new(settings.limits.event_bytes),
             events: VecDeque::new(),
             listened: 0,
-            idle: settings.timeouts.idle,
+            stall,
+            idle: Duration::from_micros(stall.after.get()),
+            total: None,
             last: calls.last,
             drain: calls.drain.clone(),
         };
         // The watch has let it through, so it is a sequence of whole events.
         let _whole = stream.cut(&first);
         stream
+    }
+
+    /// It may take so long, which is until then.
+    fn within(self, total: Limit, last: Instant) -> Self {
+        Self { total: Some(total), last: self.last.min(last), ..self }
+    }
+
+    /// What it says that nothing has come in time.
+    fn overdue(&self) -> Fault {
+        let total = self.total.filter(|_| self.last <= Instant::now());
+        let stalled = Overrun { which: Which::Stall, limit: self.stall };
+        Fault::Silent(total.map_or(stalled, |limit| Overrun { which: Which::Total, limit }))
     }
 
     /// From now on its next words are waited for no longer than this.
@@ -276,7 +306,7 @@ impl AnswerStream {
                 biased;
                 read = poll_fn(|cx| self.answer.poll_data(cx)) => read,
                 () = sleep_until(until) => {
-                    let fault = Fault::Silent("the worker stopped sending in the middle of its answer");
+                    let fault = self.overdue();
                     return Err(self.fail(fault));
                 }
                 () = cut(drain.as_ref()) => return Err(self.fail(Fault::Drained)),

@@ -8,6 +8,7 @@ use arc_swap::Guard;
 use bytes::Bytes;
 use overdraft_core::admit::Ticket;
 use overdraft_core::breaker::BreakerSettings;
+use overdraft_core::deadline::Prediction;
 use overdraft_core::fleet::{Change, Failure, RefusalKind, Turn, WorkerId};
 use overdraft_core::hedge::{Denial, Watch};
 use overdraft_core::route::{
@@ -203,7 +204,8 @@ impl Dispatcher {
         let now = self.clock.now();
         if explanation.is_wanted() {
             router.explain(request, settings, tried, now);
-            explanation.tell(explain::text(&router, &self.members, request));
+            let limits = explain::limits(&router, request, settings, now);
+            explanation.tell(explain::text(&router, &self.members, request, limits));
         }
         let placed = place(&mut router, now);
         let waived = router.decision().ejections == Ejections::Waived;
@@ -243,13 +245,20 @@ impl Dispatcher {
         Ok(Lease::new(Arc::clone(self), member, placed))
     }
 
+    /// What `request`, of which the last decision was, is expected to take at `worker`.
+    pub(crate) fn predict(&self, request: Request<'_>, worker: WorkerId) -> Prediction {
+        self.router().predict(request, worker, self.clock.now())
+    }
+
     /// What the core would decide now, without booking anything: its choice, and in words why.
     pub(crate) fn explain(&self, request: Request<'_>) -> (Choice, Bytes) {
         let routes = self.routes();
         let settings = routes.route(request.model);
         let mut router = self.router();
-        router.explain(request, settings, &Tried::default(), self.clock.now());
-        (router.decision().choice, explain::text(&router, &self.members, request))
+        let now = self.clock.now();
+        router.explain(request, settings, &Tried::default(), now);
+        let limits = explain::limits(&router, request, settings, now);
+        (router.decision().choice, explain::text(&router, &self.members, request, limits))
     }
 
     /// Asks the core whether a failed attempt at a request for `model` is made again.

@@ -5,11 +5,14 @@
 //! `/admin` get it.
 
 use bytes::Bytes;
+use overdraft_core::deadline::Limits;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{Knowledge, PrefixIndex, Verdict};
-use overdraft_core::route::{Candidate, Choice, Decision, PrefixFate, Prompt, Request, Router};
+use overdraft_core::route::{
+    Candidate, Choice, Decision, PrefixFate, Prompt, Request, RouteSettings, Router,
+};
 use overdraft_telemetry::metrics::Decided;
-use overdraft_units::Tokens;
+use overdraft_units::{Instant, Tokens};
 use serde::Serialize;
 
 use super::decision_note::DecisionTrail;
@@ -40,9 +43,21 @@ struct Document<'a> {
     /// What it would need and what there is, where it has to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     saturated: Option<Saturated>,
+    /// How long it may take at the chosen worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<TimeLimits>,
     candidates: Vec<One>,
     #[serde(skip_serializing_if = "is_zero")]
     candidates_left_out: usize,
+}
+
+/// The limits of time of an attempt, and what each rests on: `set`, `least`, `measured` or `assumed`.
+#[derive(Serialize)]
+pub(super) struct TimeLimits {
+    first_token_us: u64,
+    first_token_by: &'static str,
+    total_us: u64,
+    total_by: &'static str,
 }
 
 #[derive(Serialize)]
@@ -150,8 +165,31 @@ impl Explanation {
     }
 }
 
+/// The limits of time of `request` where the last decision sends it.
+pub(super) fn limits(
+    router: &Router,
+    request: Request<'_>,
+    settings: &RouteSettings,
+    now: Instant,
+) -> Option<TimeLimits> {
+    let chosen = router.decision().chosen()?;
+    let prediction = router.predict(request, chosen.worker, now);
+    let Limits { first_token, total } = Limits::of(settings.deadlines, &prediction);
+    Some(TimeLimits {
+        first_token_us: first_token.after.get(),
+        first_token_by: first_token.basis.name(),
+        total_us: total.after.get(),
+        total_by: total.basis.name(),
+    })
+}
+
 /// The last decision of `router`, which was about `request`.
-pub(crate) fn text(router: &Router, members: &Members, request: Request<'_>) -> Bytes {
+pub(super) fn text(
+    router: &Router,
+    members: &Members,
+    request: Request<'_>,
+    limits: Option<TimeLimits>,
+) -> Bytes {
     let decision = router.decision();
     let name = |worker: WorkerId| members.upstream(worker).name().to_owned();
     let mut order: Vec<&Candidate> = decision.candidates.iter().collect();
@@ -186,6 +224,7 @@ pub(crate) fn text(router: &Router, members: &Members, request: Request<'_>) -> 
             }),
             _ => None,
         },
+        limits,
         candidates: order
             .iter()
             .take(CANDIDATES_MAX)

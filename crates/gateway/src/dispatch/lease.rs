@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use overdraft_core::deadline::{DeadlineSettings, Limit, Limits, Prediction, stall};
 use overdraft_core::fleet::{Ending, Failure, WorkerId};
 use overdraft_core::hedge::Watch;
 use overdraft_core::route::{Outcome, Placed, Prompt};
@@ -72,6 +73,25 @@ impl Lease {
     /// How its first token is awaited, where lateness is watched.
     pub(crate) fn watch(&self) -> Option<Watch> {
         self.placed().watch()
+    }
+
+    /// What it was expected to take when it was placed.
+    pub(crate) fn prediction(&self) -> &Prediction {
+        self.placed().prediction()
+    }
+
+    /// How long it may take.
+    pub(crate) fn limits(&self, settings: DeadlineSettings) -> Limits {
+        Limits::of(settings, self.prediction())
+    }
+
+    /// For how long its worker may say nothing now: one whose engine stands still gets no more than the least.
+    pub(crate) fn stall_limit(&self, settings: DeadlineSettings) -> Limit {
+        if self.member.is_still() {
+            return stall(settings, Micros::ZERO);
+        }
+        let now = self.dispatcher.clock.now();
+        self.dispatcher.router().stall_limit(self.worker(), settings, now)
     }
 
     /// Its attempt is traced so from now on.

@@ -3,7 +3,7 @@
 //! Invariant: while an attempt is in flight at a worker, the worker's index in the table is not
 //! reused.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -36,6 +36,8 @@ pub(crate) struct Member {
     lock: Mutex<Option<Bytes>>,
     /// Rings while its engine stands still.
     still: Notify,
+    /// Whether it did when it was last asked.
+    is_still: AtomicBool,
     /// What it understands of what resuming needs.
     resume_ability: Mutex<Ability>,
     /// When its drain began, in microseconds from one on; zero while there is none.
@@ -52,7 +54,7 @@ impl Member {
         let name = upstream.name().into();
         let (abilities, watchers, reports) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (refusals, lock) = (FieldRefusals::default(), Mutex::default());
-        let still = Notify::new();
+        let (still, is_still) = (Notify::new(), AtomicBool::new(false));
         let (resume_ability, leaves_since) = (Mutex::default(), AtomicU64::new(0));
         Self {
             id,
@@ -63,6 +65,7 @@ impl Member {
             abilities,
             lock,
             still,
+            is_still,
             resume_ability,
             leaves_since,
             watchers,
@@ -70,9 +73,17 @@ impl Member {
         }
     }
 
-    /// Its engine computes nothing though it has work.
-    pub(crate) fn stands_still(&self) {
-        self.still.notify_waiters();
+    /// Whether its engine computes nothing though it has work, as far as it tells.
+    pub(crate) fn note_standstill(&self, is_still: bool) {
+        self.is_still.store(is_still, Ordering::Relaxed);
+        if is_still {
+            self.still.notify_waiters();
+        }
+    }
+
+    /// Whether its engine computed nothing when it last told.
+    pub(crate) fn is_still(&self) -> bool {
+        self.is_still.load(Ordering::Relaxed)
     }
 
     /// Resolves when its engine stands still, `from` then on.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use overdraft_core::fleet::{Scraped, WorkerId};
+use overdraft_core::fleet::{Progress, Scraped, WorkerId};
 use overdraft_core::resume::Engine;
 use overdraft_units::{Instant, Micros};
 use overdraft_wire::prometheus::engine::{Dialect, ReportError, WorkerReport, report_of};
@@ -130,7 +130,7 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
             let scraped = scraped(report, fleet.dispatcher.clock.now());
             fleet.dispatcher.scraped(worker, scraped, report.kv_fetch_rate.unwrap_or(0));
             fleet.dispatcher.member(worker).reported(report.clone());
-            note_standstill(fleet, worker, memory.stands_still(report, scraped.at));
+            note_standstill(fleet, worker, report, memory.stands_still(report, scraped.at));
             fleet.dispatcher.member(worker).resume_ability().runs(engine(report.dialect));
             scoring_abilities::identify(fleet, worker, report.dialect, &mut memory.asked).await;
         }
@@ -151,13 +151,13 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
     memory.told = told;
 }
 
-/// Tells who waits for a worker's answers when its engine has stood still for longer than a first token may take: its
-/// API server is as healthy as ever.
-fn note_standstill(fleet: &Fleet, worker: WorkerId, still: Micros) {
-    let still = Duration::from_micros(still.get());
-    if fleet.settings().timeouts.first_byte < still {
-        fleet.dispatcher.member(worker).stands_still();
-    }
+/// Tells who waits for a worker's answers when its engine has stood still for longer than any of its steps should take:
+/// its API server is as healthy as ever.
+fn note_standstill(fleet: &Fleet, worker: WorkerId, report: &WorkerReport, still: Micros) {
+    let counted = report.steps.map_or(Progress::Tokens, |_| Progress::Steps);
+    let (settings, now) = (fleet.settings().routing.route.deadlines, fleet.dispatcher.clock.now());
+    let limit = fleet.dispatcher.view().standstill_limit(worker, settings, counted, now);
+    fleet.dispatcher.member(worker).note_standstill(limit.after < still);
 }
 
 const fn engine(dialect: Dialect) -> Engine {

@@ -13,17 +13,20 @@ use bytes::BytesMut;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
+use overdraft_core::deadline::{Limit, standstill};
 use overdraft_core::fleet::{Ending, Failure, WorkerId};
 use overdraft_core::resume::Extra;
 use overdraft_core::route::Tried;
 use overdraft_http::Body;
 use overdraft_telemetry::{Delivery, Phase};
+use overdraft_units::Micros;
 use overdraft_wire::Endpoint;
 use tokio::time::{Instant, timeout_at};
 
 use super::Pipeline;
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
 use super::context::RequestContext;
+use super::deadline::{self, Overrun, Which};
 use super::failed_attempt::Failed;
 use super::hedge;
 use super::relay::whole::{self, Whole};
@@ -31,7 +34,7 @@ use super::relay::{self, Fault, Opened, Story, Stream, Watch};
 use super::request_info::RequestInfo;
 use super::upstream_body::{Added, Content};
 use crate::dispatch::{Lease, Member, OwnField, Used};
-use crate::settings::{Credentials, GatewaySettings, Limits};
+use crate::settings::{Credentials, Limits};
 use crate::trace::{AttemptTrace, Callee, RequestTrace};
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, headers};
 
@@ -83,7 +86,7 @@ pub(crate) async fn attempt(
     tried: &mut Tried,
     mut lease: Lease,
 ) -> Attempted {
-    let asked = lease.worker();
+    let (asked, sent) = (lease.worker(), Instant::now());
     begins(context, lease.member());
     let answered = if lease.watch().is_none() {
         converse(pipeline, info, question, &mut lease).await
@@ -110,14 +113,16 @@ pub(crate) async fn attempt(
                 record.first_token = Some(first_token);
                 record.end.phase = Phase::Data;
             });
-            let timeouts = pipeline.settings().timeouts;
+            let deadlines = pipeline.routes().route(&info.model).deadlines;
+            let total = lease.limits(deadlines).total;
             let story = Story {
                 lease,
                 guard: context.take_guard(),
                 facts: context.facts.clone(),
                 drain: context.exchange.drain.clone(),
-                idle: timeouts.idle,
-                last: question.begun + timeouts.total,
+                deadlines,
+                total,
+                last: deadline::end_of(total, question.begun, sent),
                 deadline: context.deadline,
                 continuation: context.continuation.take(),
             };
@@ -132,6 +137,9 @@ pub(crate) async fn attempt(
         }
         Err(mut failed) => {
             let worker = lease.worker();
+            if let Some(overrun) = failed.overrun {
+                context.note(|record| record.limit = Some(overrun.fact()));
+            }
             lease.refused(failed.failure, failed.retry_after());
             headers::signed(failed.response.headers_mut(), upstream);
             Attempted::Failed(worker, failed)
@@ -156,13 +164,14 @@ pub(crate) async fn converse(
 ) -> Result<Answer, Failed> {
     let member = Arc::clone(lease.member());
     let source = lease.source().map(|source| pipeline.dispatcher.upstream(source));
-    let terms = Terms::of(&pipeline.settings(), info, &member);
-    let until = Instant::now() + terms.patience;
+    let terms = Terms::of(pipeline, info, lease);
+    let until = Instant::now() + Duration::from_micros(terms.patience.limit.after.get());
     lease.traced(question.trace.attempt(|| callee(&member, info, question)));
     let trace = lease.trace().clone();
     let added = question.content.added(info, &member);
     let mut route = Route { added, upstream: &member.upstream, source, trace: &trace };
-    let asked = in_time(until, moving(&member, &terms, answer(&terms, info, question, &route)));
+    let asked =
+        in_time(until, &terms, moving(&member, &terms, answer(&terms, info, question, &route)));
     let mut heard = once_begun(asked, || lease.remember(info.request().prompt)).await?;
     // A field that the gateway added is no fault of the client's: the request is asked once without it.
     let mut refused: Option<OwnField> = None;
@@ -184,7 +193,7 @@ pub(crate) async fn converse(
         }
         let asked = moving(&member, &terms, answer(&terms, info, question, &route));
         // In a box: it is seldom asked again.
-        heard = Box::pin(in_time(until, asked)).await?;
+        heard = Box::pin(in_time(until, &terms, asked)).await?;
     };
     if let Some(field) = refused.filter(|_| answered.is_taken()) {
         tell_refused(&member, field, "it is not told the field any more");
@@ -268,24 +277,28 @@ struct Route<'a> {
 /// What an answer is waited for and read by.
 #[derive(Clone, Copy)]
 struct Terms {
-    patience: Duration,
-    /// For how long the worker's engine may stand still meanwhile.
-    standstill: Duration,
+    /// The limit that it is waited for, as it is told where it is passed.
+    patience: Overrun,
+    /// For how long the worker's engine may stand still meanwhile, at the least.
+    standstill: Limit,
     credentials: Credentials,
     limits: Limits,
 }
 
 impl Terms {
-    fn of(settings: &GatewaySettings, info: &RequestInfo, member: &Member) -> Self {
+    fn of(pipeline: &Pipeline, info: &RequestInfo, lease: &Lease) -> Self {
+        let settings = pipeline.settings();
+        let deadlines = pipeline.routes().route(&info.model).deadlines;
+        let limits = lease.limits(deadlines);
         // The head of a whole answer comes when the last token has been made.
         let patience = match info.delivery {
-            Delivery::Streamed => settings.timeouts.first_byte,
-            Delivery::Whole => settings.timeouts.total,
+            Delivery::Streamed => Overrun { which: Which::FirstToken, limit: limits.first_token },
+            Delivery::Whole => Overrun { which: Which::Total, limit: limits.total },
         };
         Self {
             patience,
-            standstill: settings.timeouts.first_byte,
-            credentials: member.credentials(settings),
+            standstill: standstill(deadlines, Micros::ZERO),
+            credentials: lease.member().credentials(&settings),
             limits: settings.limits,
         }
     }
@@ -422,25 +435,25 @@ async fn moving<T>(
     terms: &Terms,
     work: impl Future<Output = Result<T, Failed>>,
 ) -> Result<T, Failed> {
+    let from = Instant::now() + Duration::from_micros(terms.standstill.after.get());
     tokio::select! {
         biased;
         done = work => done,
-        () = member.until_still(Instant::now() + terms.standstill) => {
-            Err(Failed::of_fault(&Fault::Silent("the worker's engine computes nothing any more")))
+        () = member.until_still(from) => {
+            let overrun = Overrun { which: Which::Standstill, limit: terms.standstill };
+            Err(Failed::of_fault(&Fault::Silent(overrun)))
         }
     }
 }
 
 async fn in_time<T>(
     until: Instant,
+    terms: &Terms,
     work: impl Future<Output = Result<T, Failed>>,
 ) -> Result<T, Failed> {
     match timeout_at(until, work).await {
         Ok(done) => done,
-        Err(_elapsed) => {
-            let silent = Fault::Silent("the worker did not begin its answer in time");
-            Err(Failed::of_fault(&silent))
-        }
+        Err(_elapsed) => Err(Failed::of_fault(&Fault::Silent(terms.patience))),
     }
 }
 

@@ -11,8 +11,8 @@ use overdraft_core::admit::Priority;
 use overdraft_http::Exchange;
 use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
-use tokio::time::Instant;
 
+use super::deadline::Deadline;
 use super::facts::{RequestFacts, SharedFacts};
 use super::keys::Caller;
 use super::relay::Continuation;
@@ -36,8 +36,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) priority: Option<Priority>,
     /// What becomes known of it.
     pub(crate) facts: SharedFacts,
-    /// When the client wants its answer to have ended.
-    pub(crate) deadline: Option<Instant>,
+    /// When its answer must have ended, where the client or its key says so.
+    pub(crate) deadline: Option<Deadline>,
     /// How its stream goes on should it break off, where it may.
     pub(crate) continuation: Option<Box<dyn Continuation>>,
     guard: Option<RequestGuard>,

@@ -1,15 +1,22 @@
-//! Deadline: when a client wants its answer to have ended, whatever that takes.
+//! Deadline: when an answer must have ended, and which limit of time was passed where one was.
 //!
-//! It bounds everything: the wait for a worker, all attempts, and the stream. Before the first token it is an
-//! error with a status, later one in band. No worker is blamed for it.
+//! A request's deadline is its client's word or its key's. It bounds everything: the wait for a worker, all attempts,
+//! and the stream. Before the first token a missed one is an error with a status, later one in band; a request that
+//! clearly cannot make it is told at once. No worker is blamed for it. The limits of single attempts are the core's
+//! ([`overdraft_core::deadline`]).
 
 use std::future::Future;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use overdraft_core::deadline::{Basis, Limit, Prediction};
+use overdraft_telemetry::PassedLimit;
+use overdraft_units::Micros;
 use overdraft_wire::{ApiError, ErrorKind};
 use tokio::time::{Instant, timeout_at};
 
+use super::facts::SharedFacts;
+use super::keys::Caller;
 use super::refusal::Refused;
 
 const DEADLINE: HeaderName = HeaderName::from_static("x-overdraft-deadline-ms");
@@ -17,17 +24,56 @@ const DEADLINE: HeaderName = HeaderName::from_static("x-overdraft-deadline-ms");
 /// Milliseconds at most: a day.
 const MILLISECONDS_MAX: u64 = 86_400_000;
 
+/// Limits of so many seconds or more are told in whole ones.
+const WHOLE_SECONDS_FROM: u64 = 10;
+
+/// How access records call a deadline that has passed.
+pub(crate) const LATE: &str = "deadline";
+
+/// How they call one that clearly would have.
+pub(crate) const PREDICTED: &str = "predicted";
+
+/// When an answer must have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    /// From the head of the request on.
+    span: Duration,
+    /// Whose word it is.
+    by: &'static str,
+}
+
+impl Deadline {
+    fn after(span: Duration, by: &'static str) -> Self {
+        Self { at: Instant::now() + span, span, by }
+    }
+
+    /// What is left of it.
+    pub(crate) fn left(self) -> Micros {
+        micros(self.at.saturating_duration_since(Instant::now()))
+    }
+
+    /// As the access record tells that it was passed, or would have been.
+    pub(crate) fn passed(self, name: &'static str) -> PassedLimit {
+        PassedLimit { name, after: micros(self.span), basis: self.by }
+    }
+}
+
 /// The deadline that a request names, from when its head came.
 ///
 /// # Errors
 /// 400 where it is no time that an answer may take.
-pub(crate) fn named(head: &HeaderMap) -> Result<Option<Instant>, ApiError> {
+pub(crate) fn named(head: &HeaderMap) -> Result<Option<Deadline>, ApiError> {
     let Some(value) = head.get(DEADLINE) else { return Ok(None) };
     let told = value.to_str().ok().and_then(|text| text.parse::<u64>().ok());
-    match told.filter(|milliseconds| (1..=MILLISECONDS_MAX).contains(milliseconds)) {
-        Some(milliseconds) => Ok(Some(Instant::now() + Duration::from_millis(milliseconds))),
-        None => Err(wrong(value)),
-    }
+    let span = told.filter(|milliseconds| (1..=MILLISECONDS_MAX).contains(milliseconds));
+    let span = span.map(Duration::from_millis).ok_or_else(|| wrong(value))?;
+    Ok(Some(Deadline::after(span, "header")))
+}
+
+/// The deadline that the caller's key gives to requests that name none.
+pub(crate) fn of_key(caller: &Caller) -> Option<Deadline> {
+    caller.deadline().map(|span| Deadline::after(span, "key"))
 }
 
 fn wrong(value: &HeaderValue) -> ApiError {
@@ -40,17 +86,108 @@ fn wrong(value: &HeaderValue) -> ApiError {
 
 /// What `answering` comes to, unless the deadline passes before: then its attempts end at their workers.
 pub(crate) async fn within<T>(
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
+    facts: &SharedFacts,
     answering: impl Future<Output = Result<T, Refused>>,
 ) -> Result<T, Refused> {
     let Some(deadline) = deadline else { return answering.await };
-    let passed = |_elapsed| Refused::from(missed());
-    timeout_at(deadline, answering).await.unwrap_or_else(|elapsed| Err(passed(elapsed)))
+    timeout_at(deadline.at, answering).await.unwrap_or_else(|_elapsed| {
+        facts.note(|record| record.limit = Some(deadline.passed(LATE)));
+        Err(missed().into())
+    })
 }
 
 /// What a client is told whose deadline has passed.
 pub(crate) fn missed() -> ApiError {
-    ApiError::new(ErrorKind::Timeout, format!("the answer did not end by its `{DEADLINE}`"))
+    let message =
+        format!("the answer did not end by its deadline (`{DEADLINE}`, or its key's `deadline`)");
+    ApiError::new(ErrorKind::Timeout, message)
+}
+
+/// What a client is told whose answer clearly cannot end within what is left.
+pub(crate) fn hopeless(prediction: &Prediction, left: Micros) -> ApiError {
+    let Prediction { queue, prefill, decode, .. } = *prediction;
+    let message = format!(
+        "the answer cannot end by its deadline: about {} are predicted ({} until the prompts \
+         before it are computed, {} for its own, {} for its answer), and {} are left; ask for \
+         less, or allow more time",
+        told(prediction.whole()),
+        told(queue),
+        told(prefill),
+        told(decode),
+        told(left)
+    );
+    ApiError::new(ErrorKind::Timeout, message)
+}
+
+/// Which limit of an attempt was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// To its first token.
+    FirstToken,
+    /// Between two events.
+    Stall,
+    /// To its end.
+    Total,
+    /// While its worker's engine computed nothing.
+    Standstill,
+}
+
+/// A limit of an attempt that was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overrun {
+    pub(crate) which: Which,
+    pub(crate) limit: Limit,
+}
+
+impl Overrun {
+    /// As the access record has it.
+    pub(crate) const fn fact(self) -> PassedLimit {
+        let name = match self.which {
+            Which::FirstToken => "first_token",
+            Which::Stall => "stall",
+            Which::Total => "total",
+            Which::Standstill => "standstill",
+        };
+        PassedLimit { name, after: self.limit.after, basis: self.limit.basis.name() }
+    }
+
+    /// As a client is told.
+    pub(crate) fn error(self) -> ApiError {
+        let (what, key) = match self.which {
+            Which::FirstToken => ("the worker did not begin its answer in time", "first_byte"),
+            Which::Stall => ("the worker stopped sending in the middle of its answer", "idle"),
+            Which::Total => ("the worker did not end its answer in time", "total"),
+            Which::Standstill => ("the worker's engine computes nothing any more", "first_byte"),
+        };
+        let why = match self.limit.basis {
+            Basis::Set => format!("as `timeouts.{key}` says"),
+            Basis::Least => format!("the least of `timeouts.{key}`"),
+            Basis::Measured => "by what was measured of it".to_owned(),
+            Basis::Assumed => "as it has not been measured yet".to_owned(),
+        };
+        let message = format!("{what}: it had {}, {why}", told(self.limit.after));
+        ApiError::new(ErrorKind::Timeout, message)
+    }
+}
+
+/// When an attempt that was sent at `sent`, for a request that began at `begun`, must have ended.
+pub(crate) fn end_of(total: Limit, begun: Instant, sent: Instant) -> Instant {
+    let from = if total.basis == Basis::Set { begun } else { sent };
+    from + Duration::from_micros(total.after.get())
+}
+
+fn micros(span: Duration) -> Micros {
+    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn told(time: Micros) -> String {
+    let span = Duration::from_micros(time.get());
+    if WHOLE_SECONDS_FROM <= span.as_secs() {
+        format!("{} s", span.as_secs())
+    } else {
+        format!("{:.1} s", span.as_secs_f64())
+    }
 }
 
 #[cfg(test)]
@@ -67,5 +204,15 @@ mod tests {
         }
         head.insert(DEADLINE, HeaderValue::from_static("2000"));
         assert!(named(&head).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_overrun_names_its_limit_and_why_it_was_so_long() {
+        let limit = Limit { after: Micros::new(90_400_000), basis: Basis::Measured };
+        let said = Overrun { which: Which::FirstToken, limit }.error().message;
+        assert!(said.ends_with("it had 90 s, by what was measured of it"), "{said}");
+        let limit = Limit { after: Micros::new(100_000), basis: Basis::Set };
+        let said = Overrun { which: Which::Stall, limit }.error().message;
+        assert!(said.ends_with("it had 0.1 s, as `timeouts.idle` says"), "{said}");
     }
 }

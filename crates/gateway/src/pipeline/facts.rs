@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use overdraft_telemetry::{AccessRecord, Delivery, EndCode, Ender};
+use overdraft_telemetry::{AccessRecord, Delivery, EndCode, Ender, PassedLimit};
 use overdraft_units::{Micros, Tokens};
 
 use crate::trace::RequestTrace;
@@ -46,6 +46,8 @@ pub(crate) struct RequestFacts {
     pub(crate) resumed_by: Option<&'static str>,
     /// What came of a second attempt that was sent for a late first token.
     pub(crate) hedged: Option<&'static str>,
+    /// The limit of time that was passed last.
+    pub(crate) limit: Option<PassedLimit>,
     /// How it ended, or how far it has come.
     pub(crate) end: EndCode,
 }
@@ -108,6 +110,7 @@ impl RequestFacts {
             resumed,
             resumed_by,
             hedged,
+            limit,
             end,
         } = self;
         let ender = if end.ender == Ender::Nobody { record.end.ender } else { end.ender };
@@ -119,6 +122,7 @@ impl RequestFacts {
         (record.served_by, record.scored_by) = (served_by, scored_by);
         (record.cost, record.cost_alone, record.cache) = (cost, cost_alone, cache);
         (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
+        record.limit = limit;
         record.end = EndCode { ender, phase: end.phase };
         record.trace = trace.recording().map(|recording| recording.context.trace.to_hex());
     }

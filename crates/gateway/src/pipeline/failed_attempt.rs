@@ -10,6 +10,7 @@ use overdraft_wire::ApiError;
 
 use super::back_pressure::Pressure;
 use super::context::RequestContext;
+use super::deadline::Overrun;
 use super::refusal;
 use super::relay::Fault;
 use crate::upstream::UpstreamError;
@@ -19,6 +20,8 @@ use crate::upstream::UpstreamError;
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
     end: EndCode,
+    /// The limit of time that was passed, where that is the reason.
+    pub(super) overrun: Option<Overrun>,
     pub(super) response: Response<Body>,
 }
 
@@ -33,7 +36,8 @@ impl Failed {
             | Failure::Disputed
             | Failure::Faulty => Ender::Server,
         };
-        Self { failure, end: EndCode { ender, phase }, response: reply::error(error) }
+        let (end, response) = (EndCode { ender, phase }, reply::error(error));
+        Self { failure, end, overrun: None, response }
     }
 
     /// The worker's own words instead of ours.
@@ -43,7 +47,8 @@ impl Failed {
 
     pub(super) fn of_fault(fault: &Fault) -> Self {
         let failure = fault.failure().unwrap_or(Failure::Broken);
-        Self::new(failure, Phase::FirstToken, &fault.error())
+        let failed = Self::new(failure, Phase::FirstToken, &fault.error());
+        Self { overrun: fault.overrun(), ..failed }
     }
 
     /// What a client is told after both: the last word, unless the one before is of more use to it. Who is full says

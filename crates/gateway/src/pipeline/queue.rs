@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal};
+use overdraft_core::deadline::Prediction;
 use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{Choice, Strictness, Tried};
 use overdraft_otlp::Attribute;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Pipeline;
 use super::context::RequestContext;
+use super::deadline::{self, PREDICTED};
 use super::inspect::unknown_model;
 use super::refusal::{Refused, Retry};
 use super::request_info::RequestInfo;
@@ -43,6 +45,8 @@ enum Denial {
     Late(Micros),
     /// The gateway shuts down.
     Draining,
+    /// It is expected to take that, and clearly more than what is left to its deadline.
+    Hopeless(Prediction, Micros),
 }
 
 /// A denial, and what was seen before it.
@@ -72,7 +76,21 @@ pub(crate) async fn place(
     {
         placed = seek(pipeline, context, info).await;
     }
+    let placed = placed.and_then(|lease| match hopeless(context, lease.prediction()) {
+        Some(denial) => Err(denial.unseen()),
+        None => Ok(lease),
+    });
     placed.map_err(|denied| refused(pipeline, info, denied.why, denied.figures))
+}
+
+/// Why a request that is expected to take that is not worth beginning, where it is not; its access record tells it.
+fn hopeless(context: &RequestContext<'_>, prediction: &Prediction) -> Option<Denial> {
+    let deadline = context.deadline?;
+    let left = deadline.left();
+    prediction.misses(left).then(|| {
+        context.note(|record| record.limit = Some(deadline.passed(PREDICTED)));
+        Denial::Hopeless(*prediction, left)
+    })
 }
 
 async fn seek(
@@ -88,6 +106,12 @@ async fn seek(
         Err(choice) => choice,
     };
     let (at, figures) = saturation(choice).ok_or_else(|| Denial::Choice(choice).unseen())?;
+    if context.deadline.is_some() {
+        let prediction = pipeline.dispatcher.predict(info.request(), at);
+        if let Some(denial) = hopeless(context, &prediction) {
+            return Err(denial.unseen());
+        }
+    }
     if let Choice::Saturated { awaits, .. } = choice {
         pipeline.dispatcher.metrics.routing.waits(awaits.name());
     }
@@ -125,7 +149,7 @@ async fn wait(
     let dispatcher = &pipeline.dispatcher;
     let denied = |why, figures| Denied { why, figures: Some(figures) };
     context.note(|record| record.end.phase = Phase::Queue);
-    let until = context.deadline.map_or(until, |deadline| deadline.min(until));
+    let until = context.deadline.map_or(until, |deadline| deadline.at.min(until));
     let patience = until.saturating_duration_since(Instant::now());
     let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
     let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);
@@ -216,6 +240,11 @@ fn refused(
                 seconds(wait)
             );
             saturated(what, "late", Retry::After(wait))
+        }
+        // The same request would be refused again.
+        Denial::Hopeless(prediction, left) => {
+            let error = deadline::hopeless(&prediction, left);
+            Refused::for_room(error, "deadline", Retry::Unwise(RETRY_AFTER_MIN))
         }
         Denial::Draining => {
             let error =

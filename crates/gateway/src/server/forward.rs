@@ -103,6 +103,7 @@ async fn take_in(
         Some(caller) => caller.clone(),
         None => enter(gateway, context)?,
     };
+    context.deadline = context.deadline.or_else(|| deadline::of_key(&caller));
     let body = match body {
         Intake::Sent(body) => gateway.pipeline.buffers.read(body).await?,
         Intake::Read(body) => body,
@@ -159,7 +160,7 @@ async fn ask(
     if plan.is_none() && resume::is_wanted(&context.head.headers)? {
         resume::prepare(pipeline, context, &info, &mut question);
     }
-    let deadline = context.deadline;
+    let (deadline, facts) = (context.deadline, context.facts.clone());
     let answered = {
         let answering = pin!(async {
             match plan {
@@ -170,7 +171,7 @@ async fn ask(
                 }
             }
         });
-        deadline::within(deadline, answering).await
+        deadline::within(deadline, &facts, answering).await
     };
     pipeline.buffers.give_back(question.content.body);
     let words = context.explanation.words().cloned();

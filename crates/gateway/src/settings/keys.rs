@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use overdraft_core::admit::Priority;
 use overdraft_core::response_cache::Reuse;
@@ -74,6 +75,8 @@ pub struct KeySettings {
     pub budget: Budget,
     /// Which answers are given again to its requests, if not as the model says.
     pub reuse: Option<Reuse>,
+    /// When the answers to its requests must have ended that do not say so.
+    pub deadline: Option<Duration>,
 }
 
 impl KeySettings {
@@ -89,6 +92,7 @@ impl KeySettings {
             cascade: true,
             budget: Budget::default(),
             reuse: None,
+            deadline: None,
         }
     }
 }

@@ -45,34 +45,19 @@ impl Default for Limits {
     }
 }
 
-/// Patience with workers.
+/// Patience with connections to workers; how long answers may take is a matter of their model's route.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// To make a connection.
     pub connect: Duration,
-    /// From sending a request to the first byte of its answer's body: a first token, or the whole.
-    pub first_byte: Duration,
-    /// Between two events of a stream.
-    pub idle: Duration,
-    /// From sending a request to the end of its answer.
-    pub total: Duration,
     /// How long a connection to a worker may lie idle; below the 5 s after which uvicorn, vLLM's
     /// server, closes its end.
     pub keep_alive: Duration,
 }
 
 impl Default for Timeouts {
-    /// The first byte gets a minute: a worker on two CPU cores computes about 30 prompt tokens a
-    /// second, so a prompt of 1,500 tokens takes most of it, and a queue before it the rest. A
-    /// limit that follows each worker's measured prefill rate replaces the constant.
     fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(1),
-            first_byte: Duration::from_mins(1),
-            idle: Duration::from_secs(15),
-            total: Duration::from_mins(10),
-            keep_alive: Duration::from_secs(4),
-        }
+        Self { connect: Duration::from_secs(1), keep_alive: Duration::from_secs(4) }
     }
 }
 

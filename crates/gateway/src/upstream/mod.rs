@@ -20,6 +20,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
+use overdraft_core::deadline::STALL_LEAST;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -69,6 +70,7 @@ impl Upstream {
     pub(crate) fn new(name: HeaderValue, address: Address, settings: &GatewaySettings) -> Self {
         let host = HeaderValue::from_str(address.authority.as_str())
             .expect("an authority that was parsed is a valid header");
+        let stall = settings.routing.route.deadlines.stall.at_least(STALL_LEAST);
         Self {
             name,
             host,
@@ -81,7 +83,7 @@ impl Upstream {
             )),
             connect: settings.timeouts.connect,
             answer_head_bytes: settings.limits.answer_head_bytes,
-            unacknowledged: settings.timeouts.idle,
+            unacknowledged: Duration::from_micros(stall.get()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::mock::{Call, Mock};
 async fn pair() -> ([Mock; 2], Gateway) {
     let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
     let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
-        settings.timeouts.first_byte = SOON;
+        settings.routing.route.deadlines.first_token = SOON.into();
         impatient(settings);
         // A fresh connection for each attempt: on a kept one, a reset could be mere staleness.
         settings.limits.idle_connections = 0;
@@ -202,7 +202,7 @@ async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
     for fate in ["reset", "close", "clean end", "silence", "abort", "error event", "garbage"] {
         let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
         let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
-            settings.timeouts.idle = SOON;
+            settings.routing.route.deadlines.stall = SOON.into();
         })
         .await;
         let mut client = gateway.stream().await;
@@ -348,8 +348,8 @@ async fn a_whole_answer_may_take_longer_than_a_first_token() {
     let mut mock = Mock::start(&[MODEL]).await;
     let mut other = Mock::start(&["other"]).await;
     let gateway = Gateway::start_with(&[&mock, &other], |settings| {
-        settings.timeouts.first_byte = SOON;
-        settings.timeouts.total = NEVER;
+        settings.routing.route.deadlines.first_token = SOON.into();
+        settings.routing.route.deadlines.total = NEVER.into();
     })
     .await;
     let mut slow = gateway.chat("").await;

@@ -20,6 +20,7 @@ mod caching;
 mod care;
 mod cascade;
 mod dashboard;
+mod deadlines;
 mod dialects;
 mod draining;
 mod endpoints;

@@ -21,9 +21,10 @@ use super::label_cap::LabelCap;
 const TENANTS_MAX: usize = 1_000;
 
 /// Why a request may be refused for want of room or budget.
-const REASONS: [&str; 12] = [
+const REASONS: [&str; 13] = [
     "budget_requests",
     "budget_tokens",
+    "deadline",
     "draining",
     "late",
     "no_room",

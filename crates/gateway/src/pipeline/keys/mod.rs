@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -159,6 +160,11 @@ impl Caller {
     /// Which answers are given again to its requests, if its key says so.
     pub(crate) fn reuse(&self) -> Option<Reuse> {
         self.key.as_ref().and_then(|key| key.settings.reuse)
+    }
+
+    /// How long its answers may take that do not say so, if its key says.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.key.as_ref().and_then(|key| key.settings.deadline)
     }
 
     /// The tenant's name, where the configuration has it.

@@ -18,13 +18,13 @@ use overdraft_core::fleet::Failure;
 use overdraft_telemetry::Ender;
 use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
-use overdraft_wire::{ApiError, ErrorKind, names_out_of_memory};
+use overdraft_wire::{ApiError, names_out_of_memory};
 
 pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resuming, Verdict};
 pub(crate) use self::stream::{Opened, Story, Stream, note_used};
 pub(crate) use self::watch::Watch;
 use crate::dispatch::Used;
-use crate::pipeline::deadline;
+use crate::pipeline::deadline::{self, Overrun};
 
 /// Why a worker's answer is of no use, or of no further use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     /// It broke off.
     Broken(String),
     /// Nothing came for too long.
-    Silent(&'static str),
+    Silent(Overrun),
     /// The worker says that it failed.
     Worker(String),
     /// The worker says that its memory is full: the next one may have room.
@@ -70,6 +70,14 @@ impl Fault {
         }
     }
 
+    /// The limit of time that was passed, where that is the reason.
+    pub(crate) const fn overrun(&self) -> Option<Overrun> {
+        match self {
+            Self::Silent(overrun) => Some(*overrun),
+            _ => None,
+        }
+    }
+
     /// As metrics call what made a stream go on elsewhere.
     pub(crate) const fn cause(&self) -> &'static str {
         match self {
@@ -88,7 +96,7 @@ impl Fault {
             Self::Broken(why) => {
                 ApiError::upstream(format!("the worker's answer broke off before its end: {why}"))
             }
-            Self::Silent(what) => ApiError::new(ErrorKind::Timeout, (*what).to_owned()),
+            Self::Silent(overrun) => overrun.error(),
             Self::Worker(why) => ApiError::upstream(format!("the worker failed: {why}")),
             Self::OutOfMemory => ApiError::overloaded(
                 "the worker has run out of memory; send the request again in a moment",

@@ -19,15 +19,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use memchr::memmem::Finder;
+use overdraft_core::deadline::{DeadlineSettings, Limit, stall};
 use overdraft_core::fleet::Ending;
 use overdraft_http::{Awaited, BrokenOff, DeadlineTimer, Drain};
 use overdraft_telemetry::{EndCode, Phase};
-use overdraft_units::Tokens;
+use overdraft_units::{Micros, Tokens};
 use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
 use super::{Continuation, Fault, Outcome, Resumed, Resuming, Verdict, Watch};
 use crate::dispatch::{Lease, Used};
+use crate::pipeline::deadline::{Deadline, LATE, Overrun, Which};
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::upstream::AnswerBody;
@@ -57,12 +59,14 @@ pub(crate) struct Story {
     pub(crate) guard: Option<RequestGuard>,
     pub(crate) facts: SharedFacts,
     pub(crate) drain: Drain,
-    /// Between two events at most.
-    pub(crate) idle: Duration,
-    /// When the answer must have ended.
+    /// The limits of time of its model.
+    pub(crate) deadlines: DeadlineSettings,
+    /// How long the answer may take, ...
+    pub(crate) total: Limit,
+    /// ... and when it must have ended by that.
     pub(crate) last: Instant,
-    /// When the client wants it to have ended.
-    pub(crate) deadline: Option<Instant>,
+    /// When it must have ended by the word of its client or its key.
+    pub(crate) deadline: Option<Deadline>,
     /// How it goes on if it breaks off, where it may.
     pub(crate) continuation: Option<Box<dyn Continuation>>,
 }
@@ -96,10 +100,15 @@ pub(crate) struct Stream {
     answer: AnswerBody,
     watch: Watch,
     deadline: DeadlineTimer,
+    deadlines: DeadlineSettings,
+    /// Between two events, at the least.
     idle: Duration,
+    /// How much longer than that it has been given since the last event.
+    granted: Duration,
+    total: Limit,
     last: Instant,
-    /// The client's deadline.
-    promised: Option<Instant>,
+    /// The client's deadline, or its key's.
+    promised: Option<Deadline>,
     facts: SharedFacts,
     lease: Option<Lease>,
     cut: Awaited,
@@ -116,14 +125,19 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(opened: Opened, story: Story) -> Self {
         let mut deadline = DeadlineTimer::default();
-        let last = story.deadline.map_or(story.last, |deadline| deadline.min(story.last));
-        deadline.arm_until(story.idle, last);
+        let last = story.deadline.map_or(story.last, |deadline| deadline.at.min(story.last));
+        let idle = stall(story.deadlines, Micros::ZERO).after;
+        let idle = Duration::from_micros(idle.get());
+        deadline.arm_until(idle, last);
         Self {
             state: State::First(opened.first),
             answer: opened.answer,
             watch: opened.watch,
             deadline,
-            idle: story.idle,
+            deadlines: story.deadlines,
+            idle,
+            granted: Duration::ZERO,
+            total: story.total,
             last,
             promised: story.deadline,
             facts: story.facts,
@@ -181,7 +195,7 @@ impl Stream {
                     if seen.has_data && matches!(self.state, State::Relaying) {
                         // A byte that completes no event is no progress, and neither is a keep-alive: a
                         // worker that drips is as stuck as one that is silent.
-                        self.deadline.arm_until(self.idle, self.last);
+                        self.await_event();
                     }
                     if !relay.is_empty() {
                         return Poll::Ready(Some(relay));
@@ -197,13 +211,11 @@ impl Stream {
                 Poll::Pending => break,
             }
         }
-        if self.deadline.poll_due(cx).is_ready() {
-            self.broke(if self.is_late() {
-                Fault::Late
-            } else {
-                Fault::Silent("the worker stopped sending in the middle of its answer")
-            });
-            return Poll::Ready(None);
+        while self.deadline.poll_due(cx).is_ready() {
+            if let Some(fault) = self.overdue() {
+                self.broke(fault);
+                return Poll::Ready(None);
+            }
         }
         if self.cut.poll(cx).is_ready() {
             self.fail(&Fault::Drained);
@@ -212,9 +224,31 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Whether the client's deadline has passed.
-    fn is_late(&self) -> bool {
-        self.promised.is_some_and(|deadline| deadline <= Instant::now())
+    /// Gives the worker its time to the next event.
+    fn await_event(&mut self) {
+        self.granted = Duration::ZERO;
+        self.deadline.arm_until(self.idle, self.last);
+    }
+
+    /// What it says that the timer has run out; nothing where the worker is given more time, as it computes prompts.
+    fn overdue(&mut self) -> Option<Fault> {
+        let now = Instant::now();
+        if self.promised.is_some_and(|deadline| deadline.at <= now) {
+            return Some(Fault::Late);
+        }
+        if self.last <= now {
+            return Some(Fault::Silent(Overrun { which: Which::Total, limit: self.total }));
+        }
+        let limit = self.lease.as_ref().map(|lease| lease.stall_limit(self.deadlines));
+        let limit = limit.unwrap_or_else(|| stall(self.deadlines, Micros::ZERO));
+        let quiet = self.idle + self.granted;
+        let more = Duration::from_micros(limit.after.get()).saturating_sub(quiet);
+        if more.is_zero() {
+            return Some(Fault::Silent(Overrun { which: Which::Stall, limit }));
+        }
+        self.granted += more;
+        self.deadline.arm_until(more, self.last);
+        None
     }
 
     /// The worker sends nothing more. What remains to be given out, if anything.
@@ -231,6 +265,13 @@ impl Stream {
 
     /// Relaying => Resuming | Error
     fn broke(&mut self, fault: Fault) {
+        let passed = match (&fault, self.promised) {
+            (Fault::Late, Some(deadline)) => Some(deadline.passed(LATE)),
+            _ => fault.overrun().map(Overrun::fact),
+        };
+        if passed.is_some() {
+            self.facts.note(|record| record.limit = passed);
+        }
         let may_go_on = fault.failure().is_some() && Instant::now() < self.last;
         let Some(continuation) = self.continuation.take_if(|_| may_go_on) else {
             return self.fail(&fault);
@@ -258,7 +299,7 @@ impl Stream {
     /// Resuming => Resumed | Ending | Relaying | Error
     fn resumed(&mut self, Resumed { continuation, outcome }: Resumed) {
         self.continuation = Some(continuation);
-        self.deadline.arm_until(self.idle, self.last);
+        self.await_event();
         match outcome {
             Outcome::GoesOn { lease, opened } => self.adopt(*opened, *lease),
             Outcome::Finished(events) => {

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use overdraft_core::deadline::STALL_LEAST;
 use overdraft_core::fleet::{Failure, Turn};
 use overdraft_core::resume::{
     Draws, Part, Refusal, Splice, StopRules, Way, is_within, is_worth_waiting, way as way_on,
@@ -314,7 +315,9 @@ impl Journal {
         let mut ids = Vec::new();
         let mut rest = Vec::new();
         let mut finish = None;
-        let patience = self.request.pipeline.settings().timeouts.idle;
+        let request = &self.request;
+        let deadlines = request.pipeline.routes().route(&request.info.model).deadlines;
+        let patience = Duration::from_micros(deadlines.stall.at_least(STALL_LEAST).get());
         let mut events = std::mem::take(&mut opened.first);
         for _ in 0..OPEN_CHUNKS_MAX {
             for event in self.events(&events) {
