@@ -64,3 +64,28 @@ fn a_worker_runs_a_file_that_llama_cpp_quantized() {
     assert_eq!(answer["usage"]["completion_tokens"], 8, "{answer}");
     assert!(server.log().contains("Q4_K_M"), "{}", server.log());
 }
+
+#[test]
+fn every_endpoint_of_the_reference_is_there() {
+    let server = Server::serve(&[]);
+    let page = std::fs::read_to_string(root().join("docs/reference/http.md")).expect("the page");
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let &[_, method @ ("GET" | "POST" | "DELETE"), path, ..] = cells.as_slice() else {
+            return None;
+        };
+        Some((method, path.trim_matches('`').to_owned()))
+    });
+    let mut asked = 0;
+    // A stream of events has no end to wait for; its view is asked without.
+    for (method, path) in rows.filter(|(_, path)| path != "/admin/events/{view}") {
+        let path = path.replace("{id}", "x").replace("{name}", "x");
+        let answer = server.ask(method, &path, if method == "POST" { "{}" } else { "" });
+        let nowhere = answer.body.contains(&format!("nothing at `{method} {path}`"));
+        // The embedded worker has no embeddings; its own 404 is relayed under its name.
+        let is_routed = !nowhere || answer.head.contains("x-overdraft-worker");
+        assert!(is_routed && answer.status != 405, "{method} {path}: {}", answer.body);
+        asked += 1;
+    }
+    assert!(asked > 30, "the page's table has {asked} rows only");
+}

@@ -1,12 +1,14 @@
 //! The generated reference: pages that are written from the binary, never by hand.
 //!
 //! `docs/reference/cli.md` from its `--help`; `docs/reference/config.schema.json` and `config.md` from
-//! its `config schema`; `metrics.md` from its `config metrics`; the table of faults in
-//! `docs/reliability.md` from the tests.
+//! its `config schema`; `metrics.md` from its `config metrics`; `openapi.json` from `http.md`, which tidy compares
+//! with the code; the table of faults in `docs/reliability.md` from the tests.
 
 mod config;
 mod faults;
 mod metrics;
+mod openapi;
+pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::tidy::HTTP_PAGE;
 use crate::{shell, test};
 
 /// The pages of the command-line reference, in order.
@@ -55,6 +58,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let schema = said(&["config", "schema"])?;
     let defaults = said(&["config", "show", "--output", "json"])?;
     let reference = config::page(&schema, &defaults)?;
+    let http = std::fs::read_to_string(shell::root().join(HTTP_PAGE))?;
+    let http = tables::Page::read(&http);
     let reliability = std::fs::read_to_string(shell::root().join("docs/reliability.md"))?;
     let reliability = faults::page(&shell::root(), &reliability)?;
     let pages = [
@@ -62,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ("docs/reference/config.schema.json", schema),
         ("docs/reference/config.md", reference),
         ("docs/reliability.md", reliability),
+        ("docs/reference/openapi.json", openapi::document(&http, env!("CARGO_PKG_VERSION"))),
         ("docs/reference/metrics.md", metrics::page(&said(&["config", "metrics"])?)),
     ];
     let mut stale = Vec::new();

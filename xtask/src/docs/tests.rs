@@ -67,3 +67,14 @@ fn a_routing_policy_stands_in_four_files() {
         assert!(files.len() <= 4, "`{name}` stands in {files:?}");
     }
 }
+
+/// It follows from the HTTP reference alone, so no binary has to be built to see that it does.
+#[test]
+fn the_openapi_description_is_that_of_the_page() {
+    let root = shell::root();
+    let page = fs::read_to_string(root.join("docs/reference/http.md")).unwrap();
+    let page = super::tables::Page::read(&page);
+    let wanted = super::openapi::document(&page, env!("CARGO_PKG_VERSION"));
+    let found = fs::read_to_string(root.join("docs/reference/openapi.json")).unwrap();
+    assert!(found == wanted, "out of date; run `cargo xtask docs`");
+}

@@ -2,10 +2,11 @@
 //!
 //! Which crate and which file may name which, how long a file and a function may be, that arguments
 //! are not packed, that every file says what it is for, that `unsafe` stays in its room, that nothing
-//! unfinished is left, that a rule cited at the code stands in the design note it names, and that pages
-//! link to what is there and show commands that exist.
+//! unfinished is left, that a rule cited at the code stands in the design note it names, that pages
+//! link to what is there and show commands that exist, and that the HTTP reference has the names of the code.
 
 mod arguments;
+mod http;
 mod imports;
 mod layers;
 mod pages;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+pub(crate) use self::http::PAGE as HTTP_PAGE;
 use crate::shell;
 
 /// Checks the whole tree and lists every fault before failing.
@@ -30,6 +32,7 @@ pub(crate) fn run() -> Result<()> {
     imports::check(&root, &files, &mut faults)?;
     arguments::check(&root, &files, &mut faults)?;
     pages::check(&root, &mut faults)?;
+    http::check(&root, &files, &mut faults)?;
     for file in &files {
         let text = fs::read_to_string(file)?;
         let name = file.strip_prefix(&root).unwrap_or(file);

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{arguments, imports, layers, shape};
+use super::{arguments, http, imports, layers, shape};
+use crate::docs::tables::Page;
 
 #[track_caller]
 fn check(name: &str, text: &str, expected: &[&str]) {
@@ -198,4 +199,30 @@ fn links_and_anchors_are_read_as_forges_do() {
     let text = "# Two words, `code`\n\n[a](b.md#c) ![d](e.png) `[f](g)` [h](https://i)\n\n```text\n[j](k)\n# no\n```\n# A\n# A\n";
     assert_eq!(super::pages::links(text), ["b.md#c", "e.png"]);
     assert!(super::pages::anchors(text).iter().eq(["a", "a-1", "two-words-code"]));
+}
+
+#[test]
+fn the_http_reference_has_each_header_and_no_other() {
+    let page = |name: &str| {
+        Page::read(&format!(
+            "# A\n## Request headers\n\n| header | values |\n|---|---|\n| `{name}` | |\n"
+        ))
+    };
+    let code = "const WISH: HeaderName = HeaderName::from_static(\"x-overdraft-wish\");\n";
+    assert!(http::header_faults(&page("x-overdraft-wish"), code).is_empty());
+    let faults = http::header_faults(&page("x-overdraft-cash"), code);
+    let [missing, stale] = faults.as_slice() else { panic!("{faults:?}") };
+    assert!(missing.contains("`x-overdraft-wish` of the code is missing"), "{missing}");
+    assert!(stale.contains("no code knows the header `x-overdraft-cash`"), "{stale}");
+}
+
+#[test]
+fn the_http_reference_has_each_path_that_is_routed() {
+    let page = Page::read(
+        "# A\n## Endpoints\n\n| method | path |\n|---|---|\n| GET | `/v1/models/{id}` |\n",
+    );
+    let router =
+        |part: &str| format!("    fn of(path: &str) {{\n        path == \"{part}\"\n    }}\n");
+    assert!(http::path_faults(&page, &router("/v1/models/")).is_empty());
+    assert_eq!(http::path_faults(&page, &router("/v1/files")).len(), 1);
 }
