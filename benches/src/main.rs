@@ -15,6 +15,7 @@ mod gateway;
 mod kv;
 mod loadtool;
 mod model;
+mod observe;
 mod questions;
 #[path = "../../tests/redis/server.rs"]
 #[expect(dead_code, reason = "the store's own tests use the rest")]
@@ -58,6 +59,8 @@ enum Bench {
     Admission(admission::Arguments),
     /// CPU per request and per chunk beside a bare proxy and peers
     Gateway(gateway::Arguments),
+    /// CPU per request with dashboard, scrapes and traces beside the gateway without
+    Observe(observe::Arguments),
     /// A small model asked first: quality against cost
     Cascade(cascade::Arguments),
     /// Hits from memory and from Redis, and hit ratios by size
@@ -83,6 +86,7 @@ fn main() -> Result<ExitCode> {
         Bench::Decision(arguments) => decision::run(arguments),
         Bench::Admission(arguments) => admission::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Observe(arguments) => observe::run(arguments),
         Bench::Cascade(arguments) => cascade::run(arguments),
         Bench::Cache(arguments) => cache::run(arguments),
         Bench::Loadtool(arguments) => loadtool::run(arguments),

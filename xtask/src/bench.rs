@@ -18,6 +18,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
+    ("observe", "CPU per request with dashboard, scrapes and traces beside without (S4)"),
     (
         "cascade",
         "a small model asked first: quality against cost, shifts, first text, a useless draft (S1, S2, S4, S5)",

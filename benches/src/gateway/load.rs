@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, interval_at};
 
 use super::mock::MODEL;
 
@@ -106,6 +106,37 @@ pub(crate) async fn run_for(
         });
     }
     while let Some(done) = running.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+/// Sends `volume` of `request` at an even pace, over all of `span`: who falls behind catches up.
+pub(crate) async fn paced(
+    to: SocketAddr,
+    request: &Arc<Request>,
+    volume: Volume,
+    span: Duration,
+) -> Result<()> {
+    let each = volume.requests / volume.connections;
+    let period = span / u32::try_from(each)?;
+    let mut connections = JoinSet::new();
+    for place in 0..volume.connections {
+        let request = Arc::clone(request);
+        // Connections take turns, so that requests come one by one.
+        let begin =
+            Instant::now() + period * u32::try_from(place)? / u32::try_from(volume.connections)?;
+        connections.spawn(async move {
+            let mut connection = Connection::open(to, &request).await?;
+            let mut ticks = interval_at(begin, period);
+            for _ in 0..each {
+                ticks.tick().await;
+                connection.ask().await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = connections.join_next().await {
         done??;
     }
     Ok(())

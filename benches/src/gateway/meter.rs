@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use overdraft_claims::{as_float, machine_load, median};
-use overdraft_gateway::{GatewaySettings, WorkerSettings};
+use overdraft_gateway::{GatewaySettings, TracingSettings, WorkerSettings};
 use overdraft_telemetry::logging::{self, LogSettings};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -18,10 +18,15 @@ use super::load::{self, Request, Volume};
 use super::mock::CHUNKS;
 use super::peer::{self, PEERS, Peer};
 
-/// The gateway as it comes: default settings, one worker, an access line per request.
-pub(crate) async fn gateway(listener: TcpListener, worker: &str) -> Result<()> {
+/// The gateway as it comes: default settings, one worker, an access line per request; traced where asked.
+pub(crate) async fn gateway(
+    listener: TcpListener,
+    worker: &str,
+    tracing: Option<TracingSettings>,
+) -> Result<()> {
     logging::install(&LogSettings::default())?;
-    let settings = GatewaySettings::new(vec![WorkerSettings::new(format!("http://{worker}"))]);
+    let workers = vec![WorkerSettings::new(format!("http://{worker}"))];
+    let settings = GatewaySettings { tracing, ..GatewaySettings::new(workers) };
     overdraft_gateway::run(listener, settings, pending()).await?;
     Ok(())
 }
@@ -357,7 +362,7 @@ impl PeerFigures {
 }
 
 /// Waits for a first answer: the gateway serves once its first probe has come back.
-async fn until_ready(address: SocketAddr) -> Result<()> {
+pub(crate) async fn until_ready(address: SocketAddr) -> Result<()> {
     let request = load::whole(200);
     let once = Volume { requests: 1, connections: 1 };
     for _ in 0..100 {

@@ -10,9 +10,9 @@
 #![expect(clippy::disallowed_methods, reason = "a bench ends what it spawns with its runtime")]
 
 mod bare;
-mod child;
-mod load;
-mod meter;
+pub(crate) mod child;
+pub(crate) mod load;
+pub(crate) mod meter;
 mod mock;
 mod peer;
 mod report;
@@ -24,7 +24,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use self::meter::Plan;
-use crate::runtime;
+use crate::{observe, runtime};
 
 /// Measures the gateway beside a bare proxy.
 #[derive(clap::Args)]
@@ -62,6 +62,13 @@ enum Role {
         /// `host:port`
         worker: String,
     },
+    /// The same, which traces a tenth of the requests
+    Traced {
+        /// `host:port`
+        worker: String,
+        /// `host:port`
+        collector: String,
+    },
 }
 
 /// Runs the bench.
@@ -73,7 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 child::serve(|listener| bare::serve(listener, worker)).await
             }
             Some(Role::Proxied { worker }) => {
-                child::serve(|listener| meter::gateway(listener, worker)).await
+                child::serve(|listener| meter::gateway(listener, worker, None)).await
+            }
+            Some(Role::Traced { worker, collector }) => {
+                let tracing = Some(observe::tracing(collector)?);
+                child::serve(|listener| meter::gateway(listener, worker, tracing)).await
             }
             Some(Role::Train) => report::train().await,
             None => {
