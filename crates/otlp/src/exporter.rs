@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::collector::{Collector, Posted};
 use crate::encode::encode;
@@ -23,6 +23,10 @@ const BATCH_SPANS_MAX: usize = 512;
 
 /// How long the first span of a batch waits for others.
 const BATCH_WAIT: Duration = Duration::from_secs(1);
+
+/// How often the queue is looked into while a batch waits. Waking for each request would cost each request a wake-up;
+/// the queue holds what comes in between, up to eight thousand sampled requests a second.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How often a batch is sent at most.
 const TRIES_MAX: u32 = 5;
@@ -142,13 +146,18 @@ impl Exporter {
         let receiver = &mut self.source.receiver;
         self.batch.extend(receiver.recv().await?);
         let until = Instant::now() + BATCH_WAIT;
-        while self.batch.len() < BATCH_SPANS_MAX {
-            match timeout_at(until, receiver.recv()).await {
-                Ok(Some(spans)) => self.batch.extend(spans),
-                Ok(None) | Err(_) => break,
+        loop {
+            while self.batch.len() < BATCH_SPANS_MAX
+                && let Ok(spans) = receiver.try_recv()
+            {
+                self.batch.extend(spans);
             }
+            let now = Instant::now();
+            if BATCH_SPANS_MAX <= self.batch.len() || until <= now || receiver.is_closed() {
+                return Some(());
+            }
+            sleep_until(until.min(now + LOOK_EVERY)).await;
         }
-        Some(())
     }
 
     /// Sends a batch, again where it may be taken later and `end` has not come; whether that has come.
