@@ -37,9 +37,24 @@ def ratio(part, whole, labels="", by="", of_part=""):
     return f"{rate(part, narrow, by)} / ({rate(whole, labels, by)} > 0)"
 
 
+def engine(metric, by, how="sum", labels=""):
+    """Events a second of workers, which another job scrapes than gateways: the namespace alone selects them."""
+    return f"{how} by ({by}) (rate({metric}{{{','.join(one for one in (ENGINES, labels) if one)}}}[$__rate_interval]))"
+
+
+def engine_gauge(metric, by, labels="", how="max"):
+    return f"{how} by ({by}) ({metric}{{{','.join(one for one in (ENGINES, labels) if one)}}})"
+
+
+def burn(span):
+    """How many times too fast errors spend the budget of 99.9 %, by a recording rule."""
+    return f'max(overdraft:errors:ratio_rate{span}{{{ENGINES}}}) / 0.001'
+
+
+ENGINES = 'namespace=~"$namespace"'
 POOL, MODEL, WORKER = 'pool=~"$pool"', 'model=~"$model"', 'worker=~"$worker"'
 
-# File, uid, title, variables beside the common ones, panels: title, unit, description, [(query, legend)].
+# File, uid, title, variables beside the common ones, panels: title, unit, description, [(query, legend, unit of an axis on the right)].
 BOARDS = [
     ("overview", "overdraft-overview", "Overdraft: overview", [("model", "overdraft_tokens_total"), ("pool", "overdraft_pool_workers")], [
         ("Requests", "reqps", "Requests a second by status; probes and scrapes left out.", [(rate("overdraft_requests_total", 'route=~"/v1/.+"', "code"), "{{code}}")]),
@@ -83,6 +98,34 @@ BOARDS = [
         ("Tenants", "reqps", "Requests a second by tenant.", [(rate("overdraft_tenant_requests_total", "", "tenant"), "{{tenant}}")]),
         ("Tokens of tenants", "short", "Tokens a second by tenant and kind.", [(rate("overdraft_tenant_tokens_total", "", "tenant, kind"), "{{tenant}} {{kind}}")]),
     ]),
+    ("service", "overdraft-service", "Overdraft: error budget, latency and pressure", [("pool", "overdraft_pool_workers"), ("model", "overdraft_tokens_total"), ("worker", "overdraft_worker_up")], [
+        ("Failed requests", "percentunit", "Share of requests that a worker or a defect ended; 99.9 % leaves 0.1 % of a month to fail.", [(ratio("overdraft_request_ends_total", "overdraft_request_ends_total", "", "", 'end=~"(S|s|I)."'), "failed")]),
+        ("Burn rate", "short", "How many times too fast errors spend the budget; above 14.4 in 1 h and 5 min, or above 6 in 6 h and 30 min, an alert fires.", [(burn(span), span) for span in ("5m", "30m", "1h", "6h")]),
+        ("Resumed streams", "reqps", "Streams a second that broke off or were handed over, by what came of them.", [(rate("overdraft_resumes_total", "", "result"), "{{result}}")]),
+        ("Answers by pool, p50 and p95", "s", "Time that requests took each pool that worked for them.", [(quantile(0.5, "router_request_duration_seconds", "pool", POOL), "{{pool}} p50"), (quantile(0.95, "router_request_duration_seconds", "pool", POOL), "{{pool}} p95")]),
+        ("Throughput against latency", "short", "Answer tokens a second on the left, p95 of the first token on the right: latency that rises where throughput no longer does is a fleet at its limit.", [(rate("overdraft_tokens_total", f'{MODEL},kind="completion"'), "tokens/s"), (quantile(0.95, "overdraft_time_to_first_token_seconds", "", MODEL), "first token p95", "s")]),
+        ("Requests against latency", "reqps", "Requests a second on the left, p95 of whole answers on the right.", [(rate("overdraft_requests_total", 'route=~"/v1/.+"'), "requests/s"), (quantile(0.95, "overdraft_request_duration_seconds", "", 'route=~"/v1/.+"'), "answer p95", "s")]),
+        ("Cache in use by pool", "percentunit", "Share of a pool's caches in use; alerts fire above 80, 85 and 90 %.", [(gauge("overdraft_pool_kv_use", POOL, "pool"), "{{pool}}")]),
+        ("Cache in use by worker", "percentunit", "Share of a worker's cache that it reports as used.", [(gauge("overdraft_worker_tokens", f'{WORKER},kind="kv_used"', "worker") + " / " + gauge("overdraft_worker_tokens", f'{WORKER},kind="kv_capacity"', "worker"), "{{worker}}")]),
+        ("Predicted peak", "percentunit", "What a worker's requests are predicted to need at once, over its cache; requests wait near 1.", [(gauge("overdraft_worker_peak_ratio", WORKER, "worker"), "{{worker}}")]),
+        ("Time in the queue, p99", "s", "How long requests waited that were then sent, by priority.", [(quantile(0.99, "overdraft_queue_wait_seconds", "priority"), "{{priority}}")]),
+        ("Fit score", "percentunit", "How well requests fit where they go, mean: free cache and free budget, weighted.", [(ratio("router_fit_score_sum", "router_fit_score_count"), "mean")]),
+        ("Evictions prevented", "reqps", "Requests a second that fit where they went and would have evicted elsewhere.", [(rate("router_evictions_prevented_total"), "prevented")]),
+    ]),
+    ("speculation", "overdraft-speculation", "Overdraft: speculation and controllers", [("pool", "overdraft_pool_workers"), ("worker", "overdraft_worker_up")], [
+        ("Acceptance", "percentunit", "Share of drafted tokens that the target accepted, by model; alerts fire below 50 and 20 %.", [(engine("vllm:spec_decode_num_accepted_tokens_total", "model_name") + " / (" + engine("vllm:spec_decode_num_draft_tokens_total", "model_name") + " > 0)", "{{model_name}}")]),
+        ("Acceptance by position", "percentunit", "Share of drafts of which the token at this place was accepted.", [(engine("vllm:spec_decode_num_accepted_tokens_per_pos_total", "position") + " / on () group_left () (" + engine("vllm:spec_decode_num_drafts_total", "") + " > 0)", "{{position}}")]),
+        ("Tokens by step", "short", "Tokens that a verified draft yields: what was accepted of it and one more.", [("1 + " + engine("vllm:spec_decode_num_accepted_tokens_total", "model_name") + " / (" + engine("vllm:spec_decode_num_drafts_total", "model_name") + " > 0)", "{{model_name}}")]),
+        ("Drafted and accepted", "short", "Tokens a second that were drafted, accepted, and dropped before they were verified.", [(engine("vllm:spec_decode_num_draft_tokens_total", "model_name"), "{{model_name}} drafted"), (engine("vllm:spec_decode_num_accepted_tokens_total", "model_name"), "{{model_name}} accepted"), (engine("overdraft_speculation_dropped_tokens_total", "model_name"), "{{model_name}} dropped")]),
+        ("Time for drafts", "percentunit", "Share of a second that a worker spends on drafts and on verifying them.", [(engine("overdraft_speculation_draft_seconds_total", "instance"), "{{instance}} drafts"), (engine("overdraft_speculation_verify_seconds_total", "instance"), "{{instance}} verifies")]),
+        ("Throughput against latency of workers", "short", "Answer tokens a second on the left, p95 of the time for one on the right.", [(engine("vllm:generation_tokens_total", "model_name"), "{{model_name}} tokens/s"), (f"histogram_quantile(0.95, {engine('vllm:request_time_per_output_token_seconds_bucket', 'le, model_name')})", "{{model_name}} p95", "s")]),
+        ("Depth in force", "short", "Tokens of a draft that a worker's controller allows now.", [(engine_gauge("overdraft_speculation_depth", "instance"), "{{instance}}")]),
+        ("Controller: rule", "short", "Workers by the rule that sets their depth.", [(engine_gauge("overdraft_speculation_policy", "policy", "", "sum"), "{{policy}}")]),
+        ("Controller: last change", "short", "Workers by the reason of their depth's last change.", [(engine_gauge("overdraft_speculation_last_change", "reason", "", "sum"), "{{reason}}")]),
+        ("Controller: changes", "short", "Changes of the depth a second.", [(engine("overdraft_speculation_depth_changes_total", "instance"), "{{instance}}")]),
+        ("Promised", "percentunit", "What a worker's requests may come to, prompts and max_tokens, over its cache: above 1 it is overdrawn.", [(gauge("overdraft_worker_overcommit_ratio", WORKER, "worker"), "{{worker}}")]),
+        ("Workers wanted", "short", "What a pool's controller asks the autoscaler for, beside what serves.", [(gauge("overdraft_pool_desired_workers", POOL, "pool"), "{{pool}} wanted"), (gauge("overdraft_pool_workers", f'{POOL},state="serving"', "pool"), "{{pool}} serving")]),
+    ]),
     ("cost", "overdraft-cost", "Overdraft: cost, cascades and traces", [("pool", "overdraft_pool_workers"), ("model", "overdraft_tokens_total")], [
         ("Dollars an hour by pool", "currencyUSD", "What the workers of a pool that are up cost by the hour; `prices` sets it.", [(gauge("overdraft_pool_dollars_per_hour", POOL, "pool", "max"), "{{pool}}")]),
         ("Idle workers", "percentunit", "Share of the time of a pool's workers in which they had no request.", [(ratio("overdraft_pool_idle_worker_seconds_total", "overdraft_pool_worker_seconds_total", POOL, "pool"), "{{pool}}")]),
@@ -106,11 +149,17 @@ def variable(name, metric, label):
             "includeAll": True, "multi": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}, "refresh": 2, "sort": 1}
 
 
+def right_axis(query, unit):
+    """A query whose series have a unit, and an axis, of their own."""
+    return {"matcher": {"id": "byFrameRefID", "options": query}, "properties": [{"id": "unit", "value": unit}, {"id": "custom.axisPlacement", "value": "right"}]}
+
+
 def panel(place, title, unit, description, queries):
-    targets = [{"refId": chr(65 + index), "datasource": SOURCE, "expr": expr, "legendFormat": legend} for index, (expr, legend) in enumerate(queries)]
+    targets = [{"refId": chr(65 + index), "datasource": SOURCE, "expr": expr, "legendFormat": legend} for index, (expr, legend, *_) in enumerate(queries)]
+    overrides = [right_axis(chr(65 + index), *more) for index, (_, _, *more) in enumerate(queries) if more]
     return {"id": place + 1, "type": "timeseries", "title": title, "description": description, "datasource": SOURCE, "targets": targets,
             "gridPos": {"h": HEIGHT, "w": WIDTH, "x": WIDTH * (place % COLUMNS), "y": HEIGHT * (place // COLUMNS)},
-            "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": {"fillOpacity": 10, "showPoints": "never"}}, "overrides": []},
+            "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": {"fillOpacity": 10, "showPoints": "never"}}, "overrides": overrides},
             "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}}}
 
 

@@ -29,7 +29,7 @@ ANNOTATIONS = {"summary", "description", "runbook_url"}
 def names_in_source():
     """Names of metrics as they are registered; their labels are not known from there."""
     text = "".join(path.read_text() for path in CATALOGUE.glob("*.rs") if path.name != "tests.rs")
-    return {name: None for name in re.findall(r'"((?:overdraft|router|llm|speculative)_[a-z0-9_]+)"', text)}
+    return {name: None for name in re.findall(r'"((?:overdraft_|router_|llm_|speculative_|vllm:)[a-z0-9_]+)"', text)}
 
 
 def names_of_binary(program):
