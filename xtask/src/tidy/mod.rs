@@ -3,13 +3,15 @@
 //! Which crate and which file may name which, how long a file and a function may be, that arguments
 //! are not packed, that every file says what it is for, that `unsafe` stays in its room, that nothing
 //! unfinished is left, that a rule cited at the code stands in the design note it names, that pages
-//! link to what is there and show commands that exist, and that the HTTP reference has the names of the code.
+//! link to what is there and show commands that exist, and that the HTTP reference has the names of the code,
+//! and that sentences are short.
 
 mod arguments;
 mod http;
 mod imports;
 mod layers;
 mod pages;
+mod prose;
 mod shape;
 
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub(crate) fn run() -> Result<()> {
     imports::check(&root, &files, &mut faults)?;
     arguments::check(&root, &files, &mut faults)?;
     pages::check(&root, &mut faults)?;
+    prose::check(&root, &pages::pages(&root), &mut faults)?;
     http::check(&root, &files, &mut faults)?;
     for file in &files {
         let text = fs::read_to_string(file)?;

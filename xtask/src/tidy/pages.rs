@@ -30,7 +30,8 @@ pub(super) fn check(root: &Path, faults: &mut Vec<String>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn pages(root: &Path) -> Vec<PathBuf> {
+/// All pages of the tree, in order.
+pub(super) fn pages(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(folder) = open.pop() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{arguments, http, imports, layers, shape};
+use super::{arguments, http, imports, layers, prose, shape};
 use crate::docs::tables::Page;
 
 #[track_caller]
@@ -225,4 +225,21 @@ fn the_http_reference_has_each_path_that_is_routed() {
         |part: &str| format!("    fn of(path: &str) {{\n        path == \"{part}\"\n    }}\n");
     assert!(http::path_faults(&page, &router("/v1/models/")).is_empty());
     assert_eq!(http::path_faults(&page, &router("/v1/files")).len(), 1);
+}
+
+#[test]
+fn a_long_sentence_is_a_fault_and_code_is_one_word() {
+    let words = |count: usize| "word ".repeat(count);
+    assert_eq!(prose::long_sentences(&format!("{}end.\n", words(40))).len(), 1);
+    assert!(prose::long_sentences(&format!("{}end. {}end.\n", words(30), words(30))).is_empty());
+    assert!(prose::long_sentences(&format!("So `{}` is short.\n", words(40))).is_empty());
+    assert!(prose::long_sentences(&format!("```text\n{}\n```\n", words(40))).is_empty());
+    assert!(prose::long_sentences(&format!("| {}| {}|\n", words(30), words(30))).is_empty());
+}
+
+#[test]
+fn the_first_page_is_read_in_five_minutes() {
+    assert!(prose::size_fault(&"word\n".repeat(150)).is_none());
+    assert!(prose::size_fault(&"word\n".repeat(151)).is_some());
+    assert!(prose::size_fault(&"word ".repeat(1_201)).is_some());
 }
