@@ -1,4 +1,4 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | dashboard | bench | dist | release | deploy | headline | engines>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | site | dashboard | bench | dist | release | deploy | headline | engines>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
@@ -14,6 +14,7 @@ mod headline;
 mod real;
 mod release;
 mod shell;
+mod site;
 mod test;
 mod tidy;
 mod up;
@@ -43,6 +44,8 @@ enum Chore {
     Docs(docs::Arguments),
     /// Builds the dashboard's page from TypeScript; --check and --test check what is committed
     Dashboard(dashboard::Arguments),
+    /// Builds the static site from docs/ into target/site; needs `mdbook`
+    Site,
     /// Measures one capability and checks its claims
     Bench(bench::Arguments),
     /// Builds the binary for production, by what a load makes hot; prints where it is
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Docs(arguments) => docs::run(&arguments),
         Chore::Dashboard(arguments) => dashboard::run(&arguments),
+        Chore::Site => site::run(),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Release(arguments) => release::run(&arguments),

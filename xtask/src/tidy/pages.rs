@@ -14,6 +14,9 @@ use clap::CommandFactory;
 /// Folders that hold what is built or downloaded.
 const FOREIGN: [&str; 4] = ["target", "node_modules", ".git", ".venv"];
 
+/// The site's table of contents.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
 /// The flags of each command, by its words, as in `overdraft config show`.
 pub(super) type Flags = BTreeMap<String, BTreeSet<String>>;
 
@@ -27,6 +30,15 @@ pub(super) fn check(root: &Path, faults: &mut Vec<String>) -> anyhow::Result<()>
         faults.extend(command_faults(&text, &known).iter().map(|fault| format!("{name}: {fault}")));
         faults.extend(link_faults(&page, &text).iter().map(|fault| format!("{name}: {fault}")));
     }
+    let contents = links(&fs::read_to_string(root.join(CONTENTS))?);
+    let docs = root.join("docs");
+    let listed = |name: &str| name == "SUMMARY.md" || contents.iter().any(|target| target == name);
+    let missing = pages(&docs).into_iter().filter_map(|page| {
+        let name = page.strip_prefix(&docs).unwrap_or(&page).display().to_string();
+        (!listed(&name))
+            .then(|| format!("{CONTENTS}: `{name}` is missing; the site would not have it"))
+    });
+    faults.extend(missing);
     Ok(())
 }
 
