@@ -61,7 +61,7 @@ SCENARIOS = {
     "cold_worker": ({"OverdraftWarmUpFails"}, {"OverdraftWorkerDown", "OverdraftBreakerOpen", "OverdraftReportsStale", "OverdraftRetries"}),
     "overload": ({"OverdraftRefusals", "OverdraftRefusalsSpike", "OverdraftScalingBehind"}, PRESSURE),
     "slow_queue": ({"OverdraftFirstTokenSlow", "OverdraftQueueSlow", "OverdraftScalingBehind"}, PRESSURE),
-    "full_caches": ({"OverdraftCacheFull", "OverdraftCachePressure", "OverdraftCacheFilling", "OverdraftFitScoreLow"}, PRESSURE),
+    "full_caches": ({"OverdraftCacheFull", "OverdraftCachePressure", "OverdraftCacheFilling"}, PRESSURE),
     "no_repeats": ({"OverdraftCacheHitsLow"}, set()),
     "bad_guesses": ({"OverdraftGuessesLow", "OverdraftGuessesUseless"}, set()),
     "bad_drafts": ({"OverdraftDraftAcceptanceLow", "OverdraftCascadeOff"}, set()),
@@ -69,14 +69,17 @@ SCENARIOS = {
     "gateways_apart": ({"OverdraftGatewaysApart"}, set()),
     "collector_gone": ({"OverdraftTracesLost"}, set()),
     "gateway_gone": ({"OverdraftGatewayDown", "OverdraftGatewayGone"}, set()),
-    "stand_in": ({"OverdraftDefect", "OverdraftStreamsCut", "OverdraftRepairFails", "OverdraftPoolStaysEmpty"}, set()),
+    "stand_in": ({"OverdraftDefect", "OverdraftStreamsCut", "OverdraftRepairFails", "OverdraftPoolStaysEmpty", "OverdraftFitScoreLow"}, set()),
 }
-# A page beside the gateway's own, for what no fault brings about within a minute: defects, cut drains, repairs that fail, a pool that nobody fills.
+# A page beside the gateway's own, for what no fault brings about within a minute: defects, cut drains, repairs that fail,
+# a pool that nobody fills, requests that fit nowhere well.
 STAND_IN = """overdraft_request_ends_total{{end="ID"}} {count}
 overdraft_request_ends_total{{end="DD"}} {count}
 overdraft_worker_repairs_total{{outcome="hook_failed"}} {count}
 overdraft_pool_waiting{{pool="spare"}} 3
 overdraft_pool_workers{{pool="spare",state="there"}} 0
+router_fit_score_sum {low}
+router_fit_score_count {many}
 """
 
 
@@ -176,7 +179,8 @@ class Page(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         Page.scrapes += 1
-        self.answer(STAND_IN.format(count=max(0, Page.scrapes - SETTLE_SECONDS)).encode())
+        count = max(0, Page.scrapes - SETTLE_SECONDS)
+        self.answer(STAND_IN.format(count=count, low=100 * count, many=1_000 * count).encode())
 
     def answer(self, body):
         self.send_response(200)

@@ -119,11 +119,11 @@ test("the page works behind a prefix, with the keyboard, and in both lights", as
   await page.keyboard.press("Enter");
   await until(async () => page.url().includes("worker="), "Enter opens the row");
   await page.keyboard.press("/");
-  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("aria-label")), "find");
+  await until(async () => (await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))) === "find", "/ leads to the field that finds");
   await page.keyboard.press("Escape");
   const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const [one] = [await back(), await page.keyboard.press("t")];
-  assert.notEqual(await back(), one);
+  await until(async () => (await back()) !== one, "t changes the light");
   await page.keyboard.press("u");
   await page.waitForSelector("button:has-text('UTC')");
   assert.deepEqual(faults, []);
