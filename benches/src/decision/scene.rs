@@ -345,7 +345,8 @@ fn scraped(number: u32, at: Instant) -> Scraped {
     Scraped {
         at,
         running: 4 + number % 3,
-        waiting: number % 2,
+        // One that waits before a cache with room would say that all seats are taken.
+        waiting: 0,
         kv_use_permille: Some(400),
         kv_capacity: Some(Tokens::new(CACHE_TOKENS)),
         block_size: BlockSize::new(16),
