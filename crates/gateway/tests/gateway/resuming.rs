@@ -111,6 +111,23 @@ async fn an_answer_that_its_only_worker_broke_off_is_asked_for_again_there() {
 }
 
 #[tokio::test]
+async fn counts_that_come_with_the_finish_reason_stay_there() {
+    let ([mut first, _second], gateway) = pair().await;
+    let wants = r#","stream":true,"temperature":0,"stream_options":{"include_usage":true}"#;
+    let mut client = gateway.chat(wants).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+    let usage = json!({"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8, "prompt_tokens_details": {"cached_tokens": 6}});
+    let last = format!("data: {}\n\n", json!({"id": "c", "choices": [choice], "usage": usage}));
+    let whole = format!("{}{last}{DONE}", token("one"));
+    call.chunk(&whole).await;
+    call.end().await;
+    client.head().await;
+    assert_eq!(client.rest().await, (whole, End::Clean));
+}
+
+#[tokio::test]
 async fn an_answer_that_differs_is_an_error_and_none_of_it_is_told() {
     let ([mut first, mut second], gateway) = pair().await;
     let mut client = gateway.chat(r#","stream":true,"seed":7"#).await;

@@ -49,6 +49,8 @@ pub(super) struct Journal {
     pub(super) usage: Option<UsageTold>,
     /// Whether the client has been told what the answer used.
     counted: bool,
+    /// Whether chunks before the last say what was used so far.
+    counts_often: bool,
     /// Whether it stays where it is though its worker leaves.
     pub(super) stays: bool,
 }
@@ -71,6 +73,7 @@ impl Journal {
             resumes: 0,
             usage: None,
             counted: false,
+            counts_often: false,
             stays: false,
         }
     }
@@ -151,9 +154,17 @@ impl Journal {
         if let Some(ids) = &piece.prompt_ids {
             self.ledger.prompt(ids.clone());
         }
-        self.counted |= piece.usage.is_some() && !piece.has_choice;
+        self.counts_often |= piece.usage.is_some() && piece.has_choice && piece.finish.is_none();
+        self.counted |= piece.usage.is_some() && (!piece.has_choice || self.counts_at_end(&piece));
         self.relay(event, &piece, out);
         Ok(Verdict::GoesOn)
+    }
+
+    /// Whether the counts that the client asked for come with the finish reason, as llama-server tells them for
+    /// completions.
+    fn counts_at_end(&self, piece: &Piece<'_>) -> bool {
+        let is_wanted = self.request.tracked.usage == StreamUsage::Last;
+        is_wanted && piece.usage.is_some() && piece.finish.is_some() && !self.counts_often
     }
 
     /// Tells an event of the first answer as it is, but for what only the gateway asked for.
@@ -173,7 +184,8 @@ impl Journal {
         if tracked.ids == IdsFor::Gateway && (piece.ids.is_some() || piece.prompt_ids.is_some()) {
             names.extend(OURS);
         }
-        if tracked.usage != StreamUsage::Every && piece.usage.is_some() && piece.has_choice {
+        let keeps = tracked.usage == StreamUsage::Every || self.counts_at_end(piece);
+        if !keeps && piece.usage.is_some() && piece.has_choice {
             names.push("usage");
         }
         out.extend_from_slice(&without(event.raw(), &names));
