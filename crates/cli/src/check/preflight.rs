@@ -85,7 +85,7 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
         Ok(served) => {
             findings.push(expected(worker, &served));
             findings.extend(measured(&metrics));
-            findings.push(events(worker, &sources).await);
+            findings.push(events(worker, &sources, engine_of(&metrics)).await);
             let tokenizers = tokenizers(config, worker, &served);
             let model = worker.model.as_ref().unwrap_or(&served[0]);
             let tokenizes = tokenizes(worker, &address, model).await;
@@ -230,12 +230,22 @@ fn cached(report: &WorkerReport) -> Finding {
     }
 }
 
+/// Whose metrics these are, if they can be read.
+fn engine_of(metrics: &Answer) -> Option<Dialect> {
+    let Ok((StatusCode::OK, page)) = metrics else { return None };
+    Some(engine::report(page).ok()?.dialect)
+}
+
 /// Whether the worker tells which blocks its cache holds.
-async fn events(worker: &Worker, sources: &Answer) -> Finding {
+async fn events(worker: &Worker, sources: &Answer, engine: Option<Dialect>) -> Finding {
     let subject = "events";
     let warn = |message: String| Finding::new(subject, Verdict::Warn, message);
     match &worker.kv_events {
         KvEvents::Off => Finding::new(subject, Verdict::Ok, "events off"),
+        // It has none that could be switched on.
+        KvEvents::Auto if engine == Some(Dialect::LlamaServer) => {
+            Finding::new(subject, Verdict::Ok, "no events in llama-server, its cache is estimated")
+        }
         KvEvents::At(source) => {
             let shown = &source.endpoint;
             let place = place(shown).expect("a file that was loaded has been checked");
