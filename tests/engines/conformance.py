@@ -22,6 +22,7 @@ import traceback
 import dataparallel
 import failures
 import same
+import takeover
 import tokens
 import tools
 from servers import Gateway, Server, Vllm
@@ -123,17 +124,38 @@ def real_model(suite):
     suite.stop()
 
 
+def llama(suite, name):
+    port = same.free_port()
+    model = suite.models / "overdraft-target.q8_0.gguf"
+    command = [suite.llama_server, "--model", model, "--alias", "target", "--port", port, "--metrics", "--jinja"]
+    return Server(f"llama-server-{name}", [*command, "--parallel", 4], port, suite.work)
+
+
 def llama_server(suite):
     if not suite.llama_server:
         suite.rows.append(("llama-server", "everything", "not here", "the build", "llama-server was not found"))
         return
-    port = same.free_port()
-    model = suite.models / "overdraft-target.q8_0.gguf"
-    command = [suite.llama_server, "--model", model, "--alias", "target", "--port", port, "--metrics", "--jinja"]
-    engine = suite.start(Server("llama-server", command, port, suite.work))
+    engine = suite.start(llama(suite, "a"))
     gateway = suite.start(Gateway(suite, "gateway-llama", {"workers": [{"url": engine.url(), "name": "a"}]}))
     same.run(suite, "llama-server", engine, gateway)
     suite.stop()
+    takeover.run(suite, "two llama-servers", lambda name: llama(suite, name), pair(suite, "llama"), "target", 200)
+
+
+def pair(suite, name):
+    """A gateway before two engines."""
+
+    def gateway(engines):
+        workers = [{"url": engine.url(), "name": worker} for worker, engine in engines.items()]
+        return Gateway(suite, f"gateway-two-{name}", {"workers": workers})
+
+    return gateway
+
+
+def two_engines(suite):
+    """SmolLM2-135M is slow enough to be met in mid-stream also by a signal that takes its time."""
+    start = lambda name: Vllm(suite, f"vllm-{name}", suite.models / "hf-smollm2", "smollm2")
+    takeover.run(suite, "two vLLMs", start, pair(suite, "vllm"), "smollm2", 120)
 
 
 def versions(suite):
@@ -189,6 +211,7 @@ PARTS = {
     "ranks": dataparallel.run,
     "cascade": two_models,
     "real": real_model,
+    "takeover": two_engines,
     "llama": llama_server,
 }
 

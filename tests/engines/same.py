@@ -5,7 +5,12 @@ import re
 from servers import free_port  # noqa: F401 (for who starts engines)
 
 # What differs between any two answers to one question.
-OWN = [(re.compile(rb'"(id|request_id)":"[^"]*"'), rb'"id":"-"'), (re.compile(rb'"created":\d+'), rb'"created":0')]
+OWN = [
+    (re.compile(rb'"(id|request_id)":"[^"]*"'), rb'"id":"-"'),
+    (re.compile(rb'"created":\d+'), rb'"created":0'),
+    # What it took llama-server.
+    (re.compile(rb',"timings":\{[^{}]*\}'), rb""),
+]
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 CHAT = {"model": "target", "messages": QUESTION, "temperature": 0, "max_tokens": 24}
