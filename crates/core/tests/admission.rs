@@ -476,3 +476,43 @@ fn who_waits_for_a_worker_that_drains_goes_elsewhere() {
     assert!(other != at && [first, second].contains(&other), "and waits for the other");
     assert!(story.router.leave_queue(ticket));
 }
+
+#[test]
+fn requests_are_held_while_no_worker_is_up_and_start_in_their_order() {
+    let mut story = Story::new(0, None, Mode::Peak);
+    let ask = request(1_000, Some(1), Priority::Default);
+    assert_eq!(story.send(ask), Err(Choice::UnknownModel));
+    let deadline = at(60 * SECOND);
+    let mut held: VecDeque<_> = (0..50)
+        .map(|_| story.router.hold(ask, deadline, story.now).expect("there is room"))
+        .collect();
+    let ticket = story.router.call(story.now).expect("the first is tried");
+    let choice = story.router.place_called(ticket, ask, &story.settings, story.now);
+    assert_eq!(choice.err(), Some(Choice::UnknownModel));
+    assert_eq!(story.router.call(story.now), None, "the others wait for it");
+    // A worker comes that takes ten at once.
+    story.now = at(20 * SECOND);
+    let worker = story.router.join(1).expect("there is room");
+    story.router.probed(worker, Probe::Ready(&[MODEL.to_owned()]), story.now);
+    story.router.scraped(worker, scrape(0, 12_000, story.now));
+    let mut rounds = 0;
+    while !held.is_empty() {
+        while let Some(ticket) = story.router.call(story.now) {
+            let placed = story.router.place_called(ticket, ask, &story.settings, story.now);
+            match placed {
+                Ok(placed) => {
+                    assert_eq!(held.pop_front(), Some(ticket), "the oldest first");
+                    story.placed.push(placed);
+                }
+                Err(choice) => assert!(matches!(choice, Choice::Saturated { .. }), "{choice:?}"),
+            }
+        }
+        assert!(!story.placed.is_empty(), "{} are never started", held.len());
+        rounds += 1;
+        while !story.placed.is_empty() {
+            story.end_one();
+        }
+    }
+    assert!(1 < rounds, "they did not all fit at once");
+    assert!(story.router.queue().is_empty());
+}

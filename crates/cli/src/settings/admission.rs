@@ -43,12 +43,14 @@ pub(super) fn waiting(configured: &config::Admission) -> AdmissionSettings {
             requests: count(queue.requests),
             tokens: queue.tokens,
             per_tenant: count(queue.per_tenant),
+            held: count(queue.held),
         },
         first_token: ByPriority {
             flex: wait.flex.duration(),
             default: wait.default.duration(),
             priority: wait.priority.duration(),
         },
+        hold: configured.hold.duration(),
     }
 }
 

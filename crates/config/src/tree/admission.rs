@@ -36,6 +36,9 @@ pub struct Admission {
     pub queue: AdmissionQueue,
     /// How long a request may wait before it is refused.
     pub first_token: FirstTokenWait,
+    /// How long a request is held while no worker of its model is up, as when the fleet is scaled from zero; `0s` tells
+    /// the client at once. Only for models that are configured or were served before, and that name no `fallback`.
+    pub hold: TimeSpan,
 }
 
 impl Default for Admission {
@@ -49,6 +52,7 @@ impl Default for Admission {
             requests_max: None,
             queue: AdmissionQueue::default(),
             first_token: FirstTokenWait::default(),
+            hold: TimeSpan::from_secs(0),
         }
     }
 }
@@ -93,11 +97,13 @@ pub struct AdmissionQueue {
     pub tokens: u64,
     /// Requests of one tenant.
     pub per_tenant: u32,
+    /// Requests that are held while no worker of their model is up (`admission.hold`).
+    pub held: u32,
 }
 
 impl Default for AdmissionQueue {
     fn default() -> Self {
-        Self { requests: 65_536, tokens: 1 << 40, per_tenant: 32_768 }
+        Self { requests: 65_536, tokens: 1 << 40, per_tenant: 32_768, held: 1_024 }
     }
 }
 

@@ -87,7 +87,10 @@ impl Line {
     /// free.
     fn furthest(&self, room: WorkerId) -> Option<Ticket> {
         let looked = self.stands.get(&room).is_some_and(Stand::has_looked);
-        let others = self.stands.values().filter(|stand| !looked && !stand.is_empty());
+        // Those that are held until a worker is up go in the order in which they came.
+        let others = self.stands.iter().filter(|(at, _)| **at != WorkerId::NOBODY);
+        let others = others.map(|(_, stand)| stand);
+        let others = others.filter(|stand| !looked && !stand.is_empty());
         others.max_by_key(|stand| stand.len())?.last()
     }
 
@@ -120,6 +123,14 @@ impl Line {
         if at == called.for_room {
             stand.found_none(ticket, called.waiter, hold);
         }
+    }
+
+    /// One that was held until a worker is up waits for `at` from now on.
+    pub(super) fn settle(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId) {
+        if let Some(stand) = self.stands.get_mut(&WorkerId::NOBODY) {
+            stand.remove(ticket, waiter);
+        }
+        self.stands.entry(at).or_default().insert(ticket, waiter);
     }
 
     pub(super) fn admitted(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId, now: Instant) {

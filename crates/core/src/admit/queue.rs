@@ -72,6 +72,11 @@ pub enum Refusal {
         /// When to come back: 1 to 30 s.
         retry_after: Micros,
     },
+    /// As much is held for workers that are not up as may.
+    HeldFull {
+        /// When to come back: 1 to 30 s.
+        retry_after: Micros,
+    },
     /// It would not be started by its deadline.
     TooLate {
         /// How long it would wait, judging by how fast its line has moved.
@@ -87,6 +92,7 @@ impl Refusal {
         match self {
             Self::QueueFull { .. } => "queue_full",
             Self::TenantFull { .. } => "tenant_full",
+            Self::HeldFull { .. } => "held_full",
             Self::TooLate { .. } => "too_late",
         }
     }
@@ -96,6 +102,7 @@ impl Refusal {
         match self {
             Self::QueueFull { retry_after }
             | Self::TenantFull { retry_after }
+            | Self::HeldFull { retry_after }
             | Self::TooLate { retry_after, .. } => retry_after,
         }
     }
@@ -106,7 +113,7 @@ impl Refusal {
 struct Entry {
     waiter: Waiter,
     entered: Instant,
-    /// The worker that it waits for.
+    /// The worker that it waits for; nobody where it is held until one is up.
     at: WorkerId,
     standing: Standing,
 }
@@ -127,6 +134,8 @@ pub struct Queue {
     tenants: BTreeMap<Tenant, usize>,
     waiting: [usize; 3],
     tokens: u64,
+    /// Those that are held until a worker is up.
+    held: usize,
     next: u64,
     /// The model that was called last.
     turn: u64,
@@ -143,6 +152,7 @@ impl Queue {
             tenants: BTreeMap::new(),
             waiting: [0; 3],
             tokens: 0,
+            held: 0,
             next: 0,
             turn: 0,
         }
@@ -159,6 +169,9 @@ impl Queue {
     /// Why it may not, and when to come back; nothing has changed then.
     pub fn enter(&mut self, waiter: Waiter, at: WorkerId, now: Instant) -> Result<Ticket, Refusal> {
         self.check(waiter, now)?;
+        if at == WorkerId::NOBODY && self.settings.held <= self.held {
+            return Err(Refusal::HeldFull { retry_after: retry_after(Micros::ZERO) });
+        }
         if !self.lines.contains_key(&waiter.model) {
             self.make_room_for_a_line();
         }
@@ -168,6 +181,7 @@ impl Queue {
         self.entries.insert(ticket, entry);
         self.deadlines.insert((waiter.deadline, ticket));
         self.waiting[waiter.priority.index()] += 1;
+        self.held += usize::from(at == WorkerId::NOBODY);
         self.tokens = self.tokens.saturating_add(waiter.tokens);
         *self.tenants.entry(waiter.tenant).or_default() += 1;
         self.lines.entry(waiter.model).or_default().enter(ticket, waiter, at, now);
@@ -211,11 +225,37 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(&ticket) else { return };
         if entry.standing == Standing::Called {
             entry.standing = Standing::Waiting;
+            self.held -= usize::from(entry.at == WorkerId::NOBODY);
+            self.held += usize::from(at == WorkerId::NOBODY);
             entry.at = at;
             if let Some(line) = self.lines.get_mut(&entry.waiter.model) {
                 line.put_back(ticket, at, hold);
             }
         }
+    }
+
+    /// Those of a model that are held until a worker is up wait for this one from now on, in the order in which they came.
+    pub fn settle(&mut self, model: u64, at: WorkerId) {
+        let Self { entries, lines, held, .. } = self;
+        let Some(line) = lines.get_mut(&model) else { return };
+        for (&ticket, entry) in entries.iter_mut() {
+            let is_held = entry.at == WorkerId::NOBODY && entry.waiter.model == model;
+            if is_held && entry.standing == Standing::Waiting {
+                line.settle(ticket, entry.waiter, at);
+                entry.at = at;
+                *held -= 1;
+            }
+        }
+    }
+
+    /// Whether somebody is held until a worker is up.
+    pub fn is_held(&self, ticket: Ticket) -> bool {
+        self.entries.get(&ticket).is_some_and(|entry| entry.at == WorkerId::NOBODY)
+    }
+
+    /// Those that are held until a worker is up.
+    pub const fn held(&self) -> usize {
+        self.held
     }
 
     /// Somebody does not wait any more, called or not; whether anybody did.
@@ -328,6 +368,7 @@ impl Queue {
         let waiter = entry.waiter;
         self.deadlines.remove(&(waiter.deadline, ticket));
         self.waiting[waiter.priority.index()] -= 1;
+        self.held -= usize::from(entry.at == WorkerId::NOBODY);
         self.tokens = self.tokens.saturating_sub(waiter.tokens);
         if let Some(own) = self.tenants.get_mut(&waiter.tenant) {
             *own -= 1;

@@ -142,10 +142,12 @@ pub struct QueueSettings {
     pub tokens: u64,
     /// Requests of one tenant, at most.
     pub per_tenant: usize,
+    /// Requests that are held while no worker of their model is up, at most.
+    pub held: usize,
 }
 
 impl Default for QueueSettings {
     fn default() -> Self {
-        Self { requests: 65_536, tokens: 1 << 40, per_tenant: 32_768 }
+        Self { requests: 65_536, tokens: 1 << 40, per_tenant: 32_768, held: 1_024 }
     }
 }

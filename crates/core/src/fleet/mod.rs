@@ -62,6 +62,9 @@ pub const WORKER_MODELS_MAX: usize = 256;
 pub struct WorkerId(u16);
 
 impl WorkerId {
+    /// No worker's place: who waits for it waits until any is up.
+    pub const NOBODY: Self = Self(u16::MAX);
+
     /// The place as an index, for the shell's tables that run parallel to the fleet.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -50,6 +50,19 @@ impl Router {
         self.queue.enter(waiter, at, now)
     }
 
+    /// Lets a request wait until a worker of its model is up.
+    ///
+    /// # Errors
+    /// Why it may not, and when to come back; nothing has changed then.
+    pub fn hold(
+        &mut self,
+        request: Request<'_>,
+        deadline: Instant,
+        now: Instant,
+    ) -> Result<Ticket, Refusal> {
+        self.wait(request, WorkerId::NOBODY, deadline, now)
+    }
+
     /// Something is set otherwise: all who wait are called again.
     pub fn freed(&mut self) {
         self.queue.freed_all();
@@ -63,7 +76,8 @@ impl Router {
     /// Places the request that was called; if there is no room for it after all, it waits on.
     ///
     /// # Errors
-    /// The choice, where it is nobody. It waits on if that is [`Choice::Saturated`], and not else.
+    /// The choice, where it is nobody. It waits on if that is [`Choice::Saturated`], or if it is held and still no worker
+    /// is up, and not else.
     pub fn place_called(
         &mut self,
         ticket: Ticket,
@@ -76,8 +90,16 @@ impl Router {
         match placed {
             Ok(_) => self.queue.admitted(ticket, now),
             Err(Choice::Saturated { at, .. }) => {
-                let hold = self.hold(ticket, request, now);
+                let is_first = self.queue.is_held(ticket);
+                let hold = self.why_put_back(ticket, request, now);
                 self.queue.put_back(ticket, at, hold);
+                if is_first {
+                    // Those behind it came later, and wait where it does.
+                    self.queue.settle(model_number(request.model), at);
+                }
+            }
+            Err(Choice::NoneUp | Choice::UnknownModel) if self.queue.is_held(ticket) => {
+                self.queue.put_back(ticket, WorkerId::NOBODY, Hold::Reserved);
             }
             Err(_) => {
                 self.queue.leave(ticket);
@@ -87,7 +109,7 @@ impl Router {
     }
 
     /// Why one that found no room waits on.
-    fn hold(&self, ticket: Ticket, request: Request<'_>, now: Instant) -> Hold {
+    fn why_put_back(&self, ticket: Ticket, request: Request<'_>, now: Instant) -> Hold {
         let waited = |(_, entered): (Waiter, Instant)| now.since(entered);
         match self.queue.waiter(ticket).map(waited) {
             _ if self.portion(request) != Portion::Within => Hold::Excess,

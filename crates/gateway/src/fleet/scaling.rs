@@ -58,6 +58,14 @@ fn load(fleet: &Fleet, pool: Pool, model: Option<&str>) -> Load {
         }
         models.extend(asked.map(model_number));
     }
+    if pool == Pool::Target {
+        // Who waits for a model that no worker has yet is what it is to be started for.
+        let routes = fleet.dispatcher.routes();
+        let configured = routes.settings.models.keys().map(String::as_str).chain(model);
+        let unserved =
+            configured.filter(|name| is_asked(name) && router.fleet().serving(name).is_none());
+        models.extend(unserved.map(model_number));
+    }
     let queued = WaitQueue::waiting_for(router.queue(), &models);
     drop(router);
     load.add_queued(u64::try_from(queued).unwrap_or(u64::MAX));

@@ -43,6 +43,8 @@ enum Denial {
     Queue(Refusal),
     /// It has waited for as long as it may.
     Late(Micros),
+    /// No worker of its model has come up for as long as it may be held.
+    NeverUp(Micros),
     /// The gateway shuts down.
     Draining,
     /// It is expected to take that, and clearly more than what is left to its deadline.
@@ -75,6 +77,13 @@ pub(crate) async fn place(
         && Box::pin(locked_workers::introduce(&pipeline.fleet, &context.head.headers)).await
     {
         placed = seek(pipeline, context, info).await;
+    }
+    if let Err(Denied { why: Denial::Choice(choice), .. }) = placed
+        && is_held(pipeline, info, choice)
+    {
+        let until = Instant::now() + pipeline.settings().admission.hold;
+        let (nobody, figures) = (WorkerId::NOBODY, Figures::default());
+        placed = Box::pin(wait(pipeline, context, info, nobody, figures, until)).await;
     }
     let placed = placed.and_then(|lease| match hopeless(context, lease.prediction()) {
         Some(denial) => Err(denial.unseen()),
@@ -120,6 +129,21 @@ async fn seek(
     Box::pin(wait(pipeline, context, info, at, figures, until)).await
 }
 
+/// Whether a request that nobody is up for is held until somebody is: its model will be served, and no other one
+/// stands in for it.
+fn is_held(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> bool {
+    let routes = pipeline.routes();
+    let stands_in =
+        routes.settings.models.get(&info.model).is_some_and(|own| !own.fallback.is_empty());
+    let is_on = !pipeline.settings().admission.hold.is_zero() && !stands_in;
+    is_on
+        && match choice {
+            Choice::NoneUp => true,
+            Choice::UnknownModel => is_expected(pipeline, &info.model),
+            _ => false,
+        }
+}
+
 /// Waits in the queue again after a worker was too full, until then at most; none where nobody takes it.
 pub(super) async fn return_to(
     pipeline: &Arc<Pipeline>,
@@ -159,7 +183,11 @@ async fn wait(
         tokio::select! {
             biased;
             () = place.called() => {}
-            () = sleep_until(until) => return Err(denied(Denial::Late(place.waited()), figures)),
+            () = sleep_until(until) => {
+                let is_held = dispatcher.view().queue().is_held(place.ticket());
+                let why = if is_held { Denial::NeverUp } else { Denial::Late };
+                return Err(denied(why(place.waited()), figures));
+            }
             () = context.exchange.drain.closing() => return Err(denied(Denial::Draining, figures)),
         }
         let explanation = &mut context.explanation;
@@ -175,6 +203,7 @@ async fn wait(
                 pipeline.admission.waited(info.priority.name(), waited);
                 return Ok(lease);
             }
+            Err(_) if dispatcher.view().queue().is_held(place.ticket()) => {}
             Err(choice) => {
                 let seen = saturation(choice);
                 (_, figures) = seen.ok_or_else(|| denied(Denial::Choice(choice), figures))?;
@@ -212,10 +241,11 @@ fn refused(
     let seconds = |time: Micros| time.get().div_ceil(1_000_000);
     match denial {
         Denial::Choice(choice) => of_choice(pipeline, info, choice),
+        Denial::Queue(Refusal::HeldFull { retry_after }) => held_full(&info.model, retry_after),
         Denial::Queue(refusal) => {
             let wait = refusal.retry_after();
             let (why, retry) = match refusal {
-                Refusal::QueueFull { .. } => {
+                Refusal::QueueFull { .. } | Refusal::HeldFull { .. } => {
                     ("as many requests wait as may".to_owned(), Retry::After(wait))
                 }
                 // It is this tenant's own load that is in its way.
@@ -241,6 +271,7 @@ fn refused(
             );
             saturated(what, "late", Retry::After(wait))
         }
+        Denial::NeverUp(waited) => never_up(&info.model, seconds(waited)),
         // The same request would be refused again.
         Denial::Hopeless(prediction, left) => {
             let error = deadline::hopeless(&prediction, left);
@@ -296,6 +327,21 @@ fn of_choice(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> Refused
         }
         _ => none_up(model),
     }
+}
+
+/// As many requests wait for somebody to come up as may.
+fn held_full(model: &str, retry_after: Micros) -> Refused {
+    let why =
+        format!("no worker that serves `{model}` is up, and as many requests wait for one as may");
+    Refused::for_room(ApiError::overloaded(why), "held_full", Retry::After(retry_after))
+}
+
+/// Nobody who serves the model has come up for as long as a request is held.
+fn never_up(model: &str, seconds: u64) -> Refused {
+    let why = format!(
+        "no worker that serves `{model}` has come up within {seconds} s; try again in a moment"
+    );
+    Refused::for_room(ApiError::overloaded(why), "none_up", Retry::After(Micros::ZERO))
 }
 
 /// Nobody who serves the model is there now.

@@ -11,6 +11,8 @@ pub struct AdmissionSettings {
     pub queue: QueueSettings,
     /// How long a request may wait before it is refused.
     pub first_token: ByPriority<Duration>,
+    /// How long a request is held while no worker of its model is up; not at all where it is zero.
+    pub hold: Duration,
 }
 
 impl Default for AdmissionSettings {
@@ -19,6 +21,6 @@ impl Default for AdmissionSettings {
         // of it, and a client that is refused only comes back.
         let wait = Duration::from_secs(30);
         let first_token = ByPriority { flex: wait, default: wait, priority: wait };
-        Self { queue: QueueSettings::default(), first_token }
+        Self { queue: QueueSettings::default(), first_token, hold: Duration::ZERO }
     }
 }

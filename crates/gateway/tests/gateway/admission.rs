@@ -3,7 +3,7 @@
 //! Each worker takes one request at a time, so that the test decides when there is room.
 
 use overdraft_core::admit::{ByPriority, Mode};
-use overdraft_gateway::GatewaySettings;
+use overdraft_gateway::{GatewaySettings, ModelSettings};
 
 use crate::client::{Client, Head};
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, SOON, chat, in_time};
@@ -295,4 +295,68 @@ async fn after_a_storm_of_comings_and_goings_nothing_is_left_behind() {
         until_metrics(&gateway, &line).await;
     }
     until_metrics(&gateway, "overdraft_inflight_requests 1").await;
+}
+
+/// A gateway before a worker that is not up, which holds the requests for it.
+async fn holding(mock: &Mock, adjust: impl FnOnce(&mut GatewaySettings)) -> Gateway {
+    mock.behave(|manner| manner.health = 503);
+    Gateway::start_unready(&[mock], |settings| {
+        one_at_a_time(settings);
+        settings.admission.hold = NEVER;
+        settings.probe.interval = SOON;
+        settings.routing.models.insert(MODEL.to_owned(), ModelSettings::default());
+        adjust(settings);
+    })
+    .await
+}
+
+#[tokio::test]
+async fn fifty_requests_are_held_until_a_worker_is_up_and_all_are_answered_in_their_order() {
+    const COUNT: u32 = 50;
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |_| {}).await;
+    let mut clients = Vec::new();
+    for number in 0..COUNT {
+        let body = saying(&number.to_string(), "");
+        clients.push(queued(&gateway, "", &body, ("default", number + 1)).await);
+    }
+    assert!(mock.is_idle());
+    // They wake a pool from zero: ten may wait for each worker.
+    let wanted = r#"overdraft_pool_desired_load{pool="target",signal="waiting"} 5"#;
+    crate::care::told(&gateway, wanted).await;
+    mock.behave(|manner| manner.health = 200);
+    for (number, mut client) in (0..COUNT).zip(clients) {
+        let call = mock.call().await;
+        assert_eq!(named(&call), number.to_string(), "the oldest first");
+        call.answer(200, ANSWER).await;
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+    assert!(mock.is_idle(), "none was sent twice");
+}
+
+#[tokio::test]
+async fn who_is_held_for_too_long_is_told_to_come_back() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| settings.admission.hold = SOON).await;
+    let (head, body) = gateway.chat("").await.whole().await;
+    assert_eq!(head.status, 503);
+    assert!(head.header("retry-after").is_some());
+    assert!(body.contains("has come up within"), "{body}");
+    // A model that nobody knows is not waited for.
+    let mut client = gateway.client().await;
+    client.post(CHAT, r#"{"model":"unknown","messages":[]}"#).await;
+    assert_eq!(client.whole().await.0.status, 404);
+}
+
+#[tokio::test]
+async fn no_more_are_held_than_may_and_who_leaves_makes_room() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| settings.admission.queue.held = 1).await;
+    let held = queued(&gateway, "", &chat(""), ("default", 1)).await;
+    let (head, body) = gateway.chat("").await.whole().await;
+    assert_eq!(head.status, 503);
+    assert!(body.contains("as many requests wait for one as may"), "{body}");
+    drop(held);
+    until_metrics(&gateway, "overdraft_queue_requests{priority=\"default\"} 0").await;
+    let _held = queued(&gateway, "", &chat(""), ("default", 1)).await;
 }

@@ -21,11 +21,12 @@ use super::label_cap::LabelCap;
 const TENANTS_MAX: usize = 1_000;
 
 /// Why a request may be refused for want of room or budget.
-const REASONS: [&str; 13] = [
+const REASONS: [&str; 14] = [
     "budget_requests",
     "budget_tokens",
     "deadline",
     "draining",
+    "held_full",
     "late",
     "no_room",
     "none_up",

@@ -25,7 +25,7 @@ fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
 }
 
 fn queue() -> Queue {
-    Queue::new(QueueSettings { requests: 10_000, tokens: u64::MAX, per_tenant: 10_000 })
+    Queue::new(QueueSettings { requests: 10_000, tokens: u64::MAX, per_tenant: 10_000, held: 100 })
 }
 
 fn here() -> WorkerId {
@@ -312,7 +312,7 @@ fn one_that_has_waited_for_long_has_its_worker_kept_for_it() {
 
 #[test]
 fn what_may_wait_is_bounded_and_those_that_matter_have_room_left() {
-    let settings = QueueSettings { requests: 16, tokens: 10_000, per_tenant: 3 };
+    let settings = QueueSettings { requests: 16, tokens: 10_000, per_tenant: 3, held: 8 };
     let mut queue = Queue::new(settings);
     let now = Instant::ORIGIN;
     let names = |queue: &mut Queue, priority, tenant| {
@@ -399,4 +399,35 @@ fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     queue.put_back(placed, here(), Hold::Full);
     assert_eq!(queue.expire(at(5)), [placed]);
     assert!(!queue.leave(placed) && queue.is_empty());
+}
+
+#[test]
+fn those_that_are_held_are_bounded_and_settle_in_the_order_in_which_they_came() {
+    let mut queue = Queue::new(QueueSettings { held: 3, ..QueueSettings::default() });
+    let one = waiter(Priority::Default, 1, 1);
+    let held: Vec<Ticket> =
+        (0..3).map(|_| queue.enter(one, WorkerId::NOBODY, at(0)).unwrap()).collect();
+    let refused = queue.enter(one, WorkerId::NOBODY, at(0)).unwrap_err();
+    assert_eq!(refused.name(), "held_full");
+    assert!(queue.enter(one, here(), at(0)).is_ok(), "others are not held");
+    // Nobody is up yet: the first is tried, and the others wait for it.
+    let mut called = queue.call(at(1)).unwrap();
+    while called != held[0] {
+        queue.leave(called);
+        called = queue.call(at(1)).unwrap();
+    }
+    queue.put_back(called, WorkerId::NOBODY, Hold::Reserved);
+    assert_eq!((queue.call(at(1)), queue.held()), (None, 3));
+    // One is, and is full: all wait there from now on.
+    queue.freed_all();
+    assert_eq!(queue.call(at(2)), Some(held[0]));
+    queue.put_back(held[0], here(), Hold::Full);
+    queue.settle(1, here());
+    assert_eq!((queue.held(), queue.len()), (0, 3));
+    for ticket in held {
+        queue.freed(here());
+        assert_eq!(queue.call(at(3)), Some(ticket));
+        queue.admitted(ticket, at(3));
+    }
+    assert!(queue.is_empty());
 }
