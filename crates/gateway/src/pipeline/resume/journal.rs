@@ -27,6 +27,16 @@ pub(super) struct State {
     usage: Option<UsageTold>,
 }
 
+/// What the client has been told of what its answer used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counting {
+    Untold,
+    /// With every chunk, what was used so far.
+    SoFar,
+    /// What the whole answer used.
+    Told,
+}
+
 /// Follows one stream.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -47,10 +57,7 @@ pub(super) struct Journal {
     pub(super) resumes: u8,
     /// What the worker that answers now says it used.
     pub(super) usage: Option<UsageTold>,
-    /// Whether the client has been told what the answer used.
-    counted: bool,
-    /// Whether chunks before the last say what was used so far.
-    counts_often: bool,
+    counting: Counting,
     /// Whether it stays where it is though its worker leaves.
     pub(super) stays: bool,
 }
@@ -72,8 +79,7 @@ impl Journal {
             closed: Closed::default(),
             resumes: 0,
             usage: None,
-            counted: false,
-            counts_often: false,
+            counting: Counting::Untold,
             stays: false,
         }
     }
@@ -154,17 +160,31 @@ impl Journal {
         if let Some(ids) = &piece.prompt_ids {
             self.ledger.prompt(ids.clone());
         }
-        self.counts_often |= piece.usage.is_some() && piece.has_choice && piece.finish.is_none();
-        self.counted |= piece.usage.is_some() && (!piece.has_choice || self.counts_at_end(&piece));
+        self.count(&piece);
         self.relay(event, &piece, out);
         Ok(Verdict::GoesOn)
+    }
+
+    /// Notes whether an event of the first answer tells what was used.
+    fn count(&mut self, piece: &Piece<'_>) {
+        if piece.usage.is_none() {
+            return;
+        }
+        if !piece.has_choice || self.counts_at_end(piece) {
+            self.counting = Counting::Told;
+        } else if piece.finish.is_none() && self.counting == Counting::Untold {
+            self.counting = Counting::SoFar;
+        }
     }
 
     /// Whether the counts that the client asked for come with the finish reason, as llama-server tells them for
     /// completions.
     fn counts_at_end(&self, piece: &Piece<'_>) -> bool {
         let is_wanted = self.request.tracked.usage == StreamUsage::Last;
-        is_wanted && piece.usage.is_some() && piece.finish.is_some() && !self.counts_often
+        is_wanted
+            && piece.usage.is_some()
+            && piece.finish.is_some()
+            && self.counting != Counting::SoFar
     }
 
     /// Tells an event of the first answer as it is, but for what only the gateway asked for.
@@ -234,10 +254,10 @@ impl Continuation for Journal {
     fn ending(&mut self) -> Bytes {
         let mut out = Vec::new();
         if self.request.tracked.usage != StreamUsage::Never
-            && !self.counted
+            && self.counting != Counting::Told
             && let Some(sums) = self.sums()
         {
-            self.counted = true;
+            self.counting = Counting::Told;
             self.heading.counts(sums, &mut out);
         }
         out.extend_from_slice(sse::DONE);
