@@ -128,7 +128,8 @@ impl Simulation {
             router.scraped(id, worker.report(0));
         }
         let settings = RouteSettings { admission: rule.settings(), ..RouteSettings::default() };
-        let bounds = QueueSettings { requests: 1 << 16, tokens: u64::MAX, per_tenant: 1 << 16 };
+        let bounds =
+            QueueSettings { requests: 1 << 16, tokens: u64::MAX, per_tenant: 1 << 16, held: 0 };
         Self {
             workload,
             rule,
