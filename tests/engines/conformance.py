@@ -25,6 +25,7 @@ import same
 import takeover
 import tokens
 import tools
+from prepare import SMOLLM_FILE
 from servers import Gateway, Server, Vllm
 
 
@@ -124,22 +125,22 @@ def real_model(suite):
     suite.stop()
 
 
-def llama(suite, name):
+def llama(suite, name, file, alias):
     port = same.free_port()
-    model = suite.models / "overdraft-target.q8_0.gguf"
-    command = [suite.llama_server, "--model", model, "--alias", "target", "--port", port, "--metrics", "--jinja"]
-    return Server(f"llama-server-{name}", [*command, "--parallel", 4], port, suite.work)
+    command = [suite.llama_server, "--model", suite.models / file, "--alias", alias, "--port", port]
+    return Server(f"llama-server-{name}", [*command, "--metrics", "--jinja", "--parallel", 4], port, suite.work)
 
 
 def llama_server(suite):
     if not suite.llama_server:
         suite.rows.append(("llama-server", "everything", "not here", "the build", "llama-server was not found"))
         return
-    engine = suite.start(llama(suite, "a"))
+    engine = suite.start(llama(suite, "a", "overdraft-target.q8_0.gguf", "target"))
     gateway = suite.start(Gateway(suite, "gateway-llama", {"workers": [{"url": engine.url(), "name": "a"}]}))
     same.run(suite, "llama-server", engine, gateway)
     suite.stop()
-    takeover.run(suite, "two llama-servers", lambda name: llama(suite, name), pair(suite, "llama"), "target", 200)
+    start = lambda name: llama(suite, name, SMOLLM_FILE, "smollm2")
+    takeover.run(suite, "two llama-servers", start, pair(suite, "llama"), "smollm2", 120)
 
 
 def pair(suite, name):
