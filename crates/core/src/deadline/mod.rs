@@ -116,7 +116,8 @@ impl Prediction {
         // What is assumed is slow enough as it is.
         let margin = if self.prompts == Basis::Measured { MARGIN } else { 1 };
         let beside = self.places.get().saturating_add(self.late.get());
-        let after = known.saturating_mul(margin).saturating_add(MARGIN_SLOWEST * beside);
+        let after =
+            known.saturating_mul(margin).saturating_add(beside.saturating_mul(MARGIN_SLOWEST));
         Limit { after: Micros::new(after), basis: self.prompts }
     }
 
