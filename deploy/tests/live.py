@@ -38,6 +38,11 @@ TIMES = 30
 RATE_INTERVAL = "15s"
 # What is up, has been scraped and has been asked before a scenario begins.
 SETTLE_SECONDS = 12
+# How long a request waits in the gateway unless that is set. Where refusals are what a scenario shows, it is divided by
+# TIMES as the rules are: else requests that come together are refused together, a burst each quarter of an hour to the rules.
+PATIENCE_SECONDS = 30
+# Clients of a load that the workers are up to, and of one that is too much for them.
+CLIENTS, CLIENTS_TOO_MANY = 6, 160
 # Series of one panel at most.
 SERIES_MAX = 100
 KEYS = {"acme": "live-acme-key-0123456789", "globex": "live-globex-key-0123456789"}
@@ -241,6 +246,7 @@ def configuration(ports, name, store):
     if name == "reports_late":
         workers[1]["url"] = f"http://127.0.0.1:{ports.relay}"
     tokens = {"draft": {"prompt": 0.05, "completion": 0.2}, "target": {"prompt": 0.6, "completion": 2.4}}
+    patience = PATIENCE_SECONDS * 1_000 // (TIMES if name == "overload" else 1)
     # A bar that the draft's answers pass, and one that none of them does.
     bar = {"bad_drafts": 1.0}.get(name, 0.01)
     return {"listen": f"127.0.0.1:{ports.gateway}", "admin": {"listen": f"127.0.0.1:{ports.admin}"},
@@ -249,7 +255,9 @@ def configuration(ports, name, store):
             "cascades": {"smart": {"draft": "small", "target": "large", "mode": "gate", "threshold": bar, "tokenizers": "any", "slowdown": "any",
                                    "prices": tokens}},
             "prices": {"pools": {"target": 4.1, "draft": 0.8}, "models": {"large": tokens["target"], "small": tokens["draft"], "tiny": tokens["draft"]}},
-            "admission": {"mode": "off" if name == "full_caches" else "peak"}, "store": {"url": store}, "isolation": {"salt_secret": "live-salt-of-this-run-0123456789"},
+            "admission": {"mode": "off" if name == "full_caches" else "peak",
+                          "first_token": dict.fromkeys(("flex", "default", "priority"), f"{patience}ms")},
+            "store": {"url": store}, "isolation": {"salt_secret": "live-salt-of-this-run-0123456789"},
             "tracing": {"endpoint": f"http://127.0.0.1:{ports.sink}", "sample": "20%"}}
 
 
@@ -369,7 +377,8 @@ class Scene:
             apart = {"listen": f"127.0.0.1:{ports.gateway_2}", "admin": {"listen": f"127.0.0.1:{ports.admin_2}"}, "store": {"url": "memory"}}
             self.start_gateway("gateway_2", {**conf, **apart})
         self.start_prometheus()
-        self.load = Load(ports.gateway, {"overload": 160, "slow_queue": 60, "full_caches": 60}.get(name, 6), name not in ("no_repeats", "attempts_fail"), 400 if narrow else 60)
+        self.answer_tokens = 400 if narrow else 60
+        self.load = Load(ports.gateway, {"slow_queue": 60, "full_caches": 60}.get(name, CLIENTS), name not in ("no_repeats", "attempts_fail"), self.answer_tokens)
 
     def start_guesser(self):
         """A worker that computes and guesses: rightly where it drafts for itself, wrongly by looking up what it has said."""
@@ -400,6 +409,9 @@ class Scene:
         gone = {"worker_gone": ["large_b"], "all_gone": ["large_a", "large_b", "small", "guesser"], "gateway_gone": ["gateway"], "store_gone": ["store"]}
         for process in gone.get(self.name, []):
             self.run.stop(process)
+        if self.name == "overload":
+            self.load.stop()
+            self.load = Load(self.ports.gateway, CLIENTS_TOO_MANY, True, self.answer_tokens)
         if self.name == "worker_stopped":
             self.run.processes["large_b"].send_signal(signal.SIGSTOP)
         if self.name == "reports_late":
