@@ -7,6 +7,7 @@ mod cascade;
 mod client;
 mod configuring;
 mod deciding;
+mod doctor;
 mod documented;
 mod first_steps;
 mod harness;

@@ -11,6 +11,7 @@ mod config;
 mod cost;
 mod decision_options;
 mod decision_text;
+mod doctor;
 mod embedded;
 mod engine_options;
 mod explain;
@@ -54,6 +55,8 @@ use clap::{Parser, Subcommand};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Serves large language models: gateway, embedded engine and tools in one binary.
+///
+/// New here? `overdraft serve` starts two small models at http://127.0.0.1:8080 and needs nothing else.
 #[derive(Parser)]
 #[command(name = "overdraft", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Arguments {
@@ -63,7 +66,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  overdraft serve                                   # demo models, 127.0.0.1:8080, nothing to configure
+  overdraft serve                                   # demo models, nothing to configure
   overdraft serve --model llama-3-8b-q4_k_m.gguf    # your model on this machine
   overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
   overdraft serve --config overdraft.yaml           # before a fleet, as the file says
@@ -73,40 +76,45 @@ Examples:
   overdraft tail --where 'ttft > 2s'                # requests that match, as they end
   overdraft cost access.jsonl --price 4.10          # what did they cost, and who pays?
   overdraft bench http://127.0.0.1:8080             # how fast does it answer?
-  overdraft simulate --workload tenants             # what would a fleet make of this load?
+  overdraft simulate --workload tenants             # how would a fleet serve this load?
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
   overdraft tune http://10.0.0.5:8000 --plain http://10.0.0.6:8000
-  overdraft supervise -- vllm serve MODEL           # restarted when it dies, or when it must";
+  overdraft supervise -- vllm serve MODEL           # restarted when it dies, or is told to
+  overdraft doctor > report.txt                     # what a bug report needs, without secrets
+
+`overdraft COMMAND --help` has the flags of a command, with examples.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serves the OpenAI API: a gateway before embedded or remote workers
+    /// Serves the OpenAI API: a gateway in front of remote or embedded workers
     Serve(Box<serve::Arguments>),
     /// Serves one model with vLLM's API and metrics, to stand behind a gateway
     Worker(Box<worker::Arguments>),
-    /// Reads a configuration file, says what is wrong with it, and asks its workers
+    /// Validates a configuration file, and checks that its workers and its Redis can be used
     Check(check::Arguments),
-    /// Says why a request went where it went, or where one would go; sends nothing
+    /// Explains which worker a request went to, or would go to, and why; sends nothing
     Explain(explain::Arguments),
     /// Prints requests of a running gateway, or of an access log, that match an expression
     Tail(tail::Arguments),
-    /// Says what the requests of an access log cost: tenants, models, idle time, what was spared
+    /// Computes what the requests of an access log cost, by tenant, model and worker
     Cost(cost::Arguments),
     /// Shows the fleet, the requests and the decisions of a running gateway in the terminal
     Top(top::Arguments),
-    /// Sends a load to an endpoint and tells how it was answered
+    /// Sends a load to an endpoint, and reports latency, throughput and failures
     Bench(Box<bench::Arguments>),
-    /// Says what a fleet would make of a load, in virtual time
+    /// Simulates a fleet under a load, in virtual time; compares policies, sizes and settings
     Simulate(Box<simulate::Arguments>),
     /// Shows a configuration with every default filled in, or the schema of the file
     Config(config::Arguments),
-    /// Says how deep a vLLM worker should guess, by what it tells of itself; changes nothing
+    /// Recommends how many tokens a vLLM worker should draft; changes nothing
     Tune(tune::Arguments),
-    /// Runs an engine as its child, prepared, and restarts it when it dies or is told to
+    /// Prints what a bug report needs, without secrets
+    Doctor(doctor::Arguments),
+    /// Runs an engine such as vLLM, and restarts it when it dies or is told to
     Supervise(supervise::Arguments),
-    /// Prints a script that completes commands and flags in a shell
+    /// Prints a script with which a shell completes commands and flags
     Completions(install_files::Completions),
-    /// Writes the pages of the manual
+    /// Writes the pages of the manual (man pages), one for each command
     Man(install_files::Man),
 }
 
@@ -123,6 +131,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Supervise(arguments) => supervise::run(arguments),
         Command::Completions(arguments) => {
             install_files::completions(&arguments);

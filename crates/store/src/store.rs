@@ -125,7 +125,7 @@ impl Store {
     pub async fn server(&mut self) -> Result<ServerInfo, Fault> {
         let Some(link) = &mut self.link else { return Ok(ServerInfo::default()) };
         let mut page = String::new();
-        for section in ["memory", "persistence"] {
+        for section in ["server", "memory", "persistence"] {
             let mut command = redis::cmd("INFO");
             command.arg(section);
             page.push_str(&link.run::<String>(Side::Reads, &command).await?);

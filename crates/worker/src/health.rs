@@ -6,12 +6,15 @@ use overdraft_http::{Body, Exchange, reply};
 use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::ApiError;
 use overdraft_wire::kv_events::write_sources;
-use overdraft_wire::response::{VersionResponse, to_json};
 use serde_json::json;
 
 use crate::kv_events::KvEvents;
 use crate::speculation;
 use crate::worker::Worker;
+
+/// What is running: the same for every worker of this release.
+const VERSION: &str =
+    concat!("{\"version\":\"", env!("CARGO_PKG_VERSION"), "\",\"server\":\"overdraft\"}");
 
 /// 200 with the model and how guessing ahead fares: `mean_acceptance` is what
 /// `vllm_spec_acceptance_rate` tells, null where nothing was drafted of late. 503 with the reason.
@@ -56,8 +59,7 @@ pub(crate) fn load(worker: &Worker) -> Response<Body> {
 
 /// What is running.
 pub(crate) fn version() -> Response<Body> {
-    let version = VersionResponse { version: env!("CARGO_PKG_VERSION") };
-    reply::json(StatusCode::OK, to_json(&version))
+    reply::json(StatusCode::OK, VERSION)
 }
 
 /// Where the events of the cache come from; an empty list where none are published.

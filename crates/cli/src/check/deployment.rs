@@ -19,8 +19,10 @@ pub(super) fn report(config: &Config) -> Option<Report> {
 /// A listener that others reach, without keys.
 fn unguarded(config: &Config) -> Option<Finding> {
     (config.keys.is_empty() && !config.listen.ip().is_loopback()).then(|| {
-        let message =
-            format!("whoever reaches {} may ask: no `keys` are configured", config.listen);
+        let message = format!(
+            "every client that reaches {} may ask: no `keys` are configured",
+            config.listen
+        );
         Finding::new("keys", Verdict::Warn, message)
             .hint("name `keys`, or let only a proxy that asks for them reach the listener")
     })

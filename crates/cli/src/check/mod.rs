@@ -13,13 +13,18 @@ mod show;
 mod speed;
 mod store;
 mod supervisor;
+mod version;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use overdraft_config::{ConfigErrors, Loaded, Loader, WorkerSource};
+use overdraft_config::{Config, ConfigErrors, Loaded, Loader, WorkerSource};
+use tokio::time::timeout;
 
-use self::finding::{Report, Verdict};
-use self::speed::Measuring;
+pub(crate) use self::finding::Report;
+use self::finding::{Finding, Verdict};
+pub(crate) use self::show::{report as report_json, reports as reports_text};
+pub(crate) use self::speed::Measuring;
 use crate::fault::Fault;
 use crate::parity;
 
@@ -63,7 +68,8 @@ Examples:
   overdraft check --output json | jq .workers
   overdraft check --live http://127.0.0.1:9091      # the health check of a container
 
-Exit codes: 0 good, 1 a worker or the store cannot be used or the address is not well, 2 the file cannot be used.";
+Exit codes: 0 good, 1 a worker or the store cannot be used or the address is not well, 2 the
+file cannot be used.";
 
 /// Checks, prints, and turns what was found into an exit code.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
@@ -79,26 +85,53 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         crate::config::print(&show::understood(&loaded, arguments.show))?;
     }
     let measuring = if arguments.measure { Measuring::Asked } else { Measuring::Left };
-    let (mut reports, differing) = if arguments.offline {
-        (Vec::new(), Vec::new())
+    let reports = if arguments.offline {
+        unasked(&loaded.config, &[])
     } else {
-        crate::runtime::runtime()?.block_on(async {
-            let mut reports = preflight::fleet(&loaded.config, measuring).await;
-            let slow = speed::cascades(&loaded.config, &reports);
-            reports.extend((!slow.is_empty()).then(|| Report::of("cascades", slow)));
-            reports.extend(store::report(&loaded.config).await);
-            let workers = loaded.config.workers.iter();
-            let asked: Vec<parity::Asked> = workers.map(preflight::asked).collect();
-            (reports, parity::differing(&loaded.config, &asked).await)
-        })
+        crate::runtime::runtime()?.block_on(survey(&loaded.config, measuring, UNHURRIED))
     };
-    reports.extend(deployment::report(&loaded.config));
-    reports.extend(cascade::reports(&loaded.config, &differing));
     tell(arguments, &loaded, &reports)?;
     if reports.iter().any(|report| report.verdict() == Verdict::Fail) {
         return Err(Fault::running_told());
     }
     Ok(())
+}
+
+/// Without a bound on all questions together; each has one of its own.
+const UNHURRIED: Duration = Duration::MAX;
+
+/// Asks everything that a configuration names, and looks at the configuration itself. Workers, store and cascades have
+/// `patience` each; what has not answered by then is a finding.
+pub(crate) async fn survey(
+    config: &Config,
+    measuring: Measuring,
+    patience: Duration,
+) -> Vec<Report> {
+    let mut reports = preflight::fleet(config, measuring, patience).await;
+    let slow = speed::cascades(config, &reports);
+    reports.extend((!slow.is_empty()).then(|| Report::of("cascades", slow)));
+    let late = |name, subject| Report::of(name, vec![Finding::late(subject, patience)]);
+    match timeout(patience, store::report(config)).await {
+        Ok(report) => reports.extend(report),
+        Err(_elapsed) => reports.push(late("store", "store")),
+    }
+    let asked: Vec<parity::Asked> = config.workers.iter().map(preflight::asked).collect();
+    let differing = match timeout(patience, parity::differing(config, &asked)).await {
+        Ok(differing) => differing,
+        Err(_elapsed) => {
+            reports.push(late("cascades", "tokenizers"));
+            Vec::new()
+        }
+    };
+    reports.extend(unasked(config, &differing));
+    reports
+}
+
+/// What the configuration alone tells, and `differing` of its cascades.
+fn unasked(config: &Config, differing: &[parity::Mismatch]) -> Vec<Report> {
+    let mut reports: Vec<Report> = deployment::report(config).into_iter().collect();
+    reports.extend(cascade::reports(config, differing));
+    reports
 }
 
 fn tell(arguments: &Arguments, loaded: &Loaded, reports: &[Report]) -> Result<(), Fault> {

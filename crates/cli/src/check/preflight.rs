@@ -18,11 +18,12 @@ use overdraft_telemetry::unix_seconds;
 use overdraft_wire::kv_events::read_sources;
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::event_arrival::Subscriber;
 use super::finding::{Finding, Report, Verdict};
 use super::speed::{self, Measuring};
-use super::supervisor;
+use super::{supervisor, version};
 use crate::ask::{self, Address, AskError, Want};
 use crate::parity;
 
@@ -32,14 +33,29 @@ const AT_ONCE_MAX: usize = 64;
 /// Bytes of a list of models.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
 
-/// Asks every worker with a fixed address; the reports are in the order of the file.
-pub(super) async fn fleet(config: &Config, measuring: Measuring) -> Vec<Report> {
+/// Asks every worker with a fixed address; the reports are in the order of the file. A worker that has not answered
+/// within `patience`, or was not asked by then, has a report that says so.
+pub(super) async fn fleet(
+    config: &Config,
+    measuring: Measuring,
+    patience: Duration,
+) -> Vec<Report> {
+    let mut reports: Vec<Option<Report>> = config.workers.iter().map(|_| None).collect();
+    let asking = ask_each(config, measuring, &mut reports);
+    let _in_time = timeout(patience, asking).await;
+    let late = |worker: &Worker| Report {
+        url: worker.url.clone(),
+        ..Report::of(worker.name(), vec![Finding::late("reachable", patience)])
+    };
+    let all = reports.into_iter().zip(&config.workers);
+    all.map(|(report, worker)| report.unwrap_or_else(|| late(worker))).collect()
+}
+
+async fn ask_each(config: &Config, measuring: Measuring, reports: &mut [Option<Report>]) {
     let config = Arc::new(config.clone());
-    let count = config.workers.len();
-    let bar = bar(count);
-    let mut waiting = 0..count;
+    let bar = bar(reports.len());
+    let mut waiting = 0..reports.len();
     let mut asked: JoinSet<(usize, Report)> = JoinSet::new();
-    let mut reports: Vec<(usize, Report)> = Vec::with_capacity(count);
     loop {
         while asked.len() < AT_ONCE_MAX
             && let Some(index) = waiting.next()
@@ -48,12 +64,12 @@ pub(super) async fn fleet(config: &Config, measuring: Measuring) -> Vec<Report> 
             asked.spawn(async move { (index, worker(&config, index, measuring).await) });
         }
         let Some(done) = asked.join_next().await else { break };
-        reports.extend(done);
+        if let Ok((index, report)) = done {
+            reports[index] = Some(report);
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    reports.sort_by_key(|(index, _)| *index);
-    reports.into_iter().map(|(_, report)| report).collect()
 }
 
 /// Shown on a terminal only.
@@ -71,11 +87,12 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
     let (host, port) = host_and_port(&worker.url).expect("a file that was loaded has been checked");
     let address = Address { host, port };
     let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
-    let (models, metrics, sources, tokenizer, clock, supervised) = tokio::join!(
+    let (models, metrics, sources, tokenizer, told, clock, supervised) = tokio::join!(
         get(worker, &address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
         get(worker, &address, "/metrics", Want::Body(metrics_max)),
         get(worker, &address, "/kv_event_sources", Want::Body(LIST_BYTES_MAX)),
         get(worker, &address, "/tokenizer_source", Want::Status),
+        get(worker, &address, version::PATH, Want::Body(LIST_BYTES_MAX)),
         ask::clock(&address, "/v1/models"),
         supervisor::findings(worker),
     );
@@ -84,8 +101,10 @@ async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
         Err(refusal) => findings.push(refusal),
         Ok(served) => {
             findings.push(expected(worker, &served));
+            let engine = engine_of(&metrics);
+            findings.extend(version::finding(worker, &address, engine, &told).await);
             findings.extend(measured(&metrics));
-            findings.push(events(worker, &sources, engine_of(&metrics)).await);
+            findings.push(events(worker, &sources, engine).await);
             let tokenizers = tokenizers(config, worker, &served);
             let model = worker.model.as_ref().unwrap_or(&served[0]);
             let tokenizes = tokenizes(worker, &address, model).await;

@@ -69,7 +69,7 @@ fn discovery(config: &Config) -> String {
 }
 
 /// One line per worker, and below it what to do about it.
-pub(super) fn reports(reports: &[Report]) -> String {
+pub(crate) fn reports(reports: &[Report]) -> String {
     let width = reports.iter().map(|report| report.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for report in reports {
@@ -99,7 +99,8 @@ pub(super) fn json(loaded: &Loaded, reports: &[Report], all: bool) -> Value {
     view
 }
 
-fn report(report: &Report) -> Value {
+/// What was found about one subject.
+pub(crate) fn report(report: &Report) -> Value {
     let findings: Vec<Value> = report
         .findings
         .iter()

@@ -26,7 +26,7 @@ const LONG_ANSWER_TOKENS: u32 = 4_096;
 
 /// Whether workers generate something to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measuring {
+pub(crate) enum Measuring {
     /// They are only asked what they tell anyway.
     Left,
     /// They do.
@@ -35,7 +35,7 @@ pub(super) enum Measuring {
 
 /// How fast a worker generates for one request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Speed {
+pub(crate) struct Speed {
     /// The model that generated.
     pub(super) model: String,
     /// Tokens.

@@ -17,6 +17,10 @@ pub(super) async fn report(config: &Config) -> Option<Report> {
                 let mut findings = vec![Finding::new("store", Verdict::Ok, told)];
                 // Who may not ask `INFO` learns nothing of this, and all the same works.
                 let server = store.server().await.unwrap_or_default();
+                if !server.version.is_empty() {
+                    let version = format!("Redis {}", server.version);
+                    findings.push(Finding::new("engine", Verdict::Ok, version));
+                }
                 findings.extend(lossy(&server, config));
                 findings
             }

@@ -22,9 +22,7 @@ pub use self::logprobs::{
     ChatLogprobs, ChatTokenLogprob, ChatTopLogprob, CompletionLogprobs, LOGPROB_MIN, Logprob,
     PromptLogprob, PromptLogprobs, PromptPosition, TopLogprobs,
 };
-pub use self::models::{
-    DetokenizeResponse, ModelCard, ModelList, TokenizeResponse, VersionResponse,
-};
+pub use self::models::{DetokenizeResponse, ModelCard, ModelList, TokenizeResponse};
 
 /// What all parts of an answer share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

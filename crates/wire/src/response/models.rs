@@ -68,10 +68,3 @@ pub struct DetokenizeResponse {
     /// The text.
     pub prompt: String,
 }
-
-/// `/version`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct VersionResponse<'a> {
-    /// The server's version.
-    pub version: &'a str,
-}

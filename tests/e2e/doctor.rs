@@ -1,0 +1,98 @@
+//! `overdraft doctor`: a report of everything, with exit code 0 also where nothing runs, and without secrets.
+#![expect(clippy::disallowed_methods, reason = "a test of a bound in time needs a clock")]
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Server, binary};
+
+/// What an operator shows, and no report may.
+const TOKEN: &str = "a-token-of-this-test";
+
+/// Longer than any report may take.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Runs the doctor on a file; its report.
+fn report(folder: &tempfile::TempDir, yaml: &str, arguments: &[&str]) -> String {
+    let path = folder.path().join("overdraft.yaml");
+    std::fs::write(path, yaml).expect("it is writable");
+    let begun = Instant::now();
+    let mut command = Command::new(binary());
+    let out = command.arg("doctor").args(arguments).current_dir(folder.path()).output();
+    let out = out.expect("the binary starts");
+    assert!(begun.elapsed() < BOUND, "it took {:?}", begun.elapsed());
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), said.as_ref()), (Some(0), ""), "{yaml}");
+    let text = String::from_utf8(out.stdout).expect("a report in UTF-8");
+    assert!(!text.contains(TOKEN) && !text.contains("hush"), "a secret: {text}");
+    text
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+}
+
+#[test]
+fn a_running_gateway_is_reported_with_its_fleet() {
+    let worker = Server::worker(&["--backend", "echo"]);
+    let folder = folder();
+    let yaml = |listen: &str| {
+        format!(
+            "listen: {listen}\nadmin: {{token: {TOKEN}}}\nmodels: {{echo: {{tokenizer: off}}}}\n\
+             workers: [{{name: w1, url: 'http://{}', kv_events: off, api_key: hush}}]\n",
+            worker.address
+        )
+    };
+    let path = folder.path().join("served.yaml");
+    std::fs::write(&path, yaml("127.0.0.1:0")).expect("it is writable");
+    let gateway = Server::serve(&["--config", path.to_str().expect("a path in UTF-8")]);
+    let version = env!("CARGO_PKG_VERSION");
+    let text = report(&folder, &yaml(&gateway.address.to_string()), &[]);
+    has(&text, &["processors", "memory", "cgroup", "open files", "kernel", "features"]);
+    has(&text, &[&format!("{}, overdraft {version} answers", gateway.address)]);
+    has(&text, &["ready          {\"status\":\"ready\"}", "w1             up, breaker closed"]);
+    has(&text, &[&format!("serves echo; overdraft {version}; metrics of vLLM")]);
+    let json = report(&folder, &yaml(&gateway.address.to_string()), &["--json"]);
+    let view: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(view["build"]["version"], version);
+    assert_eq!(view["gateway"]["fleet"]["workers"][0]["worker"], "w1", "{view:#}");
+    assert_eq!(view["configuration"]["effective"]["admin"]["token"], "(redacted)", "{view:#}");
+    assert_eq!(view["checks"][0]["verdict"], "ok", "{view:#}");
+    // By its address alone, without the token.
+    let url = format!("http://{}", gateway.address);
+    let text = report(&folder, "workers: [{url: 'http://127.0.0.1:1'}]\n", &["--url", &url]);
+    has(&text, &["now            for operators; name the token with `--token`"]);
+}
+
+#[test]
+fn nothing_has_to_run() {
+    // It listens and never answers; its backlog takes the questions.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().expect("it listens");
+    let yaml = format!(
+        "listen: {silent}\nstore: {{url: 'redis://me:hush@{silent}'}}\nworkers:\n\
+         - {{name: gone, url: 'http://127.0.0.1:1'}}\n- {{name: silent, url: 'http://{silent}'}}\n"
+    );
+    let folder = folder();
+    let text = report(&folder, &yaml, &[]);
+    has(&text, &["fail  gone", "no connection", "fail  silent", "fail  store"]);
+    has(&text, &["something listens; as HTTP: no answer within 2s"]);
+    let text = report(&folder, "listen: 127.0.0.1:0\nworkers: []\nworkers: []\n", &["--offline"]);
+    has(&text, &["problem", "workers"]);
+    std::fs::remove_file(folder.path().join("overdraft.yaml")).expect("it was written");
+    let mut bare = Command::new(binary());
+    let out = bare.args(["doctor", "--offline"]).current_dir(folder.path()).output();
+    let out = out.expect("the binary starts");
+    has(&String::from_utf8_lossy(&out.stdout), &["none at overdraft.yaml", "the defaults"]);
+    assert_eq!(out.status.code(), Some(0));
+}
