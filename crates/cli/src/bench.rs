@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
     /// Chat completions or completions
     #[arg(long, default_value = "openai-chat", value_name = "WHICH")]
     backend: Backend,
-    /// Requests under way at most; what waits for it counts from when it was due
+    /// Requests under way at most; a request that waits for this counts from when it was due
     #[arg(long, value_name = "COUNT")]
     max_concurrency: Option<usize>,
-    /// Decides lengths, arrivals and texts
+    /// Seed of lengths, arrivals and texts
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     seed: u64,
     /// Asks workers to go on to the full length of the answer (vLLM's `ignore_eos`)
@@ -55,10 +55,10 @@ pub(crate) struct Arguments {
     /// The API key
     #[arg(long, env = "OPENAI_API_KEY", hide_env_values = true, value_name = "KEY")]
     api_key: Option<String>,
-    /// Certificates in PEM of who vouches for an `https` endpoint, instead of those that the system trusts
+    /// PEM file of the authorities that may sign an `https` endpoint's certificate, instead of the system's
     #[arg(long, alias = "ca-file", value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Believes an `https` endpoint whoever vouches for it
+    /// Takes any certificate of an `https` endpoint, without checking who signed it
     #[arg(long, short = 'k', conflicts_with = "cacert")]
     insecure: bool,
     /// Tokens that the endpoint makes of a word; by default two short requests find out
@@ -91,8 +91,8 @@ Examples:
   overdraft bench https://gateway.example --cacert authority.pem
   overdraft bench --list                            # all workloads and what can be set about them
 
-Times count from when a request was due: what waited for a connection, for `--max-concurrency` or for
-this program shows in them. Goodput counts over all requests that were offered.
+Times count from when a request was due: what waited for a connection, for `--max-concurrency` or
+for this program shows in them. Goodput counts over all requests that were offered.
 
 Exit codes: 0 measured, 1 nothing was answered or the run broke off, 2 the input cannot be used.";
 

@@ -17,16 +17,20 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     /// Prints the JSON Schema of a configuration file, for editors and other tools
+    #[command(after_help = SCHEMA)]
     Schema,
-    /// Prints a configuration with every default filled in and secrets blotted out
+    /// Prints a configuration with every default filled in and secrets hidden
     Show(Show),
-    /// Prints every metric of a gateway with its type and meaning, as a scrape tells them
+    /// Prints every metric of a gateway with its type and meaning, as a scrape shows them
+    #[command(after_help = METRICS)]
     Metrics,
     /// Prints a file with every plain mode of the write-ups at once, to serve by or to simulate
+    #[command(after_help = WRITE_UP_EXAMPLES)]
     WriteUp,
 }
 
 #[derive(clap::Args, Debug)]
+#[command(after_help = SHOW)]
 struct Show {
     /// The file; without one, the defaults
     #[arg(long, value_name = "FILE")]
@@ -48,6 +52,26 @@ Examples:
   overdraft config show                             # every key with its default
   overdraft config show --config overdraft.yaml
   overdraft config write-up > write-up.yaml         # the write-ups' rules to the letter";
+
+const SCHEMA: &str = "\
+Examples:
+  overdraft config schema > config.schema.json
+  # yaml-language-server: $schema=config.schema.json    as the first line of a file, for editors";
+
+const SHOW: &str = "\
+Examples:
+  overdraft config show                             # every key with its default
+  overdraft config show --config overdraft.yaml     # what is in force with this file
+  overdraft config show --output json | jq .admission";
+
+const METRICS: &str = "\
+Examples:
+  overdraft config metrics | grep '^# HELP'         # all names with their meaning";
+
+const WRITE_UP_EXAMPLES: &str = "\
+Examples:
+  overdraft config write-up > write-up.yaml
+  overdraft simulate --policy cost --config write-up.yaml --workload bursts:rate=30";
 
 /// All plain modes.
 const WRITE_UP: &str = include_str!("write_up.yaml");

@@ -35,7 +35,7 @@ pub(crate) struct DecisionOptions {
     /// How often each priority comes, where the workload does not say: `flex:3,default:6,priority:1`
     #[arg(long, value_name = "NAME:WEIGHT", value_delimiter = ',', value_parser = priority)]
     priorities: Vec<(Priority, f64)>,
-    /// How much each tenant asks, beside the others, where the workload does not say: `8,1,1`
+    /// Weight of each tenant's requests, where the workload does not say: `8,1,1`
     #[arg(long, value_name = "WEIGHT", value_delimiter = ',', value_parser = weight)]
     tenants: Vec<f64>,
     /// Requests of one tenant that may wait for a worker to have room, at most
@@ -78,7 +78,7 @@ pub(crate) struct DecisionOptions {
     #[arg(long, default_value_t = 0.45, value_name = "MS")]
     draft_pass_ms: f64,
     /// The chance that a guess is right, given that those before it are, by position: `0.8` or
-    /// `0.8,0.7,0.6`; given several times, for so many kinds of text
+    /// `0.8,0.7,0.6`; given several times, one for each kind of text
     #[arg(long, default_value = "0.7", value_name = "CHANCES")]
     acceptance: Vec<String>,
     /// Whether a cheaper pool is asked first: off, gate, verify, shadow
@@ -90,7 +90,7 @@ pub(crate) struct DecisionOptions {
     /// Workers of the cheaper pool
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     draft_workers: u32,
-    /// Tokens of the cheaper pool's answer before the first is shown, and before each further lot, as FIRST:NEXT
+    /// Tokens of the cheaper pool's answer before the first are shown, and before each further ones, as FIRST:NEXT
     /// [default: it is shown when it is whole]
     #[arg(long, value_name = "FIRST:NEXT", value_parser = windows)]
     draft_windows: Option<cascade::Windows>,

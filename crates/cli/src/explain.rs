@@ -68,7 +68,7 @@ Examples:
   overdraft explain --prompt \"What is a KV cache?\"
   overdraft explain --request chat.json --url http://gateway:8080 --token $TOKEN
   overdraft explain -r chat.json -H \"x-session-id: 42\" --output json | jq .candidates
-  curl -H \"x-overdraft-explain: 1\" …    # the same of a request that is really sent, in its answer's head
+  curl -H \"x-overdraft-explain: 1\" …    # the same for a real request, in its answer's head
 
 Exit codes: 0 explained, 1 the gateway cannot be asked, 2 the request cannot be used.";
 

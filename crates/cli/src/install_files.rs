@@ -52,3 +52,24 @@ pub(crate) fn man(arguments: &Man) -> Result<(), Fault> {
 fn command() -> Command {
     crate::Arguments::command()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns of a help text.
+    const COLUMNS_MAX: usize = 100;
+
+    #[test]
+    fn every_help_has_examples_that_fit_into_its_lines() {
+        let mut open = vec![command()];
+        while let Some(command) = open.pop() {
+            let name = command.get_name();
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains("Examples:\n"), "`{name}` has no examples");
+            let long = after.lines().find(|line| COLUMNS_MAX < line.chars().count());
+            assert_eq!(long, None, "a line of the help of `{name}` is too long");
+            open.extend(command.get_subcommands().cloned());
+        }
+    }
+}

@@ -11,7 +11,7 @@ pub(crate) struct KvEventOptions {
     /// a free one, which `/kv_event_sources` tells
     #[arg(id = "kv_events_endpoint", long = "kv-events-endpoint", value_name = "ENDPOINT")]
     endpoint: Option<String>,
-    /// Where subscribers that missed some get them again
+    /// Address where subscribers get events again that they missed
     #[arg(
         id = "kv_replay_endpoint",
         long = "kv-replay-endpoint",

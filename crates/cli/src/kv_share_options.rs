@@ -18,15 +18,15 @@ pub(crate) struct KvShareOptions {
     /// `/kv/blocks`
     #[arg(long, value_name = "HOW", requires = "kv_share_token")]
     kv_share: Option<Offer>,
-    /// Fetch the blocks that a prompt needs from these workers, where that is sooner over than
+    /// Fetch the blocks that a prompt needs from these workers, where that is faster than
     /// computing them: `http://host:port`, separated by commas
     #[arg(long, value_name = "URL", value_delimiter = ',', requires = "kv_share_token")]
     kv_peers: Vec<String>,
     /// Fetch them from whichever worker the gateway names with a request (`x-overdraft-kv-source`);
-    /// only where nobody but gateways reaches this worker, for whoever is named is told the token
+    /// only where nobody but gateways reaches this worker, for a worker that is named is told the token
     #[arg(long, requires = "kv_share_token")]
     kv_peers_from_gateway: bool,
-    /// What all workers that share blocks know, at least 16 characters
+    /// The secret of all workers that share blocks, at least 16 characters
     #[arg(long, value_name = "TOKEN", env = "OVERDRAFT_KV_SHARE_TOKEN", hide_env_values = true)]
     kv_share_token: Option<String>,
 }

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// A GGUF file for an embedded draft worker
     #[arg(long, value_name = "FILE")]
     draft: Option<PathBuf>,
-    /// Who chooses a request's worker, instead of `cost` or what the file says for all models
+    /// How a request's worker is chosen, instead of `cost` or what the file says for all models
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     policy: Option<Policy>,
     /// Access lines name the beginnings of prompts, by hashes of their text, so that

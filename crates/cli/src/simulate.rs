@@ -100,23 +100,22 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft simulate --workload tenants:groups=48,prefix=12000,rate=20
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
-  overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl --html out.html
-  overdraft simulate --access-log gateway.log --workers 6 --policy cost,round-robin --price-per-hour 2.5
-  overdraft simulate --access-log gateway.log --pool 2xh100/llama-3-8b-bf16 --pool 4xl4/llama-3-8b-int4@0.7
+  overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl
+  overdraft simulate --access-log gateway.log --workers 6 --price-per-hour 2.5 --html out.html
+  overdraft simulate --access-log gateway.log --pool 2xh100/llama-3-8b-bf16
   overdraft simulate --workload bursts:rate=30 --admission peak --crash-on-oom
-  overdraft simulate --workload bursts:rate=30 --admission peak --priorities flex:3,default:6,priority:1
-  overdraft simulate --users 200 --workload tenants:repeat=0.3 --policy round-robin,cost \
-    --cache-memory 256MiB --speculation-policy goodput --cascade gate --decompose
+  overdraft simulate --admission peak --priorities flex:3,default:6,priority:1
+  overdraft simulate --users 200 --workload tenants:repeat=0.3 --cache-memory 256MiB --decompose
   overdraft config write-up > write-up.yaml
   overdraft simulate --workload bursts:rate=30 --policy cost --admission peak --config write-up.yaml
   overdraft simulate --list
 
-The gateway's decisions and the worker's scheduler are those that run live; how long a GPU takes is a
-model (docs/design/gpu-model.md). Nothing is sent anywhere.
+The gateway's decisions and the worker's scheduler are those that run live. How long a GPU takes is
+a model (docs/design/gpu-model.md). Nothing is sent anywhere.
 
 Exit codes: 0 simulated, 1 a trace broke off, 2 the input cannot be used.";
 
-/// Simulates and tells.
+/// Simulates and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     if arguments.list {
         return crate::config::print(&list(&profiles(arguments)?));

@@ -24,8 +24,8 @@ const KILLED: i32 = 137;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Simulated worker")]
 pub(crate) struct SimulateOptions {
-    /// Takes the time that a GPU would and says words of no meaning: `h100-tp2/llama-3-70b-fp8`;
-    /// `list` shows all profiles
+    /// Simulates a GPU and a model, as `h100-tp2/llama-3-70b-fp8`: takes the time that they would and answers
+    /// with words of no meaning; `list` shows all profiles
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["model", "backend"])]
     pub(crate) simulate: Option<String>,
     /// A file with more profiles; may be given more than once
@@ -34,22 +34,22 @@ pub(crate) struct SimulateOptions {
     /// Tokens that the simulated cache holds; as many as the GPU has room for by default
     #[arg(long, value_name = "COUNT", requires = "simulate")]
     kv_tokens: Option<u32>,
-    /// Simulated seconds in a real one: all times, those in metrics too, are so much shorter
+    /// Simulated seconds in each real one; all times, those in metrics too, are shorter by this factor
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed, requires = "simulate")]
     speed: f64,
-    /// How many tokens an answer has whose prompt does not say `[answer:COUNT]`: a number, or
+    /// Tokens of an answer where the prompt does not say `[answer:COUNT]`: a number, or
     /// `lognormal:MEDIAN:SIGMA`; never more than the request's `max_tokens`
     #[arg(long, value_name = "LENGTH", default_value_t, requires = "simulate")]
     answer_tokens: AnswerLengths,
-    /// Decides those lengths
+    /// Seed of those lengths
     #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "simulate")]
     seed: u64,
     /// Dies with exit code 137 where a running request needs cache and there is none, instead of
     /// preempting another
     #[arg(long, requires = "simulate")]
     pub(crate) crash_on_oom: bool,
-    /// Simulated workers in this process, each on a port of its own from that of `--listen` on, and
-    /// with KV events on ports as much higher; what kills one kills all
+    /// Simulated workers in this process. Each has a port of its own, from that of `--listen` on, and its
+    /// KV events have ports as much higher; a fault that kills one kills all
     #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "simulate",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     pub(crate) workers: u16,

@@ -34,14 +34,14 @@ pub(crate) struct Arguments {
     /// The worker that guesses: vLLM, or anything with its metrics
     #[arg(value_name = "URL")]
     url: String,
-    /// A worker of the same model on the same hardware that nobody guesses for; not needed where
+    /// A worker of the same model on the same hardware without speculation; not needed where
     /// the first one's own table has a depth of zero at two batch sizes
     #[arg(long, value_name = "URL")]
     plain: Option<String>,
     /// Seconds to watch for
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     seconds: u64,
-    /// Milliseconds between two looks
+    /// Milliseconds between two scrapes
     #[arg(long, default_value_t = 1_000, value_name = "MILLISECONDS")]
     every: u64,
     /// The worker's `--max-num-seqs`: how far the table goes
@@ -68,13 +68,14 @@ Examples:
   overdraft tune URL --plain URL --seconds 600 --max-num-seqs 512
   overdraft tune URL --plain URL --output json | jq .num_speculative_tokens_per_batch_size
 
-Both workers must be busy while they are watched, at more than one batch size: real traffic tells how
-often guesses are right. `overdraft bench URL --users 32` sends a load.
+Both workers must be busy while they are watched, at more than one batch size: real traffic tells
+how often guesses are right. `overdraft bench URL --users 32` sends a load.
 
 vLLM from 0.24 on takes the table when it starts. It has no way to change it while it runs, and
 nothing here tries to. Workers of our own need none: their default policy measures as it goes.
 
-Exit codes: 0 there is a table, 1 a worker cannot be read or did too little, 2 the input cannot be used.";
+Exit codes: 0 there is a table, 1 a worker cannot be read or did too little, 2 the input cannot be
+used.";
 
 /// Watches, reckons and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {

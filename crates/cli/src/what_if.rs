@@ -36,8 +36,8 @@ pub(crate) struct WhatIfOptions {
     /// The model whose requests are replayed, where the log has several
     #[arg(long, value_name = "NAME", requires = "access_log")]
     model: Option<String>,
-    /// Asks the simulated fleet for what a mechanism answered then, with commas between several;
-    /// otherwise that ends as it did
+    /// Sends to the simulated fleet what this mechanism answered when the log was written, with commas between
+    /// several; otherwise such requests end as they did
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',', requires = "access_log")]
     without: Vec<Mechanism>,
     /// Workers that were there when the log was recorded; by default those it names

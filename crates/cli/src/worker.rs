@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
     /// Which metric names to expose: vLLM's of today, those of its 0.6, or both
     #[arg(long, default_value = "current", value_name = "WHICH")]
     metrics_names: Names,
-    /// Whoever presents this as a bearer token may give orders at `/admin`; without one, whoever
-    /// comes over the loopback interface
+    /// The bearer token that `/admin` asks for; without one, `/admin` answers requests over
+    /// the loopback interface
     #[arg(long, env = "OVERDRAFT_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     admin_token: Option<String>,
     /// Seconds that streams may go on after a SIGTERM

@@ -27,20 +27,20 @@ pub(crate) struct WorkloadOptions {
     /// How even random arrivals are: 1 is Poisson, less is burstier, more is more even
     #[arg(long, default_value_t = 1.0, value_name = "SHAPE", requires = "request_rate")]
     burstiness: f64,
-    /// The workload's own times run so many times as fast; lengths stay
+    /// Factor by which the workload's own times run faster; lengths stay
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", conflicts_with = "request_rate")]
     speed: f64,
-    /// Leaves out what the workload says of so many first seconds
+    /// Seconds at the workload's beginning that are left out
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
     from: f64,
-    /// Begins nothing later than so many seconds after the start
+    /// Seconds after the start from which on nothing new begins
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// A closed loop: so many users, each beginning a session when its last is through
+    /// Closed loop with this many users; each begins a session when its last one has ended
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["request_rate", "speed"],
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) users: Option<u32>,
-    /// What a request has to meet to be good, in milliseconds, as `ttft:500 tpot:50 e2el:10000`
+    /// Limits in milliseconds that a good request keeps, as `ttft:500 tpot:50 e2el:10000`
     #[arg(long, value_name = "OBJECTIVE", num_args = 1..)]
     goodput: Vec<String>,
 }

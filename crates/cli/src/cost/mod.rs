@@ -55,11 +55,12 @@ Examples:
       the page has what it cost over time; a worker without a request was there and idle
   overdraft cost access.jsonl --config overdraft.yaml --json
       prices of hours and tokens as the gateway has them
-How it adds up: a worker costs from the first request to the last answer. Each moment of it is shared by
-the requests that it computes then, by the tokens that each holds; without any it is idle. All shares and
-the idle time add up to hours times price. What single mechanisms saved follows from the tokens that they
-spared, at the prices of tokens; without such prices an output token counts as four prompt tokens, and a
-cached one as a tenth.";
+
+How it adds up: a worker costs from the first request to the last answer. The requests that it
+computes at a moment share that moment's cost, by the tokens that each holds; without any it is
+idle. All shares and the idle time add up to hours times price. What a mechanism saved follows from
+the tokens that it spared, at the prices of tokens; without such prices an output token counts as
+four prompt tokens, and a cached one as a tenth.";
 
 fn hourly(text: &str) -> Result<(Option<String>, f64), String> {
     match text.rsplit_once('=') {

@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     log: LogOptions,
     /// The engine: a program and its arguments, behind `--`
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = "Arguments")]
     command: Vec<String>,
 }
 
@@ -81,8 +81,8 @@ Variables that the command gets unless they are set already:
   NCCL_IB_DISABLE=0                                  InfiniBand where it is there
   OMP_NUM_THREADS=8                                  ranks of one machine leave each other room
 
-A command that starts vLLM's server gets `--max-num-seqs 256` unless it says how many, or names a `--config`; what its
-other flags are likely to cost is told before it starts.
+A command that starts vLLM's server gets `--max-num-seqs 256` unless it says how many, or names a
+`--config`. Before it starts, the log says what its other flags are likely to cost.
 
 Examples:
   overdraft supervise -- vllm serve meta-llama/Llama-3.1-8B-Instruct

@@ -1,4 +1,4 @@
-//! Frame of `overdraft top`: verdict, what needs somebody's eyes, the page, keys.
+//! Frame of `overdraft top`: verdict, what needs an operator's eyes, the page, keys.
 
 use overdraft_dash::conditions::Severity;
 use ratatui::Frame;
