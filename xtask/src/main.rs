@@ -40,11 +40,11 @@ enum Chore {
     Test(test::Arguments),
     /// The rules about shape that no linter sees
     Tidy,
-    /// Writes docs/reference from the code; with --check fails when it is out of date
+    /// Writes docs/reference from the code, and figures from raw runs; with --check fails when they are out of date
     Docs(docs::Arguments),
     /// Builds the dashboard's page from TypeScript; --check and --test check what is committed
     Dashboard(dashboard::Arguments),
-    /// Builds the static site from docs/ into target/site; needs `mdbook`
+    /// Builds the static site from docs/ into target/site and follows its links; installs `mdbook` where there is none
     Site,
     /// Measures one capability and checks its claims
     Bench(bench::Arguments),
