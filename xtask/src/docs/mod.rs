@@ -2,12 +2,14 @@
 //!
 //! `docs/reference/cli.md` from its `--help`; `docs/reference/config.schema.json` and `config.md` from
 //! its `config schema`; `metrics.md` from its `config metrics`; `openapi.json` from `http.md`, which tidy compares
-//! with the code; the table of faults in `docs/reliability.md` from the tests.
+//! with the code; the table of faults in `docs/reliability.md` from the tests; the guide's figures from raw runs.
 
 mod config;
 mod faults;
+mod figures;
 mod metrics;
 mod openapi;
+mod plot;
 pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ const PAGES: &[&[&str]] = &[
     &["config", "metrics"],
     &["config", "write-up"],
     &["tune"],
+    &["doctor"],
     &["supervise"],
     &["completions"],
     &["man"],
@@ -62,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let http = tables::Page::read(&http);
     let reliability = std::fs::read_to_string(shell::root().join("docs/reliability.md"))?;
     let reliability = faults::page(&shell::root(), &reliability)?;
-    let pages = [
+    let mut pages = vec![
         ("docs/reference/cli.md", command_line()?),
         ("docs/reference/config.schema.json", schema),
         ("docs/reference/config.md", reference),
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ("docs/reference/openapi.json", openapi::document(&http, env!("CARGO_PKG_VERSION"))),
         ("docs/reference/metrics.md", metrics::page(&said(&["config", "metrics"])?)),
     ];
+    pages.extend(figures::all(&shell::root())?);
     let mut stale = Vec::new();
     for (name, wanted) in pages {
         let path = shell::root().join(name);
