@@ -1,6 +1,6 @@
 //! Drawn worlds: a random fleet, its load, and the load's share of the fleet's capacity.
 //!
-//! Equal seeds and numbers draw equal worlds, whatever else is drawn. Each is one that somebody could run: prompts
+//! Equal seeds and numbers draw equal worlds, whatever else is drawn. Each is one that an operator could run: prompts
 //! fit the smallest cache, and a steady load lasts a while.
 
 use std::path::{Path, PathBuf};

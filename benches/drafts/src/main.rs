@@ -2,9 +2,9 @@
 //!
 //! Requests are simulated in virtual time; the decisions are the core's. Each draw is a draft of
 //! its own: its quality and how well its confidence shows it, its speed, and whether it fails,
-//! hangs, is overloaded, changes in the middle or is wrong for one tenant. The baselines are the
-//! target alone, with the same times to the microsecond, and the best gate with a fixed threshold,
-//! chosen in hindsight among all thresholds that keep to the loss and to the slowdown.
+//! hangs, is overloaded, changes in the middle or is wrong for one tenant. There are two baselines:
+//! the target alone, with the same times to the microsecond, and the best gate with a fixed threshold.
+//! That threshold is chosen in hindsight among all that keep to the loss and to the slowdown.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 mod draw;

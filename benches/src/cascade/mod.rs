@@ -1,8 +1,8 @@
 //! Cascade bench: whether quality stays within its target, and the savings (S1, S2, S4, S5).
 //!
-//! S1 is measured: both demo models answer held-out questions through the engine, and the gate's curve of accuracy over
-//! the share that never touches the target stands beside the draft alone, the target alone, mixing at random, and a
-//! threshold on the mean log probability. S2 and S5 are simulated requests, told apart as such: a route whose draft gets
+//! S1 is measured: both demo models answer held-out questions through the engine. The gate's curve of accuracy over
+//! the share that never touches the target stands beside four others: the draft alone, the target alone, mixing at
+//! random, and a threshold on the mean log probability. S2 and S5 are simulated requests, told apart as such: a route whose draft gets
 //! worse in the middle, and one whose draft is useless. S4, and S5 once more with a draft of random weights, are measured
 //! through the real binary: gateway and workers in processes of their own.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]

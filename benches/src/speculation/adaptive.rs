@@ -1,7 +1,7 @@
 //! Adaptive depth against every fixed depth, while load and text change (S3, S5).
 //!
 //! Each rule has an engine and goes through all phases with it, so it has to notice every change. In a
-//! phase all have the same load, and compute in turns of ten steps to a few dozen, in an order that is drawn anew each time, so
+//! phase all have the same load, and compute in turns of ten steps to a few dozen. The order is drawn anew each time, so
 //! that a machine that is slow for a while is so for all. A run is one pass through the phases with fresh engines; a figure is a mean over runs,
 //! of ratios within a run.
 

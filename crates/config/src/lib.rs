@@ -1,7 +1,7 @@
 //! Configuration: parsing, validation, the typed tree and hot reload.
 //!
-//! A file in YAML or TOML becomes a tree of nodes with places (`yaml`, `toml_file`), the
-//! environment adds to it (`environment`), types are put on it (`read`, [`Config`]), and what can
+//! A file in YAML or TOML becomes a tree of nodes with places (`yaml`, `toml_file`). The
+//! environment adds to it (`environment`), and types are put on it (`read`, [`Config`]). What can
 //! be read and still not be meant is found (`check`). [`Watcher`] keeps the last good one while the
 //! file changes.
 //!

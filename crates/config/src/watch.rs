@@ -2,8 +2,8 @@
 //!
 //! [`Watcher`] decides; the shell only looks at the clock and calls [`Watcher::look`] every
 //! [`LOOK_EVERY`]. Each look opens the file by its name and compares its text. That sees through
-//! every way a file can be replaced (a `ConfigMap`'s swapped symlink, a rename, an edit in place
-//! within one tick of the file system's clock), where notifications and time stamps each miss some;
+//! every way a file can be replaced: a `ConfigMap`'s swapped symlink, a rename, an edit in place
+//! within one tick of the file system's clock. Notifications and time stamps each miss some;
 //! a configuration is small, and reading it once a second costs nothing.
 //!
 //! A text is applied once two consecutive looks have seen it, so that a half-written file is not.

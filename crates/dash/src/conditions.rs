@@ -1,4 +1,4 @@
-//! Conditions: what of the views needs somebody's eyes, in a sentence with a remedy.
+//! Conditions: what of the views needs an operator's eyes, in a sentence with a remedy.
 //!
 //! Each rule is a function of the views and names its evidence. The thresholds are those of the
 //! Prometheus alerts, so that page and pager agree.

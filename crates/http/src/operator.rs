@@ -1,7 +1,7 @@
 //! Operator authorisation: by admin token, or by loopback where there is none.
 //!
 //! With a token, a request is the operator's if it presents the token; without one, if it comes
-//! over the loopback interface, is not forwarded for somebody else, and names this machine.
+//! over the loopback interface, is not forwarded for another machine, and names this machine.
 
 use std::net::IpAddr;
 

@@ -2,7 +2,7 @@
 //!
 //! [`run`] sends sessions to any OpenAI endpoint when they are due and records what came back. The
 //! workload alone decides when they are due (open loop), or a number of users who each wait for
-//! their answers (closed loop). **Invariant:** a request's times count from when it was due, so a
+//! their answers (closed loop). **Invariant:** a request's times count from when it was due. So a
 //! client, a connection or a bound on concurrency that holds it back shows up in the figures
 //! instead of hiding what waits behind it (coordinated omission); how late it was sent is reported
 //! too.

@@ -1,8 +1,8 @@
 //! The fields of a log line as text without colours.
 //!
 //! They look exactly as `tracing_subscriber` has them. Its own formatter puts every name and every
-//! `=` through a style, also where there are no colours, and every value through `Debug`, which for
-//! the twelve or more fields of an access line takes twice as long as all else about it.
+//! `=` through a style, also where there are no colours, and every value through `Debug`. For
+//! the twelve or more fields of an access line that takes twice as long as all else about it.
 
 use std::fmt::{self, Debug};
 

@@ -1,7 +1,7 @@
 //! Units: newtypes for tokens, blocks and time.
 //!
 //! A bare `u64` never crosses a function boundary in this workspace. Each quantity is a newtype
-//! that adds and subtracts only with its own kind, so mixing tokens with blocks, or a point in time
+//! that adds and subtracts only with its own kind. So mixing tokens with blocks, or a point in time
 //! with a span, is a compile error and not a review comment.
 #![no_std]
 

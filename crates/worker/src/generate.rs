@@ -1,6 +1,6 @@
 //! Generation: submits a plan to the engine and relays its events to the client.
 //!
-//! All completions of a request are asked for at once and listened to together. Whoever listens owns
+//! All completions of a request are asked for at once and listened to together. The listener owns
 //! them: when the client goes away the answer is dropped, with it the engine's streams, and the
 //! engine frees their blocks. **Invariant:** either every completion is taken by the engine or the
 //! request is refused.

@@ -1,10 +1,11 @@
 //! Rules about the shape of code and pages that neither rustfmt nor clippy can see.
 //!
-//! Which crate and which file may name which, how long a file and a function may be, that arguments
-//! are not packed, that every file says what it is for, that `unsafe` stays in its room, that nothing
-//! unfinished is left, that a rule cited at the code stands in the design note it names, that pages
-//! link to what is there and show commands that exist, and that the HTTP reference has the names of the code,
-//! and that sentences are short.
+//! Of code: which crate and which file may name which, how long a file and a function may be, and that
+//! arguments are not packed. Every file says what it is for, `unsafe` stays in its room, and nothing unfinished is
+//! left. A rule cited at the code stands in the design note it names.
+//!
+//! Of pages: they link to what is there and show commands that exist, and the HTTP reference has the names of the
+//! code. Sentences of pages, headers and help texts are short and name who is meant.
 
 mod arguments;
 mod http;
@@ -34,7 +35,7 @@ pub(crate) fn run() -> Result<()> {
     imports::check(&root, &files, &mut faults)?;
     arguments::check(&root, &files, &mut faults)?;
     pages::check(&root, &mut faults)?;
-    prose::check(&root, &pages::pages(&root), &mut faults)?;
+    prose::check(&root, &pages::pages(&root), &files, &mut faults)?;
     http::check(&root, &files, &mut faults)?;
     for file in &files {
         let text = fs::read_to_string(file)?;

@@ -1,7 +1,7 @@
-//! Prose rules of pages: length of sentences, turns of phrase, and the size of the first page.
+//! Prose rules: length of sentences and turns of phrase in pages, file headers and help texts, and the size of the first page.
 //!
-//! A sentence has at most [`WORDS_MAX`] words. Pages in [`DEBTS`] have longer ones from before the rule; their number may
-//! only go down. The first page and the guide name the person or the thing instead of "whoever" and "somebody".
+//! A sentence has at most [`WORDS_MAX`] words, and names the person or the thing that is meant. Help texts are read
+//! from `docs/reference/cli.md`, which `cargo xtask docs --check` holds to every `--help` of the binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,61 +22,68 @@ const STYLE: &str = "STYLE.md";
 /// A record of what was written when.
 const RECORD: &str = "CHANGELOG.md";
 
-/// Pages with sentences from before the rule, and how many.
-const DEBTS: &[(&str, usize)] = &[
-    ("docs/benchmarks/README.md", 7),
-    ("docs/benchmarks/gateway.md", 1),
-    ("docs/benchmarks/stress.md", 1),
-    ("docs/design/admission.md", 7),
-    ("docs/design/batch.md", 2),
-    ("docs/design/breaker.md", 2),
-    ("docs/design/cache.md", 2),
-    ("docs/design/cascade.md", 10),
-    ("docs/design/deadlines.md", 2),
-    ("docs/design/kv-events.md", 1),
-    ("docs/design/kv-share.md", 2),
-    ("docs/design/prefix.md", 2),
-    ("docs/design/resume.md", 2),
-    ("docs/design/routing.md", 3),
-    ("docs/design/simulation.md", 3),
-    ("docs/design/speculation.md", 15),
-    ("docs/design/tenants.md", 1),
-    ("docs/design/tokenizing.md", 2),
-    ("docs/reference/config.md", 1),
-];
+/// The page that has each `--help`, in a block.
+const HELP: &str = "docs/reference/cli.md";
 
-/// Checks every page.
+/// Checks every page, and the header of every Rust file.
 pub(super) fn check(
     root: &Path,
     pages: &[PathBuf],
+    files: &[PathBuf],
     faults: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    for page in pages {
-        let name = page.strip_prefix(root).unwrap_or(page).display().to_string();
-        let text = fs::read_to_string(page)?;
-        if name == RECORD {
-            continue;
-        }
-        let long = long_sentences(&text);
-        let debt = DEBTS.iter().find(|(page, _)| *page == name).map_or(0, |(_, count)| *count);
-        if long.len() < debt {
-            faults
-                .push(format!("{name}: {} long sentences; lower its number in DEBTS", long.len()));
-        } else if long.len() > debt {
-            faults.extend(long.iter().map(|start| {
-                format!("{name}: more than {WORDS_MAX} words in the sentence `{start} …`")
-            }));
-        }
-        if name != STYLE && (!name.contains('/') || name.starts_with("docs/guide/")) {
-            faults.extend(
-                banned(&text).map(|word| format!("{name}: says `{word}`; name who is meant")),
-            );
-        }
+    for path in pages.iter().chain(files) {
+        let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+        let text = fs::read_to_string(path)?;
+        let prose = match name.as_str() {
+            RECORD | STYLE => continue,
+            HELP => help(&text),
+            _ if path.extension().is_some_and(|extension| extension == "rs") => header(&text),
+            _ => text,
+        };
+        faults.extend(prose_faults(&prose).into_iter().map(|fault| format!("{name}: {fault}")));
         if name == "README.md" {
-            faults.extend(size_fault(&text));
+            faults.extend(size_fault(&prose));
         }
     }
     Ok(())
+}
+
+/// What is wrong with a text in Markdown.
+pub(super) fn prose_faults(text: &str) -> Vec<String> {
+    let long = long_sentences(text).into_iter();
+    let long = long.map(|start| format!("more than {WORDS_MAX} words in the sentence `{start} …`"));
+    long.chain(banned(text).map(|word| format!("says `{word}`; name who is meant"))).collect()
+}
+
+/// The header of a Rust file as a text.
+pub(super) fn header(text: &str) -> String {
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+    lines.fold(String::new(), |header, line| header + line.trim() + "\n")
+}
+
+/// The help texts as passages: one of each paragraph, and of each flag. Examples are left out.
+pub(super) fn help(page: &str) -> String {
+    let (mut text, mut is_example) = (String::new(), false);
+    for line in page.lines().filter(|line| !line.starts_with("```")) {
+        let (line, bare) = (line.trim_end(), line.trim());
+        if !line.starts_with(' ') {
+            is_example = line == "Examples:";
+        }
+        if is_example {
+            continue;
+        }
+        let is_name = bare.starts_with('-') && !bare.starts_with("- ");
+        if is_name || line.starts_with("  ") && !line.starts_with("   ") {
+            // The words of a flag's own line follow its name after two blanks.
+            text.push('\n');
+            text.push_str(bare.split_once("  ").map_or("", |(_, words)| words.trim()));
+        } else {
+            text.push_str(bare);
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// Whether the first page is longer than five minutes.
@@ -97,8 +104,10 @@ pub(super) fn long_sentences(text: &str) -> Vec<String> {
 
 fn banned(text: &str) -> impl Iterator<Item = &'static str> {
     let text = passages(text).join(" ").to_lowercase();
-    let words: Vec<String> =
-        text.split(|letter: char| !letter.is_alphanumeric()).map(str::to_owned).collect();
+    // Code is not prose.
+    let prose = text.split('`').step_by(2);
+    let words = prose.flat_map(|part| part.split(|letter: char| !letter.is_alphanumeric()));
+    let words: Vec<String> = words.map(str::to_owned).collect();
     BANNED.into_iter().filter(move |banned| words.iter().any(|word| word == banned))
 }
 

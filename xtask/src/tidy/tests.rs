@@ -238,6 +238,25 @@ fn a_long_sentence_is_a_fault_and_code_is_one_word() {
 }
 
 #[test]
+fn headers_and_help_texts_are_prose_and_examples_are_not() {
+    let words = |count: usize| "word ".repeat(count);
+    let file = format!("//! A file.\n//!\n//! So {}end.\n\n/// Not {}\n", words(40), words(40));
+    assert_eq!(prose::prose_faults(&prose::header(&file)).len(), 1);
+    let page = |about: &str, flag: &str, example: &str| {
+        format!(
+            "## overdraft x\n\n```text\n{about}\n\nOptions:\n      --flag <NAME>  {flag}\n  -h, --help  \
+             Print help\n\nExamples:\n  overdraft x  # {example}\n\nExit codes: 0 done\n```\n"
+        )
+    };
+    let faults = |page: String| prose::prose_faults(&prose::help(&page)).len();
+    let half = words(20);
+    assert_eq!(faults(page(&half, &half, &words(40))), 0, "each is a passage of its own");
+    assert_eq!(faults(page(&words(40), &half, "")), 1);
+    assert_eq!(faults(page("About", &words(40), "")), 1);
+    assert_eq!(faults(page("About", "For whoever asks", "")), 1);
+}
+
+#[test]
 fn the_first_page_is_read_in_five_minutes() {
     assert!(prose::size_fault(&"word\n".repeat(150)).is_none());
     assert!(prose::size_fault(&"word\n".repeat(151)).is_some());

@@ -26,8 +26,8 @@ pub struct Admission {
     /// within their share, beside one that asks for more, and greater priorities. What is left is
     /// what they ask for.
     pub fair_reserve: Share,
-    /// How much prompt a worker may have before it, in time to compute it, while somebody asks at a
-    /// greater priority; what is beyond waits here, where its turn is fair.
+    /// How much prompt a worker may have before it, in time to compute it, while a request of a
+    /// greater priority waits; what is beyond waits here, where its turn is fair.
     pub prefill_backlog: TimeSpan,
     /// Requests in flight on a worker that does not tell how much its cache holds.
     #[serde(skip_serializing_if = "Option::is_none")]

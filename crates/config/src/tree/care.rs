@@ -138,13 +138,13 @@ const fn memory_interval() -> TimeSpan {
 pub enum Restart {
     /// `overdraft supervise` runs it, and is told.
     Supervise(Hook),
-    /// Whoever listens there does it: 200 when the old process has ended, or 202 at once.
+    /// The listener there restarts it and answers 200 when the old process has ended, or 202 at once.
     Webhook(Hook),
     /// A program does it, and ends well when the old process has ended.
     Command(HookCommand),
 }
 
-/// Somebody who restarts a worker when told to.
+/// A listener that restarts a worker when told to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {

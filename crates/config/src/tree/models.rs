@@ -17,8 +17,8 @@ pub struct Model {
     /// Other names that clients may use for it. One that ends with `*`, as `claude-*`, stands for all
     /// names that begin so and is not listed.
     pub aliases: Vec<String>,
-    /// What counts its tokens: `worker` asks a worker for its tokenizer, or for the tokens of each
-    /// prompt where it reports its cache, `off` estimates from bytes, anything else is the path of
+    /// What counts its tokens. `worker` asks a worker for its tokenizer, or for the tokens of each
+    /// prompt where it reports its cache; `off` estimates from bytes; anything else is the path of
     /// a GGUF file or of a folder with `tokenizer.json`.
     pub tokenizer: Tokenizer,
     /// How its workers are chosen, instead of `routing.policy`.

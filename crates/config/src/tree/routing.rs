@@ -19,9 +19,9 @@ pub enum Policy {
     Cost,
     /// A weighted sum of free cache and known prefix.
     FitScore,
-    /// Whoever holds the longest prefix.
+    /// The worker that holds the longest prefix.
     PrefixAffinity,
-    /// Whoever has the least in flight.
+    /// The worker that has the least in flight.
     LeastLoad,
     /// The less loaded of two drawn at random.
     TwoChoices,

@@ -1,8 +1,8 @@
 //! Sampled length scenario: the memory peak of one worker under one draw of output lengths.
 //!
-//! Sorting at every decision is too slow. Requests are kept in buckets by what remains of them,
-//! narrow enough (`estimate/scale.rs`) that taking everything in a bucket for the longest it can
-//! hold adds at most an eighth to what is still to come, and never takes anything away. All worlds
+//! Sorting at every decision is too slow. Requests are kept in narrow buckets by what remains of
+//! them (`estimate/scale.rs`). Taking everything in a bucket for the longest it can hold adds at
+//! most an eighth to what is still to come, and never takes anything away. All worlds
 //! are walked through together: what a bucket holds of each of them stands in one cache line.
 
 use alloc::boxed::Box;

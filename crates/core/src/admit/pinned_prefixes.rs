@@ -2,9 +2,9 @@
 //!
 //! A prompt is a chain of keys, each of which names the whole prefix up to it, so two requests share
 //! exactly the part up to the last key that both chains have. Looking at every key would take too
-//! long: a chain is cut into *pieces* at every 512 tokens, at growing distances in long prompts, and
-//! where the worker was said to have the prompt up to (that is where a system prompt ends, and the next
-//! request with it is cut there too). A piece that one request holds is that request's own; a piece
+//! long, so a chain is cut into *pieces* at every 512 tokens, at growing distances in long prompts. It
+//! is also cut where the worker was said to have the prompt up to: that is where a system prompt ends,
+//! and the next request with it is cut there too. A piece that one request holds is that request's own; a piece
 //! that several hold is *shared*, and becomes own again when all but one have ended.
 //!
 //! Invariant: shared tokens and the own tokens of all requests add up to the tokens that they pin.

@@ -2,7 +2,7 @@
 //!
 //! Each mean fades: its last 64 samples carry most of the weight, so it follows a pool that gets
 //! slower within a few dozen requests. The mean of a kind is shrunk towards the mean of all
-//! requests of that size, and that towards the mean of all requests (partial pooling), so a kind
+//! requests of that size, and that towards the mean of all requests (partial pooling). So a kind
 //! with three samples borrows from the others. `docs/design/cascade.md#r6`.
 
 use alloc::collections::BTreeMap;

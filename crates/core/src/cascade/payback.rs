@@ -6,9 +6,9 @@
 //! hold while that is being learnt: each draft call has a timeout, drafts in flight have a
 //! concurrency limit, and a delay budget stops them when it is spent.
 //!
-//! **Invariant:** the total delay of clients compared with the target alone is at most [`DEBT_MAX`]
-//! answers of the target, two thirds of the allowed slowdown of all answers' time, and the delay in
-//! flight when the budget was spent. `docs/design/cascade.md#r13`.
+//! **Invariant:** the total delay of clients compared with the target alone has three parts. They are
+//! [`DEBT_MAX`] answers of the target, two thirds of the allowed slowdown of all answers' time, and
+//! the delay in flight when the budget was spent, each at most. `docs/design/cascade.md#r13`.
 
 use overdraft_units::{Micros, Ratio};
 

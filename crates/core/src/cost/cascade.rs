@@ -1,7 +1,7 @@
 //! Cascade break-even: from which share of accepted drafts on a cascade pays.
 //!
 //! It is computed before a route is switched on, from prices, speeds and the shape of its requests,
-//! in money and in time, along with the share that can be accepted at all, given how often the
+//! in money and in time. With it comes the share that can be accepted at all, given how often the
 //! draft is worse. `overdraft check` prints both.
 
 use overdraft_units::{Micros, Ratio, Tokens};

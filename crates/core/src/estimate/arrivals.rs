@@ -1,9 +1,9 @@
 //! Queueing delay: how much one prompt delays later requests (M/G/1 busy period).
 //!
 //! What is computed for one request stands before all that come to the worker until its queue is empty
-//! again. In a queue with arrivals at rate λ that is busy for a share ρ of its time, so many come in the
-//! time that what is there now takes, and in the time that they take themselves: λ / (1 − ρ) a second (the
-//! busy period of an M/G/1 queue: Kleinrock 1975, section 5.8).
+//! again. A queue has arrivals at rate λ and is busy for a share ρ of its time. Then λ / (1 − ρ) requests a second
+//! come in the time that what is there now takes, and in the time that they take themselves: the
+//! busy period of an M/G/1 queue (Kleinrock 1975, section 5.8).
 
 use overdraft_units::{Instant, Micros};
 

@@ -1,8 +1,8 @@
 //! Estimated prefix cache: what a worker should hold by what was routed to it (LRU).
 //!
 //! A worker keeps the chunks it used last, as many as fit, and the front of a prompt longest. The
-//! estimate does the same: every chunk belongs to the *generation* in which it was last routed, a
-//! chain is inserted from its tail to its head, and when the estimate exceeds the worker's
+//! estimate does the same. Every chunk belongs to the *generation* in which it was last routed, and
+//! a chain is inserted from its tail to its head. When the estimate exceeds the worker's
 //! capacity, the oldest generation is evicted at once (R4). There is no linked list through the
 //! chunks, so an estimate costs no more memory than a report.
 //!

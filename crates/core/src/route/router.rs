@@ -2,8 +2,8 @@
 //!
 //! Gateway and simulator drive this and nothing below it: a request is [`Router::place`]d, its
 //! first token and its end are reported, and so is what workers say. **Invariant:** a [`Placed`]
-//! cannot be copied and is consumed when it ends, so no exit path can leave it on the books twice
-//! or, as long as the shell ends it when it drops it, at all.
+//! cannot be copied and is consumed when it ends, so no exit path can leave it on the books twice.
+//! None is left at all as long as the shell ends each one that it drops.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,6 +1,6 @@
 //! Worker reports: KV events on their way into the prefix index, and their comparison with answers.
 //!
-//! **Invariant:** what a process reported is forgotten with the process, whoever notices first.
+//! **Invariant:** what a process reported is forgotten with the process, by whichever event shows its end first.
 
 use overdraft_units::{BlockSize, Tokens};
 

@@ -1,6 +1,6 @@
 //! JSON views: what page and terminal read, one file for each subject.
 //!
-//! A view is a value that the gateway fills at the moment somebody asks. Names end in their unit; an
+//! A view is a value that the gateway fills at the moment it is asked for. Names end in their unit; an
 //! absent value is left out and means that nobody knows it.
 
 mod cache;

@@ -1,4 +1,4 @@
-//! Now view: the golden numbers, what needs somebody's eyes, and a quarter of an hour of history.
+//! Now view: the golden numbers, what needs an operator's eyes, and a quarter of an hour of history.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! Rotary frequencies: how a model file scales positions, as radians per position and a magnitude.
 //!
 //! A pair of dimensions turns by `base ^ (-2 pair / rotated)` a position. A file may stretch that for
-//! all pairs (linear), divide it pair by pair (Llama 3.1 and later, a tensor of divisors), or stretch
-//! the slow pairs and leave the fast ones (`YaRN`, arXiv 2309.00071, as llama.cpp reads it).
+//! all pairs (linear), or divide it pair by pair (Llama 3.1 and later, a tensor of divisors). Or it
+//! stretches the slow pairs and leaves the fast ones (`YaRN`, arXiv 2309.00071, as llama.cpp reads it).
 
 use std::f64::consts::TAU;
 

@@ -121,7 +121,10 @@ impl Cache {
         self.flights.close_all();
         self.leaders.close();
         if timeout(LEADERS_PATIENCE, self.leaders.wait()).await.is_err() {
-            tracing::warn!(questions = self.leaders.len(), "questions under way are given up");
+            tracing::warn!(
+                questions = self.leaders.len(),
+                "shared questions under way are given up"
+            );
         }
     }
 

@@ -142,7 +142,7 @@ async fn keep(layer: &Arc<CascadeLayer>) {
                 state.restore(&parts);
             }
             if let Err(fault) = store.keep(state.key(), &bytes(&state.to_parts())).await {
-                tracing::warn!(cascade = state.name, %fault, "the store keeps nothing it learnt");
+                tracing::warn!(cascade = state.name, %fault, "the store keeps nothing of what the cascade learnt");
             }
         }
     }
@@ -163,7 +163,7 @@ fn name(state: &CascadeState) -> String {
 fn read(path: &Path) -> Option<Document> {
     let length = std::fs::metadata(path).ok()?.len();
     let told = |error: &dyn std::fmt::Display| {
-        tracing::warn!(path = %path.display(), %error, "what cascades learnt before is left");
+        tracing::warn!(path = %path.display(), %error, "what cascades learnt before cannot be used; they begin anew");
     };
     if FILE_BYTES_MAX < length {
         told(&format_args!("`{length}` bytes; expected at most {FILE_BYTES_MAX}"));

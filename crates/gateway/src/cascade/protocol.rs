@@ -1,6 +1,6 @@
 //! Protocol handle: the state machine of one request, and the lock under which its events reach the core.
 //!
-//! The core decides (`core::cascade::Protocol`); whoever holds the handle reports events and executes the actions.
+//! The core decides (`core::cascade::Protocol`); the holder of the handle reports events and executes the actions.
 //! **Invariant:** a draft that a client waits for is reported once, however it ends, also when the client disconnects.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

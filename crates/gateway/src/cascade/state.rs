@@ -301,7 +301,7 @@ impl CascadeState {
                 true
             }
             Err(error) => {
-                tracing::warn!(cascade = self.name, %error, "what it learnt before is left");
+                tracing::warn!(cascade = self.name, %error, "what the cascade learnt before cannot be used; it begins anew");
                 false
             }
         }

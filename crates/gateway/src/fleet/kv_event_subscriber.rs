@@ -81,7 +81,11 @@ async fn follow_one(
     losses: u32,
 ) -> Infallible {
     let name = fleet.dispatcher.upstream(worker).name().to_owned();
-    tracing::info!(worker = name, endpoint = source.endpoint, "it reports what its cache holds");
+    tracing::info!(
+        worker = name,
+        endpoint = source.endpoint,
+        "worker reports what its cache holds"
+    );
     let block_size = block_size(fleet, worker);
     let dispatcher = Arc::clone(&fleet.dispatcher);
     let reports = Reports { dispatcher, worker, losses, name, feeds: Feeds::new(block_size) };
@@ -112,7 +116,11 @@ impl Reports {
         if let Some(found) = other
             && self.feeds.is_empty()
         {
-            tracing::info!(worker = self.name, tokens = found.get(), "its blocks are of this size");
+            tracing::info!(
+                worker = self.name,
+                tokens = found.get(),
+                "size of the blocks of the worker's cache"
+            );
             self.feeds = Feeds::new(found);
         }
     }
@@ -149,7 +157,7 @@ impl Sink for Reports {
         if before == Knowledge::Exact {
             tracing::warn!(
                 worker = self.name,
-                "reports of its cache are missing; what it holds is estimated"
+                "reports of the worker's cache are missing; what it holds is estimated"
             );
         }
         self.dispatcher.metrics.routing.reported(&self.name, "forgotten");

@@ -95,9 +95,9 @@ impl Asked {
             return;
         }
         if fault.is_usual() {
-            tracing::info!(worker, why = complaint, "what its cache holds is estimated");
+            tracing::info!(worker, why = complaint, "what the worker's cache holds is estimated");
         } else {
-            tracing::warn!(worker, why = complaint, "what its cache holds is estimated");
+            tracing::warn!(worker, why = complaint, "what the worker's cache holds is estimated");
         }
         self.complaint = complaint;
     }

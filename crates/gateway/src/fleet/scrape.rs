@@ -124,7 +124,10 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         Ok(report) => {
             let losses = fleet.dispatcher.view().cache_losses(worker);
             if memory.is_another(report, losses) {
-                tracing::info!(worker = name.name(), "it was restarted; its cache is forgotten");
+                tracing::info!(
+                    worker = name.name(),
+                    "worker was restarted; what its cache held is forgotten"
+                );
                 fleet.dispatcher.restarted(worker);
             }
             let scraped = scraped(report, fleet.dispatcher.clock.now());
@@ -139,14 +142,14 @@ async fn scrape(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
                 && fleet.dispatcher.view().fleet().worker(worker).health().is_up() =>
         {
             tracing::warn!(worker = name.name(), %fault,
-                "its load is not known any more; the last word on it stands");
+                "load of the worker is not known any more; the last report stands");
         }
         Err(_) => {}
     }
     // Time has passed in any case, and with it some of what was queued.
     fleet.dispatcher.call_waiting();
     if memory.told.is_some() && told.is_none() {
-        tracing::info!(worker = name.name(), "its load is known again");
+        tracing::info!(worker = name.name(), "load of the worker is known again");
     }
     memory.told = told;
 }

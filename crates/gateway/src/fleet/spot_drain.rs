@@ -23,7 +23,7 @@ pub(crate) async fn drain_on_notice(fleet: Arc<Fleet>, termination: TerminationS
     };
     let (asked, ()) = tokio::join!(asking, acting);
     if let Err(error) = asked {
-        tracing::error!(%error, "notices of this machine's end are not heard");
+        tracing::error!(%error, "termination notices of this machine cannot be heard");
     }
 }
 
@@ -41,7 +41,7 @@ fn act_on(fleet: &Fleet, notice: &Notice, named: &[String]) {
             dispatcher.drain(id);
             tracing::warn!(worker = member.upstream.name(), cloud = %notice.cloud,
                 fate = ?notice.fate, at = notice.at, ahead = ?notice.ahead,
-                "its machine is taken away: it is sent nothing new, its streams may finish");
+                "machine of the worker is taken away: it is sent nothing new, its streams may finish");
         }
     }
 }

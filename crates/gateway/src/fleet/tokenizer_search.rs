@@ -71,11 +71,11 @@ async fn find(
     };
     match opening.await {
         Ok(Ok(prompter)) => {
-            tracing::info!(model, "its tokenizer is known");
+            tracing::info!(model, "tokenizer of the model is known");
             Search::Found(Arc::new(prompter))
         }
         Ok(Err(error)) => {
-            tracing::warn!(model, %error, "its tokenizer cannot be used");
+            tracing::warn!(model, %error, "tokenizer of the model cannot be used");
             Search::NotHandedOut
         }
         Err(_ended) => Search::Unwanted,

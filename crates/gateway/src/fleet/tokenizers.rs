@@ -137,7 +137,10 @@ impl Tokenizers {
         if let Some(known) = self.known().get_mut(model)
             && let Known::Nowhere(asked) = known
         {
-            tracing::info!(model, "its prompts are tokenised by its workers where they report");
+            tracing::info!(
+                model,
+                "prompts of the model are tokenised by its workers where they report their caches"
+            );
             *known = Known::AtWorkers(std::mem::take(asked));
         }
     }

@@ -124,7 +124,11 @@ fn move_worker(gateway: &Gateway, name: &str, act: fn(&Dispatcher, WorkerId)) ->
     act(&gateway.dispatcher, id);
     let listed = listed(gateway).into_iter().find(|one| one.name == name);
     if let Some(listed) = &listed {
-        tracing::info!(worker = name, draining = listed.draining, "worker told by an operator");
+        tracing::info!(
+            worker = name,
+            draining = listed.draining,
+            "an operator drained a worker, or called the drain off"
+        );
     }
     let text = serde_json::to_vec(&listed).expect("a worker has string keys");
     reply::json(StatusCode::OK, text)

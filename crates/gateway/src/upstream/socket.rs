@@ -8,8 +8,8 @@
 //! not to hurry (`TCP_QUICKACK` off, RFC 9293 section 3.8.6.3): it acknowledges each second event, or what
 //! has come after 40 ms and then hurries again.
 //!
-//! Invariant: the bytes, and when they are handed on, are the socket's. A worker that holds a small write
-//! back until the last one is acknowledged (Nagle's algorithm, which engines switch off) waits those
+//! Invariant: the bytes, and when they are handed on, are the socket's. A worker may hold a small write
+//! back until the last one is acknowledged (Nagle's algorithm, which engines switch off). It waits those
 //! 40 ms once in an answer, as it does when requests follow each other on a connection.
 
 use std::io::{self, IoSlice};

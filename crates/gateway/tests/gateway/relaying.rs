@@ -1,4 +1,4 @@
-//! What goes through goes through unchanged, at once, and no longer than somebody listens.
+//! What goes through goes through unchanged, at once, and no longer than its client listens.
 
 use crate::client::End;
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, token};

@@ -2,7 +2,7 @@
 //!
 //! A kernel is generic over [`Simd`]: sixteen lanes of `f32` or `i32`, or 64 bytes. AVX-512 holds
 //! them in one register, AVX2 in two, the portable twin in arrays. Every operation is defined to
-//! the bit (products are fused, rounding is to nearest even, integer sums are exact), so all
+//! the bit: products are fused, rounding is to nearest even, integer sums are exact. So all
 //! instruction sets give the same bits by construction and the portable twin is the oracle.
 //!
 //! Invariant: a token (a value of a type that implements [`Simd`]) exists only where its

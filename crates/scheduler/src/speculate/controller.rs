@@ -2,9 +2,9 @@
 //!
 //! The engine asks it before every step and reports the outcome after every step. The policy may be
 //! changed at any time and applies from the next step on. Lookups are free and learn from every
-//! token, used or not; the draft model costs passes and its cache must be kept up to date, so in a
-//! batch it is switched by its average benefit over some steps (`worth.rs`), goes deeper for a gain
-//! of 1 %, and shallower when eight consecutive steps prefer that (hysteresis). While it is off it
+//! token, used or not; the draft model costs passes and its cache must be kept up to date. So in a
+//! batch it is switched by its average benefit over some steps (`worth.rs`). It goes deeper for a
+//! gain of 1 %, and shallower when eight consecutive steps prefer that (hysteresis). While it is off it
 //! is probed now and then on one sequence (`docs/design/speculation.md#r5`).
 
 use alloc::vec::Vec;

@@ -2,8 +2,8 @@
 //!
 //! Names of blocks count within a file only. What two agents of one kind do share is the description of
 //! tools and the system prompt at the front, whose lengths every file tells; those blocks are named by the
-//! kind, all others by the session. Files have clocks of their own, so when sessions begin is up to whoever
-//! replays them; within one, the next request follows the last answer by the recorded time to think.
+//! kind, all others by the session. Files have clocks of their own, so the reader of the trace says when
+//! sessions begin; within one, the next request follows the last answer by the recorded time to think.
 
 use std::path::{Path, PathBuf};
 use std::vec;

@@ -2,7 +2,7 @@
 //!
 //! All are rows with a time, the tokens of a prompt and of its answer; formats differ in what they call
 //! these. A plain table may also name a prefix that rows share, and its length. Where there is no column of
-//! times the rows say nothing of when they come, and whoever replays them has to.
+//! times the rows say nothing of when they come, and their reader has to.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Shared response store: cached answers in Redis, by the hash of their requests.
 //!
-//! A response store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], connections
-//! are made beside the look-ups, and after a few failures, or look-ups that come late, nothing is sent for a while. An entry lies in
+//! A response store is asked by requests, so it is never waited for longer than [`LOOKUP_MAX`], and connections
+//! are made beside the look-ups. After a few failures, or look-ups that come late, nothing is sent for a while. An entry lies in
 //! an envelope (`envelope`) that names what it is; whatever does not fit the name is as good as
 //! absent, and counted.
 //!

@@ -1,6 +1,6 @@
 //! Metrics of cost: dollars by tenant, model and who answered, and by the hour of each pool.
 //!
-//! Tenants and models are capped by their owners; whoever answered and pools are closed sets.
+//! Tenants and models are capped by their owners; who answered and pools are closed sets.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,6 +1,6 @@
 //! Speculative decoding metrics, under vLLM's names where it has them.
 //!
-//! Registered only where somebody can guess, as vLLM does. Counts are the engine's own, copied at each
+//! Registered only where an engine can guess, as vLLM does. Counts are the engine's own, copied at each
 //! scrape.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Guard characters: mark the client's text in a rendered prompt.
 //!
 //! The guard is a Unicode noncharacter that none of the client's strings contains. It is put behind
-//! the first character of every text that spells a control token (or could begin one at the end of a
-//! string), so the text survives trimming and splitting by the template, but is no control token.
+//! the first character of every text that spells a control token, or could begin one at the end of a
+//! string. So the text survives trimming and splitting by the template, but is no control token.
 //! **Invariant:** [`Guard::remove`] yields the text that would have been rendered without guards.
 
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! JSON object fields: an object of a request, read member by member, so that what nobody read is known.
 //!
-//! Values stay the client's text until somebody wants them: numbers keep their digits and schemas their
+//! Values stay the client's text until they are wanted: numbers keep their digits and schemas their
 //! order of keys. A member that is null counts as absent; of two members with one name the last counts.
 
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! Their bytes are base64 and say nothing of their tokens, so they are told apart from the text, with a guess at
 //! what they come to: a picture by its size, a sound by its length. Each model has a rule of its own; the guess is
-//! the most common one, and whoever learns from usage corrects it.
+//! the most common one, and what is learnt from usage corrects it.
 //!
 //! Invariant: parts are in the order of the text, and none overlaps another.
 

@@ -1,7 +1,7 @@
 //! KV cache sharing between workers: offers blocks to peers and fetches missing ones.
 //!
 //! A worker *offers* the full blocks of its cache to peers that present the fleet's token
-//! ([`offer`]), and *fetches* blocks that its own cache lacks from its peers where that is expected
+//! ([`offer`]). It *fetches* blocks that its own cache lacks from its peers where that is expected
 //! to be faster than recomputing ([`fetch`]). Requests wait for their blocks here, outside of the
 //! engine, which goes on with the others; the blocks enter the prefix cache, and then the requests
 //! are submitted in the order of their arrival (`docs/design/kv-share.md`).

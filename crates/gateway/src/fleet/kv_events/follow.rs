@@ -5,7 +5,7 @@
 //! begins with the last batch that we have: if the publisher returns it unchanged, it is the same
 //! run; if not, the publisher restarted, however high its numbers are by now.
 //!
-//! A topic that somebody typed may be wrong, and a subscription to a wrong one is silent for ever. Until a
+//! A topic that was typed in may be wrong, and a subscription to a wrong one is silent for ever. Until a
 //! message has come under it, nothing is taken from the replay socket, so that nobody believes in a cache
 //! of which no change would be heard.
 //!

@@ -50,7 +50,7 @@ pub(super) async fn call(hook: &RestartHook, occasion: &Occasion) -> Hooked {
         RestartHook::Command { argv, timeout } => command(argv, *timeout, occasion).await,
     };
     called.unwrap_or_else(|error| {
-        tracing::error!(worker = occasion.worker, %error, "it could not be restarted");
+        tracing::error!(worker = occasion.worker, %error, "worker could not be restarted");
         Hooked::Failed
     })
 }

@@ -40,14 +40,14 @@ pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
             Ok(memory_permille) => {
                 note(&fleet, worker, memory_permille);
                 if !known {
-                    tracing::info!(worker = name.name(), "its memory is known again");
+                    tracing::info!(worker = name.name(), "memory of the worker is known again");
                 }
                 known = true;
             }
             Err(fault) => {
                 if known {
                     tracing::warn!(worker = name.name(), page = %source.place, %fault,
-                        "its memory is not known");
+                        "memory of the worker is not known");
                 }
                 known = false;
             }

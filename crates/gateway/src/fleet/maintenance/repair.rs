@@ -67,12 +67,12 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
             tracing::warn!(
                 worker = name,
                 drift_permille,
-                "its memory has fragmented: it is drained and will be restarted"
+                "memory of the worker has fragmented: it is drained and will be restarted"
             );
         }
         Step::Restart => {
             let Some(hook) = member.settings.care.restart.clone() else { return };
-            tracing::warn!(worker = name, "restarting it");
+            tracing::warn!(worker = name, "worker is being restarted");
             let occasion = Occasion {
                 worker: name.to_owned(),
                 url: member.settings.url.clone(),
@@ -84,12 +84,12 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
         Step::Rejoin(outcome) => {
             fleet.metrics.repaired(outcome);
             if outcome == Outcome::Restarted {
-                tracing::info!(worker = name, "it runs afresh and is sent requests again");
+                tracing::info!(worker = name, "worker runs afresh and is sent requests again");
             } else {
                 tracing::warn!(
                     worker = name,
                     outcome = outcome.name(),
-                    "it was not restarted; it is sent requests again"
+                    "worker was not restarted; it is sent requests again"
                 );
             }
         }

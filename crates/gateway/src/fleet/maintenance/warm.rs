@@ -83,17 +83,17 @@ impl Warmth {
     fn note(&mut self, fleet: &Fleet, worker: &str, tried: Tried) -> bool {
         self.failures = match tried {
             Tried::Warm => {
-                tracing::info!(worker, "warmed up");
+                tracing::info!(worker, "worker is warmed up");
                 fleet.metrics.warmed_up(WarmedUp::Answered);
                 0
             }
             Tried::Refused(status) => {
-                tracing::warn!(worker, %status, "it refuses to be warmed up");
+                tracing::warn!(worker, %status, "worker refuses the warm-up request");
                 fleet.metrics.warmed_up(WarmedUp::Failed);
                 0
             }
             Tried::Failed(why) => {
-                tracing::warn!(worker, why, "it could not be warmed up");
+                tracing::warn!(worker, why, "worker could not be warmed up");
                 fleet.metrics.warmed_up(WarmedUp::Failed);
                 self.failures + 1
             }
@@ -102,7 +102,7 @@ impl Warmth {
             tracing::error!(
                 worker,
                 tries = TRIES_MAX,
-                "it takes traffic without having been warmed up"
+                "worker takes traffic without having been warmed up"
             );
             self.failures = 0;
         }

@@ -1,4 +1,4 @@
-//! Continuation: what a stream asks of whoever can have it go on at another worker.
+//! Continuation: what a stream asks of its owner to go on at another worker.
 //!
 //! The relay shows it everything that is given out. When the answer breaks off it says how the stream goes
 //! on; the relay only swaps the one answer for the other.

@@ -85,7 +85,7 @@ impl KeptResponses {
     pub(super) fn keep(&self, tenant: Realm, id: &str, kept: Kept) -> Option<Vec<u8>> {
         let entry = serde_json::to_vec(&kept).expect("a kept response has string keys");
         if self.entry_bytes < entry.len() {
-            tracing::warn!(response = id, bytes = entry.len(), "too large to be kept");
+            tracing::warn!(response = id, bytes = entry.len(), "response is too large to be kept");
             return None;
         }
         let bytes = u64::try_from(entry.len()).unwrap_or(u64::MAX);
@@ -102,12 +102,12 @@ impl KeptResponses {
         let ticket = match shared.get(&name).await {
             Ok(Looked::Found(_, ticket) | Looked::Missing(ticket)) => ticket,
             Err(error) => {
-                tracing::warn!(response = id, %error, "kept by this gateway alone");
+                tracing::warn!(response = id, %error, "response is kept by this gateway alone: the store did not take it");
                 return;
             }
         };
         if let Err(error) = shared.put(&name, ticket, entry, self.life).await {
-            tracing::warn!(response = id, %error, "kept by this gateway alone");
+            tracing::warn!(response = id, %error, "response is kept by this gateway alone: the store did not take it");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Sampler: what happened in the last second, and what holds now that somebody should know.
+//! Sampler: what happened in the last second, and what holds now that an operator should know.
 //!
 //! The gateway samples itself, so that a graph has a past when the page is opened. A second's requests
 //! are read off the log; where more end in one second than the log keeps, the sample counts all of them
