@@ -46,6 +46,9 @@ fn float(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
+/// Milliseconds to the right edge of the figure of first tokens.
+const LATEST: f64 = 500.0;
+
 /// `cargo xtask bench routing`: how soon first tokens come where prompts share their beginnings.
 fn kv_cache(root: &Path) -> Result<Chart> {
     let run = run(root, "routing-2026-11-21.json")?;
@@ -59,20 +62,21 @@ fn kv_cache(root: &Path) -> Result<Chart> {
             count += 1.0;
         }
         times.sort_by(f64::total_cmp);
-        let last = float(times.len().saturating_sub(1));
-        let points = times.iter().enumerate();
-        let points = points
-            .map(|(place, time)| Point { across: *time, up: 100.0 * float(place) / last.max(1.0) });
-        // Each hundredth is enough for the eye.
-        let step = (times.len() / 150).max(1);
-        let points = points.step_by(step).collect();
+        let last = times.len().saturating_sub(1);
+        // Two hundred points are enough for the eye.
+        let places = (0..=200).map(|part| last * part / 200);
+        let points = places.filter_map(|place| {
+            let up = 100.0 * float(place) / float(last).max(1.0);
+            Some(Point { across: *times.get(place)?, up })
+        });
+        let points = points.filter(|point| point.across <= LATEST).collect();
         let name = format!("{policy}: {:.0} % cached", 100.0 * cached / f64::max(count, 1.0));
         series.push(Series { name, points, mark: Mark::Line });
     }
     Ok(Chart {
         about: "Share of requests whose first token has come, over time, under two policies"
             .to_owned(),
-        across: Axis::steps("time to first token, ms", 500.0, 100.0, ""),
+        across: Axis::steps("time to first token, ms", LATEST, 100.0, ""),
         up: Axis::steps("requests answered by then", 100.0, 25.0, " %"),
         series,
     })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 740.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 540.0;
