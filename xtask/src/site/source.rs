@@ -19,6 +19,9 @@ const CONTENTS: &str = "docs/SUMMARY.md";
 /// Pages that a reader of the site may look for although no page links to them.
 const PAGES: [&str; 4] = ["CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md"];
 
+/// Folders that hold what is built or downloaded.
+const FOREIGN: [&str; 3] = ["target", "node_modules", "__pycache__"];
+
 /// Writes the source of the site to `to`.
 pub(super) fn gather(root: &Path, to: &Path) -> Result<()> {
     if to.exists() {
@@ -45,8 +48,17 @@ pub(super) fn gather(root: &Path, to: &Path) -> Result<()> {
         1,
     ));
     summary.push_str("\n# The repository\n\n");
-    for page in others {
+    let (pages, folders): (Vec<&String>, Vec<&String>) =
+        others.into_iter().partition(|page| root.join(page).exists());
+    for page in pages {
         writeln!(summary, "- [{}]({page})", source.titles[page])?;
+    }
+    if !folders.is_empty() {
+        // A chapter without a page, that holds others.
+        summary.push_str("- [Folders]()\n");
+    }
+    for page in folders {
+        writeln!(summary, "  - [{}]({page})", source.titles[page])?;
     }
     fs::write(to.join("SUMMARY.md"), summary)?;
     Ok(())
@@ -110,7 +122,10 @@ fn listing(root: &Path, page: &str) -> Result<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root.join(folder)).with_context(|| page.to_owned())? {
         let entry = entry?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !FOREIGN.contains(&name.as_str()) && !name.starts_with('.') {
+            names.push(name);
+        }
     }
     names.sort();
     let mut text = format!("# {}\n\n", folder.display());

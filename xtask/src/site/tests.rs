@@ -56,9 +56,12 @@ fn pages_files_and_folders_that_are_linked_to_come_along() {
     assert_eq!(read("examples/a.yaml"), "a: 1\n");
     assert!(read("deploy/README.md").contains("(../index.md)"));
     let summary = read("SUMMARY.md");
-    for part in
-        ["[Overdraft](README.md)", "- [Guide](docs/guide.md)", "- [Deploy](deploy/README.md)"]
-    {
+    for part in [
+        "[Overdraft](README.md)",
+        "- [Guide](docs/guide.md)",
+        "- [Deploy](deploy/README.md)",
+        "  - [examples](examples/README.md)",
+    ] {
         assert!(summary.contains(part), "`{part}` is not in {summary}");
     }
     fs::remove_dir_all(root).unwrap();
