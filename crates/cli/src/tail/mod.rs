@@ -60,8 +60,8 @@ Examples:
 Fields that are text (`=`, `!=`, `~` contains): id, route, model, tenant, priority, worker, end,
 served_by, cache, refused, resumed_by, trace. Times (`200ms`, `2s`): ttft, total, queued. Numbers
 (`4k`): status, prompt, cached, out, attempts. Dollars: cost. `true` or `false`: stream. A field
-alone asks whether there is one. Expressions: `and`, `or`, `not`, parentheses; values with blanks stand in
-quotes. `overdraft explain ID` tells why a request went to its worker.
+alone asks whether there is one. Expressions: `and`, `or`, `not`, parentheses; values with blanks
+stand in quotes. `overdraft explain ID` tells why a request went to its worker.
 Exit codes: 0 done, 1 the gateway cannot be asked, 2 the expression or the file cannot be used.";
 
 /// Which requests are printed, and how.
