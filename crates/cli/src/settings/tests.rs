@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use overdraft_config::Config;
+use overdraft_config::{Config, Timeouts};
 use overdraft_core::admit::{self, Priority};
 use overdraft_core::cascade::Mode;
-use overdraft_core::deadline::Patience;
+use overdraft_core::deadline::{FIRST_TOKEN_LEAST, Patience, STALL_LEAST, TOTAL_LEAST};
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
@@ -33,6 +33,19 @@ fn the_defaults_of_the_file_are_those_of_the_gateway() {
     let (ours, theirs) =
         (gateway(&Config::default(), Vec::new()), GatewaySettings::new(Vec::new()));
     assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+}
+
+/// The configuration judges what is set by them and does not depend on the core, which waits by them.
+#[test]
+fn the_least_limits_of_time_are_those_of_the_core() {
+    let limits = [
+        (Timeouts::FIRST_BYTE_LEAST, FIRST_TOKEN_LEAST),
+        (Timeouts::IDLE_LEAST, STALL_LEAST),
+        (Timeouts::TOTAL_LEAST, TOTAL_LEAST),
+    ];
+    for (configured, waited) in limits {
+        assert_eq!(configured.duration(), Duration::from_micros(waited.get()));
+    }
 }
 
 #[test]
