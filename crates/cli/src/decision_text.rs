@@ -5,9 +5,12 @@ use overdraft_dash::views::{Candidate, Decision};
 /// What was decided, and what became of it.
 pub(crate) fn sentence(decision: &Decision) -> String {
     let after = time(Some(decision.after_ms));
-    let by = if decision.sticky { "its session" } else { &decision.policy };
     let what = match (&decision.worker, &decision.saturation) {
-        (Some(worker), _) => format!("sent to {worker} by {by}"),
+        (Some(worker), _) if decision.by == "trial" => {
+            format!("sent to {worker} to find out whether it still fails")
+        }
+        (Some(worker), _) if decision.sticky => format!("sent to {worker} by its session"),
+        (Some(worker), _) => format!("sent to {worker} by {}", decision.policy),
         (None, Some(saturation)) => format!(
             "saturated: needs {} tokens, the most free is {}; waits for {}, {}",
             saturation.asked_tokens,
@@ -26,6 +29,7 @@ pub(crate) fn sentence(decision: &Decision) -> String {
 /// One candidate: why it was chosen or not, and what spoke for it.
 pub(crate) fn candidate_line(decision: &Decision, one: &Candidate) -> String {
     let score = match one.score {
+        None if matches!(decision.by.as_str(), "session" | "trial") => "-".to_owned(),
         None => "more".to_owned(),
         Some(0) if !matches!(one.reason.as_str(), "chosen" | "outscored") => "-".to_owned(),
         Some(score) if decision.policy == "cost" => time(Some(milliseconds(score))),

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use overdraft_config::host_and_port;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::ask::{Address, Want, ask};
 use crate::explain_request;
@@ -65,7 +66,7 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft explain req_5f0c9a2b7d1e                 # why did that request go there?
   overdraft explain req_5f0c9a2b7d1e --log access.jsonl
-  overdraft explain --prompt \"What is a KV cache?\"
+  overdraft explain --prompt \"What is a KV cache?\" --model llama-3-8b
   overdraft explain --request chat.json --url http://gateway:8080 --token $TOKEN
   overdraft explain -r chat.json -H \"x-session-id: 42\" --output json | jq .candidates
   curl -H \"x-overdraft-explain: 1\" …    # the same for a real request, in its answer's head
@@ -80,6 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let (host, port) = host_and_port(&arguments.url)
         .map_err(|error| Fault::input(format!("`{}`: {error}", arguments.url)))?;
     let body = body(arguments)?;
+    let is_named = body.contains_key("model");
+    let body = Bytes::from(Value::Object(body).to_string());
     let mut request = Request::post("/admin/explain");
     if let Some(token) = &arguments.token {
         request = request.header("x-overdraft-admin", token);
@@ -98,7 +101,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
             .hint("is the gateway running there? `--url` names another")
     })?;
     if status != StatusCode::OK {
-        return Err(refused(status, &answer));
+        let fault = refused(status, &answer);
+        return Err(match status {
+            StatusCode::BAD_REQUEST if !is_named => {
+                fault.hint("`--model NAME` names it; the gateway's `model_default` does for all requests that name none")
+            }
+            _ => fault,
+        });
     }
     let text = match arguments.output {
         Format::Json => String::from_utf8_lossy(&answer).into_owned() + "\n",
@@ -126,12 +135,12 @@ fn explain_ended(arguments: &Arguments, id: &str) -> Result<(), Fault> {
 }
 
 /// The request's body, with the model filled in where it is named here.
-fn body(arguments: &Arguments) -> Result<Bytes, Fault> {
+fn body(arguments: &Arguments) -> Result<Map<String, Value>, Fault> {
     let mut object = match (&arguments.request, &arguments.prompt) {
         (Some(path), _) => read(path)?,
         (None, Some(prompt)) => {
             let messages = serde_json::json!([{ "role": "user", "content": prompt }]);
-            serde_json::Map::from_iter([("messages".to_owned(), messages)])
+            Map::from_iter([("messages".to_owned(), messages)])
         }
         (None, None) => {
             return Err(Fault::input("there is no request to explain")
@@ -141,10 +150,10 @@ fn body(arguments: &Arguments) -> Result<Bytes, Fault> {
     if let Some(model) = &arguments.model {
         object.entry("model").or_insert_with(|| model.clone().into());
     }
-    Ok(serde_json::Value::Object(object).to_string().into())
+    Ok(object)
 }
 
-fn read(path: &PathBuf) -> Result<serde_json::Map<String, serde_json::Value>, Fault> {
+fn read(path: &PathBuf) -> Result<Map<String, Value>, Fault> {
     let shown = path.display();
     let failed = |error: std::io::Error| Fault::input(format!("`{shown}`: {error}"));
     let mut text = String::new();
@@ -185,6 +194,8 @@ struct Explanation {
     model: String,
     policy: String,
     arm: String,
+    #[serde(default)]
+    by: String,
     sticky: bool,
     prompt_tokens: u64,
     tokens: String,
@@ -196,7 +207,7 @@ struct Explanation {
 struct Candidate {
     worker: String,
     reason: String,
-    score: u64,
+    score: Option<u64>,
     cached_tokens: u64,
     cache_known: String,
     queued_tokens: u64,
@@ -207,7 +218,11 @@ struct Candidate {
 fn table(answer: &[u8]) -> Option<String> {
     let told: Explanation = serde_json::from_slice(answer).ok()?;
     let mut text = String::new();
-    let decided = if told.sticky { "its session" } else { told.policy.as_str() };
+    let decided = match told.by.as_str() {
+        "trial" => "its breaker, which is due to try it",
+        _ if told.sticky => "its session",
+        _ => told.policy.as_str(),
+    };
     let goes = told.worker.as_deref().map_or_else(
         || format!("nowhere: {}", told.choice),
         |worker| format!("to {worker}, says {decided}"),
@@ -225,13 +240,14 @@ fn table(answer: &[u8]) -> Option<String> {
         "worker", "reason", "score", "cached", "known", "queued", "requests", "free"
     );
     for one in &told.candidates {
-        let free = one.free_tokens.map_or_else(|| "-".to_owned(), |free| free.to_string());
+        let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let (free, score) = (number(one.free_tokens), number(one.score));
         let _written = writeln!(
             text,
             "{:widest$}  {:11} {:>12} {:>8} {:9} {:>8} {:>8} {:>10}",
             one.worker,
             one.reason,
-            one.score,
+            score,
             one.cached_tokens,
             one.cache_known,
             one.queued_tokens,

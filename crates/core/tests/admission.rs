@@ -9,7 +9,8 @@ use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::route::{
-    Attempted, Choice, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Tried,
+    Attempted, Choice, Outcome, Placed, Prompt, Reason, Request, RouteSettings, Router, Sticky,
+    Tried,
 };
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 use proptest::prelude::*;
@@ -475,6 +476,29 @@ fn who_waits_for_a_worker_that_drains_goes_elsewhere() {
     let Err(Choice::Saturated { at: other, .. }) = placed else { panic!("{placed:?}") };
     assert!(other != at && [first, second].contains(&other), "and waits for the other");
     assert!(story.router.leave_queue(ticket));
+}
+
+#[test]
+fn a_session_waits_for_its_worker_where_all_are_equally_full() {
+    let mut story = Story::new(2, Some(10_000), Mode::Peak);
+    story.settings.sticky = Some(Sticky::default());
+    let of =
+        |session| Request { session: Some(session), ..request(9_000, Some(1), Priority::Default) };
+    let homes: Vec<WorkerId> = (0..16)
+        .map(|session| {
+            let told =
+                story.router.explain(of(session), &story.settings, &Tried::default(), story.now);
+            told.chosen().expect("there is room").worker
+        })
+        .collect();
+    story.send(request(9_000, Some(1), Priority::Default)).expect("there is room");
+    story.send(request(9_000, Some(1), Priority::Default)).expect("there is room");
+    for (session, home) in (0..16).zip(homes) {
+        let Err(Choice::Saturated { at, .. }) = story.send(of(session)) else {
+            panic!("both are full")
+        };
+        assert_eq!(at, home, "session {session}");
+    }
 }
 
 #[test]

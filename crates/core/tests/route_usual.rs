@@ -166,11 +166,10 @@ fn check_record(router: &Router, request: Request<'_>, long: &Decision) {
 
 /// What is asked of a decision once it was obeyed.
 fn told(decision: &Decision) -> String {
-    let Decision { choice, policy, arm, stuck, source, eviction_prevented, ejections, .. } =
-        decision;
+    let Decision { choice, policy, arm, by, source, eviction_prevented, ejections, .. } = decision;
     let chosen = decision.chosen();
     format!(
-        "{choice:?} {policy:?} {arm:?} {stuck} {source:?} {eviction_prevented} {ejections:?} {chosen:?}"
+        "{choice:?} {policy:?} {arm:?} {by:?} {source:?} {eviction_prevented} {ejections:?} {chosen:?}"
     )
 }
 

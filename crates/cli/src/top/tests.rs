@@ -110,10 +110,22 @@ fn a_request_leads_to_its_decision() {
         candidates_left_out: 7,
         ..Decision::default()
     };
-    let detail = RequestDetail { row, refusal: None, decisions: vec![decision] };
+    let trial = Decision {
+        choice: "send".to_owned(),
+        worker: Some("w4".to_owned()),
+        by: "trial".to_owned(),
+        candidates: vec![candidate("w4", "chosen", None)],
+        ..Decision::default()
+    };
+    let detail = RequestDetail { row, refusal: None, decisions: vec![decision, trial] };
     screen.take(Answer { now: NowView::default(), shown: Shown::Why(Box::new(detail)) });
-    let expected =
-        ["sent to w1 by cost; prefix holder busy", "42 ms", "circuit open", "and 7 more"];
+    let expected = [
+        "sent to w1 by cost; prefix holder busy",
+        "42 ms",
+        "circuit open",
+        "and 7 more",
+        "sent to w4 to find out whether it still fails",
+    ];
     check(&mut screen, &expected);
     press(&mut screen, KeyCode::Esc);
     assert_eq!(screen.page(), &Page::Requests);

@@ -8,7 +8,7 @@
 
 use overdraft_units::Tokens;
 
-use super::candidate::{Candidate, Decision, Reason};
+use super::candidate::{Candidate, DecidedBy, Decision, Reason};
 use super::cost::Before;
 use super::decision_scene::Scene;
 use super::least_load::rank;
@@ -43,7 +43,7 @@ pub(super) fn first(
     let mut next = Some(chosen);
     while let Some(id) = next.filter(|_| looks < ADMIT_LOOKS_MAX) {
         let worker = scene.fleet.worker(id);
-        let by_cost = decision.policy == Policy::Cost;
+        let by_cost = decision.policy == Policy::Cost && decision.by == DecidedBy::Policy;
         let Some(candidate) = decision.open_mut().find(|one| one.worker == id) else { break };
         // Who costs more than the best wait is neither taken nor waited for, nor is anybody after him.
         let is_dearer = |best: Awaited| by_cost && waits && best.cost < candidate.score;
@@ -98,9 +98,9 @@ fn price(scene: &Scene<'_>, candidate: &mut Candidate, by_cost: bool) -> u64 {
 
 /// Whom the policy would have chosen, had there not been those that were asked.
 fn following(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
-    if decision.stuck {
-        // The session decided and nobody has been scored yet.
-        decision.stuck = false;
+    if decision.by == DecidedBy::Session {
+        // Nobody has been scored yet.
+        decision.by = DecidedBy::Policy;
         return decision.policy.choose(scene, decision);
     }
     // Where the best is, costs little to find; how equals rank, a look at each.

@@ -17,8 +17,8 @@ pub struct Decision {
     pub policy: Policy,
     /// The arm of a comparison that the request is on.
     pub arm: Arm,
-    /// Whether the session decided and not the policy.
-    pub stuck: bool,
+    /// Who decided: mostly the policy.
+    pub by: DecidedBy,
     /// A worker that holds more of the prompt than the chosen one, where the chosen one can fetch
     /// it.
     pub source: Option<WorkerId>,
@@ -38,6 +38,29 @@ pub struct Decision {
     pub candidates: Vec<Candidate>,
     /// Scores of a decision that needs no candidates.
     pub(super) scores: Vec<u64>,
+}
+
+/// Who made a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The policy, by its scores.
+    #[default]
+    Policy,
+    /// The session: it sticks to a worker, and nobody was scored.
+    Session,
+    /// The breaker: a worker was due for a trial, and nobody was scored.
+    Trial,
+}
+
+impl DecidedBy {
+    /// As explanations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Session => "session",
+            Self::Trial => "trial",
+        }
+    }
 }
 
 /// What became of a prompt's prefix, and why.
@@ -85,7 +108,8 @@ pub struct Candidate {
     pub worker: WorkerId,
     /// What became of it.
     pub reason: Reason,
-    /// The policy's verdict in the policy's own terms; see [`Policy::lower_is_better`].
+    /// The policy's verdict in the policy's own terms; see [`Policy::lower_is_better`]. Zero where the policy was not
+    /// asked.
     pub score: u64,
     /// Prompt tokens it should hold already.
     pub cached: Tokens,
@@ -232,13 +256,18 @@ impl Decision {
     pub(super) fn clear(&mut self) {
         self.candidates.clear();
         self.choice = Choice::UnknownModel;
-        self.stuck = false;
+        self.by = DecidedBy::Policy;
         self.source = None;
         self.ejections = Ejections::Kept;
         self.eviction_prevented = false;
         self.cached_most = Tokens::ZERO;
         self.displaced = 0;
         self.fit_permille = None;
+    }
+
+    /// The score of `candidate`, where the policy gave it one.
+    pub fn score(&self, candidate: &Candidate) -> Option<u64> {
+        (self.by == DecidedBy::Policy).then_some(candidate.score)
     }
 
     /// Those still in the running.

@@ -3,7 +3,7 @@
 use overdraft_units::{Instant, Tokens};
 
 use super::canary::Arm;
-use super::candidate::{Candidate, Cost, Decision, Reason, Room};
+use super::candidate::{Candidate, Cost, DecidedBy, Decision, Reason, Room};
 use super::decision_scene::Scene;
 use super::settings::RouteSettings;
 use super::{Ask, Choice, Policy, Tried, admitted, cost, eligibility, sticky};
@@ -59,12 +59,15 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     }
     let trial = rare.is_due.then(|| eligibility::trial(scene, decision, tried)).flatten();
     if let Some(id) = trial {
+        decision.by = DecidedBy::Trial;
         settle(scene, decision, holder, rare.is_crowded, id);
         return;
     }
-    let stuck = ask.session.zip(settings.sticky);
-    let chosen = stuck.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
-    decision.stuck = chosen.is_some();
+    let sticks = ask.session.zip(settings.sticky);
+    let chosen = sticks.and_then(|(session, to)| sticky::choose(fleet, session, to, decision));
+    if chosen.is_some() {
+        decision.by = DecidedBy::Session;
+    }
     let chosen = chosen.or_else(|| decision.policy.choose(scene, decision));
     match chosen.map(|first| admitted::first(scene, first, decision)) {
         Some(Ok(id)) => settle(scene, decision, holder, rare.is_crowded, id),

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use overdraft_units::Tokens;
 
-use super::candidate::{Candidate, Cost, Reason};
+use super::candidate::{Candidate, Cost, Decision, Reason};
 use super::decision_scene::Prefix;
 use super::router::{Request, Router};
 use super::routing_request::Asked;
@@ -24,7 +24,8 @@ pub struct Recorded {
     pub worker: WorkerId,
     /// What became of it.
     pub reason: Reason,
-    /// The policy's verdict; `None` where its wait alone was longer than all that another cost.
+    /// The policy's verdict; `None` where the policy was not asked, or the wait alone was longer than all that another
+    /// cost.
     pub score: Option<u64>,
     /// Prompt tokens it should hold already.
     pub cached: Tokens,
@@ -40,11 +41,11 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    fn of(one: &Candidate) -> Self {
+    fn of(decision: &Decision, one: &Candidate) -> Self {
         Self {
             worker: one.worker,
             reason: one.reason,
-            score: Some(one.score),
+            score: decision.score(one),
             cached: one.cached,
             queued: one.queued,
             requests: one.requests,
@@ -79,7 +80,9 @@ impl Router {
         for (index, one) in decision.candidates.iter().enumerate() {
             best.note(rank(one), index);
         }
-        into.extend(best.indices().map(|index| Recorded::of(&decision.candidates[index])));
+        into.extend(
+            best.indices().map(|index| Recorded::of(decision, &decision.candidates[index])),
+        );
         decision.candidates.len().saturating_sub(into.len())
     }
 
@@ -87,7 +90,7 @@ impl Router {
     fn record_scores(&self, request: Request<'_>, serving: &[WorkerId], into: &mut Vec<Recorded>) {
         let decision = self.decision();
         let chosen = decision.chosen();
-        into.extend(chosen.map(Recorded::of));
+        into.extend(chosen.map(|chosen| Recorded::of(decision, chosen)));
         let Asked { ask, chain, chunk } = self.ask(request);
         let prefix = Prefix { matches: self.matches(), index: &self.prefixes, chain, chunk };
         let mut best = Best::default();

@@ -43,7 +43,9 @@ mod wait_queue;
 use overdraft_units::{Instant, Micros, Tokens};
 
 pub use self::canary::{Arm, Canary};
-pub use self::candidate::{Candidate, Cost, Decision, Ejections, PrefixFate, Reason, Room};
+pub use self::candidate::{
+    Candidate, Cost, DecidedBy, Decision, Ejections, PrefixFate, Reason, Room,
+};
 pub use self::decide::decide;
 pub use self::decision_record::{RECORDED_MAX, Recorded};
 pub use self::decision_scene::Prefix;

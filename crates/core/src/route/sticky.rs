@@ -6,7 +6,7 @@
 //! heavy sessions cannot overload one worker (consistent hashing with bounded loads, Mirrokni et
 //! al. 2018).
 
-use super::candidate::{Decision, Reason};
+use super::candidate::{Candidate, Decision, Reason};
 use crate::fleet::{Fleet, WorkerId};
 use crate::hash_mix::mix;
 
@@ -40,11 +40,9 @@ pub(super) fn choose(
     // With this request; rounded up, so that an idle fleet has room.
     let bound = (load + 1) * u64::from(sticky.load_permille.max(1_000));
     let bound = bound.div_ceil(count * 1_000);
-    for candidate in decision.open_mut() {
-        candidate.score = mix(fleet.worker(candidate.worker).tag(), session);
-    }
+    let rank = |one: &&mut Candidate| (mix(fleet.worker(one.worker).tag(), session), one.worker);
     loop {
-        let first = decision.open_mut().max_by_key(|one| (one.score, one.worker))?;
+        let first = decision.open_mut().max_by_key(rank)?;
         if u64::from(first.requests) < bound {
             return Some(first.worker);
         }

@@ -141,6 +141,9 @@ pub struct Decision {
     pub policy: String,
     /// The arm of a comparison.
     pub arm: String,
+    /// Who decided: `policy`, `session`, or `trial` where a worker that had failed was due for one.
+    #[serde(default)]
+    pub by: String,
     /// Whether the session decided and not the policy.
     pub sticky: bool,
     /// Tokens of its prompt.
@@ -186,7 +189,8 @@ pub struct Candidate {
     pub worker: String,
     /// Why it was chosen or not.
     pub reason: String,
-    /// The policy's verdict; absent where its wait alone was longer than all that another cost.
+    /// The policy's verdict; absent where the policy was not asked, or its wait alone was longer than all that another
+    /// cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<u64>,
     /// Prompt tokens it should have held.

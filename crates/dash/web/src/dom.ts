@@ -33,6 +33,36 @@ export function fill(parent: Element, ...children: Child[]): void {
   add(parent, ...children);
 }
 
+/** Makes the children equal to these and keeps the elements that are there already, so that what has the focus or is
+ * selected stays so while figures change. For parts without listeners. */
+export function renew(parent: Element, ...children: Child[]): void {
+  become(parent, h("div", {}, ...children));
+}
+
+function become(from: Element, to: Element): void {
+  const [old, wanted] = [[...from.childNodes], [...to.childNodes]];
+  wanted.forEach((next, index) => {
+    const now = old[index];
+    if (now === undefined) from.append(next);
+    else if (now instanceof HTMLElement && next instanceof HTMLElement && now.tagName === next.tagName) {
+      takeAttributes(now, next);
+      become(now, next);
+    } else if (now instanceof Text && next instanceof Text) {
+      if (now.data !== next.data) now.data = next.data;
+    } else now.replaceWith(next);
+  });
+  for (const gone of old.slice(wanted.length)) gone.remove();
+}
+
+function takeAttributes(from: HTMLElement, to: HTMLElement): void {
+  for (const { name } of [...from.attributes]) if (!to.hasAttribute(name)) from.removeAttribute(name);
+  for (const { name, value } of to.attributes) {
+    // The page's policy forbids styles as attributes, not as properties.
+    if (name === "style") from.style.cssText = to.style.cssText;
+    else if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+  }
+}
+
 /** Sets the text where it differs: most cells stay as they are from one second to the next. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;

@@ -83,8 +83,33 @@ function signIn(why: string): void {
   field.focus();
 }
 
+/** A field that somebody types into. */
+interface Held { page: string; label: string; typed: string | undefined; caret: [number, number] | undefined; scroll: number }
+
+/** The field that has the focus. A filter that has been set changes the address and so draws its page anew, while
+ * somebody types into the next one already. */
+function held(): Held | null {
+  const field = document.activeElement;
+  if (!(field instanceof HTMLInputElement || field instanceof HTMLSelectElement) || !content.contains(field)) return null;
+  const [page, label] = [content.dataset["page"] ?? "", field.getAttribute("aria-label") ?? ""];
+  if (field instanceof HTMLSelectElement) return { page, label, typed: undefined, caret: undefined, scroll: window.scrollY };
+  const { selectionStart: start, selectionEnd: end } = field;
+  return { page, label, typed: field.value === field.defaultValue ? undefined : field.value, caret: start === null || end === null ? undefined : [start, end], scroll: window.scrollY };
+}
+
+/** Gives the focus back, with what was typed and where. */
+function giveBack({ label, typed, caret, scroll }: Held): void {
+  const field = [...content.querySelectorAll<HTMLInputElement | HTMLSelectElement>("input, select")].find((one) => one.getAttribute("aria-label") === label);
+  if (field === undefined) return;
+  if (typed !== undefined) field.value = typed;
+  field.focus({ preventScroll: true });
+  if (caret !== undefined && field instanceof HTMLInputElement) field.setSelectionRange(...caret);
+  window.scrollTo(0, scroll);
+}
+
 function show(): void {
-  const { page: name } = place();
+  const { page: name, rest } = place();
+  const typing = held();
   const wanted = pages.find((one) => one.name === name) ?? pages[0]!;
   page?.close?.();
   page = null;
@@ -100,7 +125,9 @@ function show(): void {
   if (linkState as LinkState === "refused") return;
   page = made;
   fill(content, made.element);
+  content.dataset["page"] = `${wanted.name}/${rest}`;
   window.scrollTo(0, 0);
+  if (typing !== null && typing.page === content.dataset["page"]) giveBack(typing);
   showStatus();
 }
 
@@ -114,7 +141,8 @@ function pause(): void {
 function switchZone(): void {
   toggleUtc();
   setText(zoneButton, isUtc() ? "UTC" : zone());
-  show();
+  if (page?.zoned) page.zoned();
+  else show();
 }
 
 function switchTheme(): void {

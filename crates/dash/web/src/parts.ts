@@ -106,8 +106,13 @@ export function empty(title: string, ...text: Child[]): HTMLElement {
 /** A select box whose choice is in the address. */
 export function choice(name: string, label: string, value: string, choices: [string, string][], pick: (value: string) => void): HTMLElement {
   const select = h("select", { name, "aria-label": label, onchange: (event) => pick((event.target as HTMLSelectElement).value) });
-  for (const [key, text] of choices) select.append(h("option", { value: key, selected: key === value }, text));
+  offer(select, value, choices);
   return h("label", { class: "choice" }, h("span", {}, label), select);
+}
+
+/** Fills a select box anew; `value` is the one that is chosen, and the first where it is not among them. */
+export function offer(select: HTMLSelectElement, value: string, choices: [string, string][]): void {
+  fill(select, ...choices.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
 }
 
 export function input(label: string, value: string, placeholder: string, pick: (value: string) => void): HTMLElement {

@@ -48,7 +48,7 @@ export interface Candidate {
   free_tokens?: number; cost?: CostParts;
 }
 export interface Decision {
-  after_ms: number; choice: string; worker?: string; policy: string; arm: string; sticky: boolean; prompt_tokens: number;
+  after_ms: number; choice: string; worker?: string; policy: string; arm: string; by: string; sticky: boolean; prompt_tokens: number;
   tokens: string; completion_tokens_expected: number; prefix?: string; failed?: string;
   saturation?: { asked_tokens: number; free_tokens: number; waits_for: string; retry_after_ms: number };
   candidates: Candidate[]; candidates_left_out: number; lower_is_better: boolean;

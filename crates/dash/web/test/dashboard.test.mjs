@@ -19,6 +19,12 @@ async function fleetOf(count, settings = {}, config = {}) {
   return { fleet, gateway, stop: async () => { await gateway.stop(); fleet.stop(); } };
 }
 
+/** The field that has the focus, what is in it, and where its caret is. */
+const focused = (page) => page.evaluate(() => {
+  const field = document.activeElement;
+  return { label: field.getAttribute("aria-label"), value: field.value, caret: field.selectionStart };
+});
+
 test("a request appears with its reason within a second", async () => {
   const { gateway, stop } = await fleetOf(3);
   const { page, faults } = await openTab(browser, `${gateway.dashboard}#/requests`);
@@ -170,6 +176,100 @@ test("the playground sends a prompt and shows where it went", async () => {
   await page.waitForSelector(".decision");
   assert.match(await page.locator(".answer").innerText(), /word word/);
   assert.match(await page.locator(".why").innerText(), /Sent to w0/);
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("what is typed before the first data come is still there when they have come", async () => {
+  const { gateway, stop } = await fleetOf(2);
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/now`);
+  await page.waitForSelector(".status.live");
+  let release;
+  const released = new Promise((done) => { release = done; });
+  await page.route("**/admin/events/fleet*", async (route) => { await released; await route.continue(); });
+  await page.goto(`${gateway.dashboard}#/fleet`);
+  await page.locator("input[aria-label=find]").pressSequentially("w02");
+  await page.keyboard.press("ArrowLeft");
+  release();
+  await page.waitForSelector("option:has-text('llama-70b')", { state: "attached" });
+  await page.keyboard.type("0");
+  assert.deepEqual(await focused(page), { label: "find", value: "w002", caret: 3 });
+  await page.keyboard.press("Backspace");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("text=1 of 2");
+  assert.deepEqual(await focused(page), { label: "find", value: "w02", caret: 2 }, "a filter that is set keeps the focus");
+  assert.match(page.url(), /text=w02/);
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("from one filter to the next by Tab nothing that is typed is lost", async () => {
+  const { gateway, stop } = await fleetOf(1);
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/requests`);
+  await page.waitForSelector(".status.live");
+  await page.locator("input[aria-label=worker]").pressSequentially("w01");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("acme");
+  await until(async () => page.url().includes("worker=w01"), "the first filter is set");
+  await page.waitForSelector(".status.live");
+  await page.keyboard.type(" u");
+  assert.deepEqual(await focused(page), { label: "tenant", value: "acme u", caret: 6 });
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("news leave the focus and a selection where they are", async () => {
+  const { gateway, stop } = await fleetOf(2);
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/fleet?worker=w01`);
+  const link = page.locator(".detail a:has-text('its requests')");
+  await link.focus();
+  await page.evaluate(() => {
+    const address = [...document.querySelectorAll(".detail dd")].find((one) => one.textContent.startsWith("http://"));
+    window.getSelection().selectAllChildren(address);
+    window.before = document.querySelector(".detail time").textContent;
+  });
+  await until(() => page.evaluate(() => document.querySelector(".detail time").textContent !== window.before), "news have come");
+  const [word, selected] = await page.evaluate(() => [document.activeElement.textContent, window.getSelection().toString()]);
+  assert.equal(word, "its requests");
+  assert.match(selected, /^http:\/\/127/);
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("the playground keeps what was entered", async () => {
+  const { gateway, stop } = await fleetOf(1);
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/play`);
+  await page.waitForSelector("select option:has-text('llama-70b')", { state: "attached" });
+  await page.fill("textarea", "How long is a token?");
+  await page.click("text=Send");
+  await page.waitForSelector(".decision");
+  await page.click(".tools button[title^='UTC']");
+  assert.equal(await page.locator(".decision").count(), 1, "another zone of time leaves the answer");
+  await page.goto(`${gateway.dashboard}#/requests`);
+  await page.waitForSelector(".status.live");
+  await page.goto(`${gateway.dashboard}#/play`);
+  assert.equal(await page.inputValue("textarea"), "How long is a token?");
+  assert.deepEqual(faults, []);
+  await stop();
+});
+
+test("a trial is told as one, and not as the policy's choice", async () => {
+  const { fleet, gateway, stop } = await fleetOf(3, {}, { breaker: { open_first: "1s" } });
+  fleet.workers[0].failing = true;
+  let trial;
+  await until(async () => {
+    await chat(gateway);
+    const { rows } = await (await fetch(`${gateway.base}/admin/views/requests?failed_at=w01&outcome=ok&limit=1`)).json();
+    const detail = rows[0] && await (await fetch(`${gateway.base}/admin/views/requests/${rows[0].id}`)).json();
+    trial = detail?.decisions[0].by === "trial" ? detail.id : undefined;
+    return trial !== undefined;
+  }, "a worker that is out is tried");
+  const { page, faults } = await openTab(browser, `${gateway.dashboard}#/requests/${trial}`);
+  await page.waitForSelector(".decision");
+  assert.match(await page.locator(".why").first().innerText(), /Sent to w01, which had failed and was due for a trial/);
+  const words = await page.locator(".decision").first().innerText();
+  assert.match(words, /not due for a trial/);
+  assert.doesNotMatch(words, /(?<![\d.])0 ms|as good|policy cost/);
   assert.deepEqual(faults, []);
   await stop();
 });

@@ -54,8 +54,9 @@ const dark = { colorScheme: "dark" };
 await take("now", "now");
 await take("fleet", "fleet", dark);
 await take("requests", "requests");
-const { rows } = await (await fetch(`${gateway.base}/admin/views/requests?failed_at=t05&outcome=ok&limit=50`)).json();
-await take("why", `requests/${rows[0]?.id ?? ""}`);
+// The first that failed there was sent there by its cost; the last ones were trials, of which there is less to tell.
+const { rows } = await (await fetch(`${gateway.base}/admin/views/requests?failed_at=t05&outcome=ok&limit=1000`)).json();
+await take("why", `requests/${rows.at(-1)?.id ?? ""}`);
 await take("queue", "queue");
 await take("cache", "cache", dark);
 await take("cascade", "cascade");

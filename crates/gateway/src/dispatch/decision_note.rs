@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use overdraft_core::route::{
-    ATTEMPTS_MAX, Awaits, Choice, Cost, Policy, PrefixFate, Prompt, RECORDED_MAX, Recorded,
-    Request, Router,
+    ATTEMPTS_MAX, Awaits, Choice, Cost, DecidedBy, Policy, PrefixFate, Prompt, RECORDED_MAX,
+    Recorded, Request, Router,
 };
 use overdraft_units::{Instant, Micros};
 
@@ -25,8 +25,7 @@ pub(crate) struct DecisionNote {
     pub(crate) choice: &'static str,
     pub(crate) policy: Policy,
     pub(crate) arm: &'static str,
-    /// Whether the session decided and not the policy.
-    pub(crate) sticky: bool,
+    pub(crate) by: DecidedBy,
     pub(crate) prefix: Option<PrefixFate>,
     pub(crate) prompt_tokens: u32,
     /// Whether those were counted.
@@ -87,7 +86,7 @@ impl DecisionNote {
             choice: explain::choice(decision),
             policy: decision.policy,
             arm: decision.arm.name(),
-            sticky: decision.stuck,
+            by: decision.by,
             prefix: decision.prefix_fate(),
             prompt_tokens: prompt.get(),
             is_counted: matches!(request.prompt, Prompt::Counted { .. }),

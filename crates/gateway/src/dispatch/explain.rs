@@ -9,7 +9,7 @@ use overdraft_core::deadline::Limits;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{Knowledge, PrefixIndex, Verdict};
 use overdraft_core::route::{
-    Candidate, Choice, Decision, PrefixFate, Prompt, Request, RouteSettings, Router,
+    Candidate, Choice, DecidedBy, Decision, PrefixFate, Prompt, Request, RouteSettings, Router,
 };
 use overdraft_telemetry::metrics::Decided;
 use overdraft_units::{Instant, Tokens};
@@ -30,6 +30,8 @@ struct Document<'a> {
     model: &'a str,
     policy: &'static str,
     arm: &'static str,
+    /// Who decided: `policy`, `session` or `trial`.
+    by: &'static str,
     /// Whether the session decided and not the policy.
     sticky: bool,
     prompt_tokens: u32,
@@ -75,7 +77,9 @@ struct Saturated {
 struct One {
     worker: String,
     reason: &'static str,
-    score: u64,
+    /// The policy's verdict, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<u64>,
     cached_tokens: u32,
     #[serde(skip_serializing_if = "is_none")]
     fetchable_tokens: u32,
@@ -204,7 +208,8 @@ pub(super) fn text(
         model: request.model,
         policy: decision.policy.name(),
         arm: decision.arm.name(),
-        sticky: decision.stuck,
+        by: decision.by.name(),
+        sticky: decision.by == DecidedBy::Session,
         prompt_tokens: prompt.get(),
         tokens: if matches!(request.prompt, Prompt::Counted { .. }) {
             "counted"
@@ -248,7 +253,7 @@ fn told(one: &Candidate, decision: &Decision, router: &Router, worker: String) -
     One {
         worker,
         reason: one.reason.name(),
-        score: one.score,
+        score: decision.score(one),
         cached_tokens: one.cached.get(),
         fetchable_tokens: one.fetchable.get(),
         cache_known: knowledge(router.prefixes(), one.worker),
@@ -297,7 +302,7 @@ impl Facts {
                 policy: decision.policy,
                 arm: decision.arm,
                 choice: choice(decision),
-                stuck: decision.stuck,
+                stuck: decision.by == DecidedBy::Session,
                 eviction_prevented: decision.eviction_prevented,
                 fit_permille: decision.fit_permille,
                 fate: decision.prefix_fate().map(PrefixFate::name),

@@ -68,6 +68,9 @@ fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
     assert_eq!(told(decision.choice), "send 1");
     decide(&fleet, ask, &Tried::default(), &by, later, &mut decision);
     assert_eq!(told(decision.choice), "send 0");
+    let chosen = decision.chosen().expect("it is sent");
+    let scored = decision.score(chosen);
+    assert_eq!((decision.by, scored), (DecidedBy::Trial, None), "nobody asked the policy");
     let trial = fleet.start(ids[0], demand(1), Turn::First, later);
     decide(&fleet, ask, &Tried::default(), &by, later, &mut decision);
     assert_eq!(told(decision.choice), "send 1");

@@ -101,7 +101,7 @@ fn a_session_stays_until_its_worker_has_too_much_or_leaves() {
     let of = |fleet: &Fleet, session: u64| {
         let ask = Ask { session: Some(session), ..ask(MODEL) };
         let decision = choose(fleet, ask, &Tried::default(), &sticky);
-        assert!(decision.stuck);
+        assert_eq!(decision.by, DecidedBy::Session);
         decision.chosen().unwrap().worker
     };
     let before: Vec<WorkerId> = (0..100).map(|session| of(&fleet, session)).collect();

@@ -2,7 +2,7 @@
 
 import { Live, view } from "../api";
 import { Chart } from "../chart";
-import { fill, h } from "../dom";
+import { h, renew } from "../dom";
 import { bytes, count, percent, ratio, short } from "../format";
 import { elsewhere, empty, gauge, prefixWords, section, tile } from "../parts";
 import { to } from "../route";
@@ -22,12 +22,12 @@ export function cache(_place: Place, shell: Shell): Page {
   const live = new Live<CacheView>(() => "cache", (data) => {
     shell.heard(data.at_ms);
     if (shell.paused()) return;
-    fill(answers, responses(data));
+    renew(answers, responses(data));
     const found = ratio(data.recent_cached_tokens, data.recent_prompt_tokens);
-    fill(prefixes, tile("of the log's prompt tokens", percent(found), `${short(data.recent_cached_tokens)} of ${short(data.recent_prompt_tokens)} tokens were not computed again`),
+    renew(prefixes, tile("of the log's prompt tokens", percent(found), `${short(data.recent_cached_tokens)} of ${short(data.recent_prompt_tokens)} tokens were not computed again`),
       tile("as engines count", percent(ratio(data.prefix_hit_tokens, data.prefix_queried_tokens)), `${short(data.prefix_hit_tokens)} of ${short(data.prefix_queried_tokens)} tokens since they started`));
     const all = data.fates.reduce((sum, [, many]) => sum + many, 0);
-    fill(fates, ...(all === 0 ? [h("p", { class: "dim" }, "no decision yet")] : data.fates.map(([fate, many]) => h("div", { class: "line" }, h("span", { class: "name" }, fate.replace(/_/g, " ")),
+    renew(fates, ...(all === 0 ? [h("p", { class: "dim" }, "no decision yet")] : data.fates.map(([fate, many]) => h("div", { class: "line" }, h("span", { class: "name" }, fate.replace(/_/g, " ")),
       gauge(many / all, undefined, percent(many / all)), h("span", { class: "figure" }, `${percent(many / all)}, ${count(many)} requests`), h("span", { class: "dim wide-note" }, prefixWords[fate] ?? "")))));
   }, shell.state);
   return {

@@ -1,7 +1,7 @@
 // Cascade: does asking the draft first pay?
 
 import { Live } from "../api";
-import { fill, h, link } from "../dom";
+import { h, link, renew } from "../dom";
 import { count, percent } from "../format";
 import { elsewhere, empty, facts, gauge, section, tile } from "../parts";
 import { to } from "../route";
@@ -13,7 +13,7 @@ export function cascade(_place: Place, shell: Shell): Page {
   const live = new Live<CascadeView>(() => "cascade", (data) => {
     shell.heard(data.at_ms);
     if (shell.paused()) return;
-    fill(body, ...(data.cascades.length === 0 ? [empty("No cascade is configured.",
+    renew(body, ...(data.cascades.length === 0 ? [empty("No cascade is configured.",
       "A cascade asks a small model first and the target where that is not good enough. `cascades: {NAME: {draft: SMALL, target: LARGE, mode: shadow}}` compares answers in the background and changes none; this page then says whether it would pay.")]
       : data.cascades.map(card)));
   }, shell.state);
@@ -35,7 +35,7 @@ function card(one: CascadeRow): HTMLElement {
   point.style.left = `${(100 * one.loss.estimate) / top}%`;
   limit.style.left = `${(100 * one.loss_allowed) / top}%`;
   interval.append(range, point, limit);
-  return section(one.cascade, h("span", {}, verdict, " ", link(to("requests", { model: one.cascade }), "its requests")),
+  return section(one.cascade, h("span", {}, verdict, " · ", link(to("requests", { model: one.cascade }), "its requests")),
     h("div", { class: "tiles" },
       tile("accepted in 5 min", percent(one.acceptance), one.acceptance === undefined ? "nothing was judged" : gauge(one.acceptance, one.break_even, "acceptance against break-even", known && !pays ? "act" : "")),
       tile("pays from", percent(one.break_even), one.break_even === undefined ? "set `prices` to know" : "accepted drafts: the line in the bar"),

@@ -1,7 +1,7 @@
 // Cost: who pays for what?
 
 import { Live } from "../api";
-import { fill, h, link, setText } from "../dom";
+import { h, link, renew, setText } from "../dom";
 import { clock, count, dollars, percent, ratio, short, zone } from "../format";
 import { choice, elsewhere, section, tile } from "../parts";
 import { change, to } from "../route";
@@ -67,7 +67,7 @@ export function costs(place: Place, shell: Shell): Page {
     const total = sum(rows, "");
     const unpriced = total.requests - total.priced;
     setText(span, day === "today" ? `since ${clock(data.since_ms, false)} ${zone()}; days end at midnight UTC` : "the day before, as far as this gateway was there");
-    fill(tiles, tile("cost", cost(total), !data.has_prices ? "no price is configured: the section `prices`" : unpriced > 0 ? `${count(unpriced)} of ${count(total.requests)} requests have no price` : `${count(total.requests)} requests`),
+    renew(tiles, tile("cost", cost(total), !data.has_prices ? "no price is configured: the section `prices`" : unpriced > 0 ? `${count(unpriced)} of ${count(total.requests)} requests have no price` : `${count(total.requests)} requests`),
       tile("target only", total.priced === 0 ? "–" : dollars(total.cost_target_only_microusd), "what the target alone would have cost"), tile("saved", total.priced === 0 ? "–" : dollars(total.cost_target_only_microusd - total.cost_microusd), percent(ratio(total.cost_target_only_microusd - total.cost_microusd, total.cost_target_only_microusd))),
       tile("tokens", short(total.prompt_tokens + total.completion_tokens), `${short(total.prompt_tokens)} prompt, ${short(total.completion_tokens)} answers`));
     tenants.set(group(rows, "tenant"));

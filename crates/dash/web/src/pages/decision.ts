@@ -28,7 +28,7 @@ export function requestFacts(detail: RequestDetail): HTMLElement {
     ["answer", detail.completion_tokens === undefined ? "–" : `${count(detail.completion_tokens)} tokens`],
     ["queued", duration(detail.queued_ms)], ["first token", duration(detail.ttft_ms)], ["total", duration(detail.total_ms)],
     ["answered by", detail.served_by], ["response cache", detail.cache],
-    ["cost", detail.cost_microusd === undefined ? "no price configured" : `${dollars(detail.cost_microusd)}${saved === undefined ? "" : saved === 0 ? "" : saved > 0 ? `, ${dollars(saved)} less than the target alone` : `, ${dollars(-saved)} more than the target alone`}`],
+    ["cost", detail.cost_microusd === undefined ? (detail.prompt_tokens === undefined ? "–" : "no price configured") : `${dollars(detail.cost_microusd)}${saved === undefined ? "" : saved === 0 ? "" : saved > 0 ? `, ${dollars(saved)} less than the target alone` : `, ${dollars(-saved)} more than the target alone`}`],
   ]);
 }
 
@@ -56,37 +56,46 @@ export function decisions(detail: RequestDetail): HTMLElement[] {
       : detail.status >= 400 ? "It was refused before a worker was looked for." : "No worker was asked.";
     return [h("p", { class: "why" }, why)];
   }
-  return detail.decisions.map((one, index) => decision(one, `${detail.decisions.length > 1 ? `${index + 1}. ` : ""}after ${duration(one.after_ms)}: `));
+  const last = detail.decisions.length - 1;
+  return detail.decisions.map((one, index) => decision(one, `${last > 0 ? `${index + 1}. ` : ""}after ${duration(one.after_ms)}: `, index === last && detail.refused !== undefined));
 }
 
-/** One decision; `when` stands before its sentence. */
-export function decision(one: Decision, when = ""): HTMLElement {
+/** One decision; `when` stands before its sentence, and it may have been the last before a refusal. */
+export function decision(one: Decision, when = "", isRefused = false): HTMLElement {
   return h("article", { class: "decision" },
-    h("p", { class: "why" }, when === "" ? null : h("span", { class: "dim" }, when), ...sentence(one)),
+    h("p", { class: "why" }, when === "" ? null : h("span", { class: "dim" }, when), ...sentence(one, isRefused)),
     one.candidates.length === 0 ? null : candidates(one));
 }
+
+/** Whether the policy scored the candidates: neither a session nor the trial of a worker that had failed asks it. */
+function isScored(one: Decision): boolean {
+  return one.by !== "session" && one.by !== "trial";
+}
+
+const unscored: Record<string, string> = { session: "not its session's worker", trial: "not due for a trial" };
 
 function score(one: Decision, value: number | undefined): string {
   if (value === undefined) return "–";
   return one.policy === "cost" ? duration(value / 1_000) : count(value);
 }
 
-function sentence(one: Decision): (string | HTMLElement)[] {
+function sentence(one: Decision, isRefused: boolean): (string | HTMLElement)[] {
   const text: (string | HTMLElement)[] = [];
   const prompt = `${count(one.prompt_tokens)} prompt tokens (${one.tokens}), about ${count(one.completion_tokens_expected)} to come. `;
   const [winner, second] = [one.candidates.find((candidate) => candidate.reason === "chosen"), one.candidates.find((candidate) => candidate.reason === "outscored")];
   if (one.choice === "send" && winner !== undefined) {
-    text.push("Sent to ", h("b", {}, winner.worker), one.sticky ? ", its session's worker. " : ` by the policy ${one.policy}. `);
-    if (!one.sticky && second?.score !== undefined && winner.score !== undefined && one.lower_is_better && one.policy === "cost") {
+    text.push("Sent to ", h("b", {}, winner.worker), one.by === "trial" ? ", which had failed and was due for a trial: one request finds out whether it still fails, and the policy is not asked. " : one.sticky ? ", its session's worker. " : ` by the policy ${one.policy}. `);
+    if (isScored(one) && second?.score !== undefined && winner.score !== undefined && one.lower_is_better && one.policy === "cost") {
       const more = second.score - winner.score;
       text.push(more > 2_000 ? `${second.worker} would have cost ${duration(more / 1_000)} more. ` : `${second.worker} was as good; the load decided. `);
-    } else if (!one.sticky && second === undefined && one.candidates_left_out === 0 && one.candidates.length === 1) {
+    } else if (isScored(one) && second === undefined && one.candidates_left_out === 0 && one.candidates.length === 1) {
       text.push("No other worker serves the model. ");
     }
     if (one.prefix !== undefined) text.push(`Its prefix: ${prefixWords[one.prefix] ?? one.prefix}${winner.cached_tokens > 0 ? `; ${count(winner.cached_tokens)} of its tokens should have been cached where it went` : ""}. `);
   } else if (one.saturation !== undefined) {
     const { asked_tokens: asked, free_tokens: free, waits_for: what, retry_after_ms: after } = one.saturation;
-    text.push(h("b", {}, "Every worker was saturated"), `: it needs about ${count(asked)} tokens and the most that is free on one worker is ${count(free)}. It waits for ${what === "prefix" ? "the worker that has its prefix" : "room"}, expected in ${duration(after)}. `);
+    text.push(h("b", {}, "Every worker was saturated"), `: it needs about ${count(asked)} tokens and the most that is free on one worker is ${count(free)}. `,
+      isRefused ? `It would have waited for ${awaited(what)}, and was refused. ` : `It waits for ${awaited(what)}, expected in ${duration(after)}. `);
   } else {
     text.push(h("b", {}, choices[one.choice] ?? one.choice), ". ");
   }
@@ -95,7 +104,18 @@ function sentence(one: Decision): (string | HTMLElement)[] {
   return text;
 }
 
+const awaited = (what: string): string => (what === "prefix" ? "the worker that has its prefix" : "room");
+
 const choices: Record<string, string> = { none_up: "No worker that serves the model was up", none_left: "Every worker that could be asked had failed it", no_room: "It fits into no worker's cache", unknown_model: "No worker ever served the model" };
+
+function scoreCell(one: Decision, { score: own, reason }: Candidate, worst: number): HTMLElement {
+  const none = (text: string, why: string): HTMLElement => h("span", { class: "dim", title: why }, text);
+  const shown = !isScored(one) ? none("–", "the policy was not asked")
+    : own === undefined ? none("more than its rivals", "its wait alone was longer than all that another cost")
+    : own === 0 && reason !== "chosen" && reason !== "outscored" ? none("–", "it was not in the running")
+    : h("span", { class: "kv" }, gauge(own / worst, undefined, "score", reason === "chosen" ? "" : "dim"), h("span", { class: "figure" }, score(one, own)));
+  return h("td", { class: "scorecol", "data-label": "score" }, shown);
+}
 
 function candidates(one: Decision): HTMLElement {
   const worst = Math.max(1, ...one.candidates.map((candidate) => candidate.score ?? 0));
@@ -105,8 +125,8 @@ function candidates(one: Decision): HTMLElement {
     const spread = candidate.cost === undefined ? "" : parts.filter(([key]) => (candidate.cost?.[key] ?? 0) > 0).map(([key, name]) => `${name} ${duration(candidate.cost?.[key])}`).join(" + ");
     body.append(h("tr", { class: isChosen ? "chosen" : "" },
       h("td", { class: "name", "data-label": "worker" }, link(to("fleet", { worker: candidate.worker }), candidate.worker)),
-      h("td", { "data-label": "reason" }, isChosen ? "● chosen" : (reasons[candidate.reason] ?? candidate.reason)),
-      h("td", { class: "scorecol", "data-label": "score" }, candidate.score === undefined || (candidate.score === 0 && !isChosen && candidate.reason !== "outscored") ? h("span", { class: "dim", title: candidate.score === undefined ? "its wait alone was longer than all that another cost" : "it was not in the running" }, candidate.score === undefined ? "more than its rivals" : "–") : h("span", { class: "kv" }, gauge(candidate.score / worst, undefined, "score", isChosen ? "" : "dim"), h("span", { class: "figure" }, score(one, candidate.score)))),
+      h("td", { "data-label": "reason" }, isChosen ? "● chosen" : (candidate.reason === "outscored" ? unscored[one.by] : undefined) ?? reasons[candidate.reason] ?? candidate.reason),
+      scoreCell(one, candidate, worst),
       h("td", { class: "dim parts", "data-label": "made of" }, spread === "" ? "–" : spread),
       h("td", { class: "right", "data-label": "cached" }, `${count(candidate.cached_tokens)} tok`), h("td", { class: "right", "data-label": "before it" }, `${count(candidate.queued_tokens)} tok`),
       h("td", { class: "right", "data-label": "requests" }, count(candidate.requests)), h("td", { class: "right", "data-label": "free" }, candidate.free_tokens === undefined ? "–" : `${count(candidate.free_tokens)} tok`)));

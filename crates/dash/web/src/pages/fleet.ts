@@ -1,9 +1,9 @@
 // Fleet: where is memory, and who is ill?
 
 import { Live } from "../api";
-import { fill, h, link, setText } from "../dom";
+import { h, link, renew, setText } from "../dom";
 import { count, duration, iso, short } from "../format";
-import { badness, choice, elsewhere, facts, input, kvCell, section, state, stateCell, tokens } from "../parts";
+import { badness, choice, elsewhere, facts, input, kvCell, offer, section, state, stateCell, tokens } from "../parts";
 import { change, to } from "../route";
 import { type Column, Table } from "../table";
 import type { FleetView, WorkerRow } from "../types";
@@ -35,17 +35,16 @@ export function fleet(place: Place, shell: Shell): Page {
     href: (row) => to("fleet", { ...wanted, worker: row.worker }), empty: "no worker matches",
     rowClass: (row) => row.worker === wanted.worker ? "chosen" : "" });
   const shown = h("span", { class: "dim" });
-  const filters = h("div", { class: "filters" });
   const detail = h("div");
   const beside = h("div", { class: "sources" });
   let models: string[] = [];
 
-  const drawFilters = (): void => fill(filters,
+  const modelChoices = (): [string, string][] => [["", "any"], ...[...new Set([...models, wanted.model])].filter((model) => model !== "").map((model): [string, string] => [model, model])];
+  const model = choice("model", "model", wanted.model, modelChoices(), (value) => change({ model: value }));
+  const filters = h("div", { class: "filters" },
     input("find", wanted.text, "name or address", (text) => change({ text })),
     choice("state", "state", wanted.state, [["", "any"], ["act", "▲ ill"], ["watch", "◆ worth a look"], ["good", "● up"]], (value) => change({ state: value })),
-    choice("pool", "pool", wanted.pool, [["", "any"], ["target", "target"], ["draft", "draft"]], (value) => change({ pool: value })),
-    choice("model", "model", wanted.model, [["", "any"], ...models.map((model): [string, string] => [model, model])], (value) => change({ model: value })));
-  drawFilters();
+    choice("pool", "pool", wanted.pool, [["", "any"], ["target", "target"], ["draft", "draft"]], (value) => change({ pool: value })), model);
 
   const show = (data: FleetView): void => {
     shell.heard(data.at_ms);
@@ -53,7 +52,7 @@ export function fleet(place: Place, shell: Shell): Page {
     const serving = [...new Set(data.workers.flatMap((row) => row.models))].sort();
     if (serving.join("\n") !== models.join("\n")) {
       models = serving;
-      drawFilters();
+      offer(model.querySelector("select") as HTMLSelectElement, wanted.model, modelChoices());
     }
     const text = wanted.text.toLowerCase();
     const rows = data.workers.filter((row) => (text === "" || row.worker.toLowerCase().includes(text) || row.url.includes(text))
@@ -62,8 +61,8 @@ export function fleet(place: Place, shell: Shell): Page {
     table.set(rows);
     setText(shown, `${count(rows.length)} of ${count(data.workers.length)}`);
     const one = data.workers.find((row) => row.worker === wanted.worker);
-    if (wanted.worker !== "") fill(detail, one ? workerDetail(one, data.at_ms) : h("p", { class: "empty" }, "that worker has left the fleet"));
-    fill(beside, ...sources(data));
+    if (wanted.worker !== "") renew(detail, one ? workerDetail(one, data.at_ms) : h("p", { class: "empty" }, "that worker has left the fleet"));
+    renew(beside, ...sources(data));
   };
   const live = new Live<FleetView>(() => "fleet", show, shell.state);
   return {

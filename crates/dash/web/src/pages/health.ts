@@ -1,7 +1,7 @@
 // Health: what holds now that somebody should know, and what is watched.
 
 import { Live } from "../api";
-import { fill, h, setText } from "../dom";
+import { h, renew, setText } from "../dom";
 import { clock, count, duration, zone } from "../format";
 import { conditionList, elsewhere, facts, section } from "../parts";
 import type { NowView } from "../types";
@@ -19,9 +19,9 @@ export function health(_place: Place, shell: Shell): Page {
   const live = new Live<NowView>(() => "now", (data) => {
     shell.heard(data.at_ms);
     if (shell.paused()) return;
-    fill(list, conditionList(data.conditions, data.at_ms));
+    renew(list, conditionList(data.conditions, data.at_ms));
     setText(note, count(data.conditions.length));
-    fill(about, facts([["release", data.version], ["running since", `${clock(data.started_ms, false)} ${zone()}, for ${duration(data.at_ms - data.started_ms)}`], ["gateways that share", count(data.gateways)],
+    renew(about, facts([["release", data.version], ["running since", `${clock(data.started_ms, false)} ${zone()}, for ${duration(data.at_ms - data.started_ms)}`], ["gateways that share", count(data.gateways)],
       ["workers", data.pools.map((pool) => `${pool.up} of ${pool.workers} ${pool.pool}`).join(", ") || "none"], ["ended, refused, failed in 5 min", `${count(data.ended_5m)}, ${count(data.refused_5m)}, ${count(data.failed_5m)}`], ["first token p50, p95 in 5 min", `${duration(data.ttft_p50_ms)}, ${duration(data.ttft_p95_ms)}`]]));
   }, shell.state);
   return {

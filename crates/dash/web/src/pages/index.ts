@@ -21,6 +21,8 @@ export interface Page {
   /** Rows that the keyboard moves through. */
   move?: (by: number) => void;
   open?: () => void;
+  /** Times are told in another zone; a page without it is made anew. */
+  zoned?: () => void;
 }
 
 export type Maker = (place: Place, shell: Shell) => Page;

@@ -2,7 +2,7 @@
 
 import { Live, view } from "../api";
 import { Chart } from "../chart";
-import { fill, h, link, setText } from "../dom";
+import { h, link, renew, setText } from "../dom";
 import { count, duration, short } from "../format";
 import { conditionList, elsewhere, section } from "../parts";
 import { to } from "../route";
@@ -51,8 +51,8 @@ export function now(_place: Place, shell: Shell): Page {
     shell.heard(data.at_ms);
     if (shell.paused()) return;
     last = data;
-    fill(verdict, ...sentence(data));
-    fill(list, conditionList(data.conditions, data.at_ms));
+    renew(verdict, ...sentence(data));
+    renew(list, conditionList(data.conditions, data.at_ms));
     table.set(data.worst);
     setText(note, `${data.worst.length} of ${count(data.workers)}, worst first`);
     if (data.sample && data.sample.at_ms !== samples[samples.length - 1]?.at_ms) {

@@ -3,7 +3,7 @@
 import { operatorHeaders, token, view } from "../api";
 import { fill, h, setText } from "../dom";
 import { duration } from "../format";
-import { elsewhere, section } from "../parts";
+import { elsewhere, offer, section } from "../parts";
 import type { Decision, Explanation, RequestDetail } from "../types";
 import { decision } from "./decision";
 import type { Page, Place, Shell } from "./index";
@@ -13,17 +13,21 @@ import { requestPage } from "./requests";
 const LOOKS = 20;
 const LOOK_EVERY_MS = 100;
 
+/** What was entered, for as long as the tab is open: who looks at a request and comes back goes on where he was. */
+const entered = { prompt: "What is a KV cache, in one sentence?", model: "", most: "64", key: "" };
+
 export function play(_place: Place, shell: Shell): Page {
   shell.state("live");
-  const models = h("select", { "aria-label": "model" });
-  const prompt = h("textarea", { rows: 5, placeholder: "Say something to the fleet…", "aria-label": "prompt" });
-  prompt.value = "What is a KV cache, in one sentence?";
-  const most = h("input", { type: "number", min: 1, max: 4096, value: 64, "aria-label": "max tokens" });
-  const key = h("input", { type: "password", placeholder: "none needed unless keys are configured", autocomplete: "off", "aria-label": "API key" });
+  const models = h("select", { "aria-label": "model", onchange: () => { entered.model = models.value; } });
+  const prompt = h("textarea", { rows: 5, placeholder: "Say something to the fleet…", "aria-label": "prompt", oninput: () => { entered.prompt = prompt.value; } });
+  prompt.value = entered.prompt;
+  const most = h("input", { type: "number", min: 1, max: 4096, value: entered.most, "aria-label": "max tokens", oninput: () => { entered.most = most.value; } });
+  const key = h("input", { type: "password", value: entered.key, placeholder: "none needed unless keys are configured", autocomplete: "off", "aria-label": "API key", oninput: () => { entered.key = key.value; } });
   const [answer, told, result] = [h("pre", { class: "answer" }), h("span", { class: "dim" }), h("div")];
   const send = h("button", { type: "button", class: "primary", onclick: () => void run() }, "Send");
   const dry = h("button", { type: "button", onclick: () => void ask(), title: token() === "" ? "needs the admin token: sign in first" : "asks where it would go; sends nothing", disabled: token() === "" }, "Where would it go?");
   let under: AbortController | null = null;
+  let shown: (() => void) | null = null;
 
   const headers = (): Record<string, string> => ({ "content-type": "application/json", ...(key.value === "" ? {} : { authorization: `Bearer ${key.value}` }) });
   const body = (stream: boolean): string => JSON.stringify({ model: models.value, messages: [{ role: "user", content: prompt.value }], max_tokens: Number(most.value), stream, ...(stream ? { stream_options: { include_usage: true } } : {}) });
@@ -36,7 +40,7 @@ export function play(_place: Place, shell: Shell): Page {
       return;
     }
     const list = (await response.json()) as { data?: { id: string }[] };
-    fill(models, ...(list.data ?? []).map((one) => h("option", { value: one.id }, one.id)));
+    offer(models, entered.model, (list.data ?? []).map((one) => [one.id, one.id]));
   }).catch(() => setText(told, "the clients' listener is not reachable from here"));
   key.addEventListener("change", load);
   load();
@@ -46,6 +50,7 @@ export function play(_place: Place, shell: Shell): Page {
     under = new AbortController();
     fill(answer);
     fill(result);
+    shown = null;
     const began = performance.now();
     setText(told, "sent…");
     try {
@@ -88,7 +93,8 @@ export function play(_place: Place, shell: Shell): Page {
     for (let looks = 0; id !== "" && looks < LOOKS; looks += 1) {
       const detail = await view<RequestDetail>(`requests/${encodeURIComponent(id)}`).catch(() => null);
       if (detail !== null) {
-        fill(result, ...requestPage(detail));
+        shown = () => fill(result, ...requestPage(detail));
+        shown();
         return;
       }
       await new Promise((done) => window.setTimeout(done, LOOK_EVERY_MS));
@@ -97,6 +103,7 @@ export function play(_place: Place, shell: Shell): Page {
 
   async function ask(): Promise<void> {
     fill(result);
+    shown = null;
     const response = await fetch("../admin/explain", { method: "POST", headers: { ...operatorHeaders(), "content-type": "application/json" }, body: body(false) });
     const document = (await response.json()) as Explanation & { error?: { message: string } };
     if (!response.ok) {
@@ -110,8 +117,8 @@ export function play(_place: Place, shell: Shell): Page {
   return {
     element: h("div", {}, h("section", { class: "play" }, h("div", { class: "section-head" }, h("h2", {}, "Playground"), h("span", { class: "dim" }, "the prompt goes to the fleet like any other request; the log never keeps its text")),
       prompt, h("div", { class: "filters" }, h("label", { class: "choice" }, h("span", {}, "model"), models), h("label", { class: "choice" }, h("span", {}, "max tokens"), most), h("label", { class: "choice" }, h("span", {}, "API key"), key), send, dry), h("p", {}, told), answer), result,
-      elsewhere("v1/chat/completions", "", "overdraft explain --prompt …", "POST")),
-    close: () => under?.abort(),
+      elsewhere("v1/chat/completions", "", "overdraft explain --prompt … --model …", "POST")),
+    close: () => under?.abort(), zoned: () => shown?.(),
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { Live, view } from "../api";
 import { Chart } from "../chart";
-import { fill, h, link, setText } from "../dom";
+import { h, link, renew, setText } from "../dom";
 import { clock, count, percent, ratio, short, zone } from "../format";
 import { elsewhere, gauge, section, tile } from "../parts";
 import { to } from "../route";
@@ -33,16 +33,16 @@ export function queue(_place: Place, shell: Shell): Page {
     const [history, fleet] = await Promise.all([view<{ samples: Sample[] }>("history"), view<FleetView>("fleet")]);
     const { samples } = history;
     chart.set(samples.map((one) => one.at_ms), [samples.map((one) => one.waiting), samples.map((one) => one.refused)]);
-    fill(pressure, ...pressures(fleet));
+    renew(pressure, ...pressures(fleet));
   };
   const timer = window.setInterval(() => { if (!shell.paused() && !document.hidden) void draw().catch(() => undefined); }, 2_000);
   void draw().catch(() => undefined);
   const live = new Live<QueueView>(() => "queue", (data) => {
     shell.heard(data.at_ms);
     if (shell.paused()) return;
-    fill(tiles, ...data.waiting.map((one) => tile(`waiting with priority ${one.priority}`, count(one.requests), "requests")), tile("tokens that wait", short(data.waiting_tokens), "prompts and expected answers"));
+    renew(tiles, ...data.waiting.map((one) => tile(`waiting with priority ${one.priority}`, count(one.requests), "requests")), tile("tokens that wait", short(data.waiting_tokens), "prompts and expected answers"));
     setText(since, `since the start at ${clock(data.started_ms, false)} ${zone()}`);
-    fill(refusals, data.refusals.length === 0 ? h("p", { class: "calm" }, "● none was refused") : refusalTable(data));
+    renew(refusals, data.refusals.length === 0 ? h("p", { class: "calm" }, "● none was refused") : refusalTable(data));
   }, shell.state);
   return {
     element: h("div", {}, section("Waiting now", link(to("requests", { outcome: "refused" }), "refused requests"), tiles, h("div", { class: "charts wide" }, chart.element)),

@@ -1,6 +1,6 @@
 //! Requests view: the log of requests as page and terminal show it.
 
-use overdraft_core::route::{Cost, PrefixFate};
+use overdraft_core::route::{Cost, DecidedBy, PrefixFate};
 use overdraft_dash::views::{
     Candidate, CostParts, Decision, LiveRow, RequestDetail, RequestRow, RequestsView, Saturation,
 };
@@ -121,7 +121,8 @@ fn decision(note: &DecisionNote, begun: Instant) -> Decision {
         worker: chosen.map(|one| one.worker.as_ref().to_owned()),
         policy: note.policy.name().to_owned(),
         arm: note.arm.to_owned(),
-        sticky: note.sticky,
+        by: note.by.name().to_owned(),
+        sticky: note.by == DecidedBy::Session,
         prompt_tokens: note.prompt_tokens,
         tokens: if note.is_counted { "counted" } else { "estimated" }.to_owned(),
         completion_tokens_expected: note.completion_tokens,
