@@ -21,6 +21,7 @@ import traceback
 
 import dataparallel
 import failures
+import lora
 import same
 import takeover
 import tokens
@@ -178,6 +179,10 @@ SmolLM2-135M, and asks each engine directly and through the gateway. It takes so
 of the gate; `--part` runs a part of it again. *Whose* says where a failure comes from: the gateway, the engine (it fails
 the same way when it is asked directly), or the build (it cannot be had on a processor).
 
+vLLM tells `system_fingerprint` in the last event of a stream, which are the token counts where those are asked for. The gateway
+asks for them always; a client that did not finds the fingerprint in the event that finishes the answer, where vLLM would have
+put it. Of several choices only the one that finishes last has it through the gateway; asked directly, vLLM gives it to each.
+
 {versions}
 
 | engine | promise | kept | whose | measured |
@@ -210,6 +215,7 @@ class Results:
 PARTS = {
     "one": one_engine,
     "ranks": dataparallel.run,
+    "lora": lora.run,
     "cascade": two_models,
     "real": real_model,
     "takeover": two_engines,

@@ -27,6 +27,7 @@ CASES = [
     ("POST", "/v1/chat/completions", {**CHAT, "n": 2, "temperature": 0.8, "seed": 7, "logprobs": True}),
     ("POST", "/v1/completions", PROMPT),
     ("POST", "/v1/completions", {**PROMPT, **WITH_USAGE}),
+    ("POST", "/v1/completions", {**PROMPT, "stream": True}),
     ("POST", "/v1/completions", {**PROMPT, "prompt": ["One, two,", "Three, four,"], "echo": True}),
     ("POST", "/v1/completions", {**PROMPT, "prompt": [1, 85, 91], "logprobs": 2}),
     ("POST", "/tokenize", {"model": "target", "messages": QUESTION}),

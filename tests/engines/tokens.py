@@ -7,6 +7,9 @@ from servers import until
 # Predicted and actual may differ by so much of the larger, in each workload.
 TOLERANCE = 0.01
 
+# Between two requests, so that the events of the first have come, also on a machine that is busy.
+SETTLE_SECONDS = 0.3
+
 PREDICTED = ("overdraft_worker_cached_tokens_total", "predicted")
 ACTUAL = ("overdraft_worker_cached_tokens_total", "actual")
 SENTENCE = "Number {} is a number like any other, and it is followed by number {}. "
@@ -122,7 +125,7 @@ def compared(suite, engine, gateway, requests):
             raise AssertionError(f"{answer.status}: {answer.body[:200]}")
         count += 1
         # The engine tells what it stored a moment after it has answered.
-        time.sleep(0.05)
+        time.sleep(SETTLE_SECONDS)
     (predicted_now, actual_now), hits_now = counters()
     told = predicted_now - predicted, actual_now - actual, hits_now - hits
     line = f"{count} requests, predicted {told[0]:.0f}, usage {told[1]:.0f}, engine's counter {told[2]:.0f} tokens"

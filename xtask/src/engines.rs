@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     /// The `overdraft` to check, instead of one that is built first
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Runs these parts only and leaves the others' rows: one, ranks, cascade, real, takeover,
-    /// llama
+    /// Runs these parts only and leaves the others' rows: one, ranks, lora, cascade, real,
+    /// takeover, llama
     #[arg(long)]
     part: Vec<String>,
     /// Runs only checks whose engine and promise contain this, and writes no table

@@ -6,9 +6,11 @@
 //! told these places. **Invariant:** a control token in the prompt was written by the template.
 
 mod calendar;
+mod content_loops;
 mod environment;
 mod guard;
 mod habits;
+mod indent;
 mod json;
 mod methods;
 #[cfg(test)]

@@ -102,6 +102,31 @@ async fn a_stream_is_asked_for_its_token_counts_and_tells_them_only_to_who_asked
     }
 }
 
+/// vLLM gives its fingerprint to the last event of a stream, which are the counts that only the gateway asks for.
+#[tokio::test]
+async fn the_fingerprint_of_counts_that_are_kept_back_goes_to_the_event_before_them() {
+    let counts = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1},\"system_fingerprint\":\"vllm-1\"}\n\n";
+    let stamped = finish("stop").replace("}\n", ",\"system_fingerprint\":\"vllm-1\"}\n");
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    for resume in ["on", "off"] {
+        let mut client = gateway.client().await;
+        let header = format!("x-overdraft-resume: {resume}\r\n");
+        client.post_with(CHAT, &header, &chat(r#","stream":true"#)).await;
+        let mut call = mock.call().await;
+        call.stream().await;
+        call.chunk(&token("a")).await;
+        client.head().await;
+        assert_eq!(client.chunk().await, Ok(token("a")));
+        call.chunk(&finish("stop")).await;
+        call.chunk(counts).await;
+        assert_eq!(client.chunk().await, Ok(stamped.clone()));
+        call.chunk(DONE).await;
+        call.end().await;
+        assert_eq!(client.rest().await, (DONE.to_owned(), End::Clean));
+    }
+}
+
 #[tokio::test]
 async fn an_event_cut_into_pieces_leaves_in_one_piece() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -9,7 +9,7 @@ use std::fmt;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-use super::{TemplateError, calendar, json, methods, python};
+use super::{TemplateError, calendar, indent, json, methods, python};
 
 /// Steps of the template engine per rendering at most: a long conversation with tools takes some
 /// ten thousand.
@@ -49,6 +49,7 @@ pub(super) fn parse(source: &str) -> Result<Environment<'static>, TemplateError>
         .map_err(|error| syntax_error(&error))?;
     environment.set_syntax(syntax);
     environment.set_formatter(|out, _state, value| python::write_text(out, value));
+    environment.add_filter("indent", indent::indent);
     environment.add_filter("string", python::string);
     environment.add_filter("tojson", json::tojson);
     environment.add_test("iterable", python::is_iterable);

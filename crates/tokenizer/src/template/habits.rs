@@ -7,6 +7,7 @@ use minijinja::Environment;
 use overdraft_wire::request::{Content, Message};
 use serde_json::{Map, Value, json};
 
+use super::content_loops::has_content_loop;
 use super::environment;
 
 /// The text of a message that is rendered to see what becomes of its parts.
@@ -27,7 +28,7 @@ pub(super) struct Habits {
 enum Parts {
     /// It shows their texts, joined as it likes.
     Shown,
-    /// It takes text only: parts are put on lines of their own, as vLLM does.
+    /// It takes text only, or hides that it goes through parts: they are put on lines of their own, as vLLM does.
     Unknown,
 }
 
@@ -87,7 +88,11 @@ impl Habits {
     pub(super) fn of(source: &str, environment: &Environment<'static>) -> Self {
         let named = source.contains("'developer'") || source.contains("\"developer\"");
         Self {
-            parts: if shows_parts(environment) { Parts::Shown } else { Parts::Unknown },
+            parts: if has_content_loop(source) && shows_parts(environment) {
+                Parts::Shown
+            } else {
+                Parts::Unknown
+            },
             null: if asks_for_null(source) { Null::AskedFor } else { Null::Unknown },
             developer: if named { Developer::Named } else { Developer::Unknown },
         }

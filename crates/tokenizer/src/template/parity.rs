@@ -158,6 +158,21 @@ fn arguments_are_an_object_or_for_templates_that_add_them_text() {
     assert!(rendered(refuses, &history(&text)).ends_with("refuses the messages: no calls"));
 }
 
+/// As jinja2 3.1 prints them.
+#[test]
+fn indented_lines_are_pythons() {
+    for (template, expected) in [
+        ("{{ '{\\n' | indent(4, first=true) }}|", "    {\n|"),
+        ("{{ 'a\\n\\nb\\r\\nc' | indent }}|", "a\n\n    b\n    c|"),
+        ("{{ 'a\\n\\nb' | indent(2, blank=true) }}|", "a\n  \n  b|"),
+        ("{{ '' | indent(3, true) }}|", "   |"),
+        ("{{ 'a\\nb\\n' | indent('> ', first=true) }}|", "> a\n> b\n|"),
+        ("{{ 'a\u{2028}b' | indent(width=1) }}|", "a\n b|"),
+    ] {
+        check(template, expected);
+    }
+}
+
 #[test]
 fn parts_go_to_templates_that_show_them() {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
@@ -168,6 +183,34 @@ fn parts_go_to_templates_that_show_them() {
     assert_eq!(rendered(shows, &body("tool")), "a\nb");
     for prints in ["{{ messages[0].content }}", "{{ messages[0].content | tojson }}"] {
         assert!(!rendered(prints, &body("user")).contains("type"));
+    }
+    // Loops that vLLM recognizes, and those behind which it sees no content.
+    for (template, expected) in [
+        ("{% for p in messages[0]['content'][0:] | list if p %}{{ p.text }}{% endfor %}", "ab"),
+        (
+            "{% set content = messages[0].content %}{%- for p in content -%}{{ p.text }}{% endfor %}",
+            "ab",
+        ),
+        (
+            "{% macro show(c) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}{{ show(messages[0].content) }}",
+            "ab",
+        ),
+        (
+            "{% macro show(m) %}{% set c = m.get('content') %}{% if c is string %}{{ c }}{% else %}{# for p in content #}\
+          {% for p in c %}{{ p.text }}{% endfor %}{% endif %}{% endmacro %}{{ show(messages[0]) }}",
+            "a\nb",
+        ),
+        (
+            "{% macro show(x, content) %}{% if content is string %}{{ content }}{% else %}\
+          {% for p in content %}{{ p.text }}{% endfor %}{% endif %}{% endmacro %}{{ show(1, messages[0].get('content')) }}",
+            "a\nb",
+        ),
+        (
+            "{% macro show(x, c=none) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}{{ show((1, 2), c=messages[0].content) }}",
+            "ab",
+        ),
+    ] {
+        assert_eq!(rendered(template, &body("user")), expected, "{template}");
     }
     let mut continued = body("assistant");
     continued["continue_final_message"] = json!(true);

@@ -7,6 +7,7 @@
 
 mod chunk;
 mod document;
+mod fingerprint;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -14,5 +15,6 @@ mod tokens;
 
 pub use self::chunk::{AnswerChunk, ChunkChoice, Finish, NotAnAnswer, UsageTold};
 pub use self::document::{Completeness, Document, DocumentFault};
+pub use self::fingerprint::{names_fingerprint, with_fingerprint};
 pub use self::stream::{Heard, StreamFault, StreamState};
 pub use self::tokens::{TokenChoice, TokenChunk, TokenTold};

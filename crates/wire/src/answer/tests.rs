@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     AnswerChunk, Completeness, Document, DocumentFault, Finish, Heard, StreamFault, StreamState,
-    UsageTold,
+    UsageTold, names_fingerprint, with_fingerprint,
 };
 use crate::sse::Splitter;
 
@@ -13,6 +13,30 @@ const EVENT_BYTES_MAX: usize = 64 * 1024;
 fn finish_of(reason: &str) -> Finish {
     let data = format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":{reason}}}]}}"#);
     AnswerChunk::parse(data.as_bytes()).unwrap().choices.unwrap()[0].finish
+}
+
+#[test]
+fn a_fingerprint_is_added_as_the_last_member_and_only_where_it_fits() {
+    let counts =
+        br#"{"choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"vllm-\u0041"}"#;
+    let stamped = |event: &str, data: &[u8]| {
+        with_fingerprint(event.as_bytes(), data).map(|event| String::from_utf8(event).unwrap())
+    };
+    for end in ["\n\n", "\r\n\r\n"] {
+        let expected =
+            format!(r#"data: {{"choices":[{{}}],"system_fingerprint":"vllm-\u0041"}}{end}"#);
+        let event = format!(r#"data: {{"choices":[{{}}]}}{end}"#);
+        assert_eq!(stamped(&event, counts), Some(expected.clone()));
+        assert!(names_fingerprint(expected.as_bytes()) && !names_fingerprint(event.as_bytes()));
+    }
+    let event = "data: {\"choices\":[{}]}\n\n";
+    for data in [r#"{"usage":{}}"#, r#"{"system_fingerprint":null}"#, "[]", "half"] {
+        assert_eq!(stamped(event, data.as_bytes()), None, "{data}");
+    }
+    for event in ["data: {\ndata: }\n\n", "data: {}\nid: 7\n\n", ": {}\n\n", "data: [DONE]\n\n"] {
+        assert_eq!(stamped(event, counts), None, "{event}");
+    }
+    assert!(!names_fingerprint(br#"data: {"content":"\"system_fingerprint\""}"#));
 }
 
 #[test]

@@ -158,6 +158,11 @@ impl Event {
         &self.raw
     }
 
+    /// The same, and nothing else of it.
+    pub fn into_raw(self) -> Bytes {
+        self.raw
+    }
+
     /// Its data, lines joined by LF; `None` if it has no data field, as a comment has none.
     pub fn data(&self) -> Option<Cow<'_, [u8]>> {
         let mut values = self.fields().filter(|(name, _)| *name == b"data").map(|(_, data)| data);

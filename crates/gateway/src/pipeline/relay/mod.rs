@@ -7,6 +7,7 @@
 //! Invariant: an answer that broke off upstream never ends cleanly downstream.
 
 mod continuation;
+mod last_event;
 mod stream;
 mod watch;
 pub(crate) mod whole;
@@ -21,10 +22,11 @@ use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, names_out_of_memory};
 
 pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resuming, Verdict};
-pub(crate) use self::stream::{Opened, Story, Stream, note_used};
+pub(crate) use self::stream::{Opened, Story, Stream};
 pub(crate) use self::watch::Watch;
 use crate::dispatch::Used;
 use crate::pipeline::deadline::{self, Overrun};
+use crate::pipeline::facts::RequestFacts;
 
 /// Why a worker's answer is of no use, or of no further use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,4 +118,11 @@ pub(crate) fn used(told: UsageTold) -> Used {
         cached: told.cached.map(Tokens::new),
         completion: Tokens::new(told.completion),
     }
+}
+
+/// Has a request's record tell them.
+pub(crate) fn note_used(record: &mut RequestFacts, used: Option<Used>) {
+    record.prompt = used.map(|used| used.prompt);
+    record.completion = used.map(|used| used.completion);
+    record.cached = used.and_then(|used| used.cached);
 }

@@ -27,10 +27,10 @@ use overdraft_units::{Micros, Tokens};
 use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
-use super::{Continuation, Fault, Outcome, Resumed, Resuming, Verdict, Watch};
+use super::{Continuation, Fault, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
 use crate::dispatch::{Lease, Used};
 use crate::pipeline::deadline::{Deadline, LATE, Overrun, Which};
-use crate::pipeline::facts::{RequestFacts, SharedFacts};
+use crate::pipeline::facts::SharedFacts;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::upstream::AnswerBody;
 
@@ -211,6 +211,9 @@ impl Stream {
                 Poll::Pending => break,
             }
         }
+        if let Poll::Ready(event) = self.watch.poll_rest(cx) {
+            return Poll::Ready(Some(self.pass(event, None)).filter(|event| !event.is_empty()));
+        }
         while self.deadline.poll_due(cx).is_ready() {
             if let Some(fault) = self.overdue() {
                 self.broke(fault);
@@ -255,9 +258,14 @@ impl Stream {
     fn end(&mut self, why: String) -> Option<Bytes> {
         if self.watch.is_whole() {
             // All choices are finished and only the formality is missing.
+            let rest = self.watch.rest().map(|event| self.pass(event, None));
             self.finish();
             let ending = self.continuation.as_mut().map(|continuation| continuation.ending());
-            return Some(ending.unwrap_or(Bytes::from_static(sse::DONE)));
+            let ending = ending.unwrap_or(Bytes::from_static(sse::DONE));
+            return Some(match rest {
+                Some(rest) => [rest, ending].concat().into(),
+                None => ending,
+            });
         }
         self.broke(Fault::Broken(why));
         None
@@ -408,12 +416,6 @@ impl Stream {
 
 fn count_events(events: &[u8]) -> u32 {
     u32::try_from(EVENT.find_iter(events).count()).unwrap_or(u32::MAX)
-}
-
-pub(crate) fn note_used(record: &mut RequestFacts, used: Option<Used>) {
-    record.prompt = used.map(|used| used.prompt);
-    record.completion = used.map(|used| used.completion);
-    record.cached = used.and_then(|used| used.cached);
 }
 
 impl Drop for Stream {

@@ -138,6 +138,40 @@ fn token_counts_that_only_we_asked_for_are_kept_back() {
 }
 
 #[test]
+fn the_fingerprint_of_counts_that_are_kept_back_goes_to_the_event_that_finishes() {
+    let counts = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5},\"system_fingerprint\":\"fp\"}\n\n";
+    let end = finish("stop");
+    let stamped = end.replace("]}\n", "],\"system_fingerprint\":\"fp\"}\n");
+    let whole = format!("{}{end}{counts}{DONE}", token("a"));
+    let told = format!("{}{stamped}{DONE}", token("a"));
+    for cut in [whole.len(), 1, 7, 50] {
+        let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+        let pieces: Vec<&[u8]> = whole.as_bytes().chunks(cut).collect();
+        assert_eq!(feed(&mut watch, &pieces), (told.clone(), None));
+        let mut watch = Watch::new(1, EVENT_BYTES, Counts::Relayed);
+        assert_eq!(feed(&mut watch, &pieces), (whole.clone(), None));
+    }
+    // Who has one is not held, and what is held waits for nothing but the next event.
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+    assert_eq!(feed(&mut watch, &[stamped.as_bytes()]), (stamped.clone(), None));
+    for next in [DONE.to_owned(), ": keep-alive\n\n".to_owned(), token("b")] {
+        let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+        assert_eq!(feed(&mut watch, &[end.as_bytes()]), (String::new(), None));
+        assert!(watch.is_whole());
+        assert_eq!(feed(&mut watch, &[next.as_bytes()]), (format!("{end}{next}"), None));
+    }
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+    feed(&mut watch, &[end.as_bytes()]);
+    let error = "data: {\"error\":\"no\"}\n\n";
+    let failed = feed(&mut watch, &[error.as_bytes()]);
+    assert_eq!(failed, (end.clone(), Some(Fault::Worker("no".to_owned()))));
+    let mut watch = Watch::new(1, EVENT_BYTES, Counts::KeptBack);
+    feed(&mut watch, &[end.as_bytes()]);
+    assert_eq!(watch.rest().as_deref(), Some(end.as_bytes()));
+    assert_eq!(watch.rest(), None);
+}
+
+#[test]
 fn a_whole_answer_tells_its_tokens_unless_it_was_aborted() {
     let answer = br#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"x":[1],"completion_tokens":3},"z":0}"#;
     let Used { prompt, completion, .. } = whole::read(answer, true).unwrap().unwrap();

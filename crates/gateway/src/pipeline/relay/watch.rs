@@ -8,15 +8,17 @@
 //!
 //! Invariant: the output is a sequence of complete events with the bytes of the input. It has
 //! nothing after `[DONE]`, no event that reports a failure, and no token counts that only we asked
-//! for.
+//! for, but their fingerprint ([`LastEvent`]).
 
 use std::sync::LazyLock;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 use overdraft_wire::answer::{Heard, StreamFault, StreamState};
 use overdraft_wire::sse::{Event, Splitter};
 
+use super::last_event::LastEvent;
 use super::{Fault, used};
 use crate::dispatch::Used;
 use crate::pipeline::usage::Counts;
@@ -42,6 +44,7 @@ pub(crate) struct Watch {
     /// Whether one choice was asked for, so that chunks which say nothing of an end need no reading.
     is_single: bool,
     counts: Counts,
+    last: LastEvent,
 }
 
 impl Watch {
@@ -53,6 +56,7 @@ impl Watch {
             state: StreamState::new(choices),
             is_single: choices <= 1,
             counts,
+            last: LastEvent::default(),
         }
     }
 
@@ -81,7 +85,7 @@ impl Watch {
         if self.is_done() {
             return Seen { relay: Bytes::new(), has_data: false, fault: None };
         }
-        let is_plain = self.is_single && self.has_begun();
+        let is_plain = self.is_single && self.has_begun() && !self.last.is_held();
         if is_plain && self.held == 0 && ends_event(&chunk) && !is_telling(&chunk) {
             let has_data = NEEDLES.data.find(&chunk).is_some();
             return Seen { relay: chunk, has_data, fault: None };
@@ -89,21 +93,41 @@ impl Watch {
         self.read(&chunk)
     }
 
+    /// What is still held: nothing may come that it should wait for.
+    pub(crate) fn rest(&mut self) -> Option<Bytes> {
+        self.last.take()
+    }
+
+    /// The same, once it has waited long enough.
+    pub(crate) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        self.last.poll_due(cx)
+    }
+
     /// Cuts a chunk into events and reads each.
     fn read(&mut self, chunk: &Bytes) -> Seen {
         let held_before = self.held;
         self.splitter.push(chunk);
         self.held += chunk.len();
-        let mut events = Vec::new();
-        let (mut fault, mut is_gapless, mut has_data) = (None, held_before == 0, false);
+        let mut events: Vec<Bytes> = Vec::new();
+        let mut is_gapless = held_before == 0 && !self.last.is_held();
+        let (mut fault, mut has_data) = (None, false);
         while fault.is_none() && !self.is_done() {
             match self.splitter.next_event() {
                 Ok(Some(event)) => {
                     self.held -= event.raw().len();
                     has_data |= event.data().is_some();
+                    let was_whole = self.is_whole();
                     match self.state.handle_event(&event) {
-                        Ok(Heard::Usage) if self.counts == Counts::KeptBack => is_gapless = false,
-                        Ok(_) => events.push(event),
+                        Ok(Heard::Usage) if self.counts == Counts::KeptBack => {
+                            is_gapless = false;
+                            events.extend(self.last.stamped_by(&event));
+                        }
+                        Ok(_) => {
+                            events.extend(self.last.take());
+                            let event = self.relayed(event, was_whole);
+                            is_gapless &= event.is_some();
+                            events.extend(event.map(Event::into_raw));
+                        }
                         Err(told) => fault = Some(fault_of(told)),
                     }
                 }
@@ -111,10 +135,22 @@ impl Watch {
                 Err(error) => fault = Some(Fault::Broken(error.to_string())),
             }
         }
+        if fault.is_some() {
+            events.extend(self.last.take());
+        }
         // Whole events of one chunk, which most chunks are, go out as they came in.
-        let given: usize = events.iter().map(|event| event.raw().len()).sum();
+        let given: usize = events.iter().map(Bytes::len).sum();
         let relay = if is_gapless { chunk.slice(..given) } else { joined(&events, given) };
         Seen { relay, has_data, fault }
+    }
+
+    /// An event that may go out now; the one that finishes the answer may have to wait.
+    fn relayed(&mut self, event: Event, was_whole: bool) -> Option<Event> {
+        let finishes = !was_whole && self.is_whole() && !self.is_done();
+        if finishes && self.counts == Counts::KeptBack {
+            return self.last.hold(event);
+        }
+        Some(event)
     }
 }
 
@@ -127,10 +163,10 @@ fn fault_of(told: StreamFault) -> Fault {
     }
 }
 
-fn joined(events: &[Event], bytes: usize) -> Bytes {
+fn joined(events: &[Bytes], bytes: usize) -> Bytes {
     let mut joined = BytesMut::with_capacity(bytes);
     for event in events {
-        joined.extend_from_slice(event.raw());
+        joined.extend_from_slice(event);
     }
     joined.freeze()
 }
