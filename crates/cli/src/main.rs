@@ -56,7 +56,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Serves large language models: gateway, embedded engine and tools in one binary.
 ///
-/// New here? `overdraft serve` starts two small models at http://127.0.0.1:8080 and needs nothing else.
+/// New here? `overdraft serve` starts two small models at `http://127.0.0.1:8080` and needs nothing else.
 #[derive(Parser)]
 #[command(name = "overdraft", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Arguments {

@@ -7,8 +7,11 @@ use serde_json::Value;
 
 use super::plot::{Axis, Chart, Mark, Point, Series, Tick};
 
-/// Every figure: the file, and what draws it from the runs.
-const FIGURES: [(&str, fn(&Path) -> Result<Chart>); 4] = [
+/// Draws a figure from the runs under a root.
+type Draw = fn(&Path) -> Result<Chart>;
+
+/// Every figure: the file, and what draws it.
+const FIGURES: [(&str, Draw); 4] = [
     ("docs/images/kv-cache.svg", kv_cache),
     ("docs/images/admission.svg", admission),
     ("docs/images/cascade.svg", cascade),
@@ -17,7 +20,7 @@ const FIGURES: [(&str, fn(&Path) -> Result<Chart>); 4] = [
 
 /// Draws all of them.
 pub(super) fn all(root: &Path) -> Result<Vec<(&'static str, String)>> {
-    let draw = |(name, draw): (&'static str, fn(&Path) -> Result<Chart>)| {
+    let draw = |(name, draw): (&'static str, Draw)| {
         let chart = draw(root).with_context(|| format!("`{name}` could not be drawn"))?;
         Ok((name, chart.svg()))
     };

@@ -188,20 +188,17 @@ pub(super) fn rewritten(text: &str, mut other: impl FnMut(&str) -> Option<String
             let target = opening.and_then(|(opening, end)| {
                 Some((opening, rest[opening.len()..].split_once(end)?.0))
             });
-            match target {
-                Some((opening, target)) => {
-                    let is_relative =
-                        !target.is_empty() && !target.contains(':') && !target.starts_with('#');
-                    let new = if is_relative { other(target) } else { None };
-                    out.push_str(opening);
-                    out.push_str(new.as_deref().unwrap_or(target));
-                    rest = &rest[opening.len() + target.len()..];
-                }
-                None => {
-                    let length = rest.chars().next().map_or(0, char::len_utf8);
-                    out.push_str(&rest[..length]);
-                    rest = &rest[length..];
-                }
+            if let Some((opening, target)) = target {
+                let is_relative =
+                    !target.is_empty() && !target.contains(':') && !target.starts_with('#');
+                let new = if is_relative { other(target) } else { None };
+                out.push_str(opening);
+                out.push_str(new.as_deref().unwrap_or(target));
+                rest = &rest[opening.len() + target.len()..];
+            } else {
+                let length = rest.chars().next().map_or(0, char::len_utf8);
+                out.push_str(&rest[..length]);
+                rest = &rest[length..];
             }
         }
     }

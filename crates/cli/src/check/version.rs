@@ -10,7 +10,7 @@ use super::finding::{Finding, Verdict};
 use super::preflight::{Answer, shown_key};
 use crate::ask::{self, Address, Want};
 
-/// Bytes of an answer: SGLang tells all its settings with its version.
+/// Bytes of an answer: `SGLang` tells all its settings with its version.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Letters of a version that are shown.
@@ -19,7 +19,7 @@ const VERSION_LETTERS_MAX: usize = 64;
 /// Where vLLM tells its version, and our own worker.
 pub(super) const PATH: &str = "/version";
 
-/// Where SGLang tells it: its name for the same page has changed.
+/// Where `SGLang` tells it: its name for the same page has changed.
 const SGLANG: [&str; 2] = ["/get_server_info", "/server_info"];
 
 /// Where llama-server tells it.

@@ -15,7 +15,7 @@ mod section;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use overdraft_config::{Config, host_and_port};
+use overdraft_config::{Config, Secret, host_and_port};
 use serde_json::{Map, Value, json};
 
 use self::section::Section;
@@ -99,7 +99,7 @@ fn address_of(url: &str) -> Result<Address, Fault> {
 }
 
 fn token_of(config: &Config) -> Option<&str> {
-    config.admin.token.as_ref().map(|token| token.reveal())
+    config.admin.token.as_ref().map(Secret::reveal)
 }
 
 /// Where a gateway with this configuration answers operators, from this machine.
