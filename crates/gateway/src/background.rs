@@ -77,6 +77,7 @@ pub(crate) fn start(
     tasks.spawn(keep_history(Arc::clone(gateway)));
     tasks.spawn(find_wanted_tokenizers(Arc::clone(fleet)));
     tasks.spawn(maintenance::keep(Arc::clone(fleet)));
+    tasks.spawn(maintenance::keep_waking(Arc::clone(fleet)));
     if let Some(listener) = scaler {
         let source = Arc::new(scaling::ScaleSource(Arc::clone(fleet)));
         tasks.spawn(overdraft_scaler::serve(listener, source, std::future::pending()));

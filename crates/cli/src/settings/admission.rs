@@ -51,6 +51,7 @@ pub(super) fn waiting(configured: &config::Admission) -> AdmissionSettings {
             priority: wait.priority.duration(),
         },
         hold: configured.hold.duration(),
+        keep_alive: configured.keep_alive.duration(),
     }
 }
 

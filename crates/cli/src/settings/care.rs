@@ -1,5 +1,6 @@
 //! Maintenance settings: maps scaling, fragmentation and warm-up to the gateway's.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use overdraft_config as config;
@@ -7,8 +8,8 @@ use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::restart::Backoff;
 use overdraft_core::scale::{Cooldown, Targets};
 use overdraft_gateway::{
-    Care, MemorySource, RestartHook, ScaleSettings, WarmUp, WarmUpSettings, WebPlace,
-    WebhookSettings,
+    Care, MemorySource, RestartHook, RoutingSettings, ScaleSettings, WarmUp, WarmUpSettings,
+    WebPlace, WebhookSettings,
 };
 use overdraft_units::Micros;
 use overdraft_wire::prometheus::memory::MemoryNames;
@@ -83,13 +84,7 @@ fn memory<P>(configured: &config::Memory, place: fn(&str) -> P) -> MemorySource<
 }
 
 fn restart<P>(configured: &config::Restart, place: fn(&str) -> P) -> RestartHook<P> {
-    let told = |hook: &config::Hook, place| {
-        RestartHook::Webhook(WebhookSettings {
-            place,
-            token: hook.token.as_ref().map(super::workers::token),
-            timeout: hook.timeout.duration(),
-        })
-    };
+    let told = |hook: &config::Hook, place| RestartHook::Webhook(webhook(hook, place));
     match configured {
         config::Restart::Supervise(hook) => {
             told(hook, place(&format!("{}/restart", hook.url.trim_end_matches('/'))))
@@ -99,6 +94,20 @@ fn restart<P>(configured: &config::Restart, place: fn(&str) -> P) -> RestartHook
             RestartHook::Command { argv: command.argv.clone(), timeout: command.timeout.duration() }
         }
     }
+}
+
+/// Who is told when requests for a model are held.
+pub(super) fn wakes(models: &BTreeMap<String, config::Model>, settings: &mut RoutingSettings) {
+    for (name, own) in &mut settings.models {
+        let hook = models.get(name).and_then(|model| model.wake.as_ref());
+        own.wake = hook.map(|hook| webhook(hook, place(&hook.url)));
+    }
+}
+
+/// Somebody who is told at `place`.
+fn webhook<P>(hook: &config::Hook, place: P) -> WebhookSettings<P> {
+    let token = hook.token.as_ref().map(super::workers::token);
+    WebhookSettings { place, token, timeout: hook.timeout.duration() }
 }
 
 /// An address that is known now.

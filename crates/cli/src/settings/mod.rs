@@ -50,6 +50,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.responses = cache::responses(&config.responses);
     settings.isolation = cache::isolation(&config.isolation);
     settings.routing = routing::routing(&config.routing, &config.timeouts, &config.models);
+    care::wakes(&config.models, &mut settings.routing);
     settings.cascade_state.clone_from(&config.cascade_state);
     settings.cascades = cascade::cascades(&config.cascades);
     settings.canaries = cascade::canaries(&config.canaries);

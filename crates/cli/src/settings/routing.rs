@@ -89,6 +89,8 @@ fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
         cache: own.cache.map(super::cache::reuse),
         revision: own.revision.clone(),
         fallback: own.fallback.clone(),
+        // Said with the care for workers.
+        wake: None,
         tokenizer: match &own.tokenizer {
             config::Tokenizer::Worker => TokenizerPlace::Worker,
             config::Tokenizer::Off => TokenizerPlace::Off,

@@ -8,6 +8,12 @@ use crate::tree::{Config, Discovery, Hook, Memory, Restart};
 
 pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
     targets(config, findings);
+    for (name, model) in &config.models {
+        let told = Told { place: path!["models", name.as_str()].to_vec(), fill: str::to_owned };
+        if let Some(wake) = &model.wake {
+            told.hook(&["wake"], wake, findings);
+        }
+    }
     let (scaling, fragmentation) = (&config.scaling, &config.fragmentation);
     let spans: [(&str, &str, TimeSpan); 7] = [
         ("scaling", "cooldown_down", scaling.cooldown_down),
@@ -100,7 +106,7 @@ impl Told {
         match restart {
             None => {}
             Some(Restart::Supervise(hook)) => {
-                self.hook("supervise", hook, findings);
+                self.hook(&["restart", "supervise"], hook, findings);
                 let uri: Option<http::Uri> = (self.fill)(&hook.url).parse().ok();
                 if uri.is_some_and(|uri| !matches!(uri.path(), "" | "/") || uri.query().is_some()) {
                     let path = self.at(&["restart", "supervise", "url"]);
@@ -108,7 +114,7 @@ impl Told {
                     findings.value(&path, message, "expected `http://host:port`");
                 }
             }
-            Some(Restart::Webhook(hook)) => self.hook("webhook", hook, findings),
+            Some(Restart::Webhook(hook)) => self.hook(&["restart", "webhook"], hook, findings),
             Some(Restart::Command(command)) => {
                 if command.argv.first().is_none_or(String::is_empty) {
                     let path = self.at(&["restart", "command", "argv"]);
@@ -120,8 +126,8 @@ impl Told {
         }
     }
 
-    fn hook(&self, kind: &str, hook: &Hook, findings: &mut Findings<'_>) {
-        let at = |key| self.at(&["restart", kind, key]);
+    fn hook(&self, place: &[&str], hook: &Hook, findings: &mut Findings<'_>) {
+        let at = |key| self.at(&[place, &[key]].concat());
         http(&(self.fill)(&hook.url), &at("url"), findings);
         if hook.token.as_ref().is_some_and(|token| token.reveal().is_empty()) {
             let message = format!("`{}` is empty", shown(&at("token")));

@@ -39,6 +39,9 @@ pub struct Admission {
     /// How long a request is held while no worker of its model is up, as when the fleet is scaled from zero; `0s` tells
     /// the client at once. Only for models that are configured or were served before, and that name no `fallback`.
     pub hold: TimeSpan,
+    /// How often a stream that is held is sent a comment, so that nobody between closes its connection. From the first
+    /// on its status is 200, and a refusal is told as an error event; `0s` sends none.
+    pub keep_alive: TimeSpan,
 }
 
 impl Default for Admission {
@@ -53,6 +56,7 @@ impl Default for Admission {
             queue: AdmissionQueue::default(),
             first_token: FirstTokenWait::default(),
             hold: TimeSpan::from_secs(0),
+            keep_alive: TimeSpan::from_secs(15),
         }
     }
 }

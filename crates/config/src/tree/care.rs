@@ -144,7 +144,7 @@ pub enum Restart {
     Command(HookCommand),
 }
 
-/// A listener that restarts a worker when told to.
+/// A listener that restarts or starts a worker when told to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cache::Reuse;
+use super::care::Hook;
 use super::routing::{Canary, Policy, Sticky};
 use crate::quantity::TimeLimit;
 
@@ -37,9 +38,13 @@ pub struct Model {
     /// are not given again, so change it when they change under the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Models that are asked instead, in this order, when nobody can serve this one; at most 4. Told in
-    /// `x-overdraft-served-by`. Never in the middle of an answer, and not for requests with a seed.
+    /// Models that are asked instead, in this order, when nobody can serve this one, or when a prompt is too long for it;
+    /// at most 4. Told in `x-overdraft-served-by`. Never in the middle of an answer, and not for requests with a seed.
     pub fallback: Vec<String>,
+    /// Who is told by a POST when requests for it are held while no worker of it is up (`admission.hold`): a service
+    /// that can start one, or wake an engine that sleeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake: Option<Hook>,
     /// How long its answers may take, instead of `timeouts`.
     #[serde(skip_serializing_if = "ModelTimeouts::is_empty")]
     pub timeouts: ModelTimeouts,

@@ -52,6 +52,14 @@ pub struct Part {
     pub is_strange: bool,
 }
 
+impl Part {
+    /// Tokens that it holds at the least: its ids, else one where it says anything.
+    pub fn tokens_least(&self) -> u32 {
+        let says = !self.text.is_empty() || !self.reasoning.is_empty() || !self.calls.is_empty();
+        self.ids.as_ref().map_or(u32::from(says), |ids| count(ids.len()))
+    }
+}
+
 /// Where a prefix of the text ends, and the tokens it came with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Border {
@@ -81,6 +89,8 @@ pub struct Ledger {
     /// Ids that came before the first text.
     before_text: usize,
     tokens: u32,
+    /// Tokens that were told at the least, whatever its worker counts.
+    least: u32,
     solid: Border,
     prompt_tokens: Option<u32>,
     is_strange: bool,
@@ -109,7 +119,7 @@ impl Ledger {
     pub fn restart(&mut self) {
         self.ids.clear();
         self.known = Ids::Complete;
-        self.tokens = 0;
+        (self.tokens, self.least) = (0, 0);
     }
 
     /// The prompt's ids were told.
@@ -127,6 +137,7 @@ impl Ledger {
         self.reasoning.push_str(&part.reasoning);
         part.calls.iter().for_each(|call| self.tell_call(call));
         self.is_strange |= part.is_strange;
+        self.least = self.least.saturating_add(part.tokens_least());
         if part.ids.is_none() && part.is_token {
             self.known = Ids::Missing;
         }
@@ -145,6 +156,7 @@ impl Ledger {
             self.known = Ids::Missing;
         }
         let more = ids.map_or(1, |ids| count(ids.len()));
+        self.least = self.least.saturating_add(more);
         self.add(text, ids.unwrap_or_default(), self.tokens.saturating_add(more));
     }
 
@@ -242,6 +254,11 @@ impl Ledger {
         self.tokens
     }
 
+    /// Tokens that were told at the least, one for each chunk that said anything where ids are not told.
+    pub const fn tokens_least(&self) -> u32 {
+        self.least
+    }
+
     /// Tokens of the prompt, where they are known.
     pub fn prompt_tokens(&self) -> Option<u32> {
         self.prompt.as_ref().map(|prompt| count(prompt.len())).or(self.prompt_tokens)
@@ -261,6 +278,18 @@ impl Ledger {
     pub fn bytes(&self) -> usize {
         let calls = self.calls.iter().map(|call| call.name.len() + call.arguments.len());
         self.text.len() + self.reasoning.len() + 4 * self.ids.len() + calls.sum::<usize>()
+    }
+
+    /// Bytes of memory that it has taken.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        let prompt = self.prompt.as_ref().map_or(0, Vec::capacity);
+        let calls = self.calls.iter().map(|call| call.name.capacity() + call.arguments.capacity());
+        size_of::<Self>()
+            + self.text.capacity()
+            + self.reasoning.capacity()
+            + 4 * (self.ids.capacity() + prompt)
+            + calls.sum::<usize>()
     }
 
     /// How often each token was said, as frequency penalties count.

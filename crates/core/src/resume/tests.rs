@@ -267,3 +267,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_answer_of_four_thousand_tokens_takes_less_than_64_kib() {
+    let mut ledger = Ledger::default();
+    ledger.prompt((0..1_000).collect());
+    for id in 0..4_000 {
+        // As long as tokens of English are in the mean, with their space.
+        ledger.tell(&part(" word", Some(&[id])));
+    }
+    let memory = ledger.memory();
+    assert!(memory < 64 * 1024, "{memory}");
+}
+
+#[test]
+fn tokens_are_counted_at_the_least_by_ids_and_else_by_what_says_anything() {
+    let mut ledger = Ledger::default();
+    ledger.tell(&part("a", Some(&[1, 2])));
+    ledger.tell(&part("", Some(&[])));
+    assert_eq!(ledger.tokens_least(), 2);
+    ledger.tell(&part("b", None));
+    ledger.tell(&part("", None));
+    ledger.tell_text("c", None);
+    assert_eq!(ledger.tokens_least(), 4);
+    ledger.restart();
+    assert_eq!(ledger.tokens_least(), 0);
+}

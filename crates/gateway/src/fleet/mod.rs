@@ -10,7 +10,7 @@
 //! | KV events                       | `kv_sources.rs`, `kv_event_subscriber.rs`, `kv_events/` |
 //! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs`, `remote_tokens.rs` |
 //! | Scoring abilities               | `scoring_abilities.rs`                 |
-//! | Warm-up, memory drift, restarts | `maintenance/`                         |
+//! | Warm-up, restarts, wake hooks   | `maintenance/`                         |
 //! | Spot termination                | `spot_termination/`                    |
 //! | Autoscaling, hours and cost     | `scaling.rs`, `worker_hours.rs`        |
 //!

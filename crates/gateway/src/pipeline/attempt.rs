@@ -21,13 +21,14 @@ use overdraft_http::Body;
 use overdraft_telemetry::{Delivery, Phase};
 use overdraft_units::Micros;
 use overdraft_wire::Endpoint;
+use overdraft_wire::dialect::names_long_prompt;
 use tokio::time::{Instant, timeout_at};
 
 use super::Pipeline;
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
 use super::context::RequestContext;
 use super::deadline::{self, Overrun, Which};
-use super::failed_attempt::Failed;
+use super::failed_attempt::{Failed, TooLong};
 use super::hedge;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
@@ -320,7 +321,7 @@ async fn answer(
         request
     };
     let (response, connection) = upstream.exchange(make).await?;
-    let (head, incoming) = response.into_parts();
+    let (mut head, incoming) = response.into_parts();
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
     match kind(&head, terms.credentials) {
         Kind::Stream => {
@@ -343,6 +344,7 @@ async fn answer(
                     let used = read(&bytes, head.status, question.endpoint);
                     let used = used.map_err(|fault| Failed::of_fault(&fault))?;
                     let refuses = is_invalid(head.status).then(|| added.named_in(&bytes)).flatten();
+                    mark_long_prompt(&mut head, &bytes);
                     let body = Body::full(bytes);
                     Ok(Heard::Answer(Answer::Whole { head, body, used, refuses }))
                 }
@@ -370,6 +372,13 @@ async fn answer(
             Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
         }
         Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
+    }
+}
+
+/// Marks an answer by which the prompt is longer than the model's context.
+fn mark_long_prompt(head: &mut response::Parts, body: &[u8]) {
+    if names_long_prompt(head.status.as_u16(), body) {
+        head.extensions.insert(TooLong);
     }
 }
 

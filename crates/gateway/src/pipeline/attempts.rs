@@ -1,13 +1,18 @@
 //! Attempts at a request: one worker after the other, as the core says, until one answers.
 //!
+//! A worker that failed while no other one is there is asked once more after a moment: a connection that was reset, or
+//! one error of a server, mostly passes. One that said nothing in time is not.
+//!
 //! Invariant: a retry happens only while nothing of an answer has reached the client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
-use overdraft_core::fleet::Turn;
+use overdraft_core::fleet::{Failure, Turn};
 use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict};
 use overdraft_http::Body;
+use tokio::time::sleep;
 
 use super::Pipeline;
 use super::attempt::{Attempted, Question, attempt};
@@ -17,6 +22,10 @@ use super::failed_attempt::Failed;
 use super::queue;
 use super::refusal::Refused;
 use super::request_info::RequestInfo;
+use crate::dispatch::Lease;
+
+/// Pause before the only worker of a model is asked again that has failed a request.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Asks one worker after the other, as the core says.
 ///
@@ -32,6 +41,7 @@ pub(crate) async fn ask_until_answered(
     let mut tried = Tried::default();
     let mut said: Option<Failed> = None;
     let mut pressure = BackPressure::new(pipeline, info);
+    let mut again = Again::Due;
     let mut lease = queue::place(pipeline, context, info).await?;
     loop {
         match attempt(pipeline, context, info, question, &mut tried, lease).await {
@@ -60,7 +70,15 @@ pub(crate) async fn ask_until_answered(
                     Verdict::GiveUp(_) => None,
                     Verdict::Elsewhere => {
                         let placing = info.placing(&tried, Turn::Again, strictness);
-                        dispatcher.place(placing, &mut context.explanation).ok()
+                        let other = dispatcher.place(placing, &mut context.explanation).ok();
+                        match other {
+                            // In a box, as what is seldom awaited: every request carries room for it along.
+                            None => {
+                                let asked = again.ask(pipeline, context, info, failed.failure);
+                                Box::pin(asked).await
+                            }
+                            other => other,
+                        }
                     }
                 };
                 if let Some(other) = other {
@@ -71,12 +89,42 @@ pub(crate) async fn ask_until_answered(
                 }
                 // A worker that is full says nothing against the request: it waits as others do.
                 let after = failed.back_pressure();
-                let Some(other) = pressure.wait(pipeline, context, info, worker, after).await
-                else {
+                let waiting = pressure.wait(pipeline, context, info, worker, after);
+                let Some(other) = Box::pin(waiting).await else {
                     return Ok(failed.into_response(context));
                 };
                 (lease, tried) = (other, Tried::default());
             }
         }
+    }
+}
+
+/// Whether the only worker of a model may be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    Due,
+    Done,
+}
+
+impl Again {
+    /// A worker that has failed the request before, where no other one is there and it may serve now.
+    async fn ask(
+        &mut self,
+        pipeline: &Arc<Pipeline>,
+        context: &mut RequestContext<'_>,
+        info: &RequestInfo,
+        failure: Failure,
+    ) -> Option<Lease> {
+        let passes = matches!(failure, Failure::Broken | Failure::Faulty);
+        if !passes || std::mem::replace(self, Self::Done) == Self::Done {
+            return None;
+        }
+        tokio::select! {
+            () = sleep(AGAIN_AFTER) => {}
+            () = context.exchange.drain.closing() => return None,
+        }
+        let tried = Tried::default();
+        let placing = info.placing(&tried, Turn::Again, Strictness::after(failure));
+        pipeline.dispatcher.place(placing, &mut context.explanation).ok()
     }
 }

@@ -11,6 +11,7 @@ use overdraft_core::admit::Priority;
 use overdraft_http::Exchange;
 use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
+use tokio::sync::watch;
 
 use super::deadline::Deadline;
 use super::facts::{RequestFacts, SharedFacts};
@@ -41,6 +42,8 @@ pub(crate) struct RequestContext<'a> {
     /// How its stream goes on should it break off, where it may.
     pub(crate) continuation: Option<Box<dyn Continuation>>,
     guard: Option<RequestGuard>,
+    /// Whether it is held until a worker is up, where somebody waits to hear that.
+    held: Option<watch::Sender<bool>>,
     /// The worker that was asked last.
     served_by: Option<Arc<Member>>,
 }
@@ -50,7 +53,7 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn new(exchange: &'a Exchange, head: &'a Parts, endpoint: Endpoint) -> Self {
         let explanation = Explanation::default();
         let (caller, priority, continuation) = (None, None, None);
-        let (deadline, guard, served_by) = (None, None, None);
+        let (deadline, guard, held, served_by) = (None, None, None, None);
         let facts = SharedFacts::default();
         Self {
             exchange,
@@ -63,6 +66,7 @@ impl<'a> RequestContext<'a> {
             deadline,
             continuation,
             guard,
+            held,
             served_by,
         }
     }
@@ -79,6 +83,20 @@ impl<'a> RequestContext<'a> {
         }
         self.guard = Some(guard);
         self
+    }
+
+    /// The same where `held` is told whether its stream is held until a worker is up.
+    #[must_use]
+    pub(crate) fn told(mut self, held: watch::Sender<bool>) -> Self {
+        self.held = Some(held);
+        self
+    }
+
+    /// It is held until a worker is up, or is so no more.
+    pub(crate) fn holds(&self, is_held: bool) {
+        if let Some(held) = &self.held {
+            held.send_replace(is_held);
+        }
     }
 
     /// The same as a part of the request with this trace.

@@ -25,6 +25,10 @@ pub(crate) struct Failed {
     pub(super) response: Response<Body>,
 }
 
+/// Mark of an answer that says that the prompt is longer than the model's context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TooLong;
+
 impl Failed {
     pub(super) fn new(failure: Failure, phase: Phase, error: &ApiError) -> Self {
         let ender = match failure {

@@ -1,18 +1,21 @@
 //! Fallback: another model is asked where nobody can serve the one that was asked for.
 //!
-//! Off unless a model names others. Only before the first token, only for causes that are not the client's, and
-//! told in `x-overdraft-served-by`. One model's words are never put behind another's.
+//! Off unless a model names others. Only before the first token, only for causes that are not the client's or for a
+//! prompt that is too long for the model, and told in `x-overdraft-served-by`. One model's words are never put behind
+//! another's.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 use overdraft_http::Body;
+use overdraft_wire::ErrorKind;
 use overdraft_wire::json::{Object, Patch};
 
 use super::attempt::Question;
 use super::attempts::ask_until_answered;
 use super::context::RequestContext;
+use super::failed_attempt::TooLong;
 use super::refusal::Refused;
 use super::request_info::{RequestInfo, Work};
 use super::upstream_body::Content;
@@ -34,22 +37,20 @@ pub(crate) async fn ask(
     question: &Question<'_>,
 ) -> Result<Response<Body>, Refused> {
     let first = ask_until_answered(pipeline, context, info, question).await;
-    if !is_ours(&first) {
+    if !may_be_served(&first) {
         return first;
     }
     for model in others(pipeline, info, question) {
-        let Some((info, mut question)) = put_to(pipeline, context, info, question, &model).await
-        else {
-            continue;
-        };
+        // In boxes: another model is seldom asked.
+        let put = Box::pin(put_to(pipeline, context, info, question, &model));
+        let Some((info, mut question)) = put.await else { continue };
         context.continuation = None;
         if resume::is_wanted(&context.head.headers).unwrap_or(false) {
             resume::prepare(pipeline, context, &info, &mut question);
         }
-        // In a box: it is seldom asked.
         let asked = Box::pin(ask_until_answered(pipeline, context, &info, &question));
         let mut answered = asked.await;
-        if is_ours(&answered) {
+        if may_be_served(&answered) {
             continue;
         }
         pipeline.requests.fell_back(&info.model);
@@ -62,13 +63,18 @@ pub(crate) async fn ask(
     first
 }
 
-/// Whether it is for none of the client's doing that there is no answer.
-fn is_ours(answered: &Result<Response<Body>, Refused>) -> bool {
-    let status = match answered {
-        Ok(response) => response.status().as_u16(),
-        Err(refused) => refused.error.kind.status(),
+/// Whether another model may serve it: there is no answer for none of the client's doing, or for a long prompt alone.
+fn may_be_served(answered: &Result<Response<Body>, Refused>) -> bool {
+    let (status, is_too_long) = match answered {
+        Ok(response) => {
+            (response.status().as_u16(), response.extensions().get::<TooLong>().is_some())
+        }
+        Err(refused) => {
+            let kind = refused.error.kind;
+            (kind.status(), kind == ErrorKind::ContextLengthExceeded)
+        }
     };
-    status == 429 || 500 <= status
+    status == 429 || 500 <= status || is_too_long
 }
 
 /// The models that may stand in, where the answer is not to be a certain model's.

@@ -12,7 +12,7 @@ use overdraft_core::deadline::Prediction;
 use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{Choice, Strictness, Tried};
 use overdraft_otlp::Attribute;
-use overdraft_telemetry::Phase;
+use overdraft_telemetry::{Delivery, Phase};
 use overdraft_units::Micros;
 use overdraft_wire::{ApiError, ErrorKind};
 use tokio::time::{Instant, sleep_until};
@@ -83,7 +83,9 @@ pub(crate) async fn place(
     {
         let until = Instant::now() + pipeline.settings().admission.hold;
         let (nobody, figures) = (WorkerId::NOBODY, Figures::default());
+        context.holds(info.delivery == Delivery::Streamed);
         placed = Box::pin(wait(pipeline, context, info, nobody, figures, until)).await;
+        context.holds(false);
     }
     let placed = placed.and_then(|lease| match hopeless(context, lease.prediction()) {
         Some(denial) => Err(denial.unseen()),
@@ -132,9 +134,7 @@ async fn seek(
 /// Whether a request that nobody is up for is held until somebody is: its model will be served, and no other one
 /// stands in for it.
 fn is_held(pipeline: &Pipeline, info: &RequestInfo, choice: Choice) -> bool {
-    let routes = pipeline.routes();
-    let stands_in =
-        routes.settings.models.get(&info.model).is_some_and(|own| !own.fallback.is_empty());
+    let stands_in = pipeline.routes().has_fallback(&info.model);
     let is_on = !pipeline.settings().admission.hold.is_zero() && !stands_in;
     is_on
         && match choice {

@@ -111,7 +111,7 @@ async fn take_in(
     Ok((caller, body))
 }
 
-/// Reads and judges the request, then has it answered.
+/// Reads and judges the request, then has it answered, in a box: what a request carries along is moved on its way.
 async fn ask(
     gateway: &Arc<Gateway>,
     context: &mut RequestContext<'_>,
@@ -164,7 +164,7 @@ async fn ask(
     let answered = {
         let answering = pin!(async {
             match plan {
-                None => fallback::ask(pipeline, context, &info, &question).await,
+                None => Box::pin(fallback::ask(pipeline, context, &info, &question)).await,
                 Some(plan) => {
                     let layer = &gateway.cascade;
                     Box::pin(cascade::answer(layer, context, plan, &info, &question)).await

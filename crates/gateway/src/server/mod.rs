@@ -5,6 +5,7 @@
 //! | Owners of shared state, and reload | `gateway.rs` |
 //! | Route table                        | `service.rs` |
 //! | A request's path to its answer     | `forward.rs` |
+//! | Comments while it is held          | `held.rs`    |
 //! | Probes: health and readiness       | `health.rs`  |
 //! | Other dialects than chat           | `dialect/`   |
 //! | Admin endpoints                    | `admin.rs`   |
@@ -18,6 +19,7 @@ mod forward;
 mod gateway;
 mod gauges;
 mod health;
+mod held;
 mod history;
 mod percent;
 mod service;

@@ -15,7 +15,7 @@ use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 use super::dialect::{self, DialectRoute, Incoming};
 use super::forward::{Intake, forward};
 use super::percent::unescaped;
-use super::{Gateway, admin, gauges, views};
+use super::{Gateway, admin, gauges, held, views};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::request_guard::RequestGuard;
@@ -136,6 +136,13 @@ impl Service for GatewayService {
         if let Route::Worker(endpoint) = route
             && head.method == Method::POST
         {
+            let admission = gateway.settings.settings().admission;
+            if !admission.hold.is_zero() && !admission.keep_alive.is_zero() {
+                drop(path);
+                let incoming = held::Incoming { exchange, head, endpoint, guard, body };
+                let answer = held::forward_held(gateway, incoming, admission.keep_alive);
+                return Box::pin(answer).await;
+            }
             let context = RequestContext::new(&exchange, &head, endpoint).guarded_by(guard);
             return forward(gateway, context, Intake::Sent(body)).await;
         }

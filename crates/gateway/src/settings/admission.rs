@@ -13,6 +13,8 @@ pub struct AdmissionSettings {
     pub first_token: ByPriority<Duration>,
     /// How long a request is held while no worker of its model is up; not at all where it is zero.
     pub hold: Duration,
+    /// How often a stream that is held is sent a comment; never where it is zero.
+    pub keep_alive: Duration,
 }
 
 impl Default for AdmissionSettings {
@@ -21,6 +23,7 @@ impl Default for AdmissionSettings {
         // of it, and a client that is refused only comes back.
         let wait = Duration::from_secs(30);
         let first_token = ByPriority { flex: wait, default: wait, priority: wait };
-        Self { queue: QueueSettings::default(), first_token, hold: Duration::ZERO }
+        let keep_alive = Duration::from_secs(15);
+        Self { queue: QueueSettings::default(), first_token, hold: Duration::ZERO, keep_alive }
     }
 }

@@ -88,7 +88,7 @@ pub enum RestartHook<P = WebPlace> {
     },
 }
 
-/// Somebody who restarts a worker when told to.
+/// Somebody who restarts or starts a worker when told to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings<P = WebPlace> {
     /// Where it is told.

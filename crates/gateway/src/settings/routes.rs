@@ -14,7 +14,7 @@ use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::CascadeSettings;
+use super::{CascadeSettings, WebhookSettings};
 
 /// Bytes per chunk of a prompt whose tokens are not known: about as many tokens as eight KV blocks.
 pub const TEXT_CHUNK: NonZeroU32 = NonZeroU32::new(512).expect("512 is not zero");
@@ -73,6 +73,8 @@ pub struct ModelSettings {
     pub revision: Option<String>,
     /// Models that are asked where nobody can serve it.
     pub fallback: Vec<String>,
+    /// Who is told when requests for it are held while no worker of it is up.
+    pub wake: Option<WebhookSettings>,
 }
 
 /// What tells that two requests belong together.
@@ -143,6 +145,11 @@ impl Routes {
         let mut patterns: Vec<(String, String)> = patterns.into_iter().map(beginning).collect();
         patterns.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
         Self { settings, aliases, patterns }
+    }
+
+    /// Whether other models stand in for this one.
+    pub(crate) fn has_fallback(&self, model: &str) -> bool {
+        self.settings.models.get(model).is_some_and(|own| !own.fallback.is_empty())
     }
 
     /// The model that is meant, where `name` is an alias.

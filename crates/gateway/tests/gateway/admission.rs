@@ -3,10 +3,12 @@
 //! Each worker takes one request at a time, so that the test decides when there is room.
 
 use overdraft_core::admit::{ByPriority, Mode};
-use overdraft_gateway::{GatewaySettings, ModelSettings};
+use overdraft_gateway::{GatewaySettings, ModelSettings, WebPlace, WebhookSettings};
 
-use crate::client::{Client, Head};
-use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, SOON, chat, in_time};
+use crate::client::{Client, End, Head};
+use crate::harness::{
+    ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, finish, in_time, token,
+};
 use crate::keys::until_metrics;
 use crate::mock::{Call, Mock};
 
@@ -359,4 +361,86 @@ async fn no_more_are_held_than_may_and_who_leaves_makes_room() {
     drop(held);
     until_metrics(&gateway, "overdraft_queue_requests{priority=\"default\"} 0").await;
     let _held = queued(&gateway, "", &chat(""), ("default", 1)).await;
+}
+
+/// A chat that wants a stream.
+fn streamed() -> String {
+    chat(r#","stream":true"#)
+}
+
+const COMMENT: &str = ": waiting for a worker\n\n";
+
+#[tokio::test]
+async fn a_stream_that_is_held_is_sent_comments_and_then_its_answer() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| settings.admission.keep_alive = SOON / 4).await;
+    let mut client = queued(&gateway, "", &streamed(), ("default", 1)).await;
+    let head = client.head().await;
+    assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+    for _ in 0..3 {
+        assert_eq!(client.chunk().await, Ok(COMMENT.to_owned()));
+    }
+    mock.behave(|manner| manner.health = 200);
+    let mut call = mock.call().await;
+    call.stream().await;
+    let whole = format!("{}{}{DONE}", token("a"), finish("stop"));
+    call.chunk(&whole).await;
+    call.end().await;
+    let (rest, end) = client.rest().await;
+    assert_eq!((rest.replace(COMMENT, ""), end), (whole, End::Clean));
+}
+
+#[tokio::test]
+async fn what_is_refused_after_a_comment_is_told_in_band() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| {
+        settings.admission.hold = 3 * SOON;
+        settings.admission.keep_alive = SOON / 4;
+    })
+    .await;
+    let mut client = queued(&gateway, "", &streamed(), ("default", 1)).await;
+    assert_eq!(client.head().await.status, 200);
+    let (rest, end) = client.rest().await;
+    let (comments, error) = rest.split_once("data: ").unwrap();
+    assert!(comments.replace(COMMENT, "").is_empty() && end == End::Aborted, "{rest}");
+    assert!(error.starts_with(r#"{"error":{"#) && error.contains("has come up within"), "{rest}");
+    // Who wants no stream gets a status of its own.
+    assert_eq!(gateway.chat("").await.whole().await.0.status, 503);
+}
+
+#[tokio::test]
+async fn who_leaves_while_it_is_told_to_wait_is_out_of_the_queue() {
+    let mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| settings.admission.keep_alive = SOON / 4).await;
+    let mut client = queued(&gateway, "", &streamed(), ("default", 1)).await;
+    assert_eq!(client.head().await.status, 200);
+    drop(client);
+    waiting(&gateway, "default", 0).await;
+}
+
+#[tokio::test]
+async fn a_hook_is_called_once_for_all_that_are_held_and_again_after_it_failed() {
+    let mock = Mock::start(&[MODEL]).await;
+    let mut hook = Mock::start(&[]).await;
+    let place = WebPlace::parse(&format!("{}/wake_up", hook.url())).unwrap();
+    let gateway = holding(&mock, |settings| {
+        let wake = Some(WebhookSettings { place, token: None, timeout: NEVER });
+        settings
+            .routing
+            .models
+            .insert(MODEL.to_owned(), ModelSettings { wake, ..Default::default() });
+    })
+    .await;
+    let _first = queued(&gateway, "", &chat(""), ("default", 1)).await;
+    let call = hook.call().await;
+    assert!(call.head.starts_with("POST /wake_up HTTP/1.1"), "{}", call.head);
+    assert_eq!(call.text(), r#"{"model":"m","held":1}"#);
+    let _second = queued(&gateway, "", &chat(""), ("default", 2)).await;
+    assert!(hook.is_idle(), "one is under way");
+    call.answer(500, "{}").await;
+    let call = hook.call().await;
+    assert_eq!(call.text(), r#"{"model":"m","held":2}"#);
+    call.answer(200, "{}").await;
+    until_metrics(&gateway, "overdraft_wakes_total{result=\"failed\"} 1").await;
+    until_metrics(&gateway, "overdraft_wakes_total{result=\"answered\"} 1").await;
 }

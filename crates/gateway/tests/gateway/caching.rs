@@ -180,9 +180,15 @@ async fn nothing_is_kept_of_errors_calls_and_answers_that_broke_off() {
     let calls = PLAIN.replace(r#""finish_reason":"stop""#, r#""finish_reason":"tool_calls""#);
     let withheld =
         PLAIN.replace(r#""finish_reason":"stop""#, r#""finish_reason":"content_filter""#);
-    for json in [calls.as_str(), withheld.as_str(), r#"{"object":"odd"}"#] {
+    for json in [calls.as_str(), withheld.as_str()] {
         assert_eq!(asked(&gateway, &mut mock, ("", GREEDY), json).await, "MISS", "{json}");
     }
+    // What is no answer is asked for once more.
+    let mut client = gateway.chat(GREEDY).await;
+    for _ in 0..2 {
+        mock.call().await.answer(200, r#"{"object":"odd"}"#).await;
+    }
+    assert_eq!(client.whole().await.0.status, 502);
     let mut client = gateway.chat(GREEDY).await;
     mock.call().await.answer(400, r#"{"error":{"message":"no"}}"#).await;
     assert_eq!(client.whole().await.0.status, 400);

@@ -71,7 +71,7 @@ async fn a_worker_that_is_gone_is_replaced() {
     rescued(gateway.chat("").await, &mut second).await;
 }
 
-// Faults: 3, 4, 8, 10, 13, 14, 16, 18, 19, 20, 21
+// Faults: 3, 4, 8, 10, 13, 14, 16, 18, 19, 20, 21, 22
 #[tokio::test]
 async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
     for fate in [
@@ -93,6 +93,8 @@ async fn whatever_a_worker_does_before_the_first_byte_another_one_answers() {
         "gzip",
         "huge head",
         "half a body",
+        "two lengths",
+        "a folded header",
         "aborted",
     ] {
         let ([mut first, mut second], gateway) = pair().await;
@@ -150,6 +152,16 @@ async fn suffer(mut call: Call, fate: &str) {
             call.write(format!("{head}{{")).await;
             call.close().await;
         }
+        "two lengths" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                        content-length: 2\r\ncontent-length: 3\r\n\r\n";
+            call.write(format!("{head}{{}}")).await;
+        }
+        "a folded header" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-a: one\r\n two\r\n\
+                        content-length: 2\r\n\r\n";
+            call.write(format!("{head}{{}}")).await;
+        }
         "aborted" => {
             call.answer(200, r#"{"choices":[{"index":0,"finish_reason": "abort"}]}"#).await;
         }
@@ -170,6 +182,48 @@ async fn suffer(mut call: Call, fate: &str) {
         }
         other => panic!("`{other}` is no fate"),
     }
+}
+
+// Faults: 17
+#[tokio::test]
+async fn what_comes_before_a_head_is_swallowed() {
+    let ([mut first, _second], gateway) = pair().await;
+    let mut client = gateway.chat("").await;
+    let mut call = first.call().await;
+    call.write("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n").await;
+    call.write("HTTP/1.1 100 Continue\r\n\r\n").await;
+    call.answer(200, ANSWER).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, head.header("link"), body.as_str()), (200, None, ANSWER));
+}
+
+// Faults: 2
+#[tokio::test]
+async fn a_worker_that_packets_do_not_reach_is_left_for_another() {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(1).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    // Who takes no connection off a full backlog is as deaf as one behind a cut cable.
+    let deaf = socket.try_clone().unwrap();
+    let first = Mock::start_at(tokio::net::TcpListener::from_std(socket.into()).unwrap(), &[MODEL]);
+    let mut second = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&first, &second], |settings| {
+        settings.timeouts.connect = SOON;
+        settings.limits.idle_connections = 0;
+    })
+    .await;
+    let address = first.address;
+    first.stop().await;
+    let mut queued = Vec::new();
+    while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, SOON / 4) {
+        queued.push(connection);
+    }
+    let begun = tokio::time::Instant::now();
+    rescued(gateway.chat("").await, &mut second).await;
+    assert!(SOON <= begun.elapsed(), "the first was asked before");
+    drop(deaf);
 }
 
 #[tokio::test]
@@ -196,10 +250,12 @@ async fn a_stale_kept_connection_is_no_failure_of_the_worker() {
     }
 }
 
-// Faults: 24, 25, 26, 27, 28, 32
+// Faults: 24, 25, 26, 27, 28, 30, 32
 #[tokio::test]
 async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
-    for fate in ["reset", "close", "clean end", "silence", "abort", "error event", "garbage"] {
+    for fate in
+        ["reset", "close", "clean end", "silence", "drip", "abort", "error event", "garbage"]
+    {
         let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
         let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
             settings.routing.route.deadlines.stall = SOON.into();
@@ -218,6 +274,7 @@ async fn a_broken_stream_ends_with_an_error_event_and_an_abort() {
             "close" => call.close().await,
             "clean end" => call.end().await,
             "silence" => call.gone().await,
+            "drip" => call.drip().await,
             "abort" => call.chunk(&format!("\":1}}\n\n{}{DONE}", finish("abort"))).await,
             "error event" => call.chunk("\":1}\n\ndata: {\"error\":\"no\"}\n\n").await,
             "garbage" => call.write("this is no chunk\r\n").await,

@@ -25,6 +25,7 @@ mod dialects;
 mod draining;
 mod endpoints;
 mod failing;
+mod failover;
 mod health;
 mod hedging;
 mod keys;

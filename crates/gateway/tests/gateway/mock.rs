@@ -44,7 +44,11 @@ pub(crate) struct Mock {
 impl Mock {
     /// A worker that serves `models`.
     pub(crate) async fn start(models: &[&str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap(), models)
+    }
+
+    /// The same at a port of the test's.
+    pub(crate) fn start_at(listener: TcpListener, models: &[&str]) -> Self {
         let address = listener.local_addr().unwrap();
         let manner = Arc::new(Mutex::new(Manner {
             health: 200,
@@ -100,6 +104,23 @@ impl Mock {
             }
         });
         alone
+    }
+
+    /// Has every request from now on dealt with by itself.
+    pub(crate) fn handle<F>(self, handler: impl Fn(Call) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Self { mut calls, tasks, .. } = self;
+        // The mock's own runtime ends with the test; nothing outlives it.
+        tokio::spawn(async move {
+            // Its port is open for as long as it answers.
+            let _accepting = tasks;
+            let mut answering = JoinSet::new();
+            while let Some(call) = calls.recv().await {
+                answering.spawn(handler(call));
+            }
+        });
     }
 
     /// Whether a request is waiting.
@@ -234,8 +255,20 @@ impl Call {
         socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     }
 
+    /// Sends a byte now and then, until the gateway has closed its side.
+    pub(crate) async fn drip(mut self) {
+        while in_time(self.stream.write_all(b"1\r\nx\r\n")).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
     /// Waits until the gateway has closed its side.
     pub(crate) async fn gone(mut self) {
+        self.until_gone().await;
+    }
+
+    /// The same where something else may come first.
+    pub(crate) async fn until_gone(&mut self) {
         let mut rest = [0; 64];
         // A reset says as much as an end.
         while in_time(self.stream.read(&mut rest)).await.is_ok_and(|read| read > 0) {}

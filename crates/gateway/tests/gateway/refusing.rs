@@ -14,6 +14,7 @@ fn refusal(head: &Head, body: &str) -> (u16, Option<String>, Option<String>) {
     (head.status, text("code"), text("param"))
 }
 
+// Faults: 70
 #[tokio::test]
 async fn requests_that_cannot_be_routed_get_an_error_object_and_reach_nobody() {
     let mut mock = Mock::start(&[MODEL]).await;

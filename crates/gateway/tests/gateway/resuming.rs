@@ -183,6 +183,43 @@ async fn ids_go_on_where_they_are_known_and_stay_with_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_worker_that_dies_when_it_is_asked_for_a_text_closes_no_way() {
+    let mut mocks = Vec::new();
+    for _ in 0..3 {
+        mocks.push(Mock::start(&[MODEL]).await);
+        mocks.last().unwrap().behave(|manner| manner.metrics = Some(VLLM.into()));
+    }
+    let gateway = Gateway::start(&mocks.iter().collect::<Vec<_>>()).await;
+    let mut client = gateway.client().await;
+    while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 3 {
+        tokio::task::yield_now().await;
+    }
+    let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
+    let mut call = any(&mut mocks).await;
+    call.stream().await;
+    call.chunk(&format!("{ROLE}{}", ids_chunk("one", &[10]))).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.reset();
+    let ask = any(&mut mocks).await;
+    assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
+    ask.reset();
+    // A kept connection that is reset may have been stale: it is asked once more.
+    let ask = any(&mut mocks).await;
+    assert!(ask.head.starts_with("POST /detokenize"), "{}", ask.head);
+    ask.answer(200, r#"{"prompt":"one"}"#).await;
+    let mut call = any(&mut mocks).await;
+    assert!(call.head.starts_with("POST /v1/completions"), "{}", call.head);
+    call.stream().await;
+    call.chunk(&text_chunk(" two", &[11], None)).await;
+    call.chunk(&format!("{}{DONE}", text_chunk("", &[12], Some("stop")))).await;
+    call.end().await;
+    let (rest, end) = client.rest().await;
+    assert_eq!(end, End::Clean, "{rest}");
+    assert!(rest.contains("way=ids") && rest.contains(" two"), "{rest}");
+}
+
+#[tokio::test]
 async fn a_member_that_only_the_gateway_wants_is_left_out_where_it_is_refused() {
     let ([mut first, second], gateway) = vllms(LONG).await;
     drop(second);
@@ -226,6 +263,150 @@ async fn text_goes_on_where_ids_are_not_told() {
     let (rest, end) = client.rest().await;
     assert_eq!(end, End::Clean);
     assert!(rest.contains(r#"{"content":"two"}"#), "{rest}");
+}
+
+/// What a worker of theirs says before it is cut within an event.
+fn half(text: &str) -> String {
+    format!("{}data: {{\"id\":\"c\",\"choices\":[{{\"delta\":{{\"content\": \n\n", token(text))
+}
+
+/// Counts that the client has asked for.
+const WANTS_COUNTS: &str =
+    r#","stream":true,"temperature":0,"stream_options":{"include_usage":true}"#;
+
+fn counts(completion: u32) -> String {
+    let usage = json!({"prompt_tokens": 7, "completion_tokens": completion, "total_tokens": 7 + completion});
+    format!("data: {}\n\n", json!({"id": "c", "choices": [], "usage": usage}))
+}
+
+// Faults: 31
+#[tokio::test]
+async fn what_follows_an_event_that_is_no_json_is_told_once_nothing_can_be_missing() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let mut client = gateway.chat(WANTS_COUNTS).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&half("one")).await;
+    client.head().await;
+    assert_eq!(client.chunk().await, Ok(token("one")));
+    let rest = format!("{}{}{}{DONE}", token(" two"), finish("stop"), counts(2));
+    call.chunk(&rest).await;
+    call.end().await;
+    assert_eq!(client.rest().await, (rest, End::Clean));
+    assert!(second.is_idle());
+}
+
+// Faults: 31
+#[tokio::test]
+async fn where_a_token_went_with_an_event_that_is_no_json_the_answer_goes_on_from_there() {
+    for count in [Some(3), None] {
+        let ([mut first, mut second], gateway) = pair().await;
+        let mut client = gateway.chat(WANTS_COUNTS).await;
+        let mut call = first.call().await;
+        call.stream().await;
+        call.chunk(&half("one")).await;
+        let told = count.map(counts).unwrap_or_default();
+        call.chunk(&format!("{}{}{told}{DONE}", token(" three"), finish("stop"))).await;
+        call.end().await;
+        let mut call = second.call().await;
+        call.stream().await;
+        let whole = format!("{}{}", token("one two three"), finish("stop"));
+        call.chunk(&format!("{whole}{}{DONE}", counts(3))).await;
+        call.end().await;
+        let (text, events, end) = text(&mut client).await;
+        assert_eq!((text.as_str(), end), ("one two three", End::Clean), "{events}");
+    }
+}
+
+// Faults: 33
+#[tokio::test]
+async fn bytes_that_are_no_text_are_told_to_nobody() {
+    let ([mut first, mut second], gateway) = pair().await;
+    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    let bytes = b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n";
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    call.write(chunk).await;
+    let mut call = second.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{DONE}", token("one two"), finish("stop"))).await;
+    call.end().await;
+    // Whatever is no UTF-8 would end the reading of it.
+    let (text, events, end) = text(&mut client).await;
+    assert_eq!((text.as_str(), end), ("one two", End::Clean), "{events}");
+}
+
+// Faults: 40
+#[tokio::test]
+async fn what_was_counted_is_told_where_the_worker_tells_no_counts() {
+    let ([mut first, _second], gateway) = vllms(LONG).await;
+    let mut client = gateway.chat(WANTS_COUNTS).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    let said = format!("{}{}", ids_chunk("one", &[10]), ids_chunk(" two", &[11, 12]));
+    let last = json!({"index": 0, "delta": {}, "finish_reason": "stop", "token_ids": []});
+    let last = format!("data: {}\n\n", json!({"id": "c", "created": 5, "choices": [last]}));
+    call.chunk(&format!("{ROLE}{said}{last}{DONE}")).await;
+    call.end().await;
+    client.head().await;
+    let (events, end) = client.rest().await;
+    assert_eq!(end, End::Clean);
+    let usage = r#""usage":{"prompt_tokens":2,"total_tokens":5,"completion_tokens":3}"#;
+    assert!(events.contains(usage), "{events}");
+}
+
+// Faults: 41
+#[tokio::test]
+async fn where_the_second_worker_dies_as_well_a_third_goes_on_within_the_bound() {
+    for attempts in [1, 2] {
+        let mut mocks = Vec::new();
+        for _ in 0..3 {
+            mocks.push(Mock::start(&[MODEL]).await);
+        }
+        let all: Vec<&Mock> = mocks.iter().collect();
+        let gateway = Gateway::start_with(&all, |settings| {
+            settings.resume.attempts_max = attempts;
+        })
+        .await;
+        let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+        for said in ["one", "one two"] {
+            let mut call = any(&mut mocks).await;
+            call.stream().await;
+            call.chunk(&token(said)).await;
+            if said == "one" {
+                client.head().await;
+            }
+            client.chunk().await.unwrap();
+            call.reset();
+        }
+        if attempts == 2 {
+            let mut call = any(&mut mocks).await;
+            call.stream().await;
+            call.chunk(&format!("{}{}{DONE}", token("one two three"), finish("stop"))).await;
+            call.end().await;
+        }
+        let (events, end) = client.rest().await;
+        if attempts == 2 {
+            assert!(events.contains(" three") && end == End::Clean, "{events}");
+        } else {
+            assert!(events.contains("could not go on elsewhere: budget"), "{events}");
+            assert_eq!(end, End::Aborted);
+        }
+    }
+}
+
+/// The next request, whichever of them it comes to.
+async fn any(mocks: &mut [Mock]) -> Call {
+    loop {
+        if let Some(call) = mocks.iter_mut().find_map(Mock::call_now) {
+            return call;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 // Faults: 26

@@ -320,6 +320,7 @@ impl ReplaceName for Vec<u8> {
     }
 }
 
+// Faults: 73
 #[tokio::test]
 async fn a_prompt_that_fits_nowhere_is_told_what_was_asked_and_what_would_fit() {
     let mocks = [Mock::start(&[MODEL]).await];

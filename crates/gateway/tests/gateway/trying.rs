@@ -66,6 +66,8 @@ async fn the_model_on_trial_is_asked_under_its_own_name() {
     let asked: Value = serde_json::from_slice(&call.body).unwrap();
     assert_eq!((&asked["model"], &asked["max_tokens"]), (&NEXT.into(), &64.into()));
     call.answer(500, "{}").await;
+    // Nobody else serves it: it is asked once more.
+    next.call().await.answer(500, "{}").await;
     assert_ne!(client.whole().await.0.status, 200);
     told(
         &gateway,

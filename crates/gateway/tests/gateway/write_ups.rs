@@ -253,6 +253,7 @@ async fn d6_the_gateway_s_health_is_where_the_write_ups_have_it() {
     assert_eq!(alone.client().await.get("/health").await.0.status, 503);
 }
 
+// Faults: 73
 #[tokio::test]
 async fn requests_are_held_to_the_bounds_that_are_configured() {
     let mut mock = Mock::start(&[MODEL]).await;

@@ -87,6 +87,7 @@ async fn frozen_and_going_on() {
     until_back(&mut store).await;
 }
 
+// Faults: 58
 #[tokio::test(flavor = "multi_thread")]
 async fn full_it_is_still_read() {
     let (redis, mut store) = well().await;
@@ -97,6 +98,7 @@ async fn full_it_is_still_read() {
     until_back(&mut store).await;
 }
 
+// Faults: 59
 #[tokio::test(flavor = "multi_thread")]
 async fn with_another_password() {
     let (redis, mut store) = well().await;
@@ -108,6 +110,7 @@ async fn with_another_password() {
     until_back(&mut store).await;
 }
 
+// Faults: 59
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_user_of_its_own_and_one_who_may_not() {
     let redis = Redis::start(&[]);
@@ -124,6 +127,7 @@ async fn with_a_user_of_its_own_and_one_who_may_not() {
     assert!(!Fault::Password.to_string().contains("wrong"));
 }
 
+// Faults: 60
 #[tokio::test(flavor = "multi_thread")]
 async fn wiped_with_its_scripts() {
     let (redis, mut store) = well().await;
@@ -135,6 +139,7 @@ async fn wiped_with_its_scripts() {
     assert!(records[0].is_some_and(|record| record.open_for.is_some()));
 }
 
+// Faults: 60
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_and_a_primary_again() {
     let (redis, mut store) = well().await;
@@ -144,6 +149,7 @@ async fn read_only_and_a_primary_again() {
     until_back(&mut store).await;
 }
 
+// Faults: 57
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_ours_under_our_keys_is_thrown_away() {
     let (redis, mut store) = well().await;

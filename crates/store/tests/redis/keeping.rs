@@ -112,6 +112,7 @@ async fn a_purge_takes_what_it_names_for_everybody() {
     assert_eq!(found(&one, &NAME).await, None);
 }
 
+// Faults: 57
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_else_lies_there_is_as_good_as_absent_and_counted() {
     let redis = Redis::start(&[]);
@@ -234,6 +235,7 @@ async fn somebody_who_speaks_no_redis_is_let_be() {
     talking.abort();
 }
 
+// Faults: 56
 #[tokio::test(start_paused = true)]
 async fn a_look_up_takes_a_tenth_of_a_second_at_most() {
     // Somebody who accepts and never answers; time is the test's own.

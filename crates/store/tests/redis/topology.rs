@@ -95,6 +95,7 @@ async fn encrypted_with_certificates_of_our_own() {
     assert!(plain.board_read(&[WORKER]).await.unwrap()[0].is_some());
 }
 
+// Faults: 60
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_sentinels_is_followed() {
     let mut primary = Redis::start(&["--repl-diskless-sync-delay", "0"]);

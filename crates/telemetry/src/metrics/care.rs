@@ -47,6 +47,15 @@ pub enum WarmedUp {
     Failed,
 }
 
+/// What came of a call to a model's wake hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// It was heard.
+    Answered,
+    /// It was not, or refused.
+    Failed,
+}
+
 /// The catalogue of scaling and repair.
 #[derive(Debug)]
 pub struct CareMetrics {
@@ -59,6 +68,7 @@ pub struct CareMetrics {
     drift: Family<One, Float>,
     repairs: Family<Words<1>, Counter>,
     warm_ups: Family<Words<1>, Counter>,
+    wakes: Family<Words<1>, Counter>,
 }
 
 impl CareMetrics {
@@ -74,6 +84,7 @@ impl CareMetrics {
             drift: Family::default(),
             repairs: Family::default(),
             warm_ups: Family::default(),
+            wakes: Family::default(),
         };
         metrics.register_pools(registry);
         metrics.register_workers(registry);
@@ -81,6 +92,7 @@ impl CareMetrics {
             drop(metrics.repairs.get_or_create(&[("outcome", outcome.name())]));
         }
         for result in ["answered", "failed"] {
+            drop(metrics.wakes.get_or_create(&[("result", result)]));
             drop(metrics.warm_ups.get_or_create(&[("result", result)]));
         }
         metrics
@@ -135,6 +147,11 @@ impl CareMetrics {
             "Requests sent to workers before they take traffic, by how they went",
             self.warm_ups.clone(),
         );
+        registry.register(
+            "overdraft_wakes",
+            "Calls to the wake hooks of models, by result",
+            self.wakes.clone(),
+        );
     }
 
     /// Sets the gauges anew.
@@ -174,6 +191,15 @@ impl CareMetrics {
     /// A repair has ended.
     pub fn repaired(&self, outcome: Outcome) {
         self.repairs.get_or_create(&[("outcome", outcome.name())]).inc();
+    }
+
+    /// A model's wake hook was called.
+    pub fn woke(&self, how: Woken) {
+        let result = match how {
+            Woken::Answered => "answered",
+            Woken::Failed => "failed",
+        };
+        self.wakes.get_or_create(&[("result", result)]).inc();
     }
 
     /// A worker was sent a request before it takes traffic.

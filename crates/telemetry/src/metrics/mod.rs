@@ -27,7 +27,7 @@ mod worker_names;
 pub use self::admission::{AdmissionMetrics, WorkerPressure};
 pub use self::cache::{CacheCounts, CacheGauges, CacheMetrics};
 pub use self::canary::CanaryMetrics;
-pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp};
+pub use self::care::{CareMetrics, MemoryGauges, PoolGauges, WarmedUp, Woken};
 pub use self::cascade::{CascadeGauges, CascadeMetrics};
 pub use self::cost::{CostMetrics, PoolHours};
 pub use self::exposition::Exposition;

@@ -3,6 +3,7 @@
 
 mod document;
 mod folder;
+mod hostile;
 mod pieces;
 mod requests;
 mod support;

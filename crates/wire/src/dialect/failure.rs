@@ -76,6 +76,11 @@ impl Failure {
     }
 }
 
+/// Whether an error's status and body say that the prompt did not fit the model's context.
+pub fn names_long_prompt(status: u16, body: &[u8]) -> bool {
+    matches!(status, 400 | 413 | 422) && Failure::read(status, body).is_context_exceeded()
+}
+
 /// The message of an error in whatever shape; none where it has no words.
 pub(super) fn message_of(body: &[u8]) -> Option<String> {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {

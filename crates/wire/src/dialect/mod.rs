@@ -33,7 +33,7 @@ mod tests;
 
 pub use self::answer::{ChatUsage, Finish};
 pub use self::chat::Chat;
-pub use self::failure::Failure;
+pub use self::failure::{Failure, names_long_prompt};
 pub use self::stream::{EventWriter, StreamTranslator, translate_whole};
 
 /// An API that the gateway speaks beside chat completions.

@@ -39,6 +39,7 @@ fn members_are_located_and_faults_placed() {
     check_scan("{} {}", "unexpected text after the object at byte 3");
 }
 
+// Faults: 70
 #[test]
 fn depth_is_limited_where_the_tree_parser_limits_it() {
     for depth in [1, 2, DEPTH_MAX, DEPTH_MAX + 1, 100_000] {
@@ -141,6 +142,7 @@ fn a_peek_names_the_field_of_the_wrong_type() {
     assert_eq!(error.kind, ErrorKind::InvalidJson);
 }
 
+// Faults: 71
 #[test]
 fn of_duplicates_the_last_counts() {
     let peek = RequestPeek::parse(br#"{"model":"a","model":"b"}"#).unwrap();

@@ -103,6 +103,13 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Tokens that it holds at the least: its ids, else one where it says anything.
+    pub fn tokens_least(&self) -> u32 {
+        let says = !self.text.is_empty() || !self.reasoning.is_empty() || !self.calls.is_empty();
+        let count = |ids: &Vec<u32>| u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        self.ids.as_ref().map_or(u32::from(says), count)
+    }
+
     /// Whether it is of the answer's tokens: neither a role nor counts alone.
     pub fn is_token(&self) -> bool {
         let says = !self.text.is_empty()

@@ -39,6 +39,7 @@ fn answers_confirm_or_dispute_what_was_reported() {
     assert_eq!(recovered, Some((Verdict::Confirmed, Knowledge::Exact)));
 }
 
+// Faults: 49
 #[test]
 fn what_a_process_reported_goes_with_it() {
     let prompt = chain(1, 64);

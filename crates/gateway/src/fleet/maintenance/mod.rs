@@ -1,4 +1,4 @@
-//! Maintenance of workers: warm-up, memory drift, and restarts.
+//! Maintenance of workers: warm-up, memory drift, restarts, and wake hooks.
 //!
 //! `overdraft_core::memory_drift` decides when any of it is due; this folder reads the pages, calls the
 //! hooks, and begins and ends the drains.
@@ -8,7 +8,7 @@ mod http_call;
 mod memory;
 
 mod repair;
-
+mod wake;
 mod warm;
 
 use overdraft_core::fleet::WorkerId;
@@ -16,6 +16,7 @@ use overdraft_telemetry::metrics::MemoryGauges;
 
 pub(crate) use self::memory::watch;
 pub(crate) use self::repair::keep;
+pub(crate) use self::wake::keep_waking;
 pub(crate) use self::warm::Warmth;
 use super::Fleet;
 

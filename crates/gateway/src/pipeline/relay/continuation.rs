@@ -40,6 +40,11 @@ pub(crate) trait Continuation: fmt::Debug + Send + Sync {
     /// What ends a stream that is whole and has not said so.
     fn ending(&mut self) -> Bytes;
 
+    /// Whether some of it is held back, as nobody knows yet whether all of it has come.
+    fn is_doubtful(&self) -> bool {
+        false
+    }
+
     /// Whether its worker leaves, and has been given its time.
     fn is_leaving(&self) -> bool;
 

@@ -37,8 +37,7 @@ use crate::upstream::AnswerBody;
 /// What the data of an event begins with; prepared once, which takes longer than to look for it.
 static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
 
-/// How long the worker's connection may take to end after `[DONE]` before we give up on using it
-/// again. The client has its answer by then.
+/// How long the worker's connection may take to end after `[DONE]`. The client has its answer by then.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Events after which the core is told how far a stream has come.
@@ -256,7 +255,9 @@ impl Stream {
 
     /// The worker sends nothing more. What remains to be given out, if anything.
     fn end(&mut self, why: String) -> Option<Bytes> {
-        if self.watch.is_whole() {
+        let is_doubtful =
+            self.continuation.as_ref().is_some_and(|continuation| continuation.is_doubtful());
+        if self.watch.is_whole() && !is_doubtful {
             // All choices are finished and only the formality is missing.
             let rest = self.watch.rest().map(|event| self.pass(event, None));
             self.finish();

@@ -9,7 +9,7 @@ use overdraft_core::fleet::{Failure, Turn};
 use overdraft_core::resume::{
     Draws, Part, Refusal, Splice, StopRules, Way, is_within, is_worth_waiting, way as way_on,
 };
-use overdraft_core::route::{Strictness, Tried, Verdict as Retry};
+use overdraft_core::route::{Choice, Strictness, Tried, Verdict as Retry};
 use overdraft_otlp::Attribute;
 use overdraft_wire::resume::{Piece, resumed};
 use tokio::time::{Instant, sleep, timeout};
@@ -121,15 +121,17 @@ impl Journal {
 
     /// A worker for it. While none is up, it is waited for: one that was just restarted is not ready at once.
     async fn place_within(&mut self, cause: Cause, until: Instant) -> Result<Lease, Refusal> {
-        if let Some(lease) = self.place(cause) {
+        if let Ok(lease) = self.place_at(cause, &self.tried) {
             return Ok(lease);
         }
         if cause == Cause::Leaves {
             return Err(Refusal::NoWorker);
         }
         is_worth_waiting(&self.request.profile, &self.ledger, self.closed)?;
+        // One that has failed it is given longer each time: its death may not be known yet.
+        let pause = LOOK_AGAIN * 4_u32.pow(u32::from(self.spent.attempts.min(3)));
         while Instant::now() < until {
-            sleep(LOOK_AGAIN).await;
+            sleep(pause).await;
             if let Some(lease) = self.place(cause) {
                 return Ok(lease);
             }
@@ -142,25 +144,26 @@ impl Journal {
     /// A worker that has not failed it. Where all have, one that did so before the last: it may be another process
     /// by now.
     fn place(&mut self, cause: Cause) -> Option<Lease> {
-        let request = Arc::clone(&self.request);
-        let strictness = match cause {
-            Cause::Broken(failure) => Strictness::after(failure),
-            Cause::Leaves => Strictness::Judged,
-        };
-        let place = |tried: &Tried| {
-            let placing = request.info.placing(tried, Turn::Again, strictness);
-            request.pipeline.dispatcher.place(placing, &mut Explanation::default())
-        };
-        if let Ok(lease) = place(&self.tried) {
+        if let Ok(lease) = self.place_at(cause, &self.tried) {
             return Some(lease);
         }
         let mut last = Tried::default();
         if let Some(member) = &self.member {
             last.add(member.id);
         }
-        let lease = place(&last).ok()?;
+        let lease = self.place_at(cause, &last).ok()?;
         self.tried = last;
         Some(lease)
+    }
+
+    /// A worker that is none of these.
+    fn place_at(&self, cause: Cause, tried: &Tried) -> Result<Lease, Choice> {
+        let strictness = match cause {
+            Cause::Broken(failure) => Strictness::after(failure),
+            Cause::Leaves => Strictness::Judged,
+        };
+        let placing = self.request.info.placing(tried, Turn::Again, strictness);
+        self.request.pipeline.dispatcher.place(placing, &mut Explanation::default())
     }
 
     /// Asks one worker; nothing where the next is to be asked.
@@ -188,6 +191,8 @@ impl Journal {
                 self.closed.close(way);
                 return Ok(None);
             }
+            // Another one may still say it.
+            Asking::Unanswered => return self.unanswered(lease, &member).map(|()| None),
         };
         let request = Arc::clone(&self.request);
         self.spend(way);
@@ -231,6 +236,13 @@ impl Journal {
         }
     }
 
+    /// A worker did not answer what had to be known before it was asked.
+    fn unanswered(&mut self, lease: Lease, member: &Arc<Member>) -> Result<(), Refusal> {
+        lease.refused(Failure::Broken, None);
+        self.spent.attempts = self.spent.attempts.saturating_add(1);
+        self.failed(member, Failure::Broken)
+    }
+
     /// Counts an attempt, and what it has computed again.
     fn spend(&mut self, way: Way) {
         let told = match way {
@@ -260,7 +272,7 @@ impl Journal {
         };
         let profile = self.request.profile;
         self.splice = Some(Splice::new(way, &self.ledger, rules, profile.least));
-        self.usage = None;
+        (self.usage, self.doubt) = (None, None);
         match way {
             Way::Anew => self.ledger.restart(),
             Way::Text => {
@@ -336,7 +348,8 @@ impl Journal {
             } else {
                 ids.len()
             };
-            let seam = self.seam(member, &ids[..said]).await.ok_or(Refusal::Capability)?;
+            let seam = self.seam(member, &ids[..said]).await.ok().flatten();
+            let seam = seam.ok_or(Refusal::Capability)?;
             if !seam.is_open || finish.is_some() {
                 let is_token = true;
                 let part =

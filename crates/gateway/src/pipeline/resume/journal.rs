@@ -12,6 +12,7 @@ use overdraft_wire::resume::{Heading, NotJson, Piece, Role, Sums, Template, with
 use overdraft_wire::sse::{self, Ending, Event, Splitter};
 
 use super::Resumable;
+use super::doubt::{Doubt, Judgement};
 use crate::dispatch::{Member, Used};
 use crate::pipeline::extras::IdsFor;
 use crate::pipeline::relay::{Continuation, Fault, Passed, Resuming, Verdict};
@@ -60,6 +61,8 @@ pub(super) struct Journal {
     counting: Counting,
     /// Whether it stays where it is though its worker leaves.
     pub(super) stays: bool,
+    /// What is held back, since an event was no JSON.
+    pub(super) doubt: Option<Doubt>,
 }
 
 impl Journal {
@@ -81,6 +84,7 @@ impl Journal {
             usage: None,
             counting: Counting::Untold,
             stays: false,
+            doubt: None,
         }
     }
 
@@ -111,7 +115,8 @@ impl Journal {
 
     /// Notes and tells chunks of the first answer as long as they look like those before; how many bytes they were.
     fn note_alike(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
-        let Some(template) = self.template.as_ref().filter(|_| self.splice.is_none()) else {
+        let is_plain = self.splice.is_none() && self.doubt.is_none();
+        let Some(template) = self.template.as_ref().filter(|_| is_plain) else {
             return 0;
         };
         let tracked = self.request.tracked;
@@ -162,6 +167,32 @@ impl Journal {
         }
         self.count(&piece);
         self.relay(event, &piece, out);
+        Ok(Verdict::GoesOn)
+    }
+
+    /// An event was no JSON: what follows is held back, where a count will tell whether a token was lost with it.
+    fn doubts(&mut self, error: NotJson) -> Result<Verdict, NotJson> {
+        if self.request.tracked.usage == StreamUsage::Never {
+            return Err(error);
+        }
+        self.doubt = Some(Doubt::default());
+        Ok(Verdict::GoesOn)
+    }
+
+    /// An event that comes after one that was no JSON.
+    fn hold(&mut self, event: Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
+        let Some(doubt) = &mut self.doubt else { return Ok(Verdict::GoesOn) };
+        let Judgement::Counted { tokens, all } = doubt.hold(event)? else {
+            return Ok(Verdict::GoesOn);
+        };
+        if all != Some(self.ledger.tokens_least().saturating_add(tokens)) {
+            return Err(NotJson);
+        }
+        let held = self.doubt.take().map(Doubt::into_held).unwrap_or_default();
+        for event in held {
+            self.note(&event, out)?;
+        }
+        self.request.pipeline.requests.resumed("malformed", "none", "left_out");
         Ok(Verdict::GoesOn)
     }
 
@@ -237,10 +268,10 @@ impl Continuation for Journal {
         let mut out = Vec::with_capacity(events.len());
         let alike = self.note_alike(events, &mut out);
         for event in self.events(&events[alike..]) {
-            let noted = if self.splice.is_some() {
-                self.second(&event, &mut out)
-            } else {
-                self.note(&event, &mut out)
+            let noted = match &self.doubt {
+                Some(_) => self.hold(event, &mut out),
+                None if self.splice.is_some() => self.second(&event, &mut out),
+                None => self.note(&event, &mut out).or_else(|error| self.doubts(error)),
             };
             let verdict =
                 noted.unwrap_or_else(|error| Verdict::Failed(Fault::Broken(error.to_string())));
@@ -262,6 +293,10 @@ impl Continuation for Journal {
         }
         out.extend_from_slice(sse::DONE);
         out.into()
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.doubt.is_some()
     }
 
     fn is_leaving(&self) -> bool {

@@ -18,13 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of an answer to a look-up.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
+/// A worker that was asked has not answered: it may be gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unanswered;
+
 /// The text of `ids`, asked for with the fields of `head`; nothing where the worker does not say.
+///
+/// # Errors
+/// [`Unanswered`], which says nothing of what it could have said.
 pub(super) async fn text(
     upstream: &Arc<Upstream>,
     head: &HeaderMap,
     model: &str,
     ids: &[u32],
-) -> Option<String> {
+) -> Result<Option<String>, Unanswered> {
     let body = bytes::Bytes::from(detokenize(model, ids));
     let make = || {
         let mut request = Outgoing::new(body.clone().into());
@@ -34,19 +41,25 @@ pub(super) async fn text(
         request
     };
     let asking = async {
-        let (response, connection) = upstream.exchange(make).await.ok()?;
+        let (response, connection) = upstream.exchange(make).await.map_err(|_| Unanswered)?;
         let (head, incoming) = response.into_parts();
         let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
-        match collect(body, ANSWER_BYTES_MAX).await.ok()? {
-            Whole::Collected(bytes) if head.status.is_success() => text_of_detokenized(&bytes),
-            _ => None,
+        match collect(body, ANSWER_BYTES_MAX).await.map_err(|_| Unanswered)? {
+            Whole::Collected(bytes) if head.status.is_success() => Ok(text_of_detokenized(&bytes)),
+            _ => Ok(None),
         }
     };
-    timeout(PATIENCE, asking).await.ok().flatten()
+    timeout(PATIENCE, asking).await.unwrap_or(Err(Unanswered))
 }
 
 /// Tokens that fit the context of `model`; nothing where the worker does not say.
-pub(super) async fn context(upstream: &Arc<Upstream>, model: &str) -> Option<u32> {
+///
+/// # Errors
+/// [`Unanswered`], which says nothing of what it could have said.
+pub(super) async fn context(
+    upstream: &Arc<Upstream>,
+    model: &str,
+) -> Result<Option<u32>, Unanswered> {
     #[derive(Deserialize)]
     struct List {
         data: Vec<Card>,
@@ -57,7 +70,8 @@ pub(super) async fn context(upstream: &Arc<Upstream>, model: &str) -> Option<u32
         max_model_len: Option<u32>,
     }
     let fetched = timeout(PATIENCE, fetch(upstream, "/v1/models", ANSWER_BYTES_MAX)).await;
-    let (_, page) = fetched.ok()?.ok()?;
-    let list: List = serde_json::from_slice(&page).ok()?;
-    list.data.into_iter().find(|card| card.id == model)?.max_model_len
+    let (_, page) = fetched.map_err(|_| Unanswered)?.map_err(|_| Unanswered)?;
+    let list: Option<List> = serde_json::from_slice(&page).ok();
+    let card = list.and_then(|list| list.data.into_iter().find(|card| card.id == model));
+    Ok(card.and_then(|card| card.max_model_len))
 }

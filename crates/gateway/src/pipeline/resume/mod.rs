@@ -7,12 +7,14 @@
 //! |-------------------------------------------|--------------|
 //! | Which requests, and what they ask         | `mod.rs`     |
 //! | The first answer, on its way              | `journal.rs` |
+//! | An event that is no JSON                  | `doubt.rs`   |
 //! | A second answer, on its way               | `second.rs`  |
 //! | Asking another worker                     | `ask.rs`     |
 //! | The question, for each way                | `question.rs` |
 //! | Texts of ids, lengths of contexts         | `lookups.rs` |
 
 mod ask;
+mod doubt;
 mod journal;
 mod lookups;
 mod question;

@@ -8,7 +8,7 @@ use overdraft_wire::resume::{Left, by_ids, by_text};
 use overdraft_wire::{Endpoint, Generation};
 
 use super::journal::Journal;
-use super::lookups;
+use super::lookups::{self, Unanswered};
 use crate::dispatch::Member;
 use crate::pipeline::extras::IDS;
 use crate::pipeline::upstream_body::{Content, Front};
@@ -44,6 +44,8 @@ pub(super) enum Asking {
     Full(Seam),
     /// The way turned out not to be open.
     Closed,
+    /// The worker did not answer what had to be known first.
+    Unanswered,
 }
 
 impl Journal {
@@ -99,7 +101,11 @@ impl Journal {
     async fn by_ids(&self, member: &Member) -> Asking {
         let Some((prompt, answer)) = self.ledger.ids() else { return Asking::Closed };
         let model = &self.request.info.model;
-        let Some(seam) = self.seam(member, &[]).await else { return Asking::Closed };
+        let seam = match self.seam(member, &[]).await {
+            Ok(Some(seam)) => seam,
+            Ok(None) => return Asking::Closed,
+            Err(Unanswered) => return Asking::Unanswered,
+        };
         let profile = self.profile_at(member);
         let kept = u32::try_from(answer.len()).unwrap_or(u32::MAX);
         let most = match profile.limit {
@@ -107,8 +113,10 @@ impl Journal {
             Some(limit) => Some(limit - kept),
             None if member.resume_ability().engine() == Some(Engine::LlamaServer) => None,
             None => {
-                let Some(context) = lookups::context(&member.upstream, model).await else {
-                    return Asking::Closed;
+                let context = match lookups::context(&member.upstream, model).await {
+                    Ok(Some(context)) => context,
+                    Ok(None) => return Asking::Closed,
+                    Err(Unanswered) => return Asking::Unanswered,
                 };
                 let used = u32::try_from(prompt.len()).unwrap_or(u32::MAX).saturating_add(kept);
                 match context.saturating_sub(used) {
@@ -139,16 +147,25 @@ impl Journal {
     }
 
     /// What the answer's ids and `more` come to behind what was told; nothing where that is not how they begin.
-    pub(super) async fn seam(&self, member: &Member, more: &[u32]) -> Option<Seam> {
+    ///
+    /// # Errors
+    /// [`Unanswered`] where the worker does not answer.
+    pub(super) async fn seam(
+        &self,
+        member: &Member,
+        more: &[u32],
+    ) -> Result<Option<Seam>, Unanswered> {
         let ids = [self.ledger.ids_of_text(), more].concat();
         let request = &self.request;
         let credentials = request.pipeline.settings().credentials;
         let (from, upstream) = (&request.head.headers, &member.upstream);
         let head = headers::outgoing(from, upstream, &request.request_id, credentials);
         let text = lookups::text(upstream, &head, &request.info.model, &ids).await?;
-        let whole = text.trim_end_matches(REPLACEMENT);
-        let withheld = whole.strip_prefix(self.ledger.text())?.to_owned();
-        Some(Seam { withheld, is_open: whole.len() < text.len() })
+        Ok(text.and_then(|text| {
+            let whole = text.trim_end_matches(REPLACEMENT);
+            let withheld = whole.strip_prefix(self.ledger.text())?.to_owned();
+            Some(Seam { withheld, is_open: whole.len() < text.len() })
+        }))
     }
 }
 

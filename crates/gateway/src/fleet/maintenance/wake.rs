@@ -1,0 +1,124 @@
+//! Wake hook: a POST to those that can start a model's workers, or wake a sleeping engine, while requests are held.
+//!
+//! The hook of a model is called while requests for it wait and no worker of it is up. A failed call is made again after a
+//! moment, one that was heard only after a cooldown, for a worker takes its time to start. Invariant: one call to a model
+//! is under way at most.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use overdraft_core::fleet::Fleet as CoreFleet;
+use overdraft_core::route::model_number;
+use overdraft_telemetry::metrics::Woken;
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::http_call::HttpCall;
+use crate::fleet::Fleet;
+use crate::settings::WebhookSettings;
+
+/// Between two looks for requests that are held.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// From a call that was heard to the next.
+const COOLDOWN: Duration = Duration::from_secs(30);
+
+/// The same after one that failed.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// Maximum bytes of the hook's answer; they are discarded.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What the hook is told.
+#[derive(Debug, Serialize)]
+struct Occasion<'a> {
+    model: &'a str,
+    held: usize,
+}
+
+/// When a model's hook may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    UnderWay,
+    From(Instant),
+}
+
+/// Calls hooks until it is dropped.
+pub(crate) async fn keep_waking(fleet: Arc<Fleet>) {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut turns: BTreeMap<String, Turn> = BTreeMap::new();
+    let mut calls = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = looks.tick() => {}
+            Some(called) = calls.join_next() => {
+                let Ok((model, woken)) = called else { continue };
+                fleet.metrics.woke(woken);
+                let pause = if woken == Woken::Answered { COOLDOWN } else { AGAIN_AFTER };
+                turns.insert(model, Turn::From(Instant::now() + pause));
+            }
+        }
+        let hooks = hooks(&fleet);
+        turns.retain(|model, turn| *turn == Turn::UnderWay || hooks.contains_key(model));
+        for (model, (hook, held)) in hooks {
+            let turn = turns.entry(model.clone()).or_insert(Turn::From(Instant::now()));
+            let is_due = matches!(*turn, Turn::From(time) if time <= Instant::now());
+            if is_due && 0 < held {
+                *turn = Turn::UnderWay;
+                calls.spawn(call(model, hook, held));
+            }
+        }
+    }
+}
+
+/// The models that have a hook, and how many requests are held for each.
+fn hooks(fleet: &Fleet) -> BTreeMap<String, (WebhookSettings, usize)> {
+    let routes = fleet.dispatcher.routes();
+    let named = routes.settings.models.iter();
+    let named = named.filter_map(|(name, own)| Some((name, own.wake.as_ref()?)));
+    let hooks = named.map(|(name, hook)| {
+        let router = fleet.dispatcher.view();
+        let is_up = is_up(router.fleet(), name);
+        let held = if is_up { 0 } else { router.queue().waiting_for(model_number(name)) };
+        (name.clone(), (hook.clone(), held))
+    });
+    hooks.collect()
+}
+
+fn is_up(fleet: &CoreFleet, model: &str) -> bool {
+    let mut serving = fleet.serving(model).unwrap_or_default().iter();
+    serving.any(|id| fleet.worker(*id).health().is_up())
+}
+
+async fn call(model: String, hook: WebhookSettings, held: usize) -> (String, Woken) {
+    let occasion = Occasion { model: &model, held };
+    let body = serde_json::to_vec(&occasion).expect("an occasion has string keys");
+    let call = HttpCall {
+        place: &hook.place,
+        method: Method::POST,
+        token: hook.token.as_ref(),
+        body: Bytes::from(body),
+        timeout: hook.timeout,
+        answer_bytes: ANSWER_BYTES_MAX,
+    };
+    let woken = match call.run().await {
+        Ok((status, _)) if status.is_success() => {
+            tracing::info!(model, held, "requests are held: its wake hook was called");
+            Woken::Answered
+        }
+        Ok((status, _)) => {
+            tracing::error!(model, held, %status, "its wake hook failed; expected a status of 2xx");
+            Woken::Failed
+        }
+        Err(error) => {
+            tracing::error!(model, held, %error, "its wake hook failed");
+            Woken::Failed
+        }
+    };
+    (model, woken)
+}
