@@ -1,7 +1,8 @@
 //! Endpoints of the API that workers serve and the gateway forwards to them, with their properties.
 //!
 //! A new endpoint is one variant here and one row in each table of this file; routes, metric labels,
-//! the response cache, cascades, token counting and the list at `/` follow from its properties.
+//! the response cache, cascades, token counting and the list at `/` follow from its properties. Another path to
+//! one that is here is a word in its row of spellings.
 
 /// An endpoint of a worker, by OpenAI's path or vLLM's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,10 +17,20 @@ pub enum Endpoint {
     Rerank,
     /// `POST /v1/score`
     Score,
+    /// `POST /classify`
+    Classify,
+    /// `POST /pooling`
+    Pooling,
+    /// `POST /v1/moderations`
+    Moderations,
     /// `POST /tokenize`
     Tokenize,
     /// `POST /detokenize`
     Detokenize,
+    /// `POST /v1/chat/completions/render`
+    RenderChat,
+    /// `POST /v1/completions/render`
+    RenderCompletion,
 }
 
 /// The shape of what a generating endpoint takes and answers.
@@ -43,29 +54,43 @@ impl Generation {
 
 impl Endpoint {
     /// Every endpoint, in the order in which they are listed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 12] = [
         Self::ChatCompletions,
         Self::Completions,
         Self::Embeddings,
         Self::Rerank,
         Self::Score,
+        Self::Classify,
+        Self::Pooling,
+        Self::Moderations,
         Self::Tokenize,
         Self::Detokenize,
+        Self::RenderChat,
+        Self::RenderCompletion,
     ];
 
-    /// The endpoint at a path.
+    /// The endpoint at a path, by whichever of its spellings.
     ///
     /// ```
     /// use overdraft_wire::Endpoint;
     ///
     /// assert_eq!(Endpoint::of_path("/v1/completions"), Some(Endpoint::Completions));
+    /// assert_eq!(Endpoint::of_path("/v2/rerank"), Some(Endpoint::Rerank));
     /// assert_eq!(Endpoint::of_path("/v1/models"), None);
     /// ```
     pub fn of_path(path: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|endpoint| endpoint.path() == path)
+        let mut all = Self::ALL.into_iter();
+        all.find(|endpoint| endpoint.path() == path || endpoint.other_paths().contains(&path))
     }
 
-    /// Its path, which is its label in metrics as well.
+    /// The path at which a worker is asked for what a client asked for at `path`: the client's own spelling, or the
+    /// usual path where the client spoke another dialect.
+    pub fn spelled_as(self, path: &str) -> &'static str {
+        let other = self.other_paths().iter().find(|other| **other == path);
+        other.copied().unwrap_or(self.path())
+    }
+
+    /// Its usual path, which is its label in metrics as well.
     pub const fn path(self) -> &'static str {
         match self {
             Self::ChatCompletions => "/v1/chat/completions",
@@ -73,8 +98,22 @@ impl Endpoint {
             Self::Embeddings => "/v1/embeddings",
             Self::Rerank => "/v1/rerank",
             Self::Score => "/v1/score",
+            Self::Classify => "/classify",
+            Self::Pooling => "/pooling",
+            Self::Moderations => "/v1/moderations",
             Self::Tokenize => "/tokenize",
             Self::Detokenize => "/detokenize",
+            Self::RenderChat => "/v1/chat/completions/render",
+            Self::RenderCompletion => "/v1/completions/render",
+        }
+    }
+
+    /// Other paths at which engines serve the same.
+    pub const fn other_paths(self) -> &'static [&'static str] {
+        match self {
+            Self::Rerank => &["/rerank", "/v2/rerank"],
+            Self::Score => &["/score"],
+            _ => &[],
         }
     }
 
@@ -86,8 +125,13 @@ impl Endpoint {
             Self::Embeddings => "embeddings, if a worker serves them",
             Self::Rerank => "documents by how well they answer a query, likewise",
             Self::Score => "how like two texts are, likewise",
+            Self::Classify => "labels of a text, likewise",
+            Self::Pooling => "what a model makes of each token of a text, likewise",
+            Self::Moderations => "whether a text is harmful, likewise",
             Self::Tokenize => "text to token ids",
             Self::Detokenize => "token ids to text",
+            Self::RenderChat => "the prompt that a chat becomes, if a worker serves it",
+            Self::RenderCompletion => "the same of a completion",
         }
     }
 
@@ -96,9 +140,7 @@ impl Endpoint {
         match self {
             Self::ChatCompletions => Some(Generation::Chat),
             Self::Completions => Some(Generation::Completion),
-            Self::Embeddings | Self::Rerank | Self::Score | Self::Tokenize | Self::Detokenize => {
-                None
-            }
+            _ => None,
         }
     }
 
@@ -108,8 +150,12 @@ impl Endpoint {
         match self {
             Self::Embeddings => &["input", "messages"],
             Self::Rerank => &["query", "documents"],
-            Self::Score => &["text_1", "text_2", "queries", "documents", "items"],
-            Self::ChatCompletions | Self::Completions | Self::Tokenize | Self::Detokenize => &[],
+            Self::Score => &["text_1", "text_2", "query", "queries", "documents", "items"],
+            Self::Classify => &["input", "messages", "text"],
+            Self::Pooling => &["input", "messages", "data"],
+            Self::Moderations => &["input"],
+            Self::ChatCompletions | Self::Completions => &[],
+            Self::Tokenize | Self::Detokenize | Self::RenderChat | Self::RenderCompletion => &[],
         }
     }
 
@@ -146,9 +192,17 @@ mod tests {
     #[test]
     fn every_endpoint_is_found_by_its_path_and_by_no_other() {
         for endpoint in Endpoint::ALL {
-            assert_eq!(Endpoint::of_path(endpoint.path()), Some(endpoint));
             assert!(!endpoint.summary().is_empty());
+            let paths = || endpoint.other_paths().iter().copied().chain([endpoint.path()]);
+            for path in paths() {
+                assert_eq!(Endpoint::of_path(path), Some(endpoint));
+                assert_eq!(endpoint.spelled_as(path), path);
+            }
+            for other in Endpoint::ALL.into_iter().filter(|other| *other != endpoint) {
+                assert!(paths().all(|path| other.spelled_as(path) == other.path()), "{other:?}");
+            }
         }
+        assert_eq!(Endpoint::ChatCompletions.spelled_as("/v1/messages"), "/v1/chat/completions");
         for path in ["", "/", "/v1/chat/completions/", "/V1/completions", "v1/completions"] {
             assert_eq!(Endpoint::of_path(path), None, "{path}");
         }

@@ -12,6 +12,7 @@ use overdraft_wire::ApiError;
 use tokio::time::Instant;
 
 use super::Gateway;
+use super::percent::plain_path;
 use crate::cache::serve::{self as cache, Mark, Served};
 use crate::cascade;
 use crate::pipeline::attempt::Question;
@@ -146,7 +147,7 @@ async fn ask(
     }
     let mut question = Question {
         content,
-        path: Uri::from_static(context.endpoint.path()),
+        path: Uri::from_static(context.endpoint.spelled_as(&plain_path(context.head.uri.path()))),
         endpoint: Some(context.endpoint),
         request_id: HeaderValue::from_str(context.exchange.id.as_str())
             .expect("a request's name is printable"),

@@ -1,4 +1,6 @@
-//! Percent-decoding of paths and queries.
+//! Paths and queries as they are meant: percent-decoding, and slashes that say nothing.
+
+use std::borrow::Cow;
 
 /// Resolves `%2F` and its kin; what is no escape stays as it is.
 pub(crate) fn unescaped(text: &str) -> String {
@@ -13,4 +15,15 @@ pub(crate) fn unescaped(text: &str) -> String {
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A path without the slashes that clients of a base URL with a slash at its end double, and without one at
+/// its own end.
+pub(crate) fn plain_path(path: &str) -> Cow<'_, str> {
+    let is_plain = !path.contains("//") && (path == "/" || !path.ends_with('/'));
+    if is_plain {
+        return Cow::Borrowed(path);
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    Cow::Owned(format!("/{}", parts.join("/")))
 }

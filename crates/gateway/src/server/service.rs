@@ -1,6 +1,5 @@
 //! Routes: which path leads where, and what the gateway answers itself.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +13,7 @@ use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 
 use super::dialect::{self, DialectRoute, Incoming};
 use super::forward::{Intake, forward};
-use super::percent::unescaped;
+use super::percent::{plain_path, unescaped};
 use super::{Gateway, admin, gauges, held, views};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
@@ -259,17 +258,6 @@ impl Gateway {
 const VERSION: &str =
     concat!("{\"version\":\"", env!("CARGO_PKG_VERSION"), "\",\"server\":\"overdraft\"}");
 
-/// A path without the slashes that clients of a base URL with a slash at its end double, and without one at
-/// its own end.
-fn plain_path(path: &str) -> Cow<'_, str> {
-    let is_plain = !path.contains("//") && (path == "/" || !path.ends_with('/'));
-    if is_plain {
-        return Cow::Borrowed(path);
-    }
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    Cow::Owned(format!("/{}", parts.join("/")))
-}
-
 /// What is listed at `/` for clients, beside the workers' endpoints.
 const FOR_CLIENTS: &str = "\
 POST /v1/messages           chat in Anthropic's dialect; /count_tokens counts a prompt
@@ -308,7 +296,7 @@ fn index(face: Face) -> String {
     if face != Face::Operators {
         for endpoint in Endpoint::ALL {
             let (path, summary) = (endpoint.path(), endpoint.summary());
-            writeln!(text, "POST {path:<22} {summary}").expect("a string takes all of it");
+            writeln!(text, "POST {path:<27} {summary}").expect("a string takes all of it");
         }
         text.push_str(FOR_CLIENTS);
     }

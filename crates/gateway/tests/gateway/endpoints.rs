@@ -44,18 +44,96 @@ async fn what_a_model_reads_waits_for_room_and_what_takes_no_engine_does_not() {
     let mut first = gateway.chat("").await;
     let held = mock.call().await;
     let body = format!(r#"{{"model":"{MODEL}","input":"a text","prompt":"a text"}}"#);
-    let mut reading = gateway.client().await;
-    reading.post("/v1/embeddings", &body).await;
-    let mut chore = gateway.client().await;
-    chore.post("/tokenize", &body).await;
-    let call = mock.call().await;
-    assert!(call.head.starts_with("POST /tokenize "), "{}", call.head);
-    call.answer(200, "{}").await;
-    assert_eq!(chore.whole().await.0.status, 200);
+    let reads = |path: &&str| {
+        matches!(*path, "/v1/embeddings" | "/classify" | "/pooling" | "/v1/moderations")
+    };
+    let paths = Endpoint::ALL.into_iter().map(Endpoint::path);
+    let mut reading = Vec::new();
+    for path in paths.filter(reads) {
+        let mut client = gateway.client().await;
+        client.post(path, &body).await;
+        reading.push(client);
+    }
+    assert_eq!(reading.len(), 4);
+    for path in ["/tokenize", "/v1/chat/completions/render", "/v1/completions/render"] {
+        let mut chore = gateway.client().await;
+        chore.post(path, &body).await;
+        let call = mock.call().await;
+        assert!(call.head.starts_with(&format!("POST {path} ")), "{}", call.head);
+        call.answer(200, "{}").await;
+        assert_eq!(chore.whole().await.0.status, 200);
+    }
     held.answer(200, ANSWER).await;
     assert_eq!(first.whole().await.0.status, 200);
+    for mut client in reading {
+        let call = mock.call().await;
+        let path = call.head.split(' ').nth(1).unwrap_or_default();
+        assert!(reads(&path), "{}", call.head);
+        call.answer(200, r#"{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}"#).await;
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_asked_at_the_path_that_its_client_wrote() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let body = format!(r#"{{"model":"{MODEL}","query":"q","documents":["d"]}}"#);
+    let spelled = [
+        ("/rerank", "/v1/rerank"),
+        ("/v2/rerank", "/v1/rerank"),
+        ("//v2/rerank/", "/v1/rerank"),
+        ("/score", "/v1/score"),
+    ];
+    for (path, counted_as) in spelled {
+        let mut client = gateway.client().await;
+        client.post(path, &body).await;
+        let call = mock.call().await;
+        let asked = path.replace("//", "/");
+        let start = format!("POST {} HTTP/1.1\r\n", asked.trim_end_matches('/'));
+        assert!(call.head.starts_with(&start), "{path}: {}", call.head);
+        assert_eq!(call.text(), body);
+        call.answer(200, r#"{"results":[]}"#).await;
+        assert_eq!(client.whole().await.0.status, 200);
+        let (_, metrics) = gateway.client().await.get("/metrics").await;
+        assert!(metrics.contains(&format!("route=\"{counted_as}\"")), "{path}");
+        assert!(!metrics.contains(&format!("route=\"{path}\"")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_worker_does_not_serve_is_its_own_404_and_says_nothing_of_its_health() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let says = r#"{"detail":"Not Found"}"#;
+    let body = format!(r#"{{"model":"{MODEL}","input":"a text"}}"#);
+    for path in ["/v1/moderations", "/classify", "/pooling"].repeat(4) {
+        let mut client = gateway.client().await;
+        client.post(path, &body).await;
+        mock.call().await.answer(404, says).await;
+        let (head, answer) = client.whole().await;
+        assert_eq!((head.status, answer.as_str()), (404, says), "{path}");
+        assert_eq!(head.header("x-overdraft-worker"), Some("worker-0"));
+    }
+    let mut client = gateway.chat("").await;
+    mock.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let opened = r#"overdraft_breaker_transitions_total{to="open"} 0"#;
+    assert!(metrics.contains(opened), "a breaker has opened");
+}
+
+#[tokio::test]
+async fn a_moderation_without_a_model_goes_to_the_default_one() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.model_default = Some(MODEL.to_owned());
+    })
+    .await;
+    let mut client = gateway.client().await;
+    client.post("/v1/moderations", r#"{"input":["a","b"]}"#).await;
     let call = mock.call().await;
-    assert!(call.head.starts_with("POST /v1/embeddings "), "{}", call.head);
-    call.answer(200, r#"{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}"#).await;
-    assert_eq!(reading.whole().await.0.status, 200);
+    assert_eq!(call.text(), r#"{"input":["a","b"]}"#);
+    call.answer(200, r#"{"id":"modr-1","model":"m","results":[]}"#).await;
+    assert_eq!(client.whole().await.0.status, 200);
 }
