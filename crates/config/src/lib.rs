@@ -33,7 +33,7 @@ pub use self::tree::{
     Admin, Admission, AdmissionMode, AdmissionQueue, Breaker, Cache, CacheMode, CacheSalt, Canary,
     CanaryPrices, Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring,
     CascadeShadow, CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud,
-    Config, Dashboard, Discovery, Dns, Each, FirstTokenWait, FitScore, Fragmentation, GenAi,
+    Config, Cors, Dashboard, Discovery, Dns, Each, FirstTokenWait, FitScore, Fragmentation, GenAi,
     Hedging, HedgingMode, Hook, HookCommand, Isolation, Key, Kubernetes, KvEventSource, KvEvents,
     KvThreshold, Limits, Memory, Model, ModelCanary, ModelTimeouts, Parents, Policy, Pool, Port,
     Prefix, Prices, Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry, Reuse, Routing,

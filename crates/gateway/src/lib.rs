@@ -51,10 +51,10 @@ pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
 use self::server::{Face, Gateway, GatewayService};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
-    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, Credentials, DashboardSettings,
-    DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings, GenAi,
-    IsolationSettings, KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents, Labels,
-    Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, PriceSettings,
+    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CorsSettings, Credentials,
+    DashboardSettings, DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings,
+    GenAi, IsolationSettings, KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents,
+    Labels, Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, PriceSettings,
     ProbeSettings, RequestBounds, ResponsesSettings, RestartHook, RoutingSettings, STRIPPED,
     SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError,
     StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,

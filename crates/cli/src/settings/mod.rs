@@ -26,8 +26,8 @@ use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::resume::{self, ResumeSettings};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings, RequestBounds,
-    ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
+    AdminSettings, CorsSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings,
+    RequestBounds, ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
 use overdraft_units::Micros;
 
@@ -65,6 +65,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.dashboard = dashboard(&config.dashboard);
+    settings.cors = cors(&config.cors);
     settings.prices = prices::prices(&config.prices);
     settings.tracing = tracing::tracing(&config.tracing);
     settings.scaling = care::scaling(&config.scaling);
@@ -83,6 +84,10 @@ fn dashboard(configured: &config::Dashboard) -> DashboardSettings {
         is_on: configured.enabled,
         requests: usize::try_from(configured.requests).unwrap_or(usize::MAX),
     }
+}
+
+fn cors(configured: &config::Cors) -> CorsSettings {
+    CorsSettings { origins: configured.origins.clone(), max_age: configured.max_age.duration() }
 }
 
 fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {

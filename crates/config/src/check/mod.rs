@@ -13,6 +13,7 @@ mod cache;
 mod canaries;
 mod care;
 mod cascade;
+mod cors;
 mod dashboard;
 mod events;
 mod findings;
@@ -70,6 +71,7 @@ pub(crate) fn check(
     responses::check(config, &mut findings);
     speculation::check(config, &mut findings);
     dashboard::check(config, &mut findings);
+    cors::check(config, &mut findings);
     tracing::check(config, &mut findings);
     resume(config, &mut findings);
     fallbacks(config, &mut findings);

@@ -10,6 +10,7 @@ mod cache;
 mod canaries;
 mod care;
 mod cascade;
+mod cors;
 mod dashboard;
 mod discovery;
 mod hedging;
@@ -43,6 +44,7 @@ pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
     CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
 };
+pub use self::cors::Cors;
 pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::hedging::{Hedging, HedgingMode};
@@ -79,6 +81,8 @@ pub struct Config {
     pub admin: Admin,
     /// The operator's page.
     pub dashboard: Dashboard,
+    /// Which pages of browsers may ask.
+    pub cors: Cors,
     /// Traces of requests for an OpenTelemetry collector.
     pub tracing: Tracing,
     /// The keys that clients present; without any, everybody may ask.
@@ -160,6 +164,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
             admin: Admin::default(),
             dashboard: Dashboard::default(),
+            cors: Cors::default(),
             tracing: Tracing::default(),
             keys: Vec::new(),
             model_default: None,

@@ -4,6 +4,7 @@ mod admission;
 mod cache;
 mod care;
 mod cascade;
+mod cors;
 mod keys;
 mod meaning;
 mod notation;

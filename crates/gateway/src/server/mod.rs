@@ -14,6 +14,7 @@
 //! | Percent-decoding                   | `percent.rs` |
 
 mod admin;
+mod cors;
 mod dialect;
 mod forward;
 mod gateway;

@@ -11,6 +11,7 @@ use overdraft_telemetry::Audience;
 use overdraft_telemetry::metrics::Exposition;
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 
+use super::cors::Sharing;
 use super::dialect::{self, DialectRoute, Incoming};
 use super::forward::{Intake, forward};
 use super::percent::{plain_path, unescaped};
@@ -100,6 +101,11 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Whether a page of a browser may be allowed to ask: operators' pages are their own.
+    const fn is_for_pages(&self) -> bool {
+        !matches!(self, Self::Metrics | Self::Admin | Self::Dashboard)
+    }
+
     /// Whether machines ask it every few seconds to learn how this process is.
     const fn is_probe(&self) -> bool {
         matches!(self, Self::Health | Self::Ready | Self::Alive)
@@ -126,8 +132,46 @@ pub(crate) struct GatewayService {
 
 impl Service for GatewayService {
     async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
-        let Self { gateway, face } = self;
         let (head, body) = request.into_parts();
+        let Some(sharing) = self.sharing(&head) else {
+            return self.answer(exchange, head, body).await;
+        };
+        let mut response = match sharing.preflight(&head) {
+            Some(response) => self.allowed(&exchange, &head, response),
+            // In a box, or every request would have room for it twice.
+            None => Box::pin(self.answer(exchange, head, body)).await,
+        };
+        sharing.tell(response.headers_mut());
+        response
+    }
+}
+
+impl GatewayService {
+    /// With which pages an answer is shared, where any may be.
+    fn sharing(&self, head: &Parts) -> Option<Sharing> {
+        let settings = self.gateway.settings.settings();
+        let sharing = Sharing::of(&settings.cors, &head.headers)?;
+        let is_shared = Route::of(&plain_path(head.uri.path())).is_for_pages();
+        (self.face != Face::Operators && is_shared).then_some(sharing)
+    }
+
+    /// Counts the answer to a browser that asks whether a page may ask.
+    fn allowed(
+        &self,
+        exchange: &Exchange,
+        head: &Parts,
+        response: Response<Body>,
+    ) -> Response<Body> {
+        let path = plain_path(head.uri.path());
+        let route = Route::of(&path).route();
+        let mut guard = RequestGuard::new(&self.gateway.pipeline, route, exchange.begun);
+        guard.answered(response.status());
+        response
+    }
+
+    /// Answers a request by what its path leads to.
+    async fn answer(&self, exchange: Exchange, head: Parts, body: RequestBody) -> Response<Body> {
+        let Self { gateway, face } = self;
         let path = plain_path(head.uri.path());
         let route = Some(Route::of(&path)).filter(|route| route.is_at(*face));
         let route = route.unwrap_or(Route::Nowhere);
@@ -163,9 +207,7 @@ impl Service for GatewayService {
         guard.answered(response.status());
         response
     }
-}
 
-impl GatewayService {
     /// Whether the listener for operators is asked under a name that a web page may have made point
     /// here. Whoever has the token is no such page, and a probe learns nothing.
     fn is_misnamed(&self, route: &Route<'_>, head: &Parts) -> bool {

@@ -9,6 +9,7 @@ mod cache;
 mod canary;
 mod cascade;
 mod cascade_log;
+mod cors;
 mod dashboard;
 mod discovery;
 mod error;
@@ -45,6 +46,7 @@ pub use self::canary::CanarySettings;
 pub(crate) use self::cascade::drafts;
 pub use self::cascade::{CascadeSettings, Labels};
 pub use self::cascade_log::{CascadeLog, CascadeLogEntry};
+pub use self::cors::CorsSettings;
 pub use self::dashboard::DashboardSettings;
 pub(crate) use self::dashboard::REQUESTS_KEPT_MAX;
 pub use self::discovery::{
@@ -120,6 +122,8 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// The dashboard, and what is kept for it.
     pub dashboard: DashboardSettings,
+    /// Which pages of browsers may ask.
+    pub cors: CorsSettings,
     /// What tokens and workers cost.
     pub prices: PriceSettings,
     /// Traces of requests, where they are wanted; fixed when the gateway starts.
@@ -165,6 +169,7 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             dashboard: DashboardSettings::default(),
+            cors: CorsSettings::default(),
             prices: PriceSettings::default(),
             tracing: None,
             credentials: Credentials::default(),

@@ -5,8 +5,9 @@
 //! and those that the gateway sets itself.
 
 use http::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, SERVER,
-    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+    ACCEPT, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE,
+    HOST, SERVER, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_wire::kv_blocks::SOURCE_HEADER;
@@ -39,8 +40,12 @@ const PASSED_VALUE_BYTES_MAX: usize = 512;
 /// Room for every header that a worker may be sent.
 const OUTGOING_HEADERS: usize = 12;
 
-/// Headers that speak of the connection they came over, or that the listener sets itself.
-const NOT_RELAYED: [HeaderName; 13] = [
+/// Headers that speak of the connection they came over, that the listener sets itself, or that would share answers
+/// with pages which only `cors` may allow.
+const NOT_RELAYED: [HeaderName; 16] = [
+    ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS,
     CONNECTION,
     KEEP_ALIVE,
     PROXY_CONNECTION,

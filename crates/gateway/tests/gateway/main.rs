@@ -19,6 +19,7 @@ mod admission;
 mod caching;
 mod care;
 mod cascade;
+mod cors;
 mod dashboard;
 mod deadlines;
 mod dialects;

@@ -1,0 +1,24 @@
+//! CORS section: which pages of browsers may ask the gateway.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::TimeSpan;
+
+/// Which pages of browsers may ask for models and read the answers. A page still needs a key where there are `keys`;
+/// `/admin`, `/metrics` and the dashboard are never shared with other pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Origins of the pages, as in `https://app.example.com`; `*` stands for every page. Without any, browsers let no
+    /// other page ask.
+    pub origins: Vec<String>,
+    /// How long a browser may remember what a page may ask; at most 24 hours.
+    pub max_age: TimeSpan,
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self { origins: Vec::new(), max_age: TimeSpan::from_secs(600) }
+    }
+}
