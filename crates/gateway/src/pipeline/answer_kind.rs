@@ -3,7 +3,7 @@
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, response};
 use overdraft_core::fleet::{self, Failure, failure_of};
-use overdraft_wire::{ApiError, names_out_of_memory};
+use overdraft_wire::{ApiError, Endpoint, names_out_of_memory};
 
 use super::attempt::Question;
 use crate::settings::Credentials;
@@ -12,12 +12,18 @@ use crate::settings::Credentials;
 pub(super) enum Kind {
     Stream,
     Whole,
+    /// Numbers as they lie in memory, which a client may ask for where nothing is generated.
+    Numbers,
     /// The worker says that it cannot, which another may.
     Refusal(Failure),
     Nonsense(String),
 }
 
-pub(super) fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
+pub(super) fn kind(
+    head: &response::Parts,
+    credentials: Credentials,
+    endpoint: Option<Endpoint>,
+) -> Kind {
     if let Some(encoding) = head.headers.get(CONTENT_ENCODING)
         && encoding != "identity"
     {
@@ -38,6 +44,13 @@ pub(super) fn kind(head: &response::Parts, credentials: Credentials) -> Kind {
         }
         status if status.is_success() && is(&head.headers, "text/event-stream") => Kind::Stream,
         _ if is_json(&head.headers) => Kind::Whole,
+        status
+            if status.is_success()
+                && is(&head.headers, "application/octet-stream")
+                && endpoint.is_some_and(|endpoint| !endpoint.generates()) =>
+        {
+            Kind::Numbers
+        }
         status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
     }
 }

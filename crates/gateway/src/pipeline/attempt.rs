@@ -323,7 +323,7 @@ async fn answer(
     let (response, connection) = upstream.exchange(make).await?;
     let (mut head, incoming) = response.into_parts();
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
-    match kind(&head, terms.credentials) {
+    match kind(&head, terms.credentials, question.endpoint) {
         Kind::Stream => {
             let watch = Watch::new(info.choices, terms.limits.event_bytes, info.counts);
             let opened = open(body, watch).await;
@@ -353,6 +353,11 @@ async fn answer(
                     Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
                 }
             }
+        }
+        Kind::Numbers => {
+            let numbers = whole::numbers(body, terms.limits.answer_bytes).await;
+            let body = numbers.map_err(|fault| Failed::of_fault(&fault))?;
+            Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
         }
         Kind::Refusal(failure) => {
             let failed = Failed::new(failure, Phase::FirstToken, &told(failure, head.status));

@@ -137,3 +137,33 @@ async fn a_moderation_without_a_model_goes_to_the_default_one() {
     call.answer(200, r#"{"id":"modr-1","model":"m","results":[]}"#).await;
     assert_eq!(client.whole().await.0.status, 200);
 }
+
+#[tokio::test]
+async fn numbers_that_a_client_asks_for_pass_and_no_breaker_opens() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.limits.answer_bytes = 64;
+    })
+    .await;
+    let body = format!(r#"{{"model":"{MODEL}","input":"a text","encoding_format":"bytes"}}"#);
+    let mut client = gateway.client().await;
+    // Held back as a whole, and longer than that.
+    for numbers in ["short".to_owned(), "numbers ".repeat(1_000)].iter().cycle().take(12) {
+        client.post("/pooling", &body).await;
+        let mut call = mock.call().await;
+        let length = numbers.len();
+        call.write(format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\nmetadata: m\r\n\
+             content-length: {length}\r\n\r\n{numbers}"
+        ))
+        .await;
+        call.serve_on();
+        let (head, answer) = client.whole().await;
+        assert!((head.status, &answer) == (200, numbers), "{}", head.text);
+        assert_eq!(head.header("content-type"), Some("application/octet-stream"));
+        assert_eq!(head.header("metadata"), Some("m"));
+    }
+    let (_, metrics) = gateway.client().await.get("/metrics").await;
+    let opened = r#"overdraft_breaker_transitions_total{to="open"} 0"#;
+    assert!(metrics.contains(opened), "a breaker has opened");
+}

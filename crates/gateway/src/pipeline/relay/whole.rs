@@ -51,11 +51,28 @@ pub(crate) async fn collect(mut answer: AnswerBody, bytes_max: usize) -> Result<
                 begun,
                 answer,
                 left: length,
-                completeness: Completeness::default(),
+                completeness: Some(Completeness::default()),
             })));
         }
     }
     Ok(Whole::Collected(if rest.is_empty() { first } else { rest.freeze() }))
+}
+
+/// Collects an answer that is no document: it is whole when its bytes are.
+///
+/// # Errors
+/// [`Fault::Broken`] where it breaks off within `bytes_max` bytes.
+pub(crate) async fn numbers(
+    answer: AnswerBody,
+    bytes_max: usize,
+) -> Result<overdraft_http::Body, Fault> {
+    Ok(match collect(answer, bytes_max).await? {
+        Whole::Collected(bytes) => overdraft_http::Body::full(bytes),
+        Whole::Long(mut long) => {
+            long.completeness = None;
+            overdraft_http::Body::wrap(long)
+        }
+    })
 }
 
 /// What a whole answer with status 200 says of itself; `generates` says whether it was to have choices.
@@ -83,7 +100,8 @@ pub(crate) struct Long {
     answer: AnswerBody,
     /// Bytes still to be given out, if the worker said how many there are.
     left: Option<u64>,
-    completeness: Completeness,
+    /// Where it is a document, whose last brace must come.
+    completeness: Option<Completeness>,
 }
 
 /// Why a long answer breaks off.
@@ -111,15 +129,19 @@ impl Body for Long {
         };
         match data {
             Some(Ok(data)) => {
-                this.completeness.handle(&data);
+                if let Some(completeness) = &mut this.completeness {
+                    completeness.handle(&data);
+                }
                 if let Some(left) = &mut this.left {
                     *left = left.saturating_sub(data.len() as u64);
                 }
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
-            None if this.completeness.is_complete() => Poll::Ready(None),
-            None => Poll::Ready(Some(Err(LongFault::Cut))),
+            None if this.completeness.as_ref().is_some_and(|it| !it.is_complete()) => {
+                Poll::Ready(Some(Err(LongFault::Cut)))
+            }
+            None => Poll::Ready(None),
         }
     }
 
