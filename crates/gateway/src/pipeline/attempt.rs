@@ -354,11 +354,7 @@ async fn answer(
                 }
             }
         }
-        Kind::Numbers => {
-            let numbers = whole::numbers(body, terms.limits.answer_bytes).await;
-            let body = numbers.map_err(|fault| Failed::of_fault(&fault))?;
-            Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
-        }
+        Kind::Numbers => numbers(head, body, terms.limits.answer_bytes).await,
         Kind::Refusal(failure) => {
             let failed = Failed::new(failure, Phase::FirstToken, &told(failure, head.status));
             // Who does not accept us says nothing that is for the client's eyes.
@@ -378,6 +374,17 @@ async fn answer(
         }
         Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
     }
+}
+
+/// Passes on numbers, in which nothing is read.
+async fn numbers(
+    head: response::Parts,
+    body: AnswerBody,
+    bytes_max: usize,
+) -> Result<Heard, Failed> {
+    let numbers = whole::numbers(body, bytes_max).await;
+    let body = numbers.map_err(|fault| Failed::of_fault(&fault))?;
+    Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
 }
 
 /// Marks an answer by which the prompt is longer than the model's context.
