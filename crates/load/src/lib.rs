@@ -17,11 +17,10 @@ mod progress;
 mod target;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 pub use self::body::{Asking, Interface};
 pub use self::calibrate::{CalibrateError, calibrate, first_model};
 pub use self::drive::{FLYING_MAX, LoadError, Loop, Plan, run};
 pub use self::progress::{KINDS_MAX, Progress};
 pub use self::target::{Target, TargetError};
-pub use self::tls::{Trust, TrustError};
+pub use overdraft_tls::{TlsError, Trust};

@@ -3,17 +3,15 @@
 //! A request takes the one that was used last, or opens another; it comes back when its answer has been
 //! read to the end. The pool owns what drives the connections: dropped, it closes them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsConnector;
 
 use crate::target::Target;
 
@@ -62,10 +60,8 @@ impl Pool {
         let Target { host, port, tls, .. } = &self.target;
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unconnected)?;
         stream.set_nodelay(true).map_err(unconnected)?;
-        let Some(config) = tls else { return self.shake(stream).await };
-        let name = ServerName::try_from(host.clone()).map_err(unconnected)?;
-        let connector = TlsConnector::from(Arc::clone(config));
-        self.shake(connector.connect(name, stream).await.map_err(unconnected)?).await
+        let Some(tls) = tls else { return self.shake(stream).await };
+        self.shake(tls.connect(host, stream).await.map_err(unconnected)?).await
     }
 
     /// Speaks HTTP over a stream from now on.

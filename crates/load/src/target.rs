@@ -6,10 +6,8 @@ use http::Uri;
 use http::header::{
     AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
+use overdraft_tls::{ClientSettings, ClientTls, TlsError, Trust};
 use overdraft_units::port_of;
-use rustls::ClientConfig;
-
-use crate::tls::{self, Trust, TrustError};
 
 /// An endpoint and what every request to it says.
 #[derive(Clone, Debug)]
@@ -20,7 +18,7 @@ pub struct Target {
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
     /// How it is spoken to where that is encrypted.
-    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
 /// Why a text names no endpoint.
@@ -36,7 +34,7 @@ pub enum TargetError {
     },
     /// Nobody vouches for it.
     #[error(transparent)]
-    Trust(#[from] TrustError),
+    Trust(#[from] TlsError),
     /// Not a header.
     #[error("`{0}` is not a header; expected `name: value`")]
     Header(String),
@@ -81,7 +79,7 @@ impl Target {
             port,
             base: base.to_owned(),
             headers,
-            tls: is_encrypted.then(|| tls::config(trust)).transpose()?,
+            tls: is_encrypted.then(|| believing(trust)).transpose()?,
         })
     }
 
@@ -114,4 +112,10 @@ impl Target {
     pub(crate) fn path(&self, resource: &str) -> String {
         format!("{}{resource}", self.base)
     }
+}
+
+/// TLS to whom `trust` vouches for.
+fn believing(trust: &Trust) -> Result<Arc<ClientTls>, TlsError> {
+    let settings = ClientSettings { trust: trust.clone(), ..ClientSettings::default() };
+    ClientTls::new(settings).map(Arc::new)
 }

@@ -10,14 +10,12 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use overdraft_tls::{ClientSettings, ClientTls, TlsError};
 use prost::Message;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Endpoint;
 use crate::message::ExportResponse;
@@ -46,7 +44,8 @@ pub(crate) struct Collector {
     endpoint: Endpoint,
     headers: HeaderMap,
     timeout: Duration,
-    tls: Option<Arc<ClientConfig>>,
+    /// What encrypts it, or why nothing can.
+    tls: Option<Result<Arc<ClientTls>, TlsError>>,
     kept: Option<SendRequest<Full<Bytes>>>,
     /// Drives the connection.
     driver: JoinSet<()>,
@@ -61,7 +60,8 @@ impl Collector {
         headers.insert(HOST, host);
         headers.insert(CONTENT_TYPE, PROTOBUF);
         headers.insert(USER_AGENT, AGENT);
-        let tls = endpoint.is_encrypted.then(tls);
+        let tls =
+            endpoint.is_encrypted.then(|| ClientTls::new(ClientSettings::default()).map(Arc::new));
         Self { endpoint, headers, timeout, tls, kept: None, driver: JoinSet::new() }
     }
 
@@ -105,10 +105,9 @@ impl Collector {
         while self.driver.join_next().await.is_some() {}
         let (host, port) = (self.endpoint.host().to_owned(), self.endpoint.port);
         let stream = TcpStream::connect((host.as_str(), port)).await.map_err(unconnected)?;
-        let Some(config) = &self.tls else { return self.shake(stream).await };
-        let name = ServerName::try_from(host).map_err(unconnected)?;
-        let connector = TlsConnector::from(Arc::clone(config));
-        let stream = connector.connect(name, stream).await.map_err(unconnected)?;
+        let Some(tls) = &self.tls else { return self.shake(stream).await };
+        let tls = tls.as_ref().map_err(unconnected)?;
+        let stream = tls.connect(&host, stream).await.map_err(unconnected)?;
         self.shake(stream).await
     }
 
@@ -154,21 +153,6 @@ async fn read(response: Response<Incoming>) -> Result<Posted, String> {
 fn retry_after(head: &HeaderMap) -> Option<Duration> {
     let seconds = head.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
-}
-
-/// TLS to whom the authorities of this system vouch for.
-fn tls() -> Arc<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    // Systems have single certificates that no library reads; the others will do. Without any, no
-    // collector is believed, which each batch then says.
-    let _added = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider knows the default versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Arc::new(config)
 }
 
 fn unconnected(error: impl std::fmt::Display) -> String {

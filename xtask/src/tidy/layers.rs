@@ -13,12 +13,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("core", &["units"]),
     ("gpu-model", &["units", "scheduler"]),
     ("sim", &["units", "scheduler", "core", "gpu-model"]),
-    ("load", &["units", "wire", "telemetry", "sim"]),
+    ("load", &["units", "wire", "telemetry", "sim", "tls"]),
     ("config", &["units", "scheduler", "core"]),
     ("wire", &["units"]),
     ("telemetry", &["units", "core"]),
     ("tokenizer", &["units", "wire"]),
-    ("http", &["units", "wire", "telemetry"]),
+    ("http", &["units", "wire", "telemetry", "tls"]),
     (
         "engine",
         &["units", "scheduler", "core", "gpu-model", "kernels", "wire", "telemetry", "tokenizer"],
@@ -27,7 +27,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("scaler", &["units", "core"]),
     ("store", &["units", "core"]),
     ("dash", &[]),
-    ("otlp", &["units", "telemetry"]),
+    ("tls", &[]),
+    ("otlp", &["units", "telemetry", "tls"]),
     (
         "gateway",
         &[
@@ -41,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "otlp",
             "scaler",
             "store",
+            "tls",
         ],
     ),
     (
@@ -63,6 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "store",
             "dash",
             "otlp",
+            "tls",
             "gateway",
             "scaler",
         ],

@@ -1,0 +1,102 @@
+//! Server side of TLS: the certificate that a listener shows, and whose clients it takes.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::error::TlsError;
+use crate::pem;
+use crate::renewed::Renewed;
+
+/// What is set about a listener's TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The certificate in PEM, followed by those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Its private key in PEM.
+    pub key: PathBuf,
+    /// The authorities whose clients are taken; without any, clients show no certificate.
+    pub client_authorities: Option<PathBuf>,
+    /// The protocols that are offered (ALPN), the best first.
+    pub protocols: Vec<&'static str>,
+}
+
+impl ServerSettings {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.certificate, &self.key].into_iter().chain(&self.client_authorities)
+    }
+
+    fn config(&self) -> Result<ServerConfig, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let library = |error: rustls::Error| TlsError::Library(error.to_string());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(library)?;
+        let builder = match &self.client_authorities {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let roots = Arc::new(pem::authorities(file)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|error| TlsError::Library(error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let (certificate, key) = (pem::certificates(&self.certificate)?, pem::key(&self.key)?);
+        let mut config =
+            builder.with_single_cert(certificate, key).map_err(|error| TlsError::Mismatch {
+                certificate: self.certificate.display().to_string(),
+                key: self.key.display().to_string(),
+                why: error.to_string(),
+            })?;
+        config.alpn_protocols =
+            self.protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        Ok(config)
+    }
+}
+
+/// What a listener needs to speak TLS.
+#[derive(Debug)]
+pub struct ServerTls {
+    settings: ServerSettings,
+    current: Renewed<ServerConfig>,
+}
+
+impl ServerTls {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    /// Where a file, or what is in it, cannot be used.
+    pub fn new(settings: ServerSettings) -> Result<Self, TlsError> {
+        let current = Renewed::new(settings.files().cloned().collect(), || settings.config())?;
+        Ok(Self { settings, current })
+    }
+
+    /// What it was made of.
+    pub const fn settings(&self) -> &ServerSettings {
+        &self.settings
+    }
+
+    /// Agrees on keys with the client at the other end of `stream`.
+    ///
+    /// # Errors
+    /// Where the two cannot agree, or the client has to show a certificate and does not.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        TlsAcceptor::from(self.current.get()).accept(stream).await
+    }
+
+    /// Reads the files again if one of them has changed; whether any had.
+    ///
+    /// # Errors
+    /// Where they cannot be used now; what was in force stays so, and the same files are not tried again.
+    pub fn refresh(&self) -> Result<bool, TlsError> {
+        self.current.refresh(|| self.settings.config())
+    }
+}
