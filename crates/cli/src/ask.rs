@@ -1,5 +1,6 @@
 //! Bounded HTTP request to a worker or a gateway: bounded in time and in bytes.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -9,10 +10,14 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use overdraft_config::{Worker, host_and_port};
+use overdraft_tls::{ClientSettings, ClientTls, Transport};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use crate::settings;
 
 /// How long one answer may take, connection and all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,6 +28,9 @@ pub(crate) enum AskError {
     /// Nobody listens there.
     #[error("no connection: {0}")]
     Unreachable(String),
+    /// Somebody listens, and no encrypted connection comes of it.
+    #[error("no TLS connection: {0}")]
+    Untrusted(String),
     /// Somebody listens and says nothing.
     #[error("no answer within {0:?}")]
     Silent(Duration),
@@ -36,6 +44,36 @@ pub(crate) enum AskError {
 pub(crate) struct Address {
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// What encrypts it, if anything does.
+    pub(crate) tls: Option<Arc<ClientTls>>,
+}
+
+impl Address {
+    /// Of a URL; `https` is believed whom the system trusts, or the file that `SSL_CERT_FILE` names.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn of_url(url: &str) -> Result<Self, String> {
+        Self::with_tls(url, ClientSettings::default())
+    }
+
+    /// Of a worker.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn of_worker(worker: &Worker) -> Result<Self, String> {
+        Self::with_tls(&worker.url, settings::tls::worker(&worker.tls))
+    }
+
+    /// Of a URL, by these settings where it is encrypted.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn with_tls(url: &str, tls: ClientSettings) -> Result<Self, String> {
+        let (host, port) = host_and_port(url).map_err(|error| error.to_string())?;
+        let tls = url.starts_with("https://").then(|| ClientTls::new(tls).map(Arc::new));
+        Ok(Self { host, port, tls: tls.transpose().map_err(|error| error.to_string())? })
+    }
 }
 
 /// How much of an answer's body is wanted.
@@ -119,7 +157,7 @@ pub(crate) async fn clock(address: &Address, path: &str) -> Option<SystemTime> {
     timeout(PATIENCE, telling).await.ok()?
 }
 
-/// A connection.
+/// A connection, not encrypted yet.
 ///
 /// # Errors
 /// Says why there is none.
@@ -152,6 +190,14 @@ async fn response(
     body: Bytes,
 ) -> Result<(Response<Incoming>, Driver), AskError> {
     let stream = connect(address).await?;
+    let stream = match &address.tls {
+        None => Transport::Plain(stream),
+        Some(tls) => {
+            let agreed = Box::pin(tls.connect(&address.host, stream)).await;
+            let untold = |error: std::io::Error| AskError::Untrusted(error.to_string());
+            Transport::Encrypted(Box::new(agreed.map_err(untold)?))
+        }
+    };
     let broken = |error: hyper::Error| AskError::Broken(error.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let mut driver = JoinSet::new();

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use overdraft_config::host_and_port;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -78,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     if let Some(id) = &arguments.id {
         return explain_ended(arguments, id);
     }
-    let (host, port) = host_and_port(&arguments.url)
+    let address = Address::of_url(&arguments.url)
         .map_err(|error| Fault::input(format!("`{}`: {error}", arguments.url)))?;
     let body = body(arguments)?;
     let is_named = body.contains_key("model");
@@ -93,7 +92,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         })?;
         request = request.header(name.trim(), value.trim());
     }
-    let address = Address { host, port };
     let want = Want::Body(ANSWER_BYTES_MAX);
     let answered = crate::runtime::runtime()?.block_on(ask(&address, request, body, want));
     let (status, answer) = answered.map_err(|error| {

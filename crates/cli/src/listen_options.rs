@@ -3,8 +3,9 @@
 //! A socket that a service manager passes on counts most, then a flag, then the file.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use overdraft_config::Config;
+use overdraft_config::{Config, Tls};
 use overdraft_gateway::Listeners;
 use tokio::net::TcpListener;
 
@@ -17,6 +18,15 @@ pub(crate) struct ListenOptions {
     /// 127.0.0.1:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// The certificate in PEM that clients are shown; they then connect by `https` alone. By default as the file says
+    #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
+    ssl_certfile: Option<PathBuf>,
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile")]
+    ssl_keyfile: Option<PathBuf>,
+    /// The authorities in PEM whose clients are answered; without it, clients show no certificate
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile")]
+    ssl_ca_certs: Option<PathBuf>,
     /// Where `/admin`, `/metrics` and probes are answered apart from clients; by default as the
     /// file says, or where clients connect
     #[arg(long, value_name = "ADDRESS")]
@@ -27,6 +37,17 @@ pub(crate) struct ListenOptions {
 }
 
 impl ListenOptions {
+    /// What encrypts the connections of clients, if anything does.
+    pub(crate) fn tls(&self, config: &Config) -> Option<Tls> {
+        let files = self.ssl_certfile.clone().zip(self.ssl_keyfile.clone());
+        let flags = files.map(|(certificate_file, key_file)| Tls {
+            certificate_file,
+            key_file,
+            client_ca_file: self.ssl_ca_certs.clone(),
+        });
+        flags.or_else(|| config.tls.clone())
+    }
+
     /// The sockets of a gateway.
     pub(crate) async fn open(&self, config: &Config) -> Result<Listeners, Fault> {
         // The first socket of a unit is the clients', the second the operators'.

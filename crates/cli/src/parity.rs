@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request, StatusCode, request};
-use overdraft_config::{Cascade, CascadeMode, CascadeTokenizers, Config, Tokenizer, host_and_port};
+use http::{HeaderName, HeaderValue, Request, StatusCode, request};
+use overdraft_config::{Cascade, CascadeMode, CascadeTokenizers, Config, Tokenizer};
 use overdraft_core::cascade::{Difference, Parity};
+use overdraft_gateway::WorkerSettings;
+use overdraft_tls::ClientSettings;
 use overdraft_tokenizer::{PieceCache, Prompter, TOKENIZER_DOCUMENT_BYTES_MAX};
 use overdraft_units::TokenId;
 use serde_json::{Value, json};
@@ -49,21 +50,31 @@ pub(crate) const HINT: &str = "serve both models with one tokenizer and chat tem
 pub(crate) struct Asked {
     /// `http://host:port`.
     pub(crate) url: String,
-    /// What it is shown as `authorization`, if it asks for a key.
-    pub(crate) bearer: Option<HeaderValue>,
+    /// The header by which it knows us, if it asks for a key.
+    pub(crate) key: Option<(HeaderName, HeaderValue)>,
+    /// Whom it is believed where its address is encrypted.
+    pub(crate) tls: ClientSettings,
+}
+
+impl Asked {
+    /// Of a worker.
+    pub(crate) fn of(worker: &WorkerSettings) -> Self {
+        let WorkerSettings { url, traits, .. } = worker;
+        Self { url: url.clone(), key: traits.key_header(), tls: traits.tls.clone() }
+    }
 }
 
 /// Where a model is served, and what is shown there.
 #[derive(Clone)]
 struct Place {
     address: Address,
-    bearer: Option<HeaderValue>,
+    key: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Place {
     fn of(asked: &Asked) -> Option<Self> {
-        let (host, port) = host_and_port(&asked.url).ok()?;
-        Some(Self { address: Address { host, port }, bearer: asked.bearer.clone() })
+        let address = Address::with_tls(&asked.url, asked.tls.clone()).ok()?;
+        Some(Self { address, key: asked.key.clone() })
     }
 
     async fn get(&self, path: &str, want: Want) -> Answer {
@@ -71,8 +82,8 @@ impl Place {
     }
 
     async fn ask(&self, request: request::Builder, body: Bytes, want: Want) -> Answer {
-        let request = match &self.bearer {
-            Some(bearer) => request.header(AUTHORIZATION, bearer),
+        let request = match &self.key {
+            Some((name, key)) => request.header(name, key),
             None => request,
         };
         ask::ask(&self.address, request, body, want).await

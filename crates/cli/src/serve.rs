@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use overdraft_config::{Config, Loaded, Loader, Speculation, Variables, WorkerSource};
 use overdraft_core::route::Policy;
 use overdraft_engine::EngineHandle;
-use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, Token, WorkerSettings};
+use overdraft_gateway::{GatewayError, GatewaySettings, Listeners, Pool, WorkerSettings};
 use overdraft_telemetry::Clock;
 use overdraft_worker::{KvEventsSettings, MetricNames};
 use tokio::net::TcpListener;
@@ -77,6 +77,8 @@ Examples:
       your model on this machine; its name is the file's, without `.gguf`
   overdraft serve --worker http://10.0.0.5:8000 --worker http://10.0.0.6:8000
       before a fleet of vLLM, SGLang or llama-server
+  overdraft serve --listen 0.0.0.0:8443 --ssl-certfile tls.crt --ssl-keyfile tls.key
+      the demo by https
   overdraft serve --config overdraft.yaml --listen 0.0.0.0:8080
       as the file says, but on another address; `overdraft check` checks the file";
 
@@ -173,15 +175,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Fault> {
 async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let file = arguments.file()?;
-    let config = match &file {
+    let mut config = match &file {
         Some((_, loaded)) => loaded.config.clone(),
         None => by_environment()?,
     };
+    config.tls = arguments.listen.tls(&config);
     let flags = arguments.speculation.clone();
     arguments.speculation = flags.or(&config.speculation)?;
     let listeners = arguments.listen.open(&config).await?;
     let is_json = arguments.log.is_json();
-    let places = Places::of(&listeners)?;
+    let places = Places::of(&listeners, &config)?;
     places.tell_scaler(is_json);
     let mut tasks = JoinSet::new();
     let stop = signals::watch(&mut tasks)?;
@@ -212,17 +215,7 @@ async fn serve(mut arguments: Arguments) -> Result<(), Fault> {
         };
         tasks.spawn(reload::watch(loader, loaded, reload::hangups()?, changed));
     }
-    tasks.spawn(async move {
-        // Those that run elsewhere may be down for long; our own come up together.
-        ready::healthy(places.clients, fleet.models.len().max(1)).await;
-        if is_json {
-            let (version, address) = (env!("CARGO_PKG_VERSION"), places.clients);
-            let models = fleet.models.join(",");
-            tracing::info!(models, "overdraft {version} serves on http://{address}");
-        } else {
-            banner(places, &fleet);
-        }
-    });
+    tasks.spawn(greet(places, fleet, is_json));
     service_manager::tell(State::Ready);
     let drained = overdraft_gateway::run_reloading(listeners, settings, stop.asked()).await;
     release.send_replace(true);
@@ -264,19 +257,27 @@ impl Arguments {
 /// Where the gateway is found.
 #[derive(Clone, Copy)]
 struct Places {
+    /// How clients' URLs begin.
+    scheme: &'static str,
     clients: SocketAddr,
     admin: SocketAddr,
     scaler: Option<SocketAddr>,
 }
 
 impl Places {
-    fn of(listeners: &Listeners) -> Result<Self, Fault> {
+    fn of(listeners: &Listeners, config: &Config) -> Result<Self, Fault> {
         let clients = address(&listeners.clients)?;
         Ok(Self {
+            scheme: if config.tls.is_some() { "https" } else { "http" },
             clients,
             admin: listeners.admin.as_ref().map_or(Ok(clients), address)?,
             scaler: listeners.scaler.as_ref().map(address).transpose()?,
         })
+    }
+
+    /// Whether probes are answered without encryption.
+    fn is_asked_plainly(self) -> bool {
+        self.scheme == "http" || self.admin != self.clients
     }
 
     /// Where KEDA asks, if anywhere; known before there is a worker.
@@ -397,7 +398,7 @@ fn by_environment() -> Result<Config, Fault> {
 
 /// Refuses cascades whose models make different tokens, as far as that can be told before anybody asks.
 async fn refuse_mismatches(config: &Config, workers: &[WorkerSettings]) -> Result<(), Fault> {
-    let asked: Vec<parity::Asked> = workers.iter().map(asked).collect();
+    let asked: Vec<parity::Asked> = workers.iter().map(parity::Asked::of).collect();
     match parity::differing(config, &asked).await.first() {
         None => Ok(()),
         Some(parity::Mismatch { cascade, message }) => {
@@ -407,19 +408,29 @@ async fn refuse_mismatches(config: &Config, workers: &[WorkerSettings]) -> Resul
     }
 }
 
-fn asked(worker: &WorkerSettings) -> parity::Asked {
-    let bearer = worker.traits.api_key.as_ref().and_then(Token::bearer);
-    parity::Asked { url: worker.url.clone(), bearer }
-}
-
 fn refused(error: &GatewayError) -> Fault {
     Fault::input(error.to_string()).hint("`overdraft serve --help` ends with examples")
 }
 
+/// Tells whoever started it where it serves, once it can.
+async fn greet(places: Places, fleet: Fleet, is_json: bool) {
+    // Those that run elsewhere may be down for long; our own come up together. What is encrypted may ask for a
+    // certificate, so nobody waits there.
+    if places.is_asked_plainly() {
+        ready::healthy(places.admin, fleet.models.len().max(1)).await;
+    }
+    if !is_json {
+        return banner(places, &fleet);
+    }
+    let Places { scheme, clients: address, .. } = places;
+    let (version, models) = (env!("CARGO_PKG_VERSION"), fleet.models.join(","));
+    tracing::info!(models, "overdraft {version} serves on {scheme}://{address}");
+}
+
 #[expect(clippy::print_stderr, reason = "a greeting for the person at the terminal")]
 fn banner(places: Places, fleet: &Fleet) {
-    let address = places.clients;
-    eprintln!("\noverdraft {} serves on http://{address}", env!("CARGO_PKG_VERSION"));
+    let Places { scheme, clients: address, .. } = places;
+    eprintln!("\noverdraft {} serves on {scheme}://{address}", env!("CARGO_PKG_VERSION"));
     for model in &fleet.models {
         eprintln!("  model    {model}");
     }
@@ -427,10 +438,11 @@ fn banner(places: Places, fleet: &Fleet) {
         eprintln!("  worker   {}", worker.url);
     }
     let Some(model) = &fleet.example else { return };
-    eprintln!("  client   OpenAI(base_url=\"http://{address}/v1\", api_key=\"unused\")");
-    eprintln!("  metrics  http://{}/metrics", places.admin);
+    eprintln!("  client   OpenAI(base_url=\"{scheme}://{address}/v1\", api_key=\"unused\")");
+    let operators = if places.is_asked_plainly() { "http" } else { scheme };
+    eprintln!("  metrics  {operators}://{}/metrics", places.admin);
     eprintln!(
-        "  try      curl -N http://{address}/v1/chat/completions -H 'content-type: application/json' \\"
+        "  try      curl -N {scheme}://{address}/v1/chat/completions -H 'content-type: application/json' \\"
     );
     eprintln!(
         "             -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"What is a KV cache?\"}}]}}'\n"

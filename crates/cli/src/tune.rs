@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::StatusCode;
-use overdraft_config::host_and_port;
 use overdraft_scheduler::speculate::{
     Advised, Counts, DEPTH_MAX, Evidence, SEQUENCES_MAX, TuneError,
 };
@@ -134,9 +133,8 @@ async fn watch(arguments: &Arguments) -> Result<Evidence, Fault> {
     let urls = [Some(&arguments.url), arguments.plain.as_ref()].into_iter().flatten();
     let workers: Vec<(&String, Address)> = urls
         .map(|url| {
-            let (host, port) =
-                host_and_port(url).map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
-            Ok((url, Address { host, port }))
+            let address = Address::of_url(url);
+            Ok((url, address.map_err(|error| Fault::input(format!("`{url}`: {error}")))?))
         })
         .collect::<Result<_, Fault>>()?;
     let clock = Clock::start();

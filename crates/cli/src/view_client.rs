@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use http::{Request, StatusCode};
-use overdraft_config::host_and_port;
 use serde::de::DeserializeOwned;
 
 use crate::ask::{Address, Want, ask};
@@ -25,9 +24,9 @@ impl ViewClient {
     /// # Errors
     /// Where that is no address.
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, Fault> {
-        let (host, port) =
-            host_and_port(url).map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
-        Ok(Self { address: Address { host, port }, token })
+        let address = Address::of_url(url);
+        let address = address.map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
+        Ok(Self { address, token })
     }
 
     /// Asks for a view by its name and query.

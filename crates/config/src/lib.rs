@@ -38,8 +38,8 @@ pub use self::tree::{
     KvThreshold, Limits, Memory, Model, ModelCanary, ModelTimeouts, Parents, Policy, Pool, Port,
     Prefix, Prices, Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry, Reuse, Routing,
     Scaling, Scheme, Scrape, ScrapeFailure, Secret, Shutdown, Speculation, Sticky, StickyKey,
-    Store, StoreUrl, StreamOptions, Termination, Timeouts, TokenPrices, Tokenize, Tokenizer,
-    Tracing, WarmUp, WatchedFile, Worker, WorkerUrlError, host_and_port,
+    Store, StoreUrl, StreamOptions, Termination, Timeouts, Tls, TokenPrices, Tokenize, Tokenizer,
+    Tracing, WarmUp, WatchedFile, Worker, WorkerTls, WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};
 pub use self::worker_source::WorkerSource;

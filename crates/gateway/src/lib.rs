@@ -43,6 +43,7 @@ use overdraft_http::Server;
 pub use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::Exposition;
+use overdraft_tls::ServerTls;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
@@ -119,6 +120,9 @@ pub async fn run_reloading(
     let clock = Clock::start();
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
+    let tls = first.tls.clone().map(ServerTls::new).transpose();
+    let whose = || "the listener".to_owned();
+    let tls = tls.map_err(|error| GatewayError::Tls { whose: whose(), error })?.map(Arc::new);
     let gateway = Arc::new(Gateway::new(first, clock)?);
     let Listeners { clients, admin, scaler } = listeners.into();
     let background = background::start(&gateway, settings, scaler);
@@ -131,7 +135,8 @@ pub async fn run_reloading(
     // Operators see how the last clients go.
     let (over, ended) = oneshot::channel::<()>();
     let serving = async {
-        let drained = Server::new(limits, clock).serve(clients, Arc::new(service), leaving).await;
+        let server = Server::new(limits, clock).with_tls(tls);
+        let drained = server.serve(clients, Arc::new(service), leaving).await;
         drop(over);
         drained
     };

@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::Service as HyperService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId, RequestIds};
+use overdraft_tls::{ServerStream, ServerTls, Transport};
 use overdraft_wire::{ApiError, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -47,7 +48,12 @@ pub(crate) struct Shared<S> {
     pub(crate) ids: RequestIds,
     pub(crate) bodies: Arc<BodyBudget>,
     pub(crate) idle: Arc<IdleConnections>,
+    /// What connections are encrypted by, if they are.
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
+
+/// A client's connection, encrypted or not.
+pub(crate) type ListenerStream = Transport<ServerStream<TcpStream>>;
 
 /// What may be asked for on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +72,7 @@ pub(crate) async fn serve<S: Service>(
     drain: Drain,
     scope: Scope,
 ) {
+    let Some(stream) = secured(stream, peer, &shared).await else { return };
     let line = Arc::new(Line::default());
     let _entered = shared.idle.enter(&line);
     let socket = TimedSocket::new(stream, Arc::clone(&line), Arc::clone(&shared.limits));
@@ -109,10 +116,58 @@ pub(crate) async fn serve<S: Service>(
     }
 }
 
+/// The first byte of a TLS handshake (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// Agrees on keys with the client, where the listener speaks TLS; `None` where that fails. It has as long as for a
+/// head, so that who connects and says nothing holds a connection no longer than that.
+async fn secured<S: Service>(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Shared<S>,
+) -> Option<ListenerStream> {
+    let Some(tls) = &shared.tls else { return Some(Transport::Plain(stream)) };
+    match tls.refresh() {
+        Ok(false) => {}
+        Ok(true) => tracing::info!("the listener shows the certificate that was renewed"),
+        Err(error) => {
+            tracing::error!(%error, "the listener goes on with the certificate that it had");
+        }
+    }
+    let agreeing = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first != [HANDSHAKE] {
+            tell_encrypted(&mut stream, shared).await?;
+            return Ok(None);
+        }
+        // In a box: connections that are not encrypted need not carry its room along.
+        Ok(Some(Box::pin(tls.accept(stream)).await?))
+    };
+    let agreed: Result<std::io::Result<_>, _> = timeout(shared.limits.head, agreeing).await;
+    match agreed {
+        Ok(Ok(stream)) => Some(Transport::Encrypted(Box::new(stream?))),
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "a client did not agree on keys");
+            None
+        }
+        Err(_elapsed) => None,
+    }
+}
+
+/// Tells a client that speaks without encryption to begin with it.
+async fn tell_encrypted<S>(stream: &mut TcpStream, shared: &Shared<S>) -> std::io::Result<()> {
+    let id = shared.ids.next();
+    note_refusal(&id, ErrorKind::InvalidRequest);
+    let why = "this port speaks HTTPS; ask it by a URL that begins with `https://`";
+    let error = ApiError::new(ErrorKind::InvalidRequest, why);
+    stream.write_all(&reply::raw(&error, id.as_str())).await?;
+    stream.shutdown().await
+}
+
 /// Tells the client what hyper could not, then waits a moment for it to have read everything: a
 /// socket closed with unread bytes in it is reset, and the answer with it.
 async fn part<S>(
-    mut stream: TcpStream,
+    mut stream: ListenerStream,
     refusal: Option<ErrorKind>,
     shared: &Shared<S>,
     peer: SocketAddr,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use overdraft_telemetry::{Clock, RequestIds};
+use overdraft_tls::ServerTls;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -57,6 +58,8 @@ pub struct Server {
     pub clock: Clock,
     /// Names of requests that bring none.
     pub ids: RequestIds,
+    /// What connections are encrypted by, if they are.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// How a listener ended.
@@ -69,7 +72,13 @@ pub struct Drained {
 impl Server {
     /// A server with request names of its own.
     pub fn new(limits: Limits, clock: Clock) -> Self {
-        Self { limits, clock, ids: RequestIds::random() }
+        Self { limits, clock, ids: RequestIds::random(), tls: None }
+    }
+
+    /// The same with encrypted connections only.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<ServerTls>>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Serves until `shutdown` resolves, then drains. Dropping the future stops everything at once.
@@ -90,6 +99,7 @@ impl Server {
                 ids: self.ids,
                 bodies: Arc::new(BodyBudget::new(limits.bodies_bytes)),
                 idle: Arc::default(),
+                tls: self.tls,
             }),
             drain: DrainSignal::new(),
             tasks: JoinSet::new(),

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, ready};
 
 use overdraft_wire::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
+use crate::connection::ListenerStream;
 use crate::deadline_timer::DeadlineTimer;
 use crate::exchange::Line;
 use crate::limits::Limits;
@@ -21,7 +21,7 @@ use crate::limits::Limits;
 /// A socket with deadlines.
 #[derive(Debug)]
 pub(crate) struct TimedSocket {
-    stream: TcpStream,
+    stream: ListenerStream,
     line: Arc<Line>,
     limits: Arc<Limits>,
     /// While no request is being answered: until the head is complete, or one begins.
@@ -54,7 +54,7 @@ enum ReadSide {
 }
 
 impl TimedSocket {
-    pub(crate) fn new(stream: TcpStream, line: Arc<Line>, limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(stream: ListenerStream, line: Arc<Line>, limits: Arc<Limits>) -> Self {
         Self {
             stream,
             line,
@@ -70,7 +70,7 @@ impl TimedSocket {
 
     /// What is left when hyper is done: the socket if the client may still be sending, and the
     /// refusal that the client has yet to be told.
-    pub(crate) fn into_rest(self) -> (Option<TcpStream>, Option<ErrorKind>) {
+    pub(crate) fn into_rest(self) -> (Option<ListenerStream>, Option<ErrorKind>) {
         let sending = self.read == ReadSide::Open && self.line.has_unread();
         let open = sending || self.refusal.is_some();
         (open.then_some(self.stream), self.refusal)

@@ -2,6 +2,7 @@
 
 use overdraft_config::Config;
 use overdraft_store::Place;
+use overdraft_tls::ServerTls;
 
 use super::finding::{Finding, Report, Verdict};
 
@@ -11,7 +12,8 @@ const FILES_BESIDE: u64 = 64;
 /// What was found, nothing where all is well.
 pub(super) fn report(config: &Config) -> Option<Report> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let findings = [unguarded(config), unsalted(config), open_files(config, files_max(&limits))];
+    let files = open_files(config, files_max(&limits));
+    let findings = [unguarded(config), certificates(config), unsalted(config), files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -26,6 +28,14 @@ fn unguarded(config: &Config) -> Option<Finding> {
         Finding::new("keys", Verdict::Warn, message)
             .hint("name `keys`, or let only a proxy that asks for them reach the listener")
     })
+}
+
+/// Certificates of the listener with which no gateway starts.
+fn certificates(config: &Config) -> Option<Finding> {
+    let settings = crate::settings::tls::listener(config.tls.as_ref()?);
+    let error = ServerTls::new(settings).err()?;
+    let finding = Finding::new("tls", Verdict::Fail, error.to_string());
+    Some(finding.hint("mend the files that `tls` names; they are read where `serve` runs"))
 }
 
 /// Several gateways that salt the same tenant differently: no prefix is found at the other's worker.
@@ -73,6 +83,14 @@ mod tests {
         let workers = "workers: [{url: http://127.0.0.1:1}]\n";
         std::fs::write(path.path(), format!("{workers}{yaml}")).expect("it is written");
         overdraft_config::Loader::new(path.path()).load().expect("it is good").config
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_there_fails() {
+        assert_eq!(certificates(&config("")), None);
+        let files = "tls: {certificate_file: /nowhere/own.pem, key_file: /nowhere/own.key}";
+        let found = certificates(&config(files)).expect("no gateway starts with it");
+        assert!(format!("{found:?}").contains("/nowhere/own.pem"), "{found:?}");
     }
 
     #[test]

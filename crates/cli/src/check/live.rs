@@ -1,8 +1,6 @@
 //! `overdraft check --live`: asks one address whether it is well, for the health checks of images,
 //! which have neither shell nor curl.
 
-use overdraft_config::host_and_port;
-
 use crate::ask::{self, Address, Want};
 use crate::fault::Fault;
 
@@ -12,9 +10,8 @@ const PATH: &str = "/readyz";
 /// Ends well where `url` answers with a status of 2xx.
 pub(super) fn run(url: &str) -> Result<(), Fault> {
     let (place, path) = split(url);
-    let (host, port) =
-        host_and_port(place).map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
-    let address = Address { host, port };
+    let address = Address::of_url(place);
+    let address = address.map_err(|error| Fault::input(format!("`{url}`: {error}")))?;
     let asked = ask::get(&address, path, Want::Status);
     match crate::runtime::runtime()?.block_on(asked) {
         Ok((status, _)) if status.is_success() => Ok(()),

@@ -12,8 +12,7 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{Request, StatusCode, request};
 use indicatif::{ProgressBar, ProgressStyle};
-use overdraft_config::{Config, KvEvents, Tokenizer, Worker, host_and_port};
-use overdraft_gateway::Token;
+use overdraft_config::{Config, KvEvents, Tokenizer, Worker};
 use overdraft_telemetry::unix_seconds;
 use overdraft_wire::kv_events::read_sources;
 use overdraft_wire::prometheus::engine::{self, Dialect, WorkerReport};
@@ -84,8 +83,15 @@ fn bar(count: usize) -> ProgressBar {
 
 async fn worker(config: &Config, index: usize, measuring: Measuring) -> Report {
     let worker = &config.workers[index];
-    let (host, port) = host_and_port(&worker.url).expect("a file that was loaded has been checked");
-    let address = Address { host, port };
+    let address = match Address::of_worker(worker) {
+        Ok(address) => address,
+        Err(error) => {
+            let finding = Finding::new("reachable", Verdict::Fail, error);
+            let findings = vec![finding.hint("mend the worker's `tls`")];
+            let name = worker.name().to_owned();
+            return Report { name, url: worker.url.clone(), findings, speed: None };
+        }
+    };
     let metrics_max = usize::try_from(config.scrape.bytes_max.bytes()).unwrap_or(usize::MAX);
     let (models, metrics, sources, tokenizer, told, clock, supervised) = tokio::join!(
         get(worker, &address, "/v1/models", Want::Body(LIST_BYTES_MAX)),
@@ -140,7 +146,10 @@ async fn get(worker: &Worker, address: &Address, path: &str, want: Want) -> Answ
 /// The request with the worker's key.
 pub(super) fn shown_key(worker: &Worker, request: request::Builder) -> request::Builder {
     match &worker.api_key {
-        Some(key) => request.header(AUTHORIZATION, format!("Bearer {}", key.reveal())),
+        Some(key) => match &worker.api_key_header {
+            Some(name) => request.header(name, key.reveal()),
+            None => request.header(AUTHORIZATION, format!("Bearer {}", key.reveal())),
+        },
         None => request,
     }
 }
@@ -148,13 +157,16 @@ pub(super) fn shown_key(worker: &Worker, request: request::Builder) -> request::
 /// Host and port of `tcp://host:port`.
 pub(super) fn place(endpoint: &str) -> Option<Address> {
     let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
-    Some(Address { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? })
+    Some(Address {
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port: port.parse().ok()?,
+        tls: None,
+    })
 }
 
 /// The worker and its key, for what is asked of it beside its own checks.
 pub(super) fn asked(worker: &Worker) -> parity::Asked {
-    let key = worker.api_key.as_ref().map(|key| Token::new(key.reveal()));
-    parity::Asked { url: worker.url.clone(), bearer: key.and_then(|key| key.bearer()) }
+    parity::Asked::of(&crate::settings::worker(worker))
 }
 
 /// The models that a worker serves, or why it cannot be used at all.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use overdraft_config::{Restart, Worker, host_and_port};
+use overdraft_config::{Restart, Worker};
 use serde::Deserialize;
 
 use super::finding::{Finding, Verdict};
@@ -21,8 +21,11 @@ struct Advice {
 /// Asks the supervisor of a worker; nothing where it has none.
 pub(super) async fn findings(worker: &Worker) -> Vec<Finding> {
     let Some(Restart::Supervise(hook)) = &worker.restart else { return Vec::new() };
-    let (host, port) = host_and_port(&hook.url).expect("a file that was loaded has been checked");
-    let answer = ask::get(&Address { host, port }, "/advice", Want::Body(ADVICE_BYTES_MAX)).await;
+    let address = match Address::of_url(&hook.url) {
+        Ok(address) => address,
+        Err(error) => return told(&Err(AskError::Unreachable(error))),
+    };
+    let answer = ask::get(&address, "/advice", Want::Body(ADVICE_BYTES_MAX)).await;
     told(&answer)
 }
 

@@ -27,7 +27,7 @@ type Answer = Result<(StatusCode, Bytes), AskError>;
 /// Asks the gateway at `address`.
 pub(super) async fn section(address: Address, token: Option<&str>) -> Section {
     let mut section = Section::new("gateway");
-    let Address { host, port } = &address;
+    let Address { host, port, .. } = &address;
     section.fact("address", &format!("{host} port {port}"));
     if *port == 0 {
         section.line("running", "not known: it takes a free port; name it with `--url`");

@@ -1,9 +1,11 @@
 //! Listener section: what answers at each configured address, or whether it is free.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use http::StatusCode;
 use overdraft_config::Config;
+use overdraft_tls::{ClientSettings, ClientTls, Trust};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpSocket;
@@ -27,14 +29,16 @@ struct Version {
 pub(super) async fn section(config: &Config) -> Section {
     let mut section = Section::new("listeners");
     let all = [
-        ("clients", Some(config.listen)),
-        ("operators", config.admin.listen),
-        ("scaler", config.scaling.listen),
+        ("clients", Some(config.listen), config.tls.is_some()),
+        ("operators", config.admin.listen, false),
+        ("scaler", config.scaling.listen, false),
     ];
     let mut asking = JoinSet::new();
-    for (place, (name, address)) in all.into_iter().enumerate() {
+    for (place, (name, address, is_encrypted)) in all.into_iter().enumerate() {
         if let Some(address) = address {
-            asking.spawn(async move { (place, name, address, occupant(address).await) });
+            asking.spawn(
+                async move { (place, name, address, occupant(address, is_encrypted).await) },
+            );
         }
     }
     let mut found = asking.join_all().await;
@@ -50,21 +54,24 @@ pub(super) async fn section(config: &Config) -> Section {
 }
 
 /// Where a listener is reached from this machine.
-pub(super) fn here(listen: SocketAddr) -> Address {
+pub(super) fn here(listen: SocketAddr, is_encrypted: bool) -> Address {
     let host = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    Address { host: host.to_string(), port: listen.port() }
+    // It is this machine, by an address that no certificate has to name.
+    let anyone = ClientSettings { trust: Trust::Anyone, ..ClientSettings::default() };
+    let tls = is_encrypted.then(|| ClientTls::new(anyone).ok().map(Arc::new)).flatten();
+    Address { host: host.to_string(), port: listen.port(), tls }
 }
 
 /// Who has an address, in words.
-async fn occupant(address: SocketAddr) -> String {
+async fn occupant(address: SocketAddr, is_encrypted: bool) -> String {
     if address.port() == 0 {
         return "takes a free port".to_owned();
     }
-    match ask::get(&here(address), "/version", Want::Body(VERSION_BYTES_MAX)).await {
+    match ask::get(&here(address, is_encrypted), "/version", Want::Body(VERSION_BYTES_MAX)).await {
         Ok((StatusCode::OK, body)) => match serde_json::from_slice(&body) {
             Ok(Version { version, server }) if server == "overdraft" => {
                 format!("overdraft {version} answers")
@@ -93,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_listener_on_all_addresses_is_reached_over_the_loopback() {
-        let of = |address: &str| here(address.parse().expect("an address")).host;
+        let of = |address: &str| here(address.parse().expect("an address"), false).host;
         assert_eq!(of("0.0.0.0:80"), "127.0.0.1");
         assert_eq!(of("[::]:80"), "::1");
         assert_eq!(of("10.0.0.1:80"), "10.0.0.1");
@@ -103,11 +110,11 @@ mod tests {
     async fn an_address_is_free_or_taken_by_something() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
-        let silent = occupant(address).await;
+        let silent = occupant(address, false).await;
         assert!(silent.starts_with("something listens; as HTTP: no answer"), "{silent}");
         drop(listener);
-        assert_eq!(occupant(address).await, "nothing listens, the address is free");
-        let any = occupant("127.0.0.1:0".parse().expect("an address")).await;
+        assert_eq!(occupant(address, false).await, "nothing listens, the address is free");
+        let any = occupant("127.0.0.1:0".parse().expect("an address"), false).await;
         assert_eq!(any, "takes a free port");
     }
 }

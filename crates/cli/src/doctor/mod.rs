@@ -15,7 +15,7 @@ mod section;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use overdraft_config::{Config, Secret, host_and_port};
+use overdraft_config::{Config, Secret};
 use serde_json::{Map, Value, json};
 
 use self::section::Section;
@@ -92,10 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
 }
 
 fn address_of(url: &str) -> Result<Address, Fault> {
-    let (host, port) = host_and_port(url).map_err(|error| {
+    Address::of_url(url).map_err(|error| {
         Fault::input(format!("`{url}`: {error}")).hint("expected as in `http://127.0.0.1:8080`")
-    })?;
-    Ok(Address { host, port })
+    })
 }
 
 fn token_of(config: &Config) -> Option<&str> {
@@ -104,7 +103,8 @@ fn token_of(config: &Config) -> Option<&str> {
 
 /// Where a gateway with this configuration answers operators, from this machine.
 fn operators_of(config: &Config) -> Address {
-    listeners::here(config.admin.listen.unwrap_or(config.listen))
+    let is_encrypted = config.tls.is_some() && config.admin.listen.is_none();
+    listeners::here(config.admin.listen.unwrap_or(config.listen), is_encrypted)
 }
 
 /// The report as JSON.

@@ -14,13 +14,14 @@ mod sharing;
 mod sources;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 mod tracing;
 mod workers;
 
 pub(crate) use self::cascade::cascade;
 pub(crate) use self::prices::of_tokens;
 pub(crate) use self::sharing::store;
-pub(crate) use self::workers::workers;
+pub(crate) use self::workers::{worker, workers};
 use overdraft_config::{self as config, Config};
 use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::resume::{self, ResumeSettings};
@@ -38,6 +39,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.model_default.clone_from(&config.model_default);
     limits(config.limits, &mut settings.limits);
     listen(config, &mut settings.listen);
+    settings.tls = config.tls.as_ref().map(tls::listener);
     timeouts(&config.timeouts, &mut settings.timeouts);
     probe(&config.probe, &mut settings.probe);
     scrape(&config.scrape, &mut settings.scrape);

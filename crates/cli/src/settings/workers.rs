@@ -1,18 +1,19 @@
 //! Worker settings: what the file says of workers with a fixed address, and of those that are found.
 
+use http::HeaderName;
 use overdraft_config::{self as config, Config};
 use overdraft_gateway::{
     Each, KvEvents, StreamOptions, Template, Token, WorkerSettings, WorkerTraits,
 };
 
-use super::{cache, care};
+use super::{cache, care, tls};
 
 /// The workers with a fixed address.
 pub(crate) fn workers(config: &Config) -> Vec<WorkerSettings> {
     config.workers.iter().map(worker).collect()
 }
 
-fn worker(configured: &config::Worker) -> WorkerSettings {
+pub(crate) fn worker(configured: &config::Worker) -> WorkerSettings {
     let mut worker = WorkerSettings::new(configured.url.clone());
     configured.name().clone_into(&mut worker.name);
     worker.pool = super::pool(configured.pool);
@@ -23,6 +24,8 @@ fn worker(configured: &config::Worker) -> WorkerSettings {
         cache_salt: cache::salt(configured.cache_salt),
         stream_options: stream_options(configured.stream_options),
         api_key: configured.api_key.as_ref().map(token),
+        api_key_header: configured.api_key_header.as_deref().map(header),
+        tls: tls::worker(&configured.tls),
         kv_share: configured.kv_share,
         sequences_max: configured.max_num_seqs,
     };
@@ -42,6 +45,10 @@ pub(super) fn token(secret: &config::Secret) -> Token {
     Token::new(secret.reveal())
 }
 
+fn header(name: &str) -> HeaderName {
+    name.parse().expect("the configuration was checked to hold names of headers")
+}
+
 fn kv_events(configured: &config::KvEvents) -> KvEvents {
     match configured {
         config::KvEvents::Auto => KvEvents::Ask,
@@ -58,12 +65,15 @@ fn kv_events(configured: &config::KvEvents) -> KvEvents {
 pub(super) fn each(configured: &config::Each) -> Each {
     let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
     Each {
+        is_encrypted: configured.tls.is_some(),
         kv_events: kv_events(&configured.kv_events),
         traits: WorkerTraits {
             priority_scheduling: configured.priority_scheduling,
             cache_salt: cache::salt(configured.cache_salt),
             stream_options: stream_options(configured.stream_options),
             api_key: configured.api_key.as_ref().map(token),
+            api_key_header: configured.api_key_header.as_deref().map(header),
+            tls: configured.tls.as_ref().map(tls::worker).unwrap_or_default(),
             kv_share: configured.kv_share,
             sequences_max: configured.max_num_seqs,
         },

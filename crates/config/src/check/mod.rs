@@ -21,6 +21,7 @@ mod keys;
 mod responses;
 mod served;
 mod speculation;
+mod tls;
 mod tracing;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub(crate) fn check(
     sources(config, needed, &mut findings);
     admin(config, &mut findings);
     workers(config, &mut findings);
+    tls::check(config, &mut findings);
     discovery(config, &mut findings);
     aliases(config, &mut findings);
     models_served(config, needed, &mut findings);

@@ -24,6 +24,7 @@ mod routing;
 mod secret;
 mod speculation;
 mod store;
+mod tls;
 mod tracing;
 mod version;
 mod workers;
@@ -58,6 +59,7 @@ pub use self::routing::{Canary, FitScore, Policy, Prefix, Routing, Sticky, Stick
 pub use self::secret::Secret;
 pub use self::speculation::Speculation;
 pub use self::store::{Breaker, Store, StoreUrl};
+pub use self::tls::{Tls, WorkerTls};
 pub use self::tracing::{GenAi, Parents, Tracing};
 pub use self::workers::{
     Cloud, Each, KvEventSource, KvEvents, Pool, StreamOptions, Termination, Worker, WorkerUrlError,
@@ -77,6 +79,9 @@ pub struct Config {
     #[serde(deserialize_with = "address::address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
+    /// What encrypts the connections of clients; without it, they speak plain HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// Who may use `/admin`, and where.
     pub admin: Admin,
     /// The operator's page.
@@ -162,6 +167,7 @@ impl Default for Config {
         Self {
             version: version::NEWEST,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
+            tls: None,
             admin: Admin::default(),
             dashboard: Dashboard::default(),
             cors: Cors::default(),

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 
-use http::uri::Scheme;
 use overdraft_units::port_of;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
@@ -14,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::cache::CacheSalt;
 use super::care::{Memory, Restart};
 use super::secret::Secret;
+use super::tls::WorkerTls;
 use crate::quantity::TimeSpan;
 
 /// A worker with a fixed address.
@@ -21,7 +21,7 @@ use crate::quantity::TimeSpan;
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "three settings that do not interact")]
 pub struct Worker {
-    /// `http://host:port`, without a path.
+    /// `http://host:port` or `https://host:port`, without a path.
     pub url: String,
     /// What it is called in headers, metrics and logs; unique. Without it, its host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,6 +31,12 @@ pub struct Worker {
     /// the gateway has no `keys`. Best given as `${NAME}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
+    /// The header in which it is shown that key, as in `x-api-key` or `api-key`; without one, as a bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_header: Option<String>,
+    /// Whom an `https` address is believed, and the certificate that it is shown.
+    #[serde(default, skip_serializing_if = "WorkerTls::is_default")]
+    pub tls: WorkerTls,
     /// What it is for.
     #[serde(default)]
     pub pool: Pool,
@@ -80,6 +86,13 @@ pub struct Each {
     /// The key they ask for, as vLLM does with `--api-key`. Best given as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
+    /// The header in which they are shown that key; without one, as a bearer token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_header: Option<String>,
+    /// Speaks `https` to all workers of the source: whom they are believed, and the certificate that they are
+    /// shown; `{}` trusts the system's authorities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<WorkerTls>,
     /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
     /// never listens.
     pub kv_events: KvEvents,
@@ -112,6 +125,8 @@ impl Worker {
             url,
             name: None,
             api_key: None,
+            api_key_header: None,
+            tls: WorkerTls::default(),
             pool: Pool::default(),
             model: None,
             kv_events: KvEvents::default(),
@@ -128,7 +143,10 @@ impl Worker {
 
     /// What it is called.
     pub fn name(&self) -> &str {
-        let host = || self.url.trim_start_matches("http://").trim_end_matches('/');
+        let host = || {
+            let url = self.url.trim_start_matches("http://");
+            url.trim_start_matches("https://").trim_end_matches('/')
+        };
         self.name.as_deref().unwrap_or_else(host)
     }
 }
@@ -285,16 +303,18 @@ pub struct WorkerUrlError {
     why: &'static str,
 }
 
-/// The host (without brackets) and the port behind `http://host:port`.
+/// The host (without brackets) and the port behind `http://host:port` or `https://host:port`.
 ///
 /// # Errors
 /// Says what is wrong with it, never what it holds: there may be a password in it.
 pub fn host_and_port(url: &str) -> Result<(String, u16), WorkerUrlError> {
     let fault = |why| WorkerUrlError { why };
     let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
-    if uri.scheme() != Some(&Scheme::HTTP) {
-        return Err(fault("its scheme is not `http`"));
-    }
+    let port_default = match uri.scheme_str() {
+        Some("http") => 80,
+        Some("https") => 443,
+        _ => return Err(fault("its scheme is neither `http` nor `https`")),
+    };
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
         return Err(fault("it has a path"));
     }
@@ -306,7 +326,7 @@ pub fn host_and_port(url: &str) -> Result<(String, u16), WorkerUrlError> {
     if host.is_empty() {
         return Err(fault("it has no host"));
     }
-    let port = port_of(authority.as_str(), 80)
+    let port = port_of(authority.as_str(), port_default)
         .map_err(|_| fault("its port is not a number from 1 to 65535"))?;
     Ok((host.to_owned(), port))
 }

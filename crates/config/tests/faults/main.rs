@@ -9,6 +9,7 @@ mod keys;
 mod meaning;
 mod notation;
 mod speculation;
+mod tls;
 mod types;
 mod variables;
 

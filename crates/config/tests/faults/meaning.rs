@@ -42,18 +42,18 @@ bad.yaml:3:41: two workers are called `a`
 }
 
 #[test]
-fn a_worker_that_speaks_tls() {
+fn a_worker_that_speaks_something_else() {
     check(
         "bad.yaml",
         "workers:
-  - url: https://10.0.0.5:8000
+  - url: grpc://10.0.0.5:8000
 ",
         &[],
         "
-bad.yaml:2:10: `workers[0].url`: its scheme is not `http`
+bad.yaml:2:10: `workers[0].url`: its scheme is neither `http` nor `https`
   |
-2 |   - url: https://10.0.0.5:8000
-  |          ^^^^^^^^^^^^^^^^^^^^^
+2 |   - url: grpc://10.0.0.5:8000
+  |          ^^^^^^^^^^^^^^^^^^^^
   = expected an address as in `http://127.0.0.1:8001`
 ",
     );

@@ -26,6 +26,9 @@ impl Each {
     /// When the worker, or an address that follows from it, cannot be spoken to.
     pub(super) fn settle(&self, found: FoundWorker) -> Result<WorkerSettings, EachError> {
         let mut settings = WorkerSettings::from(found);
+        if let Some(place) = settings.url.strip_prefix("http://").filter(|_| self.is_encrypted) {
+            settings.url = format!("https://{place}");
+        }
         let address = settings.check()?;
         let names = Names {
             host: address.authority.host().to_owned(),

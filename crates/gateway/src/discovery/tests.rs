@@ -127,6 +127,7 @@ fn each(memory: &str) -> Source {
     let mut settings = DnsSettings::new("workers.local", 8000);
     let place = Template::new(memory);
     settings.each = Each {
+        is_encrypted: true,
         kv_events: KvEvents::At {
             endpoint: "tcp://{host}:5557".to_owned(),
             replay: None,
@@ -163,6 +164,7 @@ async fn what_all_have_in_common_is_each_worker_s_own() {
         replay: None,
         topic: "kv@pod-7".to_owned(),
     };
+    assert_eq!(worker.url, "https://[::1]:80");
     assert_eq!(worker.kv_events, at("tcp://[::1]:5557"));
     assert!(worker.traits.priority_scheduling && !worker.traits.kv_share);
     let memory = worker.care.memory.as_ref().expect("it can be read");

@@ -146,8 +146,10 @@ fn join(
     let dispatcher = &fleet.dispatcher;
     let address = worker.check()?;
     let name = HeaderValue::from_str(&worker.name).expect("the name was checked");
+    let tls = fleet.worker_tls.of(&worker.traits, &address);
+    let tls = tls.map_err(|error| worker.tls_error(error))?;
     let upstream = Upstream::new(name, address, &dispatcher.settings());
-    let upstream = upstream.with_key(worker.traits.api_key.as_ref());
+    let upstream = upstream.with_key(&worker.traits).with_tls(tls);
     let upstream = Arc::new(upstream.with_rank(worker.data_parallel_rank));
     let tag = xxh3_64(worker.name.as_bytes());
     let sequences_max = worker.traits.sequences_max.map(NonZeroU32::get);

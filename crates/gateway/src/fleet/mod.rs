@@ -6,6 +6,7 @@
 //! | Health probes and model list    | `probe.rs`, `model_list.rs`            |
 //! | Workers that ask for a key      | `locked_workers.rs`                    |
 //! | Data-parallel ranks             | `ranks.rs`                             |
+//! | TLS towards workers             | `worker_tls.rs`                        |
 //! | Metric scrapes                  | `scrape.rs`                            |
 //! | KV events                       | `kv_sources.rs`, `kv_event_subscriber.rs`, `kv_events/` |
 //! | Tokenizers of models            | `tokenizers.rs`, `tokenizer_search.rs`, `remote_tokens.rs` |
@@ -36,6 +37,7 @@ mod tokenizer_search;
 mod tokenizers;
 mod watchers;
 pub(crate) mod worker_hours;
+mod worker_tls;
 
 pub(crate) use self::spot_drain::drain_on_notice;
 pub(crate) use self::state::Fleet;

@@ -189,9 +189,11 @@ async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
 
 fn unseen(error: &FetchError) -> Seen {
     match error {
-        FetchError::Upstream(UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_)) => {
-            Seen::Unreachable
-        }
+        FetchError::Upstream(
+            UpstreamError::Connect(_)
+            | UpstreamError::ConnectTimedOut(_)
+            | UpstreamError::Handshake(_),
+        ) => Seen::Unreachable,
         _ => Seen::Silent,
     }
 }

@@ -14,6 +14,7 @@ use super::model_list::ModelList;
 use super::ranks::Ranks;
 use super::tokenizers::Tokenizers;
 use super::worker_hours::WorkerHours;
+use super::worker_tls::WorkerTls;
 use crate::discovery::Standing;
 use crate::dispatch::Dispatcher;
 use crate::settings::{GatewaySettings, Pool, Routes};
@@ -32,6 +33,7 @@ pub(crate) struct Fleet {
     pub(crate) sources: Sources,
     pub(crate) tokenizers: Tokenizers,
     pub(crate) hours: WorkerHours,
+    pub(crate) worker_tls: WorkerTls,
     pub(crate) cost: Arc<CostMetrics>,
     pub(crate) metrics: CareMetrics,
 }
@@ -54,6 +56,7 @@ impl Fleet {
             sources: Sources::default(),
             tokenizers: Tokenizers::default(),
             hours: WorkerHours::default(),
+            worker_tls: WorkerTls::default(),
             cost,
             metrics,
         }

@@ -108,7 +108,9 @@ impl Failed {
 impl From<UpstreamError> for Failed {
     fn from(error: UpstreamError) -> Self {
         match error {
-            UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_) => {
+            UpstreamError::Connect(_)
+            | UpstreamError::ConnectTimedOut(_)
+            | UpstreamError::Handshake(_) => {
                 let told = ApiError::overloaded(format!("the worker cannot be reached: {error}"));
                 Self::new(Failure::Unreachable, Phase::Connect, &told)
             }

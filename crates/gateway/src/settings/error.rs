@@ -45,6 +45,22 @@ pub enum GatewayError {
         /// The worker.
         name: String,
     },
+    /// Certificates for connections that are not encrypted.
+    #[error(
+        "worker `{name}` has `tls`, and its address begins with `http://`; expected `https://`"
+    )]
+    TlsOfPlainWorker {
+        /// The worker.
+        name: String,
+    },
+    /// Certificates that cannot be used.
+    #[error("TLS of {whose}: {error}")]
+    Tls {
+        /// The listener, or a worker.
+        whose: String,
+        /// What is wrong.
+        error: overdraft_tls::TlsError,
+    },
     /// Anybody would know it.
     #[error(
         "`admin.token` is empty; expected a secret, or nothing at all to trust the loopback only"

@@ -116,8 +116,17 @@ impl Token {
 
     /// As `authorization` has it; `None` where it cannot be sent.
     pub fn bearer(&self) -> Option<HeaderValue> {
+        self.header("Bearer ")
+    }
+
+    /// As a header of its own has it; `None` where it cannot be sent.
+    pub(crate) fn bare(&self) -> Option<HeaderValue> {
+        self.header("")
+    }
+
+    fn header(&self, scheme: &str) -> Option<HeaderValue> {
         let is_sendable = !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
+        let mut value = HeaderValue::from_str(&format!("{scheme}{}", self.0)).ok()?;
         value.set_sensitive(true);
         is_sendable.then_some(value)
     }

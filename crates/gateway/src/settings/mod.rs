@@ -38,6 +38,7 @@ use overdraft_core::resume::ResumeSettings;
 use overdraft_core::route::RetrySettings;
 use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};
+use overdraft_tls::ServerSettings;
 
 pub use self::admin::AdminSettings;
 pub use self::admission::AdmissionSettings;
@@ -118,6 +119,9 @@ pub struct GatewaySettings {
     pub cascade_state: Option<PathBuf>,
     /// Whether a cloud's notice that it takes this machine away drains workers.
     pub termination: Option<TerminationSettings>,
+    /// What clients' connections are encrypted by, if they are; fixed when the gateway starts, but for what is in
+    /// its files.
+    pub tls: Option<ServerSettings>,
     /// Who may use `/admin` and have decisions explained.
     pub admin: AdminSettings,
     /// The dashboard, and what is kept for it.
@@ -150,6 +154,7 @@ impl GatewaySettings {
             discovery: Vec::new(),
             model_default: None,
             listen: overdraft_http::Limits::default(),
+            tls: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
@@ -190,11 +195,14 @@ impl GatewaySettings {
             return Err(GatewayError::TooManyWorkers { count: self.workers.len() });
         }
         let mut names = BTreeSet::new();
+        let mut proved = BTreeSet::new();
         for worker in &self.workers {
             if !names.insert(worker.name.as_str()) {
                 return Err(GatewayError::DuplicateName { name: worker.name.clone() });
             }
-            worker.check()?;
+            if worker.check()?.is_encrypted && proved.insert(&worker.traits.tls) {
+                worker.prove_tls()?;
+            }
         }
         for source in &self.discovery {
             source.check()?;

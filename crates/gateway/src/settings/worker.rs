@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use http::uri::{Authority, Scheme};
+use http::header::AUTHORIZATION;
+use http::uri::Authority;
+use http::{HeaderName, HeaderValue};
+use overdraft_tls::{ClientSettings, ClientTls, TlsError};
 
 use overdraft_units::port_of;
 
@@ -13,7 +16,7 @@ use super::maintenance::{Care, RestartHook, Token};
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// `http://host:port`, without a path.
+    /// `http://host:port` or `https://host:port`, without a path.
     pub url: String,
     /// What it is called in headers, metrics and logs; unique.
     pub name: String,
@@ -40,12 +43,27 @@ pub struct WorkerTraits {
     pub cache_salt: SaltPolicy,
     /// Whether it is asked for the counts of streams whose clients did not ask.
     pub stream_options: StreamOptions,
-    /// The key that it asks for, sent as a bearer token.
+    /// The key that it asks for.
     pub api_key: Option<Token>,
+    /// The header in which it is shown the key; without one, as a bearer token in `authorization`.
+    pub api_key_header: Option<HeaderName>,
+    /// Whom an `https` address is believed, and what it is shown.
+    pub tls: ClientSettings,
     /// Whether it shares the blocks of its cache with the others of its model that do.
     pub kv_share: bool,
     /// Sequences that it computes at once; learnt where it is not said.
     pub sequences_max: Option<NonZeroU32>,
+}
+
+impl WorkerTraits {
+    /// The header that shows its key; `None` where it has none, or one that cannot be sent.
+    pub fn key_header(&self) -> Option<(HeaderName, HeaderValue)> {
+        let key = self.api_key.as_ref()?;
+        match &self.api_key_header {
+            None => Some((AUTHORIZATION, key.bearer()?)),
+            Some(name) => Some((name.clone(), key.bare()?)),
+        }
+    }
 }
 
 /// Where a worker reports what its cache holds.
@@ -71,7 +89,8 @@ impl WorkerSettings {
     /// A target worker named after its host and port.
     pub fn new(url: impl Into<String>) -> Self {
         let url = url.into();
-        let name = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let name = url.trim_start_matches("http://");
+        let name = name.trim_start_matches("https://").trim_end_matches('/').to_owned();
         Self {
             url,
             name,
@@ -107,10 +126,25 @@ impl WorkerSettings {
         {
             return Err(GatewayError::EmptyHook { name: self.name.clone() });
         }
-        if self.traits.api_key.as_ref().is_some_and(|key| key.bearer().is_none()) {
+        if self.traits.api_key.is_some() && self.traits.key_header().is_none() {
             return Err(GatewayError::WorkerKey { name: self.name.clone() });
         }
-        Address::parse(&self.url)
+        let address = Address::parse(&self.url)?;
+        if !address.is_encrypted && self.traits.tls != ClientSettings::default() {
+            return Err(GatewayError::TlsOfPlainWorker { name: self.name.clone() });
+        }
+        Ok(address)
+    }
+
+    /// Refuses certificates that cannot be used.
+    pub(super) fn prove_tls(&self) -> Result<(), GatewayError> {
+        let proved = ClientTls::new(self.traits.tls.clone());
+        proved.map(|_tls| ()).map_err(|error| self.tls_error(error))
+    }
+
+    /// What is wrong with its certificates.
+    pub(crate) fn tls_error(&self, error: TlsError) -> GatewayError {
+        GatewayError::Tls { whose: format!("worker `{}`", self.name), error }
     }
 }
 
@@ -147,6 +181,8 @@ impl Pool {
 /// Where a worker listens.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
+    /// Whether the scheme is `https`.
+    pub(crate) is_encrypted: bool,
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) authority: Authority,
@@ -156,9 +192,11 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, GatewayError> {
         let fault = |why| GatewayError::WorkerUrl { url: url.to_owned(), why };
         let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(fault("the scheme is not `http`"));
-        }
+        let is_encrypted = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(fault("the scheme is neither `http` nor `https`")),
+        };
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(fault("it has a path"));
         }
@@ -167,8 +205,8 @@ impl Address {
             return Err(fault("it has a user name"));
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        let port = port_of(authority.as_str(), 80)
+        let port = port_of(authority.as_str(), if is_encrypted { 443 } else { 80 })
             .map_err(|_| fault("its port is not a number from 1 to 65535"))?;
-        Ok(Self { host, port, authority })
+        Ok(Self { is_encrypted, host, port, authority })
     }
 }

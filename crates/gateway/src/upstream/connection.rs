@@ -18,9 +18,8 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use overdraft_http::WakeCoalescer;
-use tokio::net::TcpStream;
 
-use super::socket::Socket;
+use super::socket::{Socket, WorkerStream};
 use super::{Outgoing, Pieces};
 
 type Driver = http1::Connection<TokioIo<Socket>, Pieces>;
@@ -49,7 +48,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(super) async fn handshake(
-        stream: TcpStream,
+        stream: WorkerStream,
         head_bytes: usize,
     ) -> Result<Self, hyper::Error> {
         let (sender, driver) = http1::Builder::new()

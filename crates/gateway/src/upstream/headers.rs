@@ -84,7 +84,7 @@ pub(crate) fn outgoing(
         pass(from, &mut to, TRACE_STATE);
     }
     match (&upstream.key, credentials) {
-        (Some(key), _) => drop(to.insert(AUTHORIZATION, key.clone())),
+        (Some((name, key)), _) => drop(to.insert(name.clone(), key.clone())),
         (None, Credentials::Forward) => pass(from, &mut to, AUTHORIZATION),
         (None, Credentials::Strip) => {}
     }
@@ -97,8 +97,8 @@ pub(crate) fn own(upstream: &Upstream) -> HeaderMap {
     to.insert(HOST, upstream.host.clone());
     to.insert(USER_AGENT, AGENT);
     to.insert(ACCEPT, ANYTHING);
-    if let Some(key) = &upstream.key {
-        to.insert(AUTHORIZATION, key.clone());
+    if let Some((name, key)) = &upstream.key {
+        to.insert(name.clone(), key.clone());
     }
     to
 }
@@ -106,7 +106,7 @@ pub(crate) fn own(upstream: &Upstream) -> HeaderMap {
 /// Names a worker that has more of the prompt. What a client says under this name is not passed on.
 pub(crate) fn name_source(to: &mut HeaderMap, source: &Upstream) {
     let host = source.host.to_str().unwrap_or_default();
-    if let Ok(value) = HeaderValue::from_str(&format!("http://{host}")) {
+    if let Ok(value) = HeaderValue::from_str(&format!("{}://{host}", source.scheme())) {
         to.insert(KV_SOURCE, value);
     }
 }

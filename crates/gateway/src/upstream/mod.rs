@@ -16,11 +16,12 @@ mod pieces;
 mod pool;
 mod socket;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use overdraft_core::deadline::STALL_LEAST;
+use overdraft_tls::{ClientStream, ClientTls, Transport};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -28,7 +29,7 @@ pub(crate) use self::answer::{AnswerBody, AnswerError};
 use self::connection::{Connection, Freshness};
 pub(crate) use self::pieces::Pieces;
 use self::pool::Pool;
-use crate::settings::{Address, GatewaySettings, Token};
+use crate::settings::{Address, GatewaySettings, WorkerTraits};
 
 /// What is sent to a worker: always whole, always with a length.
 pub(crate) type Outgoing = Request<Pieces>;
@@ -42,6 +43,9 @@ pub(crate) enum UpstreamError {
     /// Nor was it refused in time.
     #[error("no connection within {0:?}")]
     ConnectTimedOut(Duration),
+    /// One was made, and it cannot be encrypted as it has to be.
+    #[error("no TLS connection: {0}")]
+    Handshake(std::io::Error),
     /// The connection broke before the answer began, or what came is not HTTP.
     #[error("no answer: {0}")]
     Broken(hyper::Error),
@@ -54,11 +58,13 @@ pub(crate) struct Upstream {
     pub(crate) name: HeaderValue,
     /// The `host` header it expects.
     pub(crate) host: HeaderValue,
-    /// The `authorization` header it expects, where it is configured.
-    pub(crate) key: Option<HeaderValue>,
+    /// The header by which it knows us, where it is configured.
+    pub(crate) key: Option<(HeaderName, HeaderValue)>,
     /// Its data-parallel rank, where several engines are behind its address.
     rank: Option<HeaderValue>,
     address: Address,
+    /// What connections are encrypted by; none where they are not.
+    tls: Option<Arc<ClientTls>>,
     pool: Mutex<Pool>,
     connect: Duration,
     answer_head_bytes: usize,
@@ -77,6 +83,7 @@ impl Upstream {
             key: None,
             rank: None,
             address,
+            tls: None,
             pool: Mutex::new(Pool::new(
                 settings.limits.idle_connections,
                 settings.timeouts.keep_alive,
@@ -87,10 +94,16 @@ impl Upstream {
         }
     }
 
-    /// Shows this key with every request.
+    /// Shows the worker's key with every request.
     #[must_use]
-    pub(crate) fn with_key(self, key: Option<&Token>) -> Self {
-        Self { key: key.and_then(Token::bearer), ..self }
+    pub(crate) fn with_key(self, traits: &WorkerTraits) -> Self {
+        Self { key: traits.key_header(), ..self }
+    }
+
+    /// Encrypts its connections, where its address says so.
+    #[must_use]
+    pub(crate) fn with_tls(self, tls: Option<Arc<ClientTls>>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The same as one of several engines behind its address.
@@ -107,6 +120,11 @@ impl Upstream {
     /// Its host, as configured.
     pub(crate) fn host(&self) -> &str {
         &self.address.host
+    }
+
+    /// How its address begins.
+    pub(crate) const fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Its port.
@@ -172,7 +190,30 @@ impl Upstream {
             Err(_elapsed) => return Err(UpstreamError::ConnectTimedOut(self.connect)),
         };
         self.tune(&stream).map_err(UpstreamError::Connect)?;
+        let stream = match &self.tls {
+            None => Transport::Plain(stream),
+            Some(tls) => Transport::Encrypted(Box::new(self.encrypt(tls, stream).await?)),
+        };
         Connection::handshake(stream, self.answer_head_bytes).await.map_err(UpstreamError::Broken)
+    }
+
+    /// Agrees on keys with the worker, in as long as a connection may take.
+    async fn encrypt(
+        &self,
+        tls: &ClientTls,
+        stream: TcpStream,
+    ) -> Result<ClientStream<TcpStream>, UpstreamError> {
+        match tls.refresh() {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(worker = self.name(), "certificates were read again"),
+            Err(error) => tracing::error!(
+                worker = self.name(), %error, "new certificates cannot be used, the old ones stay in force"
+            ),
+        }
+        match timeout(self.connect, tls.connect(&self.address.host, stream)).await {
+            Ok(agreed) => agreed.map_err(UpstreamError::Handshake),
+            Err(_elapsed) => Err(UpstreamError::ConnectTimedOut(self.connect)),
+        }
     }
 
     /// A token must not wait for the next one, and a peer that vanished must be noticed.

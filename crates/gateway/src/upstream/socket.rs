@@ -16,22 +16,26 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use overdraft_tls::{ClientStream, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Reads in a row that make a stream: a head, often with the first event, and one more.
 const READS_OF_A_STREAM: u8 = 2;
 
+/// A connection to a worker, encrypted or not.
+pub(super) type WorkerStream = Transport<ClientStream<TcpStream>>;
+
 /// A connected socket that notices when an answer streams.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: WorkerStream,
     /// Reads since the last write, as far as they count.
     reads: u8,
 }
 
 impl Socket {
-    pub(super) const fn new(stream: TcpStream) -> Self {
+    pub(super) const fn new(stream: WorkerStream) -> Self {
         Self { stream, reads: 0 }
     }
 
@@ -39,7 +43,7 @@ impl Socket {
         if self.reads < READS_OF_A_STREAM {
             self.reads += 1;
             if self.reads == READS_OF_A_STREAM {
-                acknowledge_at_leisure(&self.stream);
+                acknowledge_at_leisure(self.stream.tcp());
             }
         }
     }
@@ -103,6 +107,7 @@ impl AsyncWrite for Socket {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use overdraft_tls::Transport;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -114,23 +119,24 @@ mod tests {
         let mut read = vec![0; event.len()];
         socket.read_exact(&mut read).await.expect("an event was sent");
         assert_eq!(read, event);
-        socket.stream.quickack().expect("the option can be read")
+        socket.stream.tcp().quickack().expect("the option can be read")
     }
 
     #[tokio::test]
     async fn an_answer_that_streams_is_acknowledged_at_leisure() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let mut socket = Socket::new(TcpStream::connect(address).await.expect("it listens"));
+        let mut socket =
+            Socket::new(Transport::Plain(TcpStream::connect(address).await.expect("it listens")));
         let (mut worker, _) = listener.accept().await.expect("it connects");
         for _exchange in 0..2 {
             socket.write_all(b"a request").await.expect("the peer reads");
             worker.read_exact(&mut [0; 9]).await.expect("it was sent");
-            socket.stream.set_quickack(true).expect("as after a pause");
+            socket.stream.tcp().set_quickack(true).expect("as after a pause");
             assert!(hurries_after(b"head and first event", &mut worker, &mut socket).await);
             assert!(!hurries_after(b"second event", &mut worker, &mut socket).await);
         }
-        socket.stream.set_quickack(true).expect("as after a pause");
+        socket.stream.tcp().set_quickack(true).expect("as after a pause");
         assert!(hurries_after(b"third event", &mut worker, &mut socket).await, "told once only");
     }
 }

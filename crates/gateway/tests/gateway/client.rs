@@ -147,6 +147,11 @@ impl Client {
         self.read.is_empty() && !self.more().await
     }
 
+    /// Reads on until the gateway closes the connection.
+    pub(crate) async fn until_closed(&mut self) {
+        while self.more().await {}
+    }
+
     /// Reads some more; false at the end, however it came.
     async fn more(&mut self) -> bool {
         in_time(self.stream.read_buf(&mut self.read)).await.is_ok_and(|length| length > 0)

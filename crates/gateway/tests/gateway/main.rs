@@ -37,6 +37,7 @@ mod resuming;
 mod routing;
 mod sharing;
 mod strict_workers;
+mod tls;
 mod tracing;
 mod trying;
 mod write_ups;

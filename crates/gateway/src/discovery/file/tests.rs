@@ -120,7 +120,7 @@ async fn bad_content_keeps_the_last_good_and_names_its_line() {
     assert_eq!(watching.next().await, ["10.0.0.1:8000 http://10.0.0.1:8000"]);
     watching.fine().await;
 
-    replace(&path, "# two workers\nhttp://10.0.0.1:8000\nhttps://10.0.0.2:8000\n");
+    replace(&path, "# two workers\nhttp://10.0.0.1:8000\ngrpc://10.0.0.2:8000\n");
     let error = watching.trouble("scheme").await;
     assert!(error.starts_with(&format!("{}:3: ", path.display())), "{error}");
     std::fs::remove_file(&path).unwrap();

@@ -8,6 +8,8 @@ use crate::settings::worker::{KvEvents, WorkerTraits};
 /// What all workers of one source have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Each {
+    /// Whether they are spoken to by `https`, whatever the source says.
+    pub is_encrypted: bool,
     /// Where they report what their caches hold; addresses are templates.
     pub kv_events: KvEvents,
     /// What they can do, and are told.
