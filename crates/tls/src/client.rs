@@ -16,8 +16,8 @@ use crate::error::TlsError;
 use crate::pem;
 use crate::renewed::Renewed;
 
-/// The ALPN protocol.
-const HTTP: &[u8] = b"http/1.1";
+/// The protocol that both sides offer (ALPN).
+pub(crate) const HTTP: &[u8] = b"http/1.1";
 
 /// Who vouches for a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,11 +123,6 @@ impl ClientTls {
             server_name(name)?;
         }
         Ok(Self { settings, current })
-    }
-
-    /// What it was made of.
-    pub const fn settings(&self) -> &ClientSettings {
-        &self.settings
     }
 
     /// Agrees on keys with the server at the other end of `stream`, which was connected to by the name `host`.

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::client::HTTP;
 use crate::error::TlsError;
 use crate::pem;
 use crate::renewed::Renewed;
@@ -24,8 +25,6 @@ pub struct ServerSettings {
     pub key: PathBuf,
     /// The authorities whose clients are taken; without any, clients show no certificate.
     pub client_authorities: Option<PathBuf>,
-    /// The protocols that are offered (ALPN), the best first.
-    pub protocols: Vec<&'static str>,
 }
 
 impl ServerSettings {
@@ -56,8 +55,7 @@ impl ServerSettings {
                 key: self.key.display().to_string(),
                 why: error.to_string(),
             })?;
-        config.alpn_protocols =
-            self.protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config.alpn_protocols = vec![HTTP.to_vec()];
         Ok(config)
     }
 }
@@ -77,11 +75,6 @@ impl ServerTls {
     pub fn new(settings: ServerSettings) -> Result<Self, TlsError> {
         let current = Renewed::new(settings.files().cloned().collect(), || settings.config())?;
         Ok(Self { settings, current })
-    }
-
-    /// What it was made of.
-    pub const fn settings(&self) -> &ServerSettings {
-        &self.settings
     }
 
     /// Agrees on keys with the client at the other end of `stream`.

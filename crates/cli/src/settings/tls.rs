@@ -3,16 +3,12 @@
 use overdraft_config as config;
 use overdraft_tls::{ClientSettings, Identity, ServerSettings, Trust};
 
-/// The protocols that the gateway's listener offers (ALPN).
-const PROTOCOLS: [&str; 1] = ["http/1.1"];
-
 /// What encrypts the connections of clients.
 pub(crate) fn listener(configured: &config::Tls) -> ServerSettings {
     ServerSettings {
         certificate: configured.certificate_file.clone(),
         key: configured.key_file.clone(),
         client_authorities: configured.client_ca_file.clone(),
-        protocols: PROTOCOLS.to_vec(),
     }
 }
 

@@ -56,7 +56,7 @@ impl Authority {
     fn server(&self, own: Identity, asks: bool) -> ServerSettings {
         let Identity { certificate, key } = own;
         let client_authorities = asks.then(|| self.file("ca.pem"));
-        ServerSettings { certificate, key, client_authorities, protocols: vec!["http/1.1"] }
+        ServerSettings { certificate, key, client_authorities }
     }
 }
 
