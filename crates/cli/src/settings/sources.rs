@@ -17,6 +17,7 @@ pub(super) fn source(configured: &config::Discovery) -> Source {
             settings.pool = super::pool(dns.pool);
             settings.model.clone_from(&dns.model);
             settings.each = each(&dns.each);
+            settings.each.is_encrypted |= dns.scheme == config::Scheme::Https;
             Source::Dns(settings)
         }
         config::Discovery::File(file) => {

@@ -15,6 +15,7 @@ use overdraft_gateway::{
     CacheMode, CascadeSettings, GatewaySettings, GenAi, KeyDigest, KvEvents, Pool, RestartHook,
     SaltPolicy, ScrapeFailure, Source, Template, TokenizerPlace, Tokenizing, WarmUp,
 };
+use overdraft_tls::{Identity, Trust};
 
 use super::{gateway, workers};
 
@@ -204,6 +205,40 @@ fn routing_arrives_with_what_models_say_differently() {
     let Some(RestartHook::Webhook(hook)) = &dns.each.care.restart else { panic!("{dns:?}") };
     assert_eq!(hook.place, Template::new("http://{host}:7/restart"));
     assert_eq!(settings.termination.expect("it is set").workers, ["a"]);
+}
+
+#[test]
+fn certificates_and_keys_of_workers_arrive() {
+    let config = config(
+        "tls: {certificate_file: own.pem, key_file: own.key, client_ca_file: clients.pem}
+workers:
+  - url: https://a:1
+    api_key: secret
+    api_key_header: X-Api-Key
+    tls: {ca_file: ca.pem, certificate_file: c.pem, key_file: c.key, server_name: w.example}
+  - {url: 'https://b:1', tls: {insecure_skip_verify: true}}
+discovery:
+  - dns: {name: w.local, port: 9, scheme: https}
+  - dns: {name: v.local, port: 9, each: {tls: {}}}
+  - dns: {name: u.local, port: 9}
+",
+    );
+    let settings = gateway(&config, workers(&config));
+    let own = settings.tls.expect("it is set");
+    assert_eq!(own.client_authorities, Some("clients.pem".into()));
+    let [first, second] = settings.workers.as_slice() else { panic!("there are two") };
+    let (name, key) = first.traits.key_header().expect("it has a key");
+    assert_eq!((name.as_str(), key.as_bytes()), ("x-api-key", &b"secret"[..]));
+    let identity = Identity { certificate: "c.pem".into(), key: "c.key".into() };
+    assert_eq!(first.traits.tls.trust, Trust::Authorities("ca.pem".into()));
+    assert_eq!(first.traits.tls.identity, Some(identity));
+    assert_eq!(first.traits.tls.server_name.as_deref(), Some("w.example"));
+    assert_eq!(second.traits.tls.trust, Trust::Anyone);
+    let encrypted = settings.discovery.iter().map(|source| match source {
+        Source::Dns(dns) => dns.each.is_encrypted,
+        _ => panic!("{source:?}"),
+    });
+    assert_eq!(encrypted.collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[test]

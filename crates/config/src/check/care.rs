@@ -4,7 +4,7 @@ use super::events::events;
 use super::findings::Findings;
 use crate::node::{Step, shown};
 use crate::quantity::TimeSpan;
-use crate::tree::{Config, Discovery, Hook, Memory, Restart};
+use crate::tree::{Config, Hook, Memory, Restart};
 
 pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
     targets(config, findings);
@@ -35,11 +35,7 @@ pub(super) fn care(config: &Config, findings: &mut Findings<'_>) {
         told.check(worker.memory.as_ref(), worker.restart.as_ref(), findings);
     }
     for (index, discovery) in config.discovery.iter().enumerate() {
-        let (kind, each) = match discovery {
-            Discovery::Dns(dns) => ("dns", &dns.each),
-            Discovery::File(file) => ("file", &file.each),
-            Discovery::Kubernetes(service) => ("kubernetes", &service.each),
-        };
+        let (kind, each) = discovery.each();
         let told = Told { place: path!["discovery", index, kind, "each"].to_vec(), fill: filled };
         told.check(each.memory.as_ref(), each.restart.as_ref(), findings);
         events(&each.kv_events, &told.place, filled, findings);

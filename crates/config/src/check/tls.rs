@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::findings::Findings;
 use crate::node::{Step, shown};
-use crate::tree::{Config, Discovery, WorkerTls};
+use crate::tree::{Config, WorkerTls};
 
 pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
     for (index, worker) in config.workers.iter().enumerate() {
@@ -19,11 +19,7 @@ pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
         key_header(worker.api_key_header.as_deref(), worker.api_key.is_some(), &place, findings);
     }
     for (index, discovery) in config.discovery.iter().enumerate() {
-        let (kind, each) = match discovery {
-            Discovery::Dns(dns) => ("dns", &dns.each),
-            Discovery::File(file) => ("file", &file.each),
-            Discovery::Kubernetes(service) => ("kubernetes", &service.each),
-        };
+        let (kind, each) = discovery.each();
         let place = path!["discovery", index, kind, "each"];
         let at = |key: &'static str| [place.as_slice(), &path!["tls", key]].concat();
         if let Some(tls) = &each.tls {

@@ -23,6 +23,17 @@ pub enum Discovery {
     Kubernetes(Kubernetes),
 }
 
+impl Discovery {
+    /// Its key, and what its workers have in common.
+    pub(crate) const fn each(&self) -> (&'static str, &Each) {
+        match self {
+            Self::Dns(dns) => ("dns", &dns.each),
+            Self::File(file) => ("file", &file.each),
+            Self::Kubernetes(service) => ("kubernetes", &service.each),
+        }
+    }
+}
+
 /// Workers behind a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +42,7 @@ pub struct Dns {
     pub name: String,
     /// The port of every worker; SRV records bring their own.
     pub port: u16,
-    /// Only `http`.
+    /// How they are spoken to; `each.tls` means `https` as well.
     #[serde(default)]
     pub scheme: Scheme,
     /// What these workers are for.
@@ -62,6 +73,8 @@ pub enum Scheme {
     /// Plain HTTP.
     #[default]
     Http,
+    /// Encrypted; `each.tls` says whom they are believed, else the system's authorities vouch for them.
+    Https,
 }
 
 /// Workers listed in a file that is watched.
