@@ -174,6 +174,11 @@ fn served(answer: &Answer) -> Result<Vec<String>, Finding> {
     let fail = |message: String| Finding::new("models", Verdict::Fail, message);
     let (status, body) = match answer {
         Ok((status, body)) => (*status, body),
+        Err(error @ AskError::Untrusted(_)) => {
+            return Err(Finding::new("reachable", Verdict::Fail, error.to_string()).hint(
+                "name its authority in the worker's `tls.ca_file`, or its certificate's name in `tls.server_name`",
+            ));
+        }
         Err(error) => {
             return Err(Finding::new("reachable", Verdict::Fail, error.to_string()).hint(
                 "is it running, and does it listen on that address? `curl URL/v1/models` tells",

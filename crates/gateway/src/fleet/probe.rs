@@ -35,6 +35,8 @@ enum Seen {
     Unready,
     Silent,
     Unreachable,
+    /// It is there, and no encrypted connection comes of it.
+    Untrusted(String),
 }
 
 /// Watches one worker until it is dropped.
@@ -57,17 +59,20 @@ pub(super) struct Memory {
     warmth: Warmth,
     /// Whether it was told that the worker asks for a key.
     is_locked_told: bool,
+    /// Whether it was told why no encrypted connection comes of it.
+    is_untrusted_told: bool,
 }
 
 /// Probes once.
 pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
-    let Memory { listed, warmth, is_locked_told } = memory;
+    let Memory { listed, warmth, is_locked_told, is_untrusted_told } = memory;
     let member = fleet.dispatcher.member(worker);
     let settings = fleet.settings().probe;
     let begun = Instant::now();
     let probing = probe(&member.upstream, settings.answer_bytes);
     let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
     let seen = unlock(&member, seen, is_locked_told);
+    tell_untrusted(&member, &seen, is_untrusted_told);
     if matches!(seen, Seen::Ready(_)) {
         // Two questions were answered one after the other.
         let took = begun.elapsed() / 2;
@@ -107,7 +112,9 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
         },
         Seen::Locked(_) | Seen::Unready => fleet.dispatcher.probed(worker, Probe::Unready),
         Seen::Silent => fleet.dispatcher.probed(worker, Probe::Silent),
-        Seen::Unreachable => fleet.dispatcher.probed(worker, Probe::Unreachable),
+        Seen::Unreachable | Seen::Untrusted(_) => {
+            fleet.dispatcher.probed(worker, Probe::Unreachable);
+        }
     }
     if matches!(health(), Health::Failing { cause, .. } if cause.loses_the_cache()) {
         // Whoever comes back is another process, and may take what this one refused.
@@ -151,6 +158,24 @@ fn tell_locked(member: &Member, status: StatusCode) {
     tracing::error!(worker = member.upstream.name(), %status, path = MODELS, "{remedy}");
 }
 
+/// Says once why no encrypted connection comes of it, and again after one has.
+fn tell_untrusted(member: &Member, seen: &Seen, is_told: &mut bool) {
+    match seen {
+        Seen::Untrusted(why) => {
+            if !std::mem::replace(is_told, true) {
+                tracing::error!(
+                    worker = member.upstream.name(),
+                    why,
+                    "no TLS connection; mend its certificate, or the worker's `tls`: `ca_file` names its \
+                     authority, `server_name` the name in its certificate"
+                );
+            }
+        }
+        Seen::Silent | Seen::Unreachable => {}
+        Seen::Ready(_) | Seen::Locked(_) | Seen::Unready => *is_told = false,
+    }
+}
+
 /// Models that a complaint names at most.
 const MODELS_NAMED_MAX: usize = 8;
 
@@ -189,11 +214,10 @@ async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
 
 fn unseen(error: &FetchError) -> Seen {
     match error {
-        FetchError::Upstream(
-            UpstreamError::Connect(_)
-            | UpstreamError::ConnectTimedOut(_)
-            | UpstreamError::Handshake(_),
-        ) => Seen::Unreachable,
+        FetchError::Upstream(UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_)) => {
+            Seen::Unreachable
+        }
+        FetchError::Upstream(UpstreamError::Handshake(why)) => Seen::Untrusted(why.to_string()),
         _ => Seen::Silent,
     }
 }
