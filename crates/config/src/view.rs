@@ -23,12 +23,26 @@ impl Config {
 
     /// The keys at the top whose value differs in `next`, in the order of the reference.
     pub fn changes(&self, next: &Self) -> Vec<String> {
-        let (old, new) = (comparable(self), comparable(next));
+        let (old, new) = (self.effective_json(), next.effective_json());
         let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return Vec::new() };
+        // What is shown has no secrets, so sections that hold some are told apart by themselves.
+        let secretive = [
+            ("admin", self.admin != next.admin),
+            ("cache", self.cache != next.cache),
+            ("discovery", self.discovery != next.discovery),
+            ("isolation", self.isolation != next.isolation),
+            ("keys", self.keys != next.keys),
+            ("models", self.models != next.models),
+            ("store", self.store != next.store),
+            ("tracing", self.tracing != next.tracing),
+            ("workers", self.workers != next.workers),
+        ];
+        let is_secret = |key: &str| secretive.contains(&(key, true));
         let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
         keys.sort();
         keys.dedup();
-        keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
+        keys.retain(|key| old.get(*key) != new.get(*key) || is_secret(key));
+        keys.into_iter().cloned().collect()
     }
 
     /// Those of the changes in `next` that a running process cannot follow.
@@ -36,6 +50,10 @@ impl Config {
         let mut named = Vec::new();
         if self.listen != next.listen {
             named.push("listen");
+        }
+        // What is in its files is read again without one.
+        if self.tls != next.tls {
+            named.push("tls");
         }
         if self.admin.listen != next.admin.listen {
             named.push("admin.listen");
@@ -50,6 +68,12 @@ impl Config {
         if patience(self) != patience(next) {
             named.push("timeouts");
         }
+        if self.tracing != next.tracing {
+            named.push("tracing");
+        }
+        if self.responses != next.responses {
+            named.push("responses");
+        }
         if self.termination != next.termination {
             named.push("termination");
         }
@@ -61,18 +85,4 @@ impl Config {
         }
         named
     }
-}
-
-/// As shown, but with secrets told apart; it never leaves this file.
-fn comparable(config: &Config) -> serde_json::Value {
-    let mut view = config.effective_json();
-    if let Some(token) = &config.admin.token {
-        view["admin"]["token"] = token.reveal().into();
-    }
-    for (index, key) in config.keys.iter().enumerate() {
-        if let Some(secret) = &key.key {
-            view["keys"][index]["key"] = secret.reveal().into();
-        }
-    }
-    view
 }

@@ -194,6 +194,20 @@ fn changes_are_named_and_those_that_need_a_restart_too() {
     assert_eq!(old.restart_needed(&new), restart);
     let with = |token: &str| load("t.yaml", &format!("admin: {{token: {token}}}"), &[]).config;
     assert_eq!(with("a").changes(&with("b")), ["admin"]);
+    let with = |key: &str| {
+        let workers = format!("workers: [{{url: 'http://10.0.0.5:8000', api_key: {key}}}]");
+        load("t.yaml", &workers, &[]).config
+    };
+    assert_eq!(with("a").changes(&with("b")), ["workers"], "a secret is shown to nobody");
+    assert!(with("a").changes(&with("a")).is_empty());
+    let with = |more: &str| load("t.yaml", &format!("version: 1\n{more}"), &[]).config;
+    let fixed = with(
+        "tls: {certificate_file: a.pem, key_file: a.key}
+tracing: {sample: 50%}
+responses: {ttl: 9s}
+",
+    );
+    assert_eq!(with("").restart_needed(&fixed), ["tls", "tracing", "responses"]);
 }
 
 #[test]
