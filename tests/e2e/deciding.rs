@@ -40,7 +40,8 @@ const WAVES: (&str, &str) =
 fn what_crashes_unguarded_waits_where_all_that_is_declared_must_fit() {
     let fleet = ["--kv-tokens", "12000", "--crash-on-oom"];
     let of = |more: &[&str]| run(WAVES, &[&fleet[..], more].concat());
-    let (open, guarded) = (of(&[]), of(&["--admission", "reserve", "--max-tokens", "2048"]));
+    let (open, guarded) =
+        (of(&["--admission", "off"]), of(&["--admission", "reserve", "--max-tokens", "2048"]));
     assert!(0.0 < figure(&open, "crashes") && 0.0 < figure(&open, "failed"), "{open}");
     assert_eq!((&guarded["crashes"], &guarded["failed"]), (&0.into(), &0.into()), "{guarded}");
     // What clients declare is what must fit: the less they do, the fewer wait.
@@ -77,7 +78,7 @@ fn what_matters_least_is_refused_first_and_reports_say_so_by_priority_and_tenant
 fn who_had_no_token_when_its_worker_died_is_asked_of_another() {
     let load = ["--workload", "unique:question=1000,output=400,spread=0.5,rate=30"];
     let fleet = ["--policy", "least-load", "--workers", "3", "--num-prompts", "120"];
-    let dies = ["--kv-tokens", "12000", "--crash-on-oom"];
+    let dies = ["--kv-tokens", "12000", "--crash-on-oom", "--admission", "off"];
     let of = |more: &[&str]| runs(&[&load[..], &fleet, &dies, more].concat())[0].clone();
     let (again, never) = (of(&[]), of(&["--retries", "0"]));
     assert!(0.0 < figure(&again, "crashes") && 0.0 < figure(&again, "retries"), "{again}");

@@ -24,6 +24,7 @@ mod resuming;
 mod routing;
 mod scaling;
 mod simulated;
+mod simulating;
 mod supervising;
 mod tuning;
 mod what_if;

@@ -113,7 +113,7 @@ impl Job {
         let figures = crate::figures::Figures::of(
             &simulated,
             asks.requests,
-            world.scenario(self.arm)?.patience,
+            world.scenario(self.arm)?.patience.default,
         );
         Ok(Found {
             before: share_found(samples, BEFORE - LOOKED_AT, BEFORE),

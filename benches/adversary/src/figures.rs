@@ -215,6 +215,7 @@ mod tests {
             cached: None,
             output: Tokens::new(10),
             fate,
+            cause: None,
             belongs: Belongs::default(),
         };
         let waits = |sample: Sample, ms: f64| {

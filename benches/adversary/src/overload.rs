@@ -104,7 +104,7 @@ fn run(job: Job, seed: u64) -> Result<Ran> {
         Job::Uneven => asks = shared_out(&asks, &UNEVEN, seed, |_| true),
     }
     let simulated = world.simulate(arm, seed, &asks)?;
-    let figures = Figures::of(&simulated, asks.requests, world.scenario(arm)?.patience);
+    let figures = Figures::of(&simulated, asks.requests, world.scenario(arm)?.patience.default);
     Ok(Ran { simulated, asks, figures })
 }
 

@@ -157,7 +157,7 @@ impl World {
     /// Runs it under a policy, for its figures.
     pub(crate) fn run(&self, arm: Arm, seed: u64, asks: &Asks) -> Result<Figures> {
         let simulated = self.simulate(arm, seed, asks)?;
-        Ok(Figures::of(&simulated, asks.requests, self.scenario(arm)?.patience))
+        Ok(Figures::of(&simulated, asks.requests, self.scenario(arm)?.patience.default))
     }
 
     /// Runs it under a policy.

@@ -11,7 +11,7 @@ use overdraft_claims::{Aim, Claim};
 use overdraft_core::route::{Policy, Sticky};
 use overdraft_sim::Draws;
 use overdraft_sim::fleet::CacheKnowledge::{Estimated, Reported};
-use overdraft_sim::workload::{Piece, Sender, Session, Sessions, Turn, Voice};
+use overdraft_sim::workload::{self, Piece, Sender, Session, Sessions, Turn, Voice};
 use overdraft_units::{Instant, Micros, Tokens};
 use serde_json::json;
 
@@ -225,6 +225,7 @@ impl Prompts {
         // Sampled anew each time: nobody asks with an earlier answer in the prompt.
         let answer = piece(1_000_000 + self.asked, 1_000, Voice::Assistant);
         let turns = vec![Turn { think: Micros::ZERO, prompt, answer }];
-        Session { at, name: self.asked, sender: Sender::default(), turns }
+        let (sender, stage) = (Sender::default(), workload::Stage::default());
+        Session { at, name: self.asked, sender, stage, turns }
     }
 }

@@ -105,6 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let load = arguments.workload.load()?;
     let target = target(arguments)?;
     let report = crate::runtime::runtime()?.block_on(measure(arguments, &load, target))?;
+    load.check_asked(&report)?;
     arguments.report.tell(&report)?;
     if report.runs.iter().all(|run| run.summary(&report.objectives).completed == 0) {
         return Err(Fault::running("no request was answered"));
@@ -144,7 +145,7 @@ fn extra(arguments: &Arguments) -> Result<Map<String, Value>, Fault> {
 }
 
 async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<Report, Fault> {
-    let sessions = load.open(arguments.seed)?;
+    let opened = load.open(arguments.seed)?;
     let running = |error: overdraft_load::CalibrateError| {
         Fault::running(error.to_string()).hint("is the endpoint there, and is the model right?")
     };
@@ -172,19 +173,24 @@ async fn measure(arguments: &Arguments, load: &Load, target: Target) -> Result<R
         asking,
         pace: load.users.map_or(Loop::Open, |users| Loop::Closed {
             users: usize::try_from(users).unwrap_or(usize::MAX),
+            is_timed: load.is_timed,
+            until: load.until,
+            refused_wait: load.refused_wait,
         }),
+        warm_up: load.warm_up,
         concurrency_max: arguments.max_concurrency.map(|most| most.max(1)),
         session_header: arguments.session_header.clone(),
         patience: Duration::from_secs(arguments.request_timeout),
     };
     let progress = Arc::new(Progress::default());
     let bar = bar(load);
-    let sending = overdraft_load::run(plan, sessions, Arc::clone(&progress));
+    let sending = overdraft_load::run(plan, opened.sessions, Arc::clone(&progress));
     let recorder = watched(sending, &progress, &bar).await;
     bar.finish_and_clear();
     tell_wrong(&progress);
     let recorder = recorder.map_err(|error| Fault::running(error.to_string()))?;
-    let run = Run::new(arguments.url.clone(), arguments.seed, recorder);
+    let mut run = Run::new(arguments.url.clone(), arguments.seed, recorder);
+    (run.groups.tenants, run.groups.stages) = (opened.tenants, opened.stages);
     Ok(Report {
         title: format!("Load on {}", arguments.url),
         origin: Origin::Measured,

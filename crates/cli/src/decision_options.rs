@@ -2,7 +2,7 @@
 //! named as the live ones and the configuration.
 
 use overdraft_config::{ByteSize, CascadeSlowdown, Share};
-use overdraft_core::admit::{Mode, Priority, QueueSettings};
+use overdraft_core::admit::{AdmitSettings, Mode, Priority, QueueSettings};
 use overdraft_core::cascade::{self};
 use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::route::{ATTEMPTS_MAX, RetrySettings};
@@ -10,13 +10,13 @@ use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::{DEPTH_MAX, Policy};
 use overdraft_sim::fleet::{
     AnswerCache, Cascading, GATEWAYS_MAX, KEPT_DEFAULT, LOOK_UP_DEFAULT, Mix, Overdraft,
-    RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation, Stall,
+    RESTART_DEFAULT, Refusing, RequestKind, Scenario, Speculation, Stall, all_alike,
 };
 use overdraft_sim::workload::similar;
 use overdraft_units::Tokens;
 
 use crate::fault::Fault;
-use crate::workload_options::thousandths;
+use crate::workload_options::{micros, thousandths};
 
 /// Attempts after the first at most, whatever is asked for.
 #[expect(clippy::cast_possible_wrap, reason = "it is a handful")]
@@ -26,8 +26,9 @@ const RETRIES_MAX: i64 = ATTEMPTS_MAX as i64 - 1;
 #[command(next_help_heading = "Decisions")]
 pub(crate) struct DecisionOptions {
     /// What the gateway lets in before a worker has room: peak, threshold, reserve, static:N, off
-    #[arg(long, default_value = "off", value_name = "MODE")]
-    admission: String,
+    /// [default: peak, as `serve` has it; off before it is added by `--decompose`]
+    #[arg(long, value_name = "MODE")]
+    admission: Option<String>,
     /// Gateways before the workers; requests are spread over them, and they tell each other what they have in flight
     #[arg(long, default_value_t = 1, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(GATEWAYS_MAX)))]
@@ -38,6 +39,18 @@ pub(crate) struct DecisionOptions {
     /// Weight of each tenant's requests, where the workload does not say: `8,1,1`
     #[arg(long, value_name = "WEIGHT", value_delimiter = ',', value_parser = weight)]
     tenants: Vec<f64>,
+    /// Requests that may wait at the gateway for a worker to have room, at most; one more is refused
+    #[arg(long, value_name = "COUNT", default_value_t = QueueSettings::default().requests)]
+    waiting_requests: usize,
+    /// Tokens of theirs, at most: prompts and expected answers
+    #[arg(long, value_name = "TOKENS", default_value_t = QueueSettings::default().tokens)]
+    waiting_tokens: u64,
+    /// Seconds that a request may wait there before it is refused
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    waiting_seconds: f64,
+    /// Sequences that may wait at a worker before new ones are refused [default: 65536]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    max_num_queued_reqs: Option<u32>,
     /// Requests of one tenant that may wait for a worker to have room, at most
     #[arg(long, value_name = "COUNT", default_value_t = QueueSettings::default().per_tenant)]
     waiting_per_tenant: usize,
@@ -141,7 +154,7 @@ impl DecisionOptions {
     /// Those that are not off.
     pub(crate) fn wanted(&self) -> Vec<Decision> {
         let is_on = |one: &Decision| match one {
-            Decision::Admission => self.admission != "off",
+            Decision::Admission => self.admission.as_deref().is_some_and(|mode| mode != "off"),
             Decision::Cache => self.cache_memory.is_some(),
             Decision::Speculation => self.speculation_policy != Policy::Off,
             Decision::Cascade => self.cascade != "off",
@@ -159,8 +172,18 @@ impl DecisionOptions {
         Err(Fault::input(why).hint("leave out one of the two; `--workload access:FILE` takes both"))
     }
 
-    /// What is no decision of the gateway's.
-    pub(crate) fn set_world(&self, scenario: &mut Scenario) {
+    /// What is no decision of the gateway's, and the admission that `serve` has where nobody asks for another.
+    ///
+    /// # Errors
+    /// A time that is none.
+    pub(crate) fn set_world(&self, scenario: &mut Scenario) -> Result<(), Fault> {
+        if self.admission.is_none() && !self.decompose {
+            scenario.routing.admission.mode = AdmitSettings::default().mode;
+        }
+        scenario.queue.requests = self.waiting_requests;
+        scenario.queue.tokens = self.waiting_tokens;
+        scenario.patience = all_alike(micros("waiting-seconds", self.waiting_seconds)?);
+        scenario.waiting_max = self.max_num_queued_reqs.unwrap_or(scenario.waiting_max);
         scenario.declared = self.max_tokens.map(Tokens::new);
         scenario.gateways = self.gateways;
         scenario.mix = Mix { priorities: self.priorities.clone(), tenants: self.tenants.clone() };
@@ -175,6 +198,7 @@ impl DecisionOptions {
         if self.crash_on_oom {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
         }
+        Ok(())
     }
 
     /// Adds a decision to a fleet.
@@ -228,10 +252,11 @@ impl DecisionOptions {
     }
 
     fn mode(&self) -> Result<Mode, Fault> {
-        self.admission.parse().map_err(|_| {
+        let admission = self.admission.as_deref().unwrap_or("off");
+        admission.parse().map_err(|_| {
             let known = ["peak", "threshold", "reserve", "static", "off"];
-            let near = similar(&self.admission, known.into_iter());
-            let why = format!("`--admission {}` is no mode{near}; expected ", self.admission);
+            let near = similar(admission, known.into_iter());
+            let why = format!("`--admission {admission}` is no mode{near}; expected ");
             Fault::input(why + "`peak`, `threshold`, `reserve`, `static:N` with N from 1, or `off`")
         })
     }
@@ -287,7 +312,9 @@ impl DecisionOptions {
         let mut tell = |name: &str, value: String| settings.push((name.to_owned(), value));
         for decision in self.wanted() {
             match decision {
-                Decision::Admission => tell("admission", self.admission.clone()),
+                Decision::Admission => {
+                    tell("admission", self.admission.clone().unwrap_or_default());
+                }
                 Decision::Cache => {
                     let size = self.cache_memory.map(|size| size.to_string());
                     tell("answers kept", size.unwrap_or_default());

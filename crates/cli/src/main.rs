@@ -23,6 +23,7 @@ mod kv_share_options;
 mod listen_options;
 mod log_options;
 mod mishap_options;
+mod parallel;
 mod parity;
 mod plain_text;
 mod pool_options;

@@ -1,5 +1,6 @@
 //! Report flags: output files, shared by `bench` and `simulate`.
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use overdraft_sim::report::Report;
@@ -19,6 +20,9 @@ pub(crate) struct ReportOptions {
     /// Also writes one HTML page with tables and plots; it needs no other file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Also writes a line for each request, as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    requests_csv: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -30,7 +34,7 @@ enum Format {
 impl ReportOptions {
     /// Fails before the work rather than after it.
     pub(crate) fn check(&self) -> Result<(), Fault> {
-        for path in [&self.json, &self.html].into_iter().flatten() {
+        for path in [&self.json, &self.html, &self.requests_csv].into_iter().flatten() {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             if folder.is_some_and(|folder| !folder.is_dir()) {
                 let shown = path.display();
@@ -67,6 +71,9 @@ impl ReportOptions {
         if let Some(path) = &self.html {
             write(path, &report.html())?;
         }
+        if let Some(path) = &self.requests_csv {
+            requests(path, report).map_err(|error| unwritten(path, &error))?;
+        }
         match self.output {
             Format::Table => crate::config::print(&(report.text() + more)),
             Format::Json => crate::config::print(&json),
@@ -75,6 +82,15 @@ impl ReportOptions {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Fault> {
-    std::fs::write(path, text)
-        .map_err(|error| Fault::running(format!("`{}` not written: {error}", path.display())))
+    std::fs::write(path, text).map_err(|error| unwritten(path, &error))
+}
+
+fn requests(path: &Path, report: &Report) -> io::Result<()> {
+    let mut file = io::BufWriter::new(std::fs::File::create(path)?);
+    report.write_requests(&mut file)?;
+    file.flush()
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Fault {
+    Fault::running(format!("`{}` not written: {error}", path.display()))
 }

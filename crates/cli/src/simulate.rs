@@ -1,6 +1,7 @@
 //! `overdraft simulate`: discrete-event simulation of a fleet under a workload.
 //!
-//! Policies and seeds run one after the other in virtual time; all output is marked as simulated.
+//! Policies and seeds run in virtual time, as many at once as there are cores; all output is marked as
+//! simulated.
 
 use std::path::PathBuf;
 
@@ -8,17 +9,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_gpu_model::{Catalogue, Profile, ProfileError};
 use overdraft_sim::fleet::{CacheKnowledge, Pace, Pool, Scenario, simulate};
-use overdraft_sim::report::{Origin, Report, Run};
-use overdraft_sim::workload::{Sessions, catalogue, similar};
+use overdraft_sim::report::{Groups, Origin, Report, Run};
+use overdraft_sim::workload::{catalogue, similar};
 use overdraft_units::{Micros, Tokens};
 
 use crate::decision_options::DecisionOptions;
 use crate::fault::Fault;
+use crate::parallel::in_parallel;
 use crate::pool_options::{self, PoolOption};
 use crate::report_options::ReportOptions;
 use crate::simulate_config;
 use crate::what_if::{self, WhatIfOptions};
-use crate::workload_options::{Load, WorkloadOptions, thousandths};
+use crate::workload_options::{Load, Opened, WorkloadOptions, thousandths};
 
 /// Seeds at most.
 const SEEDS_MAX: u64 = 100;
@@ -49,11 +51,12 @@ pub(crate) struct Arguments {
         default_value_if("config", clap::builder::ArgPredicate::IsPresent, None)
     )]
     pub(crate) policy: Vec<String>,
-    /// A configuration file to compare as well: what it says of routing, admission, retries, scrapes,
-    /// answers given again and guessing; may be given several times
+    /// A configuration file to compare as well: what it says of routing, admission, waiting, retries,
+    /// hedging, scrapes, KV events, answers given again and guessing; may be given several times
     #[arg(long, value_name = "FILE", conflicts_with_all = ["access_log", "decompose"])]
     config: Vec<PathBuf>,
-    /// Seeds to run each policy with; more than one give confidence intervals
+    /// Seeds to run each policy with, as many at once as there are cores; more than one give confidence
+    /// intervals and tell which differences may be chance
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) seeds: u64,
     /// The first seed
@@ -69,7 +72,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TOKENS")]
     max_model_len: Option<u32>,
     /// Milliseconds between two scrapes of a worker
-    #[arg(long, default_value_t = 1_000.0, value_name = "MS")]
+    #[arg(long, default_value_t = 200.0, value_name = "MS")]
     scrape_interval_ms: f64,
     /// Milliseconds from gateway to worker, and the same back
     #[arg(long, default_value_t = 0.25, value_name = "MS")]
@@ -139,12 +142,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let pools = pool_options::pools(arguments)?;
     let fleets = fleets(arguments, &load, &pools, &policies)?;
     let bar = bar(&load, fleets.len(), arguments.seeds);
-    let mut runs = Vec::new();
-    for (label, scenario) in &fleets {
-        for seed in arguments.seed..arguments.seed + arguments.seeds {
-            runs.push(one(scenario, load.open(seed)?, label, seed, &bar)?);
-        }
-    }
+    let jobs: Vec<_> = fleets.iter().flat_map(|fleet| arguments.each_seed(fleet)).collect();
+    let runs = in_parallel(jobs.len(), |place| {
+        let ((label, scenario), seed) = jobs[place];
+        one(scenario, load.open(seed)?, label, seed, &bar)
+    })?;
     bar.finish_and_clear();
     let report = Report {
         title: format!("Simulated: {}", pool_options::told(&pools)),
@@ -153,6 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         objectives: load.objectives,
         runs,
     };
+    load.check_asked(&report)?;
     arguments.report.tell(&report)?;
     if arguments.digest {
         let line = |run: &Run| {
@@ -161,6 +164,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         crate::config::print(&report.runs.iter().map(line).collect::<String>())?;
     }
     Ok(())
+}
+
+impl Arguments {
+    /// Something once for each seed.
+    pub(crate) fn each_seed<T: Copy>(&self, thing: T) -> impl Iterator<Item = (T, u64)> + use<T> {
+        (self.seed..self.seed + self.seeds).map(move |seed| (thing, seed))
+    }
 }
 
 /// A fleet with all decisions that were asked for.
@@ -210,23 +220,26 @@ fn fleets(
 /// One fleet with one seed.
 pub(crate) fn one(
     scenario: &Scenario,
-    sessions: Sessions,
+    load: Opened,
     label: &str,
     seed: u64,
     bar: &ProgressBar,
 ) -> Result<Run, Fault> {
     bar.set_message(format!("{label}, seed {seed}"));
-    let before = bar.position();
-    let told = simulate(scenario, sessions, seed, &mut |ended| bar.set_position(before + ended));
+    let mut shown = 0;
+    let mut show = |ended: u64| {
+        bar.inc(ended.saturating_sub(shown));
+        shown = ended;
+    };
+    let told = simulate(scenario, load.sessions, seed, &mut show);
     let told = told.map_err(|error| Fault::input(error.to_string()))?;
-    let ended = u64::try_from(told.recorder.samples().len()).unwrap_or(u64::MAX);
-    bar.set_position(before + ended);
+    show(u64::try_from(told.recorder.samples().len()).unwrap_or(u64::MAX));
     let counts = Some(told.counts());
     Ok(Run {
         series: told.series,
         cost: Some(told.cost),
         counts,
-        groups: told.groups,
+        groups: Groups { tenants: load.tenants, stages: load.stages, ..told.groups },
         ..Run::new(label.to_owned(), seed, told.recorder)
     })
 }
@@ -300,7 +313,7 @@ pub(crate) fn scenario(
     let (first, others) = pools.split_first().expect("a fleet has a pool");
     let mut base = Scenario::new(first.profile.clone(), first.workers, routing);
     base.others = others.to_vec();
-    arguments.decisions.set_world(&mut base);
+    arguments.decisions.set_world(&mut base)?;
     let millis = |name, value| thousandths(name, value, "milliseconds");
     let scrape_every = millis("scrape-interval-ms", arguments.scrape_interval_ms)?;
     // Thousandths of a microsecond are nanoseconds.
@@ -317,7 +330,14 @@ pub(crate) fn scenario(
         scrape_every: scrape_every.max(Micros::new(1_000)),
         network: millis("network-ms", arguments.network_ms)?,
         ingest_ns_per_token: ingest.get(),
-        pace: load.users.map_or(Pace::Open, Pace::Closed),
+        pace: match load.users {
+            None => Pace::Open,
+            Some(users) if load.is_timed => Pace::Timed(users),
+            Some(users) => Pace::Closed(users),
+        },
+        refused_wait: load.refused_wait,
+        until: load.until,
+        warm_up: load.warm_up,
         tells_missed: true,
         ..base
     })

@@ -1,16 +1,17 @@
 //! A configuration file as one more fleet of `overdraft simulate`.
 //!
-//! What the file says of routing, admission, retries, scrapes, answers that are given again and guessing
-//! counts as it would live; the fleet itself and the load are the command line's.
+//! What the file says of routing, admission, waiting, retries, hedging, scrapes, KV events, answers that are
+//! given again and guessing counts as it would live; the fleet itself and the load are the command line's.
 
 use std::path::Path;
 use std::time::Duration;
 
-use overdraft_config::{Config, Loader, WorkerSource};
+use overdraft_config::{Config, KvEvents, Loader, WorkerSource};
+use overdraft_core::admit::ByPriority;
 use overdraft_gateway::CacheMode;
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::Policy as Depth;
-use overdraft_sim::fleet::{AnswerCache, LOOK_UP_DEFAULT, Pool, Scenario};
+use overdraft_sim::fleet::{AnswerCache, CacheKnowledge, LOOK_UP_DEFAULT, Pool, Scenario};
 use overdraft_units::Micros;
 
 use crate::fault::Fault;
@@ -36,7 +37,16 @@ pub(crate) fn fleet(
     arguments.decisions.add_cascade(&mut scenario, profiles)?;
     scenario.routing = route;
     scenario.queue = settings.admission.queue;
-    scenario.patience = micros(settings.admission.first_token.default);
+    let patience = settings.admission.first_token;
+    scenario.patience = ByPriority {
+        flex: micros(patience.flex),
+        default: micros(patience.default),
+        priority: micros(patience.priority),
+    };
+    scenario.hedging = settings.hedging;
+    if loaded.config.workers.iter().any(|one| matches!(one.kv_events, KvEvents::At(_))) {
+        scenario.knowledge = CacheKnowledge::Reported;
+    }
     scenario.retry = settings.retry;
     scenario.scrape_every = micros(settings.scrape.interval).max(Micros::new(1_000));
     scenario.cache = (settings.cache.mode == CacheMode::On).then(|| AnswerCache {

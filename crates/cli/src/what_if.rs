@@ -14,8 +14,10 @@ use overdraft_units::Instant;
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
+use crate::parallel::in_parallel;
 use crate::pool_options;
 use crate::simulate::{self, Arguments};
+use crate::workload_options::Opened;
 
 /// The column of what was recorded.
 const RECORDED: &str = "recorded";
@@ -92,25 +94,28 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     let mut columns = vec![recorded(&log, &fleet, &before, price)];
     let mut runs = vec![Run {
         cost: Some(columns[0].fleet()),
-        groups: groups(&log, Groups::default()),
+        groups: Groups { tenants: log.tenants(), ..Groups::default() },
         ..Run::new(RECORDED.to_owned(), arguments.seed, what_if::recorded(&log))
     }];
     let priced = |pool: &Pool| fleet.prices(&pool.profile, pool.profile.price_per_hour());
     let prices: Vec<Prices> = pools.iter().map(priced).collect();
     let bar = simulate::bar(&load, policies.len(), arguments.seeds);
-    for policy in policies {
+    let jobs: Vec<_> = policies.iter().flat_map(|&policy| arguments.each_seed(policy)).collect();
+    let done = in_parallel(jobs.len(), |place| {
+        let (policy, seed) = jobs[place];
         let scenario = simulate::scenario(arguments, &load, &pools, policy)?;
-        let mut seeds = Vec::new();
-        for seed in arguments.seed..arguments.seed + arguments.seeds {
-            let (left, sessions) = split(&log, load.pacing, options.kept(), seed);
-            let mut run = simulate::one(&scenario, sessions, policy.name(), seed, &bar)?;
-            run.groups = groups(&log, run.groups);
-            seeds.push(again(&log, &mut run, &left, &prices));
-            runs.push(run);
-        }
-        columns.push(Column::of(policy, &seeds, &pools));
-    }
+        let (left, sessions) = split(&log, load.pacing, options.kept(), seed);
+        let opened = Opened { sessions, tenants: log.tenants(), stages: Vec::new() };
+        let mut run = simulate::one(&scenario, opened, policy.name(), seed, &bar)?;
+        Ok((again(&log, &mut run, &left, &prices), run))
+    })?;
     bar.finish_and_clear();
+    let (works, replayed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    runs.extend(replayed);
+    let seeds = usize::try_from(arguments.seeds).unwrap_or(1);
+    for (policy, works) in policies.into_iter().zip(works.chunks(seeds)) {
+        columns.push(Column::of(policy, works, &pools));
+    }
     let mut settings = simulate::settings(arguments, &load, &pools);
     settings.push(("model of the log".to_owned(), log.entries()[0].model.to_string()));
     settings.extend(columns.iter().map(Column::setting));
@@ -202,11 +207,6 @@ fn again(log: &AccessLog, run: &mut Run, left: &Left, prices: &[Prices]) -> (Wor
     }
     let seconds = run.summary(&overdraft_sim::report::Objectives::default()).duration;
     (work, seconds / 3_600.0)
-}
-
-/// Whose requests they are, by the names in the log.
-fn groups(log: &AccessLog, groups: Groups) -> Groups {
-    Groups { tenants: log.tenants(), ..groups }
 }
 
 fn recorded(log: &AccessLog, fleet: &Recorded, profile: &Profile, price: f64) -> Column {

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use overdraft_sim::report::Objectives;
-use overdraft_sim::workload::{Arrivals, Kind, Pacing, Sessions, Source, Times};
+use overdraft_sim::report::{Objectives, Report};
+use overdraft_sim::workload::{
+    Arrivals, Kind, Ladder, LadderError, Pacing, Rung, Sessions, Source, Times,
+};
 use overdraft_units::Micros;
 
 use crate::fault::Fault;
@@ -25,7 +27,7 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, value_name = "RATE")]
     request_rate: Option<f64>,
     /// How even random arrivals are: 1 is Poisson, less is burstier, more is more even
-    #[arg(long, default_value_t = 1.0, value_name = "SHAPE", requires = "request_rate")]
+    #[arg(long, default_value_t = 1.0, value_name = "SHAPE")]
     burstiness: f64,
     /// Factor by which the workload's own times run faster; lengths stay
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", conflicts_with = "request_rate")]
@@ -36,10 +38,24 @@ pub(crate) struct WorkloadOptions {
     /// Seconds after the start from which on nothing new begins
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// Closed loop with this many users; each begins a session when its last one has ended
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["request_rate", "speed"],
-          value_parser = clap::value_parser!(u32).range(1..))]
+    /// A ladder of rates, one stage after the other, as RATE:SECONDS with commas between them; a rate
+    /// without seconds has those of the next one that has some: `3,10,15:60s`
+    #[arg(long, value_name = "STAGES", conflicts_with_all = ["request_rate", "speed", "duration"])]
+    rates: Option<String>,
+    /// Seconds without requests between two stages of `--rates`
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "rates")]
+    stage_gap: f64,
+    /// Seconds at the start whose requests are sent and not counted; as RATE:SECONDS a stage of its own
+    /// before those of `--rates`
+    #[arg(long, value_name = "SECONDS")]
+    warm_up: Option<String>,
+    /// Closed loop with this many users; each begins a session when its last one has ended. Where a trace
+    /// says when sessions begin, or `--request-rate` or `--rates` does, no user begins one earlier
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) users: Option<u32>,
+    /// Seconds that a user of a closed loop waits after a refusal or a failure before beginning again
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", requires = "users")]
+    refused_wait: f64,
     /// Limits in milliseconds that a good request keeps, as `ttft:500 tpot:50 e2el:10000`
     #[arg(long, value_name = "OBJECTIVE", num_args = 1..)]
     goodput: Vec<String>,
@@ -52,6 +68,25 @@ pub(crate) struct Load {
     pub(crate) pacing: Pacing,
     pub(crate) objectives: Objectives,
     pub(crate) users: Option<u32>,
+    /// Stages with rates of their own.
+    pub(crate) ladder: Option<Ladder>,
+    /// Whether users of a closed loop begin sessions when the workload says, at the earliest.
+    pub(crate) is_timed: bool,
+    /// Requests that are due earlier are not counted.
+    pub(crate) warm_up: Micros,
+    /// When users of a closed loop without times begin nothing new.
+    pub(crate) until: Option<Micros>,
+    /// How long such users wait after a refusal.
+    pub(crate) refused_wait: Micros,
+}
+
+/// A load of one seed.
+pub(crate) struct Opened {
+    pub(crate) sessions: Sessions,
+    /// Names of tenants.
+    pub(crate) tenants: Vec<String>,
+    /// Names of stages.
+    pub(crate) stages: Vec<String>,
 }
 
 impl WorkloadOptions {
@@ -77,14 +112,69 @@ impl WorkloadOptions {
             },
             None => Arrivals::Own { speed: positive("speed", self.speed)? },
         };
-        let endless = source.kind() == Kind::Generator && self.duration.is_none();
+        if self.burstiness.to_bits() != 1.0_f64.to_bits()
+            && self.request_rate.or(self.rates.as_ref().map(|_| 0.0)).is_none()
+        {
+            let why = format!("`--burstiness {}`: no rate is given", self.burstiness);
+            return Err(Fault::input(why).hint("give `--request-rate` or `--rates`"));
+        }
+        let is_generated = source.kind() == Kind::Generator;
+        let is_endless = is_generated && self.duration.is_none() && self.rates.is_none();
+        let is_timed = match arrivals {
+            Arrivals::AtOnce => false,
+            Arrivals::Rate { .. } => true,
+            Arrivals::Own { .. } => !is_generated || self.rates.is_some(),
+        };
+        let span = self.duration.map(|seconds| positive("duration", seconds)).transpose()?;
+        let span = span.map(|seconds| micros("duration", seconds)).transpose()?;
+        let is_clocked = self.users.is_some() && !is_timed;
         let pacing = Pacing {
             arrivals,
             from: micros("from", self.from)?,
-            requests_max: self.num_prompts.or(endless.then_some(REQUESTS_DEFAULT)),
-            span: self.duration.map(|seconds| micros("duration", seconds)).transpose()?,
+            requests_max: self.num_prompts.or(is_endless.then_some(REQUESTS_DEFAULT)),
+            span: span.filter(|_| !is_clocked),
         };
-        Ok(Load { source, pacing, objectives, users: self.users })
+        let (ladder, warm_up) = self.stages()?;
+        Ok(Load {
+            source,
+            pacing,
+            objectives,
+            users: self.users,
+            ladder,
+            is_timed,
+            warm_up,
+            until: span.filter(|_| is_clocked),
+            refused_wait: micros("refused-wait", self.refused_wait)?,
+        })
+    }
+
+    /// The ladder, where there is one, and how long nothing is counted where there is none.
+    fn stages(&self) -> Result<(Option<Ladder>, Micros), Fault> {
+        let wrong = |flag: &str, error: LadderError| Fault::input(format!("`--{flag}`: {error}"));
+        let warm_up = self.warm_up.as_deref();
+        let stage = warm_up.filter(|text| text.contains(':'));
+        let Some(rates) = &self.rates else {
+            if let Some(text) = stage {
+                let why = format!("`--warm-up {text}`: expected seconds, as in `30`");
+                return Err(Fault::input(why).hint("a rate of its own is for `--rates`"));
+            }
+            return Ok((None, self.warm_up_seconds()?));
+        };
+        let mut ladder = Ladder::parse(rates).map_err(|error| wrong("rates", error))?;
+        ladder.warm_up =
+            stage.map(Rung::warm_up).transpose().map_err(|error| wrong("warm-up", error))?;
+        ladder.gap = micros("stage-gap", self.stage_gap)?;
+        ladder.burstiness = self.burstiness;
+        let seconds = if stage.is_some() { Micros::ZERO } else { self.warm_up_seconds()? };
+        Ok((Some(ladder), seconds))
+    }
+
+    fn warm_up_seconds(&self) -> Result<Micros, Fault> {
+        let Some(text) = &self.warm_up else { return Ok(Micros::ZERO) };
+        let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+        let seconds = seconds.filter(|seconds| seconds.is_finite() && 0.0 <= *seconds);
+        let why = || format!("`--warm-up {text}`: expected seconds, as in `30`");
+        micros("warm-up", seconds.ok_or_else(|| Fault::input(why()))?)
     }
 }
 
@@ -97,26 +187,52 @@ impl WorkloadOptions {
 
 impl Load {
     /// The sessions of a seed.
-    pub(crate) fn open(&self, seed: u64) -> Result<Sessions, Fault> {
+    pub(crate) fn open(&self, seed: u64) -> Result<Opened, Fault> {
         let workload = self.source.open(seed).map_err(|error| Fault::input(error.to_string()))?;
-        let own = matches!(self.pacing.arrivals, Arrivals::Own { .. });
+        let own = matches!(self.pacing.arrivals, Arrivals::Own { .. }) && self.ladder.is_none();
         if workload.times == Times::Untold && own && self.users.is_none() {
             let why = format!("`{}` does not tell when requests come", self.source);
-            return Err(Fault::input(why).hint("say so with `--request-rate` or `--users`"));
+            return Err(
+                Fault::input(why).hint("say so with `--request-rate`, `--rates` or `--users`")
+            );
         }
-        Ok(self.pacing.apply(workload.sessions, seed))
+        let sessions = self.pacing.apply(workload.sessions, seed);
+        let sessions = match &self.ladder {
+            Some(ladder) => ladder.apply(sessions, seed),
+            None => sessions,
+        };
+        let stages = self.ladder.as_ref().map(Ladder::names).unwrap_or_default();
+        Ok(Opened { sessions, tenants: workload.tenants, stages })
+    }
+
+    /// That nothing was asked, as a fault.
+    ///
+    /// # Errors
+    /// Where no run has a request.
+    pub(crate) fn check_asked(&self, report: &Report) -> Result<(), Fault> {
+        if report.runs.iter().any(|run| !run.recorder.samples().is_empty()) {
+            return Ok(());
+        }
+        let why = format!("nothing was asked: `{}` has no request that is counted", self.source);
+        Err(Fault::input(why).hint("give `--duration`, `--from` or `--warm-up` another value"))
     }
 
     /// What of it belongs into a report.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
-        let arrivals = match (self.users, self.pacing.arrivals) {
-            (Some(users), _) => format!("closed loop of {users} users"),
+        let times = match (&self.ladder, self.pacing.arrivals) {
+            (Some(ladder), _) => format!("stages of {}", ladder.names().join(", ")),
             (None, Arrivals::AtOnce) => "all at once".to_owned(),
-            (None, Arrivals::Own { speed: 1.0 }) => "open loop, the workload's own".to_owned(),
-            (None, Arrivals::Own { speed }) => format!("open loop, the workload's own × {speed}"),
+            (None, Arrivals::Own { speed: 1.0 }) => "the workload's own".to_owned(),
+            (None, Arrivals::Own { speed }) => format!("the workload's own × {speed}"),
             (None, Arrivals::Rate { per_second, burstiness }) => {
-                format!("open loop, {per_second} requests/s, burstiness {burstiness}")
+                format!("{per_second} requests/s, burstiness {burstiness}")
             }
+        };
+        let arrivals = match self.users {
+            Some(users) if self.is_timed => format!("{times}, {users} users at most"),
+            Some(users) => format!("closed loop of {users} users"),
+            None if matches!(self.pacing.arrivals, Arrivals::AtOnce) => times,
+            None => format!("open loop, {times}"),
         };
         let mut settings = vec![
             ("workload".to_owned(), self.source.to_string()),
@@ -124,6 +240,15 @@ impl Load {
         ];
         if let Some(requests) = self.pacing.requests_max {
             settings.push(("requests at most".to_owned(), requests.to_string()));
+        }
+        if Micros::ZERO < self.warm_up {
+            let seconds = std::time::Duration::from_micros(self.warm_up.get()).as_secs_f64();
+            settings.push(("not counted".to_owned(), format!("the first {seconds} s")));
+        }
+        if let Some(rung) = self.ladder.as_ref().and_then(|ladder| ladder.warm_up) {
+            let seconds = std::time::Duration::from_micros(rung.span.get()).as_secs_f64();
+            let told = format!("a warm-up of {}/s for {seconds} s", rung.per_second);
+            settings.push(("not counted".to_owned(), told));
         }
         settings
     }

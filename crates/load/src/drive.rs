@@ -1,12 +1,12 @@
 //! Session driver: sends turns when they are due and records the answers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use overdraft_sim::report::{Belongs, Fate, Recorder, Sample};
-use overdraft_sim::workload::{Session, Sessions, Turn, WorkloadError};
+use overdraft_sim::workload::{Session, Sessions, Stage, Turn, WorkloadError};
 use overdraft_telemetry::Clock;
 use overdraft_units::{Instant, Micros, Tokens};
 use overdraft_wire::answer::UsageTold;
@@ -39,6 +39,8 @@ pub struct Plan {
     pub session_header: Option<HeaderName>,
     /// How long a whole answer may take.
     pub patience: Duration,
+    /// Requests that are due earlier than this are sent and not counted.
+    pub warm_up: Micros,
 }
 
 /// Who decides when sessions begin.
@@ -50,6 +52,12 @@ pub enum Loop {
     Closed {
         /// How many.
         users: usize,
+        /// Whether they begin one when the workload says, at the earliest.
+        is_timed: bool,
+        /// When they begin nothing new any more, where they ever stop.
+        until: Option<Micros>,
+        /// How long one who got no answer waits before beginning again.
+        refused_wait: Micros,
     },
 }
 
@@ -65,6 +73,23 @@ pub enum LoadError {
     /// A task of ours panicked.
     #[error("a request's task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
+}
+
+/// How a user of a closed loop begins.
+struct Begins {
+    now: Instant,
+    is_timed: bool,
+    refused_wait: Micros,
+}
+
+/// A request beside its turn.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Its session's number.
+    name: u64,
+    due: Instant,
+    belongs: Belongs,
+    is_counted: bool,
 }
 
 /// What the tasks of a run share.
@@ -99,7 +124,7 @@ pub async fn run(
     });
     match shared.plan.pace {
         Loop::Open => open(&shared, sessions).await?,
-        Loop::Closed { users } => closed(&shared, sessions, users).await?,
+        Loop::Closed { users, .. } => closed(&shared, sessions, users).await?,
     }
     let mut recorder = shared.recorder.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut *recorder))
@@ -133,12 +158,16 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
     for _ in 0..users.clamp(1, FLYING_MAX) {
         let (shared, sessions) = (Arc::clone(shared), Arc::clone(&sessions));
         flying.spawn(async move {
-            loop {
+            while let Some(begins) = shared.begins() {
                 let next = sessions.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(session) = next.transpose()? else { return Ok(()) };
-                let now = shared.clock.now();
-                Arc::clone(&shared).visit(session, now).await;
+                let at = if begins.is_timed { begins.now.max(session.at) } else { begins.now };
+                if Arc::clone(&shared).visit(session, at).await == Fate::Completed {
+                    continue;
+                }
+                sleep(Duration::from_micros(begins.refused_wait.get())).await;
             }
+            Ok(())
         });
     }
     while let Some(ended) = flying.join_next().await {
@@ -149,28 +178,60 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
 }
 
 impl Shared {
-    /// One session, from its first turn, which is due at `at`, to its last.
-    async fn visit(self: Arc<Self>, session: Session, at: Instant) {
+    /// When and how a user of a closed loop begins a session now; none when it is over.
+    fn begins(&self) -> Option<Begins> {
+        let Loop::Closed { is_timed, until, refused_wait, .. } = self.plan.pace else {
+            return None;
+        };
+        let now = self.clock.now();
+        let is_over = until.is_some_and(|until| until <= now.since(Instant::ORIGIN));
+        (!is_over).then_some(Begins { now, is_timed, refused_wait })
+    }
+
+    /// One session, from its first turn, which is due at `at`, to its last; how the last one that was asked
+    /// ended.
+    async fn visit(self: Arc<Self>, session: Session, at: Instant) -> Fate {
         let mut answers = Answers::new();
         let mut due = at;
-        for turn in &session.turns {
+        let Session { sender, stage, name, .. } = session;
+        let belongs = Belongs {
+            priority: sender.priority,
+            tenant: sender.tenant,
+            stage: stage.place(),
+            ..Belongs::default()
+        };
+        for (place, turn) in (1..).zip(&session.turns) {
             due = due + turn.think;
             let wait = due.since(self.clock.now());
             if Micros::ZERO < wait {
                 sleep(Duration::from_micros(wait.get())).await;
             }
             self.progress.begin();
-            let answer = self.ask(turn, &answers, session.name, due).await;
+            let is_counted =
+                stage != Stage::WarmUp && self.plan.warm_up <= due.since(Instant::ORIGIN);
+            let asked = Asked { name, due, belongs, is_counted };
+            let answer = self.ask(turn, &answers, asked).await;
             self.progress.end();
             // Who got no answer does not go on talking.
-            let Some(answer) = answer else { return };
+            let Some(answer) = answer else {
+                if is_counted {
+                    let turns = session.turns.len().saturating_sub(place);
+                    self.recorder().unasked(u64::try_from(turns).unwrap_or(u64::MAX));
+                }
+                return Fate::Failed;
+            };
             answers.insert(turn.answer.content, answer);
             due = self.clock.now();
         }
+        Fate::Completed
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a turn and records what came; the answer's text if it came to its end.
-    async fn ask(&self, turn: &Turn, answers: &Answers, name: u64, due: Instant) -> Option<String> {
+    async fn ask(&self, turn: &Turn, answers: &Answers, asked: Asked) -> Option<String> {
         let body = self.plan.asking.body(turn, answers);
         let _room = match &self.room {
             Some(room) => room.acquire().await.ok(),
@@ -181,7 +242,7 @@ impl Shared {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.plan.target.headers.clone();
         if let Some(header) = &self.plan.session_header {
-            request.headers_mut().insert(header.clone(), HeaderValue::from(name));
+            request.headers_mut().insert(header.clone(), HeaderValue::from(asked.name));
         }
         let sent = self.clock.now();
         let answering = answer::stream(&self.pool, request, self.clock);
@@ -193,7 +254,7 @@ impl Shared {
             }
         };
         let sample = Sample {
-            intended: due,
+            intended: asked.due,
             sent,
             first_token: None,
             ended: self.clock.now(),
@@ -201,13 +262,21 @@ impl Shared {
             cached: None,
             output: Tokens::ZERO,
             fate: Fate::Completed,
-            belongs: Belongs::default(),
+            cause: None,
+            belongs: asked.belongs,
         };
-        self.record(sample, answered)
+        self.record(sample, answered, asked.is_counted)
     }
 
-    fn record(&self, sample: Sample, answered: Result<Answer, Wrong>) -> Option<String> {
-        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record(
+        &self,
+        sample: Sample,
+        answered: Result<Answer, Wrong>,
+        is_counted: bool,
+    ) -> Option<String> {
+        let mut uncounted = Recorder::new();
+        let mut counted = self.recorder();
+        let recorder = if is_counted { &mut *counted } else { &mut uncounted };
         let answer = match answered {
             Ok(answer) if !answer.pieces.is_empty() => answer,
             Ok(_) => {
@@ -229,7 +298,7 @@ impl Shared {
             recorder.tokens(*at, 1);
         }
         for pair in answer.pieces.windows(2) {
-            recorder.gap(pair[1].since(pair[0]));
+            recorder.gap(pair[1].since(pair[0]), sample.belongs);
         }
         let pieces = u32::try_from(answer.pieces.len()).unwrap_or(u32::MAX);
         let usage = answer.usage.as_ref();

@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use overdraft_sim::report::{Fate, Objectives, Recorder, Run, Summary};
+use overdraft_sim::report::{Fate, Objectives, Recorder, Run, Sample, Summary};
 use overdraft_sim::workload::{Pacing, Source, Wording};
+use overdraft_units::{Instant, Micros};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -142,7 +143,20 @@ fn plan(target: Target, pace: Loop) -> Plan {
     let wording = Wording::default();
     let (model, extra) = ("model".to_owned(), Map::new());
     let asking = Asking { interface: Interface::Chat, model, wording, extra };
-    Plan { target, asking, pace, concurrency_max: None, session_header: None, patience: PATIENCE }
+    Plan {
+        target,
+        asking,
+        pace,
+        concurrency_max: None,
+        session_header: None,
+        patience: PATIENCE,
+        warm_up: Micros::ZERO,
+    }
+}
+
+/// A closed loop without times, whose users wait a little after a refusal.
+fn users(users: usize, until: Option<Micros>) -> Loop {
+    Loop::Closed { users, is_timed: false, until, refused_wait: Micros::new(1_000) }
 }
 
 async fn send(plan: Plan, workload: &str, pacing: Pacing) -> (Recorder, Arc<Progress>) {
@@ -194,10 +208,38 @@ async fn who_waits_behind_others_is_counted_from_when_it_was_due() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_of_a_closed_loop_wait_for_their_answers() {
     let endpoint = Endpoint::start(PROMPT).await;
-    let plan = plan(endpoint.target(), Loop::Closed { users: 3 });
+    let plan = plan(endpoint.target(), users(3, None));
     let (recorder, _) = send(plan, "unique:rate=1000000,question=20", so_many(30)).await;
     let told = summary(&recorder);
     assert_eq!((told.completed, told.peak_concurrency), (30, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_stop_at_their_time_and_a_warm_up_is_sent_and_not_counted() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let mut plan = plan(endpoint.target(), users(2, Some(Micros::new(600_000))));
+    plan.warm_up = Micros::new(300_000);
+    let (recorder, progress) = send(plan, "unique:rate=1000000,question=20", so_many(10_000)).await;
+    let due = |sample: &Sample| sample.intended.since(Instant::ORIGIN).get();
+    let counted = recorder.samples();
+    assert!(counted.iter().all(|sample| (300_000..600_000).contains(&due(sample))));
+    let sent = usize::try_from(progress.ended()).unwrap();
+    assert!(!counted.is_empty() && counted.len() < sent && sent < 10_000, "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_a_timed_loop_begin_no_earlier_than_the_workload_says() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let pace = Loop::Closed { users: 8, is_timed: true, until: None, refused_wait: Micros::ZERO };
+    let plan = plan(endpoint.target(), pace);
+    let (recorder, _) = send(plan, "unique:rate=20,question=20", so_many(20)).await;
+    let workload = Source::parse("unique:rate=20,question=20").unwrap().open(1).unwrap();
+    let mut meant: Vec<_> =
+        so_many(20).apply(workload.sessions, 1).map(|one| one.unwrap().at).collect();
+    let mut due: Vec<_> = recorder.samples().iter().map(|sample| sample.intended).collect();
+    meant.sort_unstable();
+    due.sort_unstable();
+    assert_eq!(due, meant, "eight users keep up with twenty a second");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -183,10 +183,11 @@ pub fn sample(entry: &Entry, at: overdraft_units::Instant) -> Sample {
         cached: entry.cached,
         output: entry.output,
         fate: Fate::Completed,
+        cause: None,
         belongs: Belongs {
-            pool: None,
             priority: entry.sender.priority,
             tenant: entry.sender.tenant,
+            ..Belongs::default()
         },
     }
 }

@@ -16,6 +16,7 @@ use super::error::SimulateError;
 use super::event_loop::Simulation;
 use super::event_queue::{self, CourseId, FlightId};
 use super::life_cycle::unsent;
+use super::refusal::{groups_of, unplaced};
 use super::request_slab::{Flight, Role};
 use crate::report::Fate;
 use crate::workload::Piece;
@@ -291,7 +292,9 @@ impl Simulation<'_> {
         let said = Tokens::new(flight.said);
         let rest = said.checked_sub(course.shown).unwrap_or_default();
         (flight.first, flight.fate) = (course.first, fate);
-        self.recorder.tokens(flight.last, u64::from(rest.get()));
+        if flight.is_counted() {
+            self.recorder.tokens(flight.last, u64::from(rest.get()));
+        }
         self.leave(id);
         flight
     }
@@ -300,12 +303,15 @@ impl Simulation<'_> {
     fn show(&mut self, id: CourseId, tokens: Tokens) {
         let course = self.courses.of(id);
         let new = tokens.checked_sub(course.shown).unwrap_or_default();
-        if course.first.is_some() && new != Tokens::ZERO {
-            self.recorder.gaps(self.now.since(course.last), 1);
+        let is_counted = course.client.is_counted();
+        if is_counted && course.first.is_some() && new != Tokens::ZERO {
+            self.recorder.gaps(self.now.since(course.last), 1, groups_of(&course.client));
         }
         course.first = course.first.or(Some(self.now));
         (course.shown, course.last) = (course.shown.max(tokens), self.now);
-        self.recorder.tokens(self.now, u64::from(new.get()));
+        if is_counted {
+            self.recorder.tokens(self.now, u64::from(new.get()));
+        }
     }
 
     /// The target reads the prompt and the draft, and says one token.
@@ -370,7 +376,7 @@ impl Simulation<'_> {
                 self.send(flight, placed);
                 Ok(())
             }
-            Err(_) => self.refuse(flight),
+            Err(choice) => self.refuse(flight, unplaced(choice)),
         }
     }
 

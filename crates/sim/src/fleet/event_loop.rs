@@ -14,6 +14,7 @@ use super::event_queue::{Agenda, Event, FlightId};
 use super::gateway::Gateway;
 use super::hedging::Hedges;
 use super::miss_attribution::Ledger;
+use super::refusal::groups_of;
 use super::request_slab::{Flight, Origin, Places, Role, Visit};
 use super::response_cache::Answers;
 use super::scenario::{Pace, Scenario};
@@ -167,19 +168,25 @@ impl<'a> Simulation<'a> {
         self.begin_refusing();
         match self.scenario.pace {
             Pace::Open => self.next = self.sessions.next().transpose()?,
-            Pace::Closed(users) => {
+            Pace::Closed(users) | Pace::Timed(users) => {
                 for _ in 0..users.max(1) {
-                    self.admit_next()?;
+                    self.admit_next(self.now)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// A user of a closed loop begins another session, if there is one.
-    pub(super) fn admit_next(&mut self) -> Result<(), SimulateError> {
+    /// A user of a closed loop begins another session, if there is one, then or when the workload says.
+    pub(super) fn admit_next(&mut self, at: Instant) -> Result<(), SimulateError> {
+        let is_over = self.scenario.until.is_some_and(|until| Instant::ORIGIN + until <= at);
+        if is_over {
+            return Ok(());
+        }
         if let Some(session) = self.sessions.next().transpose()? {
-            self.admit(session, self.now);
+            let is_timed = matches!(self.scenario.pace, Pace::Timed(_));
+            let at = if is_timed { at.max(session.at) } else { at };
+            self.admit(session, at);
         }
         Ok(())
     }
@@ -267,6 +274,9 @@ impl<'a> Simulation<'a> {
 
     pub(super) fn record(&mut self, flight: &Flight) {
         let completed = flight.fate == Fate::Completed;
+        // Who was answered from the response cache had no worker.
+        let had = flight.source == Origin::Worker && flight.is_placed;
+        let worker = had.then_some(flight.worker);
         self.recorder.sample(Sample {
             intended: flight.due,
             sent: flight.due,
@@ -276,18 +286,14 @@ impl<'a> Simulation<'a> {
             cached: (completed && flight.source == Origin::Worker).then_some(flight.cached),
             output: Tokens::new(flight.said),
             fate: flight.fate,
+            cause: flight.cause,
             belongs: Belongs {
-                pool: self.pool_of(flight),
+                pool: worker.map(|place| self.workers[place].pool),
                 priority: flight.sender.priority,
-                tenant: flight.sender.tenant,
+                worker: worker.and_then(|place| u16::try_from(place).ok()),
+                ..groups_of(flight)
             },
         });
-    }
-
-    /// Whose worker had a request last.
-    fn pool_of(&self, flight: &Flight) -> Option<u16> {
-        let had = flight.source == Origin::Worker && flight.is_placed;
-        had.then(|| self.workers[flight.worker].pool)
     }
 
     /// What places in samples stand for.
@@ -303,7 +309,8 @@ impl<'a> Simulation<'a> {
             let told = told(&cascade.draft, cascade.workers);
             pools.push(PoolTold { name: format!("drafts: {}", told.name), ..told });
         }
-        Groups { pools, tenants: Vec::new() }
+        let workers = self.workers.iter().map(Worker::told).collect();
+        Groups { pools, workers, ..Groups::default() }
     }
 
     /// A worker that had crashed is there again, with nothing in its cache.

@@ -17,13 +17,15 @@ use super::event_loop::Simulation;
 use super::event_queue::{Event, FlightId, VisitId};
 use super::gateway::Gateway;
 use super::miss_attribution::Held;
+use super::refusal::{groups_of, unplaced, unqueued};
 use super::request_slab::{Flight, Origin, Role, Visit, spell_all};
 use super::response_cache::Answers;
 use super::retry;
 use super::scenario::{CacheKnowledge, Overdraft, Pace};
 use super::stall;
 use super::worker::Next;
-use crate::report::Fate;
+use crate::float_conversion::length;
+use crate::report::{Belongs, Cause, Fate};
 use crate::workload::{Piece, named};
 
 /// Tokens of an answer between two times that the gateway says how far it is, as it does live.
@@ -76,6 +78,8 @@ impl Simulation<'_> {
             held: Held::default(),
             source: Origin::Worker,
             fate: Fate::Completed,
+            cause: None,
+            stage: self.scenario.stage(session.stage, self.now),
         };
         let Some(mut flight) = self.answer_again(flight) else { return Ok(()) };
         let cut = self.cut();
@@ -135,22 +139,26 @@ impl Simulation<'_> {
             {
                 at
             }
-            Err(_) => return self.refuse(id),
+            Err(choice) => return self.refuse(id, unplaced(choice)),
         };
         let chunk = self.chunk();
-        let deadline = self.now + self.scenario.patience;
         let flight = self.flights.of(id);
+        let priority = flight.sender.priority.unwrap_or_default();
+        let deadline = self.now + self.scenario.patience.of(priority);
         let gateway = &mut self.gateways[flight.gateway];
         let waits = gateway.router.wait(request(flight, chunk), at, deadline, self.now);
-        let Ok(ticket) = waits else { return self.refuse(id) };
+        let ticket = match waits {
+            Ok(ticket) => ticket,
+            Err(refusal) => return self.refuse(id, unqueued(refusal)),
+        };
         gateway.waiting.insert(ticket, id);
         self.agenda.enter(deadline, Event::Expired);
         self.call_on();
         Ok(())
     }
 
-    pub(super) fn refuse(&mut self, id: FlightId) -> Result<(), SimulateError> {
-        self.flights.of(id).fate = Fate::Refused;
+    pub(super) fn refuse(&mut self, id: FlightId, cause: Cause) -> Result<(), SimulateError> {
+        self.flights.of(id).lose(Fate::Refused, cause);
         self.end(id)
     }
 
@@ -201,7 +209,7 @@ impl Simulation<'_> {
         let over = router.expire(self.now);
         let over: Vec<_> = over.iter().filter_map(|ticket| waiting.remove(ticket)).collect();
         for id in over {
-            self.flights.of(id).fate = Fate::Refused;
+            self.flights.of(id).lose(Fate::Refused, Cause::WaitedTooLong);
             self.agenda.enter(self.now, Event::Ended(id));
         }
         let (chunk, routing) = (self.chunk(), self.scenario.routing);
@@ -216,9 +224,9 @@ impl Simulation<'_> {
                     self.send(id, placed);
                 }
                 Err(Choice::Saturated { .. }) => {}
-                Err(_) => {
+                Err(choice) => {
                     waiting.remove(&ticket);
-                    self.flights.of(id).fate = Fate::Refused;
+                    self.flights.of(id).lose(Fate::Refused, unplaced(choice));
                     self.agenda.enter(self.now, Event::Ended(id));
                 }
             }
@@ -233,7 +241,7 @@ impl Simulation<'_> {
         let flight = self.flights.of(id);
         let worker = flight.worker;
         if !self.workers[worker].is_up() {
-            flight.fate = Fate::Failed;
+            flight.lose(Fate::Failed, Cause::WorkerLost);
             flight.failure = Some(Failure::Unreachable);
             self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
             return;
@@ -249,9 +257,10 @@ impl Simulation<'_> {
         let prompt = std::mem::take(&mut flight.prompt);
         let verdict = self.workers[worker].handle_arrival(id, prompt, output, self.now);
         if let Verdict::Refused(refusal) = verdict {
-            flight.fate = Fate::Refused;
             // What never fits is the client's mistake, as it is live, even where a larger worker has room.
             let is_full = matches!(refusal, Refusal::QueueFull { .. });
+            let cause = if is_full { Cause::WorkerQueueFull } else { Cause::TooLarge };
+            flight.lose(Fate::Refused, cause);
             flight.failure = is_full.then_some(Failure::Saturated);
             self.agenda.enter(self.now + self.scenario.network, Event::Ended(id));
             return;
@@ -275,7 +284,7 @@ impl Simulation<'_> {
                 let seen = self.now + self.scenario.network;
                 for id in lost {
                     let flight = self.flights.of(id);
-                    flight.fate = Fate::Failed;
+                    flight.lose(Fate::Failed, Cause::WorkerLost);
                     flight.failure = Some(Failure::Unreachable);
                     self.agenda.enter(seen, Event::Ended(id));
                 }
@@ -293,12 +302,13 @@ impl Simulation<'_> {
         let Self { flights, recorder, agenda, .. } = self;
         let mut tokens = 0;
         // Mostly all had their last token at one time.
-        let (mut gap, mut gaps) = (Micros::ZERO, 0);
+        let (mut gap, mut gaps, mut of) = (Micros::ZERO, 0, Belongs::default());
         self.workers[worker].handle_step(self.now, |yields, drafts, appended| {
             let id = yields.flight;
             let flight = flights.of(id);
             let before = flight.said;
-            let is_shown = flight.visit.is_some() && flight.role == Role::Target;
+            let is_shown =
+                flight.visit.is_some() && flight.role == Role::Target && flight.is_counted();
             speak(flight, drafts, appended);
             tokens += if is_shown { u64::from(flight.said - before) } else { 0 };
             if flight.first.is_none() {
@@ -306,10 +316,10 @@ impl Simulation<'_> {
                 flight.cached = yields.cached();
                 agenda.enter(seen, Event::FirstToken(id));
             } else if is_shown {
-                let own = seen.since(flight.last);
-                if own != gap {
-                    recorder.gaps(gap, gaps);
-                    (gap, gaps) = (own, 0);
+                let (own, belongs) = (seen.since(flight.last), groups_of(flight));
+                if own != gap || belongs != of {
+                    recorder.gaps(gap, gaps, of);
+                    (gap, gaps, of) = (own, 0, belongs);
                 }
                 gaps += 1;
             }
@@ -326,7 +336,7 @@ impl Simulation<'_> {
             }
             (Progress::Continues, flight.session)
         });
-        recorder.gaps(gap, gaps);
+        recorder.gaps(gap, gaps, of);
         recorder.tokens(seen, tokens);
         if self.scenario.knowledge == CacheKnowledge::Reported {
             let changes = self.workers[worker].changes();
@@ -394,7 +404,9 @@ impl Simulation<'_> {
     /// An answer is given: it is recorded, and its session goes on.
     fn go_on(&mut self, flight: &Flight) -> Result<(), SimulateError> {
         let Some(visit_id) = flight.visit else { return Ok(()) };
-        self.record(flight);
+        if flight.is_counted() {
+            self.record(flight);
+        }
         if let (Some(answers), Some(key), Fate::Completed, Origin::Worker) =
             (&mut self.answers, flight.key, flight.fate, flight.source)
         {
@@ -409,16 +421,20 @@ impl Simulation<'_> {
         let visit = self.visits.of(visit_id);
         visit.turn += 1;
         // Who got no answer does not go on talking.
-        let following = visit.session.turns.get(visit.turn);
-        let following = following.filter(|_| flight.fate == Fate::Completed);
+        let is_answered = flight.fate == Fate::Completed;
+        let following = visit.session.turns.get(visit.turn).filter(|_| is_answered);
         if let Some(think) = following.map(|turn| turn.think) {
             self.agenda.enter(self.now + think, Event::Due(visit_id));
             return Ok(());
         }
-        self.visits.remove(visit_id);
+        let visit = self.visits.remove(visit_id);
+        if flight.is_counted() {
+            self.recorder.unasked(length(visit.session.turns.len().saturating_sub(visit.turn)));
+        }
+        let wait = if is_answered { Micros::ZERO } else { self.scenario.refused_wait };
         match self.scenario.pace {
             Pace::Open => Ok(()),
-            Pace::Closed(_) => self.admit_next(),
+            Pace::Closed(_) | Pace::Timed(_) => self.admit_next(self.now + wait),
         }
     }
 }
@@ -470,6 +486,7 @@ pub(super) fn unsent(flight: &Flight) -> Flight {
         tried: Tried::default(),
         failure: None,
         fate: Fate::Completed,
+        cause: None,
         ..*flight
     }
 }

@@ -20,9 +20,12 @@ mod gateway;
 mod hedging;
 mod kv_events;
 mod life_cycle;
+#[cfg(test)]
+mod load_tests;
 mod miss_attribution;
 mod miss_causes;
 mod outage;
+mod refusal;
 mod request_slab;
 mod response_cache;
 mod retry;
@@ -46,7 +49,7 @@ pub use self::faulty_workers::{Manner, Refusing};
 pub use self::hedging::Hedges;
 pub use self::scenario::{
     AnswerCache, CacheKnowledge, KEPT_DEFAULT, LOOK_UP_DEFAULT, Overdraft, Pace, Pool,
-    RESTART_DEFAULT, Scenario, Speculation,
+    REFUSED_WAIT_DEFAULT, RESTART_DEFAULT, Scenario, Speculation, all_alike,
 };
 pub use self::stall::Stall;
 pub use self::tenant_mix::Mix;

@@ -5,6 +5,7 @@ use overdraft_units::Instant;
 use super::event_loop::Simulation;
 use super::event_queue::{Event, FlightId};
 use super::faulty_workers::Manner;
+use crate::report::Cause;
 
 impl Simulation<'_> {
     /// Notes when processes go and come back.
@@ -46,7 +47,9 @@ impl Simulation<'_> {
     fn turn_away(&mut self, id: FlightId, manner: Manner, seen: Instant) {
         let flight = self.flights.of(id);
         let (fate, failure) = manner.failure();
-        (flight.fate, flight.failure) = (fate, Some(failure));
+        let cause = if manner == Manner::Gone { Cause::WorkerLost } else { Cause::TurnedAway };
+        flight.lose(fate, cause);
+        flight.failure = Some(failure);
         self.agenda.enter(seen, Event::Ended(id));
     }
 }

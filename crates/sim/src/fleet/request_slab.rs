@@ -9,8 +9,8 @@ use overdraft_units::{CacheSalt, Instant, TokenId, Tokens};
 use super::bounds::{DRAFT_MODEL, MODEL, VOCABULARY};
 use super::event_queue::{CourseId, FlightId, VisitId};
 use super::miss_attribution::Held;
-use crate::report::Fate;
-use crate::workload::{Piece, Sender, Session, Turn};
+use crate::report::{Cause, Fate};
+use crate::workload::{Piece, Sender, Session, Stage, Turn};
 
 /// A request under way.
 #[derive(Debug)]
@@ -66,6 +66,22 @@ pub(super) struct Flight {
     pub(super) held: Held,
     pub(super) source: Origin,
     pub(super) fate: Fate,
+    /// Why it got no answer, where it got none.
+    pub(super) cause: Option<Cause>,
+    /// The load's stage that it came in.
+    pub(super) stage: Stage,
+}
+
+impl Flight {
+    /// Whether reports count it; what warms caches up they do not.
+    pub(super) fn is_counted(&self) -> bool {
+        self.stage != Stage::WarmUp
+    }
+
+    /// It ends without an answer.
+    pub(super) const fn lose(&mut self, fate: Fate, cause: Cause) {
+        (self.fate, self.cause) = (fate, Some(cause));
+    }
 }
 
 /// What a request under way is for.

@@ -43,6 +43,7 @@ impl Simulation<'_> {
                 let flight = self.flights.of(id);
                 (flight.fate, flight.failure, flight.cached) =
                     (Fate::Completed, None, Tokens::ZERO);
+                flight.cause = None;
                 self.retried += 1;
                 self.send(id, placed);
                 None

@@ -1,17 +1,18 @@
 //! Scenario: the simulated fleet, its policy and the staleness of its metrics.
 
-use overdraft_core::admit::{Mode, QueueSettings};
+use overdraft_core::admit::{ByPriority, Mode, QueueSettings};
 use overdraft_core::hedge::HedgeSettings;
 use overdraft_core::route::{RetrySettings, RouteSettings};
 use overdraft_gpu_model::Profile;
 use overdraft_scheduler::speculate::Policy;
-use overdraft_units::{Micros, Tokens};
+use overdraft_units::{Instant, Micros, Tokens};
 
 use super::bounds::SHARE_EVERY;
 use super::cascading::Cascading;
 use super::faulty_workers::Refusing;
 use super::stall::Stall;
 use super::tenant_mix::Mix;
+use crate::workload::Stage;
 
 /// A fleet and how it is driven.
 #[derive(Clone, Debug)]
@@ -50,13 +51,19 @@ pub struct Scenario {
     pub ingest_ns_per_token: u64,
     /// Who decides when sessions begin.
     pub pace: Pace,
+    /// How long a user of a closed loop who got no answer waits before beginning again.
+    pub refused_wait: Micros,
+    /// When users of a closed loop begin nothing new any more, where they ever stop.
+    pub until: Option<Micros>,
+    /// Requests that are due earlier than this are not counted.
+    pub warm_up: Micros,
     /// Requests that may wait at a worker; one more is refused.
     pub waiting_max: u32,
     /// How much may wait at the gateway for a worker to have room; nothing waits there while
     /// `routing.admission` is off.
     pub queue: QueueSettings,
-    /// How long a request may wait there before it is refused.
-    pub patience: Micros,
+    /// How long a request of each priority may wait there before it is refused.
+    pub patience: ByPriority<Micros>,
     /// How freely attempts that failed before their first token are made again elsewhere.
     pub retry: RetrySettings,
     /// What becomes of a worker whose running requests need more pages than there are.
@@ -130,8 +137,16 @@ pub const LOOK_UP_DEFAULT: Micros = Micros::new(500);
 /// How long a worker is gone that has crashed: a process starts and reads its weights.
 pub const RESTART_DEFAULT: Micros = Micros::new(120_000_000);
 
+/// How long a user waits who got no answer: what refusals of the gateway ask for at least (`Retry-After`).
+pub const REFUSED_WAIT_DEFAULT: Micros = Micros::new(1_000_000);
+
 /// How long a request may wait at the gateway, as the gateway's own default.
 const PATIENCE_DEFAULT: Micros = Micros::new(30_000_000);
+
+/// The same for every priority.
+pub const fn all_alike(patience: Micros) -> ByPriority<Micros> {
+    ByPriority { flex: patience, default: patience, priority: patience }
+}
 
 /// What a gateway knows of its workers' caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +164,8 @@ pub enum Pace {
     Open,
     /// So many users, each of whom begins one when the one before is through.
     Closed(u32),
+    /// So many users, each of whom begins one when the workload says, and not before the one before is through.
+    Timed(u32),
 }
 
 impl Scenario {
@@ -173,9 +190,12 @@ impl Scenario {
             network: Micros::new(250),
             ingest_ns_per_token: 0,
             pace: Pace::Open,
+            refused_wait: REFUSED_WAIT_DEFAULT,
+            until: None,
+            warm_up: Micros::ZERO,
             waiting_max: 65_536,
             queue: QueueSettings::default(),
-            patience: PATIENCE_DEFAULT,
+            patience: all_alike(PATIENCE_DEFAULT),
             retry: RetrySettings::default(),
             overdraft: Overdraft::Preempt,
             refusing: Vec::new(),
@@ -186,6 +206,11 @@ impl Scenario {
             cascade: None,
             tells_missed: false,
         }
+    }
+
+    /// The stage of a request that is due now, in a session of that stage.
+    pub(super) fn stage(&self, stage: Stage, now: Instant) -> Stage {
+        if now.since(Instant::ORIGIN) < self.warm_up { Stage::WarmUp } else { stage }
     }
 
     /// All pools that answer for the model, the first one first.

@@ -26,7 +26,9 @@ impl Simulation<'_> {
     pub(super) fn scrape(&mut self, gateway: usize) {
         let told: Vec<_> = self.workers.iter().map(|worker| worker.scraped(self.now)).collect();
         if gateway == 0 {
-            self.watch.see(self.now, &told);
+            let queued = self.gateways.iter().map(|one| one.waiting.len()).sum();
+            let preemptions = self.workers.iter().map(|one| one.counted().preemptions).sum();
+            self.watch.see(self.now, &told, queued, preemptions);
         }
         let router = &mut self.gateways[gateway].router;
         router.tick(self.now);

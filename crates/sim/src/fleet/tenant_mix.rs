@@ -70,9 +70,11 @@ mod tests {
     use overdraft_units::Instant;
 
     use super::*;
+    use crate::workload::Stage;
 
     fn session(name: u64, sender: Sender) -> Session {
-        Session { at: Instant::ORIGIN, name, sender, turns: Vec::new() }
+        let (at, stage) = (Instant::ORIGIN, Stage::default());
+        Session { at, name, sender, stage, turns: Vec::new() }
     }
 
     #[test]

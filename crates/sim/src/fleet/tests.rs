@@ -223,7 +223,7 @@ fn whoever_waits_for_too_long_is_refused() {
     let mut scenario = scenario(Policy::Cost, 1);
     scenario.kv_tokens = Some(Tokens::new(4_096));
     scenario.routing.admission.mode = Mode::Reserve;
-    scenario.patience = Micros::new(2_000_000);
+    scenario.patience = all_alike(Micros::new(2_000_000));
     let workload = "unique:question=1000,output=1000,spread=0,rate=20";
     let told = summary(&run(&scenario, workload, 40, 1));
     assert!(0 < told.refused && 0 < told.completed, "{told:?}");
@@ -517,7 +517,7 @@ fn crowded(mix: Mix) -> Simulated {
     let mut scenario = scenario(Policy::Cost, 2);
     scenario.routing.admission.mode = Mode::Reserve;
     scenario.kv_tokens = Some(Tokens::new(12_000));
-    scenario.patience = Micros::new(5_000_000);
+    scenario.patience = all_alike(Micros::new(5_000_000));
     scenario.mix = mix;
     run(&scenario, "unique:question=400,output=300,spread=0.3,rate=25", 900, 1)
 }

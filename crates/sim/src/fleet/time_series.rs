@@ -1,4 +1,4 @@
-//! Time series of a fleet: requests that run and wait, and cache use.
+//! Time series of a fleet: requests that run and wait, cache use, preemptions.
 
 use overdraft_core::fleet::Scraped;
 use overdraft_units::Instant;
@@ -23,11 +23,22 @@ struct Point {
     running: f64,
     waiting: f64,
     held_percent: f64,
+    /// At the gateways.
+    queued: f64,
+    /// So far.
+    preemptions: f64,
 }
 
 impl Watch {
-    /// Takes in what all workers say at a time.
-    pub(super) fn see(&mut self, now: Instant, workers: &[Scraped]) {
+    /// Takes in what all workers say at a time, how many requests wait at gateways, and how many times a
+    /// sequence has lost its pages so far.
+    pub(super) fn see(
+        &mut self,
+        now: Instant,
+        workers: &[Scraped],
+        queued: usize,
+        preemptions: u64,
+    ) {
         self.seen += 1;
         if !self.seen.is_multiple_of(self.stride.max(1)) {
             return;
@@ -41,6 +52,8 @@ impl Watch {
             running: sum(|one| one.running),
             waiting: sum(|one| one.waiting),
             held_percent: held / float(length(workers.len())).max(1.0),
+            queued: float(length(queued)),
+            preemptions: float(preemptions),
         });
         if POINTS_MAX < self.points.len() {
             let mut number = 0_u32;
@@ -53,14 +66,19 @@ impl Watch {
     }
 
     pub(super) fn series(&self) -> Vec<Series> {
-        let series = |name: &str, of: fn(&Point) -> f64| Series {
-            name: name.to_owned(),
+        let series = |key, name, of: fn(&Point) -> f64| Series {
+            key,
+            name,
             points: self.points.iter().map(|point| (point.second, of(point))).collect(),
         };
         vec![
-            series("Requests that run", |point| point.running),
-            series("Requests that wait", |point| point.waiting),
-            series("Use of caches by running requests, %", |point| point.held_percent),
+            series("running", "Requests that run", |point| point.running),
+            series("waiting", "Requests that wait at workers", |point| point.waiting),
+            series("queued", "Requests that wait at gateways", |point| point.queued),
+            series("kv_use_percent", "Use of caches by running requests, %", |point| {
+                point.held_percent
+            }),
+            series("preemptions", "Preemptions so far", |point| point.preemptions),
         ]
     }
 }

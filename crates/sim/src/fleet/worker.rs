@@ -16,6 +16,8 @@ use super::draft_model::{Came, Guesser, Guesses, Said};
 use super::error::SimulateError;
 use super::event_queue::FlightId;
 use super::scenario::{CacheKnowledge, Overdraft, Scenario};
+use crate::float_conversion::float;
+use crate::report::WorkerTold;
 
 /// A token of a prompt and one of its answer.
 const CONTEXT_MIN: Tokens = Tokens::new(2);
@@ -44,6 +46,8 @@ pub(super) struct Worker {
     /// Counted by schedulers that have crashed.
     before: Counted,
     pub(super) crashes: u64,
+    /// In which it computed.
+    busy: Micros,
     /// Kept between steps.
     outcomes: Vec<Outcome>,
 }
@@ -138,6 +142,7 @@ impl Worker {
             named: 0,
             before: Counted::default(),
             crashes: 0,
+            busy: Micros::ZERO,
             outcomes: Vec::new(),
         })
     }
@@ -230,6 +235,7 @@ impl Worker {
         let took = Micros::new(u64::try_from(took).unwrap_or(u64::MAX).max(1));
         self.step = Some((plan, took));
         let guessing = self.guesser.as_ref().map_or(Micros::ZERO, Guesser::takes);
+        self.busy = self.busy + took + guessing;
         Next::Step(took + guessing)
     }
 
@@ -337,6 +343,13 @@ impl Worker {
             preemptions: self.before.preemptions + stats.preemptions,
             evicted: self.before.evicted + stats.blocks_evicted,
         }
+    }
+
+    /// What a report says of it.
+    pub(super) fn told(&self) -> WorkerTold {
+        let Counted { preemptions, evicted: evictions } = self.counted();
+        let busy_seconds = float(self.busy.get()) / 1e6;
+        WorkerTold { pool: self.pool, preemptions, evictions, crashes: self.crashes, busy_seconds }
     }
 
     pub(super) fn guesses(&self) -> Guesses {

@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use overdraft_core::admit::Priority;
 use serde_json::{Map, Value, json};
 
-use super::groups::{Belongs, Groups, PoolTold};
+use super::groups::{Belongs, Groups, PoolTold, WorkerTold};
+use super::histogram::Histogram;
 use super::plot::escaped;
-use super::recorder::{Recorder, Sample};
+use super::recorder::{GapGroup, Recorder, Sample};
 use super::summary::Summary;
 use super::{Objectives, Run};
 use crate::float_conversion::{float, length};
@@ -24,6 +25,8 @@ pub(super) enum Side {
     Pool,
     Priority,
     Tenant,
+    Stage,
+    Worker,
 }
 
 /// One group of a side.
@@ -31,18 +34,27 @@ struct Row {
     name: String,
     summary: Summary,
     pool: Option<PoolTold>,
+    worker: Option<WorkerTold>,
+    /// Times between tokens, where they are kept apart.
+    gaps: Option<Histogram>,
     /// For all of the pool's workers, whatever they did.
     dollars: Option<f64>,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 3] = [Self::Pool, Self::Priority, Self::Tenant];
+    /// Those that tables tell.
+    const TOLD: [Self; 4] = [Self::Pool, Self::Priority, Self::Tenant, Self::Stage];
+
+    /// Those that JSON has.
+    const ALL: [Self; 5] = [Self::Pool, Self::Priority, Self::Tenant, Self::Stage, Self::Worker];
 
     const fn title(self) -> &'static str {
         match self {
             Self::Pool => "By pool",
             Self::Priority => "By priority",
             Self::Tenant => "By tenant",
+            Self::Stage => "By stage",
+            Self::Worker => "By worker",
         }
     }
 
@@ -51,6 +63,8 @@ impl Side {
             Self::Pool => "by_pool",
             Self::Priority => "by_priority",
             Self::Tenant => "by_tenant",
+            Self::Stage => "by_stage",
+            Self::Worker => "by_worker",
         }
     }
 
@@ -59,29 +73,58 @@ impl Side {
             Self::Pool => belongs.pool.map(usize::from),
             Self::Priority => belongs.priority.map(Priority::index),
             Self::Tenant => belongs.tenant.map(usize::from),
+            Self::Stage => belongs.stage.map(usize::from),
+            Self::Worker => belongs.worker.map(usize::from),
         }
     }
 
     fn name(self, groups: &Groups, place: usize) -> String {
-        let known = match self {
-            Self::Pool => groups.pools.get(place).map(|pool| pool.name.clone()),
-            Self::Priority => Priority::ALL.get(place).map(ToString::to_string),
-            Self::Tenant => groups.tenants.get(place).cloned(),
+        let number = || (place + 1).to_string();
+        match self {
+            Self::Pool => groups.pools.get(place).map_or_else(number, |pool| pool.name.clone()),
+            Self::Priority => Priority::ALL.get(place).map_or_else(number, ToString::to_string),
+            Self::Tenant => groups.tenant(place),
+            Self::Stage => groups.stage(place),
+            // As flags name it.
+            Self::Worker => place.to_string(),
+        }
+    }
+
+    /// Groups that are told even where no request was of them.
+    const fn always(self, groups: &Groups) -> usize {
+        match self {
+            Self::Pool => groups.pools.len(),
+            Self::Worker => groups.workers.len(),
+            Self::Stage => groups.stages.len(),
+            Self::Priority | Self::Tenant => 0,
+        }
+    }
+
+    /// The times between tokens of a group; none where they are not kept apart.
+    fn gaps(self, runs: &[&Run], place: usize) -> Option<Histogram> {
+        let is_of = |group: &GapGroup| match self {
+            Self::Tenant => group.tenant.map(usize::from) == Some(place),
+            Self::Stage => group.stage.map(usize::from) == Some(place),
+            Self::Pool | Self::Priority | Self::Worker => false,
         };
-        known.unwrap_or_else(|| (place + 1).to_string())
+        let all = runs.iter().flat_map(|run| &run.recorder.gaps_of);
+        let own = all.filter(|(group, _)| is_of(group)).map(|(_, gaps)| gaps);
+        own.fold(None, |sum: Option<Histogram>, gaps| {
+            let mut sum = sum.unwrap_or_default();
+            sum.merge(gaps);
+            Some(sum)
+        })
     }
 
     /// The groups of these runs, seeds of one label, put together; none where there is nothing to tell apart.
     fn rows(self, runs: &[&Run], objectives: &Objectives) -> Vec<Row> {
         let Some(groups) = runs.first().map(|run| &run.groups) else { return Vec::new() };
         let mut samples: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
-        if self == Self::Pool {
-            if groups.pools.len() < 2 {
-                return Vec::new();
-            }
-            // A pool that answered nothing costs as well.
-            samples.extend((0..groups.pools.len()).map(|place| (place, Vec::new())));
+        if self == Self::Pool && groups.pools.len() < 2 {
+            return Vec::new();
         }
+        // A pool that answered nothing costs as well.
+        samples.extend((0..self.always(groups)).map(|place| (place, Vec::new())));
         for sample in runs.iter().flat_map(|run| run.recorder.samples()) {
             if let Some(place) = self.place(sample.belongs) {
                 samples.entry(place).or_default().push(*sample);
@@ -89,12 +132,18 @@ impl Side {
         }
         let seconds: f64 = runs.iter().map(|run| run.recorder.seconds()).sum();
         let row = |(place, samples): (usize, Vec<Sample>)| {
-            let summary = Summary::of(&Recorder { samples, ..Recorder::new() }, objectives);
+            let gaps = self.gaps(runs, place);
+            let own = gaps.clone().unwrap_or_default();
+            let recorder = Recorder { samples, gaps: own, ..Recorder::new() };
+            let summary = Summary::of(&recorder, objectives);
+            // A worker's counts are those of one run.
+            let is_worker = self == Self::Worker && runs.len() == 1;
+            let worker = groups.workers.get(place).filter(|_| is_worker).copied();
             let pool = groups.pools.get(place).filter(|_: &&PoolTold| self == Self::Pool).cloned();
             let dollars = pool
                 .as_ref()
                 .map(|pool| f64::from(pool.workers) * pool.dollars_per_hour * seconds / 3_600.0);
-            Row { name: self.name(groups, place), summary, pool, dollars }
+            Row { name: self.name(groups, place), summary, pool, worker, gaps, dollars }
         };
         samples.into_iter().map(row).collect()
     }
@@ -105,15 +154,24 @@ impl Side {
         if rows.is_empty() {
             return Vec::new();
         }
-        rows.sort_by_key(|row| std::cmp::Reverse(row.summary.offered));
+        if self != Self::Stage {
+            rows.sort_by_key(|row| std::cmp::Reverse(row.summary.offered));
+        }
+        let tells_gaps = rows.iter().any(|row| row.gaps.is_some());
         let mut header = vec![self.title(), "offered", "completed", "refused", "failed"];
         header.extend(["output tokens", "mean TTFT ms", "P95 TTFT ms", "P95 TPOT ms"]);
+        if tells_gaps {
+            header.extend(["mean ITL ms", "P95 ITL ms"]);
+        }
+        if self == Self::Stage {
+            header.push("output tok/s");
+        }
         header.extend((!objectives.is_empty()).then_some("good %"));
         if self == Self::Pool {
             header.extend(["workers", "$/h each", "$", "$ per 1M output"]);
         }
         let mut grid = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-        grid.extend(rows.iter().take(ROWS_MAX).map(Row::cells));
+        grid.extend(rows.iter().take(ROWS_MAX).map(|row| row.cells(self, tells_gaps)));
         if ROWS_MAX < rows.len() {
             grid.push(vec![format!("{} more", rows.len() - ROWS_MAX)]);
         }
@@ -122,12 +180,20 @@ impl Side {
 }
 
 impl Row {
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self, side: Side, tells_gaps: bool) -> Vec<String> {
         let Summary { offered, completed, refused, failed, output_tokens, .. } = self.summary;
         let mut cells = vec![self.name.clone()];
         cells.extend([offered, completed, refused, failed, output_tokens].map(|n| n.to_string()));
         let (ttft, tpot) = (self.summary.ttft, self.summary.tpot);
         cells.extend([ttft.mean, ttft.p95, tpot.p95].map(|ms| format!("{ms:.2}")));
+        if tells_gaps {
+            let itl = self.gaps.as_ref().map(|_| self.summary.itl);
+            let cell = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
+            cells.extend([itl.map(|itl| itl.mean), itl.map(|itl| itl.p95)].map(cell));
+        }
+        if side == Side::Stage {
+            cells.push(format!("{:.1}", self.summary.output_throughput()));
+        }
         cells
             .extend(self.summary.good.map(|_| format!("{:.1}", self.summary.good_share() * 100.0)));
         if let (Some(pool), Some(dollars)) = (&self.pool, self.dollars) {
@@ -147,17 +213,24 @@ impl Row {
     fn json(&self) -> Value {
         let mut told = self.summary.json();
         // Those of the whole run: a group has none of its own.
-        for whole in ["cost_dollars", "mean_itl_ms", "median_itl_ms", "std_itl_ms"] {
+        for whole in ["cost_dollars", "max_output_tokens_per_s", "turns_not_asked"] {
             told.remove(whole);
         }
-        for whole in ["p90_itl_ms", "p95_itl_ms", "p99_itl_ms", "max_output_tokens_per_s"] {
-            told.remove(whole);
+        if self.gaps.is_none() {
+            told.retain(|name, _| !name.ends_with("_itl_ms"));
         }
         told.insert("name".to_owned(), self.name.clone().into());
         if let Some(pool) = &self.pool {
             told.insert("workers".to_owned(), pool.workers.into());
             told.insert("dollars_per_hour".to_owned(), json!(pool.dollars_per_hour));
             told.insert("cost_dollars".to_owned(), json!(self.dollars));
+        }
+        if let Some(worker) = self.worker {
+            told.insert("pool".to_owned(), worker.pool.into());
+            told.insert("preemptions".to_owned(), worker.preemptions.into());
+            told.insert("cache_pages_evicted".to_owned(), worker.evictions.into());
+            told.insert("crashes".to_owned(), worker.crashes.into());
+            told.insert("busy_seconds".to_owned(), worker.busy_seconds.into());
         }
         Value::Object(told)
     }
@@ -175,7 +248,7 @@ pub(super) fn json_of(run: &Run, objectives: &Objectives) -> Map<String, Value> 
 
 /// The same of a label's runs, for a terminal.
 pub(super) fn text(text: &mut String, label: &str, runs: &[&Run], objectives: &Objectives) {
-    for side in Side::ALL {
+    for side in Side::TOLD {
         let grid = side.grid(runs, objectives);
         let Some(header) = grid.first() else { continue };
         let widest = |place: usize| {
@@ -198,7 +271,7 @@ pub(super) fn text(text: &mut String, label: &str, runs: &[&Run], objectives: &O
 
 /// The same for a page.
 pub(super) fn html(page: &mut String, label: &str, runs: &[&Run], objectives: &Objectives) {
-    for side in Side::ALL {
+    for side in Side::TOLD {
         let grid = side.grid(runs, objectives);
         if grid.is_empty() {
             continue;

@@ -21,10 +21,6 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    pub(crate) fn add(&mut self, value: u64) {
-        self.add_times(value, 1);
-    }
-
     /// Adds a value so many times.
     pub(crate) fn add_times(&mut self, value: u64, times: u64) {
         if times == 0 {
@@ -38,6 +34,18 @@ impl Histogram {
         self.counts[place] += times;
         self.count += times;
         self.sum += value * times;
+    }
+
+    /// Takes in all that another has counted.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (own, count) in self.counts.iter_mut().zip(&other.counts) {
+            *own += count;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -105,15 +113,22 @@ mod tests {
     fn shares_mean_and_deviation_are_those_of_the_values() {
         let mut histogram = Histogram::default();
         for value in 1..=1_000 {
-            histogram.add(value);
+            histogram.add_times(value, 1);
         }
-        histogram.add(u64::MAX);
+        histogram.add_times(u64::MAX, 1);
         assert!((histogram.quantile(0.5) - 501.0).abs() < 1.0);
         assert!((histogram.quantile(1.0) / float(LONGEST) - 1.0).abs() < 1e-3);
         let mut even = Histogram::default();
         for value in [2, 4, 4, 4, 5, 5, 7, 9] {
-            even.add(value);
+            even.add_times(value, 1);
         }
+        let (mut merged, mut other) = (Histogram::default(), Histogram::default());
+        merged.add_times(2, 1);
+        for value in [4, 4, 4, 5, 5, 7, 9] {
+            other.add_times(value, 1);
+        }
+        merged.merge(&other);
+        assert_eq!(merged, even);
         assert!((even.mean() - 5.0).abs() < 1e-9 && (even.deviation() - 2.0).abs() < 1e-9);
     }
 }

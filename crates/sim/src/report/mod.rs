@@ -10,6 +10,8 @@
 //! refused ones included.
 
 mod breakdown;
+mod cause;
+mod comparison;
 mod counts;
 mod groups;
 mod histogram;
@@ -18,16 +20,20 @@ mod objectives;
 mod page;
 mod plot;
 mod recorder;
+mod requests;
 mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
 mod timeline;
 
+use std::io::{self, Write};
+
 use serde_json::{Value, json};
 
+pub use self::cause::{Cause, Causes};
 pub use self::counts::Counts;
-pub use self::groups::{Belongs, Groups, PoolTold};
+pub use self::groups::{Belongs, Groups, PoolTold, WorkerTold};
 pub use self::missed::Missed;
 pub use self::objectives::{ObjectiveError, Objectives};
 pub use self::page::{page_of_plots, page_of_table};
@@ -36,6 +42,7 @@ pub use self::recorder::{Fate, Recorder, SAMPLES_MAX, Sample};
 use self::summary::FIGURES;
 pub use self::summary::{Spread, Summary};
 pub use self::timeline::Series;
+use crate::float_conversion;
 
 /// How figures came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +114,7 @@ impl Report {
             told.insert("label".to_owned(), run.label.clone().into());
             told.insert("seed".to_owned(), run.seed.into());
             told.extend(breakdown::json_of(run, &self.objectives));
+            told.insert("series".to_owned(), run.series_json());
             Value::Object(told)
         });
         let settings =
@@ -118,7 +126,16 @@ impl Report {
             "goodput_objectives": self.objectives.to_string(),
             "runs": runs.collect::<Vec<_>>(),
             "estimates": self.estimates_json(),
+            "comparisons": comparison::json_of(self),
         })
+    }
+
+    /// Writes a line for each request, as comma-separated values under a header.
+    ///
+    /// # Errors
+    /// What the writer's errors are.
+    pub fn write_requests(&self, to: &mut dyn Write) -> io::Result<()> {
+        requests::write(self, to)
     }
 
     fn estimates_json(&self) -> Value {
@@ -161,7 +178,12 @@ impl Report {
 impl Run {
     /// What was recorded, and nothing else.
     pub const fn new(label: String, seed: u64, recorder: Recorder) -> Self {
-        let groups = Groups { pools: Vec::new(), tenants: Vec::new() };
+        let groups = Groups {
+            pools: Vec::new(),
+            tenants: Vec::new(),
+            workers: Vec::new(),
+            stages: Vec::new(),
+        };
         Self { label, seed, recorder, series: Vec::new(), cost: None, counts: None, groups }
     }
 
@@ -170,24 +192,43 @@ impl Run {
         let told = Summary::of(&self.recorder, objectives);
         Summary { cost: self.cost, counts: self.counts, ..told }
     }
+
+    /// What was seen over time, as lists of seconds and values.
+    fn series_json(&self) -> Value {
+        let rates = timeline::thinned(&self.recorder.tokens.rates());
+        let seen =
+            self.series.iter().map(|series| (series.key.to_owned(), json!(series.thinned())));
+        std::iter::once(("output_tokens_per_s".to_owned(), json!(rates))).chain(seen).collect()
+    }
 }
 
 impl Estimate {
     /// Of one value a seed, by Student's distribution.
     pub fn of(values: &[f64]) -> Self {
-        /// Quantiles of Student's distribution at 97.5 %, by degrees of freedom.
-        const STUDENT: [f64; 12] =
-            [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
-        /// For more of them: a little too wide up to some thirty seeds.
-        const STUDENT_MORE: f64 = 2.16;
-        let count = crate::float_conversion::float(crate::float_conversion::length(values.len()));
+        let count = float_conversion::float(float_conversion::length(values.len()));
         let mean = values.iter().sum::<f64>() / count;
         if values.len() < 2 {
             return Self { mean, half: None };
         }
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let error = (squares / (count - 1.0) / count).sqrt();
-        let student = STUDENT.get(values.len() - 2).copied().unwrap_or(STUDENT_MORE);
-        Self { mean, half: Some(student * error) }
+        Self { mean, half: Some(student(values.len() - 1) * error) }
     }
+}
+
+/// The quantile of Student's distribution at 97.5 %, by degrees of freedom: 1 or more.
+fn student(freedom: usize) -> f64 {
+    /// For few of them.
+    const FEW: [f64; 12] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+    /// The same quantile of the normal distribution.
+    const NORMAL: f64 = 1.959_964;
+    if let Some(quantile) = freedom.checked_sub(1).and_then(|place| FEW.get(place)) {
+        return *quantile;
+    }
+    // Fisher and Cornish's expansion: off by less than a thousandth from here on.
+    let (z, freedom) = (NORMAL, float_conversion::float(float_conversion::length(freedom)));
+    let first = (z.powi(3) + z) / 4.0;
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    z + first / freedom + second / freedom.powi(2)
 }

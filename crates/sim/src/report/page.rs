@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plot::{Plot, Scale, escaped};
 use super::summary::{FIGURES, quantile};
-use super::{Fate, Origin, Report, Run, Sample, breakdown};
+use super::{Fate, Origin, Report, Run, Sample, breakdown, table};
 use crate::float_conversion::float;
 
 /// Points of a curve of shares.
@@ -91,7 +91,7 @@ fn figures(page: &mut String, report: &Report) {
     page.push_str("</tr>\n");
     let columns: Vec<_> = labels.iter().map(|label| report.estimates(label)).collect();
     for (place, figure) in FIGURES.iter().enumerate() {
-        if columns.iter().all(|column| !column[place].mean.is_finite()) {
+        if columns.iter().all(|column| figure.leaves_out(&column[place].to_string())) {
             continue;
         }
         let _written = write!(page, "<tr><td>{}</td>", figure.title);
@@ -107,6 +107,9 @@ fn figures(page: &mut String, report: &Report) {
             page,
             "<p class=\"soft\">Means over {seeds} seeds; ± holds the mean with 95 % confidence.</p>"
         );
+    }
+    for note in table::notes(report) {
+        let _written = writeln!(page, "<p>{}</p>", escaped(&note));
     }
     if !report.objectives.is_empty() {
         let _written = writeln!(
@@ -151,7 +154,7 @@ fn plots(report: &Report) -> Vec<Plot> {
         let points = |run: &Run| {
             run.series.get(place).map(|series| series.points.clone()).unwrap_or_default()
         };
-        plots.push(over_time(report, &series.name, &series.name, points));
+        plots.push(over_time(report, series.name, series.name, points));
     }
     plots
 }

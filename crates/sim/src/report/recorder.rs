@@ -1,13 +1,19 @@
 //! Recorder: per-request samples and token times of a run.
 
+use std::collections::BTreeMap;
+
 use overdraft_units::{Instant, Micros, Tokens};
 
+use super::cause::Cause;
 use super::groups::Belongs;
 use super::histogram::Histogram;
 use super::timeline::Timeline;
 
 /// Requests of one run at most.
 pub const SAMPLES_MAX: u64 = 20_000_000;
+
+/// Groups of requests with times between tokens of their own at most: tenants times stages.
+const GAP_GROUPS_MAX: usize = 256;
 
 /// One request that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub struct Sample {
     pub output: Tokens,
     /// How it ended.
     pub fate: Fate,
+    /// Why it got no answer, where it got none and somebody says so.
+    pub cause: Option<Cause>,
     /// What it belongs to.
     pub belongs: Belongs,
 }
@@ -49,8 +57,19 @@ pub struct Recorder {
     pub(crate) samples: Vec<Sample>,
     pub(crate) gaps: Histogram,
     pub(crate) tokens: Timeline,
+    /// The gaps of tenants and stages that have any; groups beyond [`GAP_GROUPS_MAX`] have none.
+    pub(crate) gaps_of: BTreeMap<GapGroup, Histogram>,
     /// Samples beyond [`SAMPLES_MAX`].
     pub(crate) dropped: u64,
+    /// Turns that were not asked because the one before them got no answer.
+    pub(crate) unasked: u64,
+}
+
+/// Whose gaps are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GapGroup {
+    pub(crate) tenant: Option<u16>,
+    pub(crate) stage: Option<u16>,
 }
 
 impl Default for Recorder {
@@ -66,7 +85,9 @@ impl Recorder {
             samples: Vec::new(),
             gaps: Histogram::default(),
             tokens: Timeline::new(),
+            gaps_of: BTreeMap::new(),
             dropped: 0,
+            unasked: 0,
         }
     }
 
@@ -75,14 +96,27 @@ impl Recorder {
         self.tokens.add(at, tokens);
     }
 
-    /// So long a time passed between two tokens of an answer.
-    pub fn gap(&mut self, gap: Micros) {
-        self.gaps.add(gap.get());
+    /// So long a time passed between two tokens of an answer, whose request belongs there.
+    pub fn gap(&mut self, gap: Micros, belongs: Belongs) {
+        self.gaps(gap, 1, belongs);
     }
 
     /// The same of so many answers.
-    pub(crate) fn gaps(&mut self, gap: Micros, answers: u64) {
+    pub(crate) fn gaps(&mut self, gap: Micros, answers: u64, belongs: Belongs) {
         self.gaps.add_times(gap.get(), answers);
+        let group = GapGroup { tenant: belongs.tenant, stage: belongs.stage };
+        if group.tenant.is_none() && group.stage.is_none() {
+            return;
+        }
+        let is_known = self.gaps_of.contains_key(&group);
+        if is_known || self.gaps_of.len() < GAP_GROUPS_MAX {
+            self.gaps_of.entry(group).or_default().add_times(gap.get(), answers);
+        }
+    }
+
+    /// So many turns of a session are not asked, because the one before them got no answer.
+    pub fn unasked(&mut self, turns: u64) {
+        self.unasked += turns;
     }
 
     /// A request has ended.
@@ -150,6 +184,11 @@ impl Sample {
         let after = self.output.get().checked_sub(1).filter(|&after| 0 < after)?;
         let span = self.ended.since(self.first_token?);
         Some(crate::float_conversion::float(span.get()) / f64::from(after))
+    }
+
+    /// Why it got no answer; none where it got one.
+    pub fn cause(&self) -> Option<Cause> {
+        (self.fate != Fate::Completed).then(|| self.cause.unwrap_or(Cause::Untold))
     }
 
     /// Time to the end.

@@ -3,7 +3,9 @@
 use overdraft_units::Instant;
 use serde_json::{Map, Value, json};
 
+use super::cause::{Cause, Causes};
 use super::counts::Counts;
+use super::histogram::Histogram;
 use super::objectives::Objectives;
 use super::recorder::{Fate, Recorder, Sample};
 use crate::float_conversion::{float, length};
@@ -36,6 +38,10 @@ pub struct Summary {
     pub refused: u64,
     /// Those that ended otherwise.
     pub failed: u64,
+    /// Why those of both got no answer.
+    pub causes: Causes,
+    /// Turns that were not asked because the one before them got no answer; they are not offered.
+    pub unasked: u64,
     /// From the first that was to be sent to the end of the last, in seconds.
     pub duration: f64,
     /// Tokens of prompts of completed requests.
@@ -75,10 +81,12 @@ pub(crate) struct Figure {
 }
 
 /// What runs are compared by.
-pub(crate) const FIGURES: [Figure; 21] = [
+pub(crate) const FIGURES: [Figure; 23] = [
     figure("completed", "Successful requests", |one| float(one.completed)),
     figure("refused", "Refused requests", |one| float(one.refused)),
     figure("failed", "Failed requests", |one| float(one.failed)),
+    figure("refused_share", "Refused of all offered (%)", |one| one.refused_share() * 100.0),
+    figure("turns_not_asked", "Turns not asked after those", |one| float(one.unasked)),
     figure("request_throughput", "Request throughput (req/s)", Summary::request_throughput),
     figure("request_goodput", "Request goodput (req/s)", Summary::goodput),
     figure("good_share", "Good of all offered (%)", |one| one.good_share() * 100.0),
@@ -100,6 +108,16 @@ pub(crate) const FIGURES: [Figure; 21] = [
     }),
     figure("cost_per_million", "Cost ($ per million output tokens)", Summary::cost_per_million),
 ];
+
+/// Figures whose rows are left out where all of them are nothing.
+const RARE: [&str; 2] = ["refused_share", "turns_not_asked"];
+
+impl Figure {
+    /// Whether a cell says nothing.
+    pub(crate) fn leaves_out(&self, cell: &str) -> bool {
+        cell == "-" || (RARE.contains(&self.key) && matches!(cell, "0.00" | "0.00 ±0.00"))
+    }
+}
 
 const fn figure(key: &'static str, title: &'static str, value: fn(&Summary) -> f64) -> Figure {
     Figure { key, title, value }
@@ -127,6 +145,24 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// Of what was counted in microseconds; zeros where there is nothing.
+    fn of_histogram(counted: &Histogram) -> Self {
+        if counted.is_empty() {
+            return Self::default();
+        }
+        let at = |share| counted.quantile(share) / 1e3;
+        Self {
+            mean: counted.mean() / 1e3,
+            median: at(0.5),
+            std: counted.deviation() / 1e3,
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+        }
+    }
+}
+
 /// Between the two nearest of sorted values, as numpy does by default.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
@@ -145,8 +181,6 @@ impl Summary {
         let ms = |micros: u64| float(micros) / 1e3;
         let spread =
             |of: &dyn Fn(&Sample) -> Option<f64>| Spread::of(completed().filter_map(of).collect());
-        let gaps = &recorder.gaps;
-        let gap = |share| gaps.quantile(share) / 1e3;
         let cached =
             completed().filter_map(|sample| sample.cached).map(|found| u64::from(found.get()));
         let tells_cached = completed().any(|sample| sample.cached.is_some());
@@ -157,6 +191,8 @@ impl Summary {
             completed: count(Fate::Completed),
             refused: count(Fate::Refused),
             failed: count(Fate::Failed) + recorder.dropped,
+            causes: Causes::of(samples.iter().filter_map(Sample::cause)),
+            unasked: recorder.unasked,
             duration: recorder.seconds(),
             input_tokens: completed().map(|sample| u64::from(sample.prompt.get())).sum(),
             cached_tokens: tells_cached.then(|| cached.sum()),
@@ -168,18 +204,7 @@ impl Summary {
             counts: None,
             ttft: spread(&|sample| sample.ttft().map(|time| ms(time.get()))),
             tpot: spread(&|sample| sample.tpot_us().map(|time| time / 1e3)),
-            itl: if gaps.is_empty() {
-                Spread::default()
-            } else {
-                Spread {
-                    mean: gaps.mean() / 1e3,
-                    median: gap(0.5),
-                    std: gaps.deviation() / 1e3,
-                    p90: gap(0.9),
-                    p95: gap(0.95),
-                    p99: gap(0.99),
-                }
-            },
+            itl: Spread::of_histogram(&recorder.gaps),
             e2el: spread(&|sample| Some(ms(sample.latency().get()))),
             lag: spread(&|sample| Some(ms(sample.sent.since(sample.intended).get()))),
         }
@@ -220,6 +245,16 @@ impl Summary {
         self.cached_tokens.map_or(f64::NAN, |found| float(found) / float(self.input_tokens.max(1)))
     }
 
+    /// Share of all offered requests that were refused.
+    pub fn refused_share(&self) -> f64 {
+        float(self.refused) / float(self.offered.max(1))
+    }
+
+    /// Share of all offered requests that failed.
+    pub fn failed_share(&self) -> f64 {
+        float(self.failed) / float(self.offered.max(1))
+    }
+
     /// A count of the fleet; no number where it was not simulated.
     fn counted(&self, of: fn(&Counts) -> u64) -> f64 {
         self.counts.as_ref().map_or(f64::NAN, |counts| float(of(counts)))
@@ -235,6 +270,12 @@ impl Summary {
         tell("completed", self.completed.into());
         tell("refused", self.refused.into());
         tell("failed", self.failed.into());
+        tell("refused_share", self.refused_share().into());
+        tell("failed_share", self.failed_share().into());
+        let reason = |(cause, count): (Cause, u64)| (cause.name().to_owned(), count.into());
+        let reasons: Map<String, Value> = self.causes.told().into_iter().map(reason).collect();
+        tell("unanswered_by_reason", reasons.into());
+        tell("turns_not_asked", self.unasked.into());
         tell("duration", self.duration.into());
         tell("total_input_tokens", self.input_tokens.into());
         tell("total_cached_tokens", json!(self.cached_tokens));

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::cause::Unanswered;
 use super::counts::Counts;
 use super::summary::{FIGURES, Spread, Summary};
-use super::{Estimate, Origin, Report, Run, breakdown};
+use super::{Estimate, Origin, Report, Run, breakdown, comparison};
 
 /// Columns of vLLM's block.
 const WIDTH: usize = 50;
@@ -19,11 +20,27 @@ pub(super) fn text(report: &Report) -> String {
     } else {
         compared(&mut text, report);
     }
+    for line in notes(report) {
+        let _written = writeln!(text, "{line}");
+    }
     for label in report.labels() {
         let runs: Vec<&Run> = report.labelled(label).collect();
         breakdown::text(&mut text, label, &runs, &report.objectives);
     }
     text
+}
+
+/// What a reader must know of the figures: whose latencies they are, and which differences may be chance.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let several = 1 < report.labels().count();
+    let unanswered = |label: &str| {
+        let told = Unanswered::of(report.labelled(label).map(|run| &run.recorder)).sentence()?;
+        Some(if several { format!("{label}: {told}") } else { told })
+    };
+    let mut notes: Vec<String> = report.labels().filter_map(unanswered).collect();
+    let warn = |warning: String| format!("warning: {warning}");
+    notes.extend(comparison::warnings(report).into_iter().map(warn));
+    notes
 }
 
 /// One run.
@@ -112,7 +129,7 @@ fn compared(text: &mut String, report: &Report) {
     }
     text.push('\n');
     for (place, figure) in FIGURES.iter().enumerate() {
-        if columns.iter().all(|column| column[place] == "-") {
+        if columns.iter().all(|column| figure.leaves_out(&column[place])) {
             continue;
         }
         let _written = write!(text, "{:<34}", figure.title);

@@ -19,6 +19,7 @@ fn sample(intended: u64, lag: u64, ttft: u64, tpot: u64) -> Sample {
         cached: Some(Tokens::new(25)),
         output: Tokens::new(10),
         fate: Fate::Completed,
+        cause: None,
         belongs: Belongs::default(),
     }
 }
@@ -28,7 +29,7 @@ fn run(label: &str, seed: u64, samples: &[Sample]) -> Run {
     for sample in samples {
         recorder.sample(*sample);
         recorder.tokens(sample.ended, u64::from(sample.output.get()));
-        recorder.gap(Micros::new(20_000));
+        recorder.gap(Micros::new(20_000), sample.belongs);
     }
     Run::new(label.to_owned(), seed, recorder)
 }
@@ -168,4 +169,158 @@ fn equal_histories_have_equal_digests() {
     let digest = |ttft| run("a", 1, &[sample(0, 0, ttft, 20)]).recorder.digest();
     assert_eq!(digest(50), digest(50));
     assert_ne!(digest(50), digest(51));
+}
+
+/// A run of ten requests, whose first tokens take so long.
+fn of_ttfts(label: &str, seed: u64, ttft: u64) -> Run {
+    let samples: Vec<Sample> = (0..10).map(|at| sample(at * 100, 0, ttft, 20)).collect();
+    run(label, seed, &samples)
+}
+
+#[test]
+fn labels_are_compared_seed_by_seed_and_what_may_be_chance_is_said() {
+    // Seeds differ far more than labels: only their pairs tell that `a` is faster than `b`.
+    let seeds = [(1, 40, 45, 42), (2, 140, 146, 137), (3, 400, 404, 402)];
+    let of =
+        |(seed, a, b, c)| [of_ttfts("a", seed, a), of_ttfts("b", seed, b), of_ttfts("c", seed, c)];
+    let mut runs: Vec<Run> = seeds.into_iter().flat_map(of).collect();
+    runs.sort_by(|one, other| one.label.cmp(&other.label));
+    let report = report(Origin::Simulated, runs);
+    let told = report.json()["comparisons"].clone();
+    let verdict = |pair: usize| &told[pair]["figures"]["mean_ttft_ms"]["verdict"];
+    assert_eq!(told[0]["labels"], serde_json::json!(["a", "b"]));
+    assert_eq!(verdict(0), "apart", "{told}");
+    near(told[0]["figures"]["mean_ttft_ms"]["mean_difference"].as_f64().unwrap(), 5.0);
+    assert_eq!(verdict(1), "cannot_be_told_apart", "{told}");
+    assert_eq!(told[1]["figures"]["completed"]["verdict"], "equal");
+    for told in [report.text(), report.html()] {
+        assert!(told.contains("a and c cannot be told apart with 3 seeds by: "), "{told}");
+        assert!(
+            !told.contains("a and b cannot be told apart with 3 seeds by: Mean TTFT"),
+            "{told}"
+        );
+    }
+    let one_seed = report_of_one_seed().text();
+    assert!(one_seed.contains("one seed: nothing tells which differences"), "{one_seed}");
+}
+
+fn report_of_one_seed() -> Report {
+    report(Origin::Simulated, vec![of_ttfts("a", 1, 40), of_ttfts("b", 1, 90)])
+}
+
+#[test]
+fn intervals_are_those_of_students_distribution_however_many_seeds_there_are() {
+    // Half of the values are 0, half are 2: their deviation is known.
+    for (seeds, quantile) in
+        [(2, 12.706), (12, 2.201), (14, 2.160), (22, 2.080), (32, 2.040), (100, 1.984)]
+    {
+        let values: Vec<f64> = (0..seeds).map(|number| f64::from(number % 2) * 2.0).collect();
+        let count = f64::from(seeds);
+        let error = (1.0 / (count - 1.0)).sqrt();
+        let half = Estimate::of(&values).half.expect("several seeds");
+        assert!((half / error / quantile - 1.0).abs() < 1e-3, "{seeds}: {half}");
+    }
+}
+
+#[test]
+fn what_latencies_leave_out_stands_beside_them_with_its_reason() {
+    let lost = |fate, cause| Sample { first_token: None, fate, cause, ..sample(0, 0, 10, 1) };
+    let refused = lost(Fate::Refused, Some(Cause::QueueFull));
+    let late = lost(Fate::Refused, Some(Cause::WaitedTooLong));
+    let mut run =
+        run("a", 1, &[sample(0, 0, 50, 20), refused, refused, late, lost(Fate::Failed, None)]);
+    run.recorder.unasked(7);
+    let report = report(Origin::Simulated, vec![run]);
+    for told in [report.text(), report.html()] {
+        for part in [
+            "60.0 % of all offered were refused, 20.0 % failed",
+            "queue was full 40.0 %",
+            "waited too long at the gateway 20.0 %",
+            "for a reason that is not told 20.0 %",
+            "7 later turns were not asked",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+    let told = &report.json()["runs"][0];
+    near(told["refused_share"].as_f64().unwrap(), 0.6);
+    let reasons = serde_json::json!({ "queue_full": 2, "waited_too_long": 1, "untold": 1 });
+    assert_eq!(told["unanswered_by_reason"], reasons);
+    assert_eq!(told["turns_not_asked"], 7);
+    assert!(
+        !self::report(Origin::Simulated, vec![self::run("a", 1, &[sample(0, 0, 5, 2)])])
+            .text()
+            .contains("latencies are those")
+    );
+}
+
+#[test]
+fn tenants_and_stages_have_times_between_tokens_of_their_own() {
+    let mut recorder = Recorder::new();
+    for (tenant, stage, gap) in [(0, 0, 10), (0, 1, 30), (1, 1, 50)] {
+        let belongs = Belongs { tenant: Some(tenant), stage: Some(stage), ..Belongs::default() };
+        recorder.sample(Sample { belongs, ..sample(0, 0, 50, 20) });
+        recorder.gap(Micros::new(gap * 1_000), belongs);
+    }
+    let mut run = Run::new("a".to_owned(), 1, recorder);
+    run.groups.tenants = vec!["acme".to_owned(), "globex".to_owned()];
+    run.groups.stages = vec!["3/s".to_owned(), "10/s".to_owned(), "15/s".to_owned()];
+    let report = report(Origin::Simulated, vec![run]);
+    let told = &report.json()["runs"][0];
+    let mean = |side: &str, place: usize| told[side][place]["mean_itl_ms"].as_f64();
+    assert_eq!(told["by_tenant"][1]["name"], "globex");
+    near(mean("by_tenant", 0).unwrap(), 20.0);
+    near(mean("by_tenant", 1).unwrap(), 50.0);
+    near(mean("by_stage", 0).unwrap(), 10.0);
+    near(mean("by_stage", 1).unwrap(), 40.0);
+    assert_eq!((&told["by_stage"][2]["num_prompts"], mean("by_stage", 2)), (&0.into(), None));
+    assert!(told["by_pool"].is_null());
+    let text = report.text();
+    for part in ["By tenant", "By stage", "mean ITL ms", "globex", "15/s"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn every_request_is_a_line_with_its_times_fate_and_place() {
+    let belongs = Belongs { tenant: Some(0), worker: Some(3), ..Belongs::default() };
+    let refused = Sample {
+        first_token: None,
+        fate: Fate::Refused,
+        cause: Some(Cause::NoRoom),
+        output: Tokens::ZERO,
+        cached: None,
+        ended: at(1_500),
+        ..sample(1_500, 0, 10, 1)
+    };
+    let mut run = run("cost, tuned", 4, &[Sample { belongs, ..sample(1_000, 0, 50, 20) }, refused]);
+    run.groups.tenants = vec!["a \"b\"".to_owned()];
+    let mut csv = Vec::new();
+    report(Origin::Simulated, vec![run]).write_requests(&mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    let [header, first, second] = lines[..] else { panic!("{csv}") };
+    assert!(
+        header.starts_with("label,seed,due_s,") && header.ends_with(",tenant,stage"),
+        "{header}"
+    );
+    let expected = "\"cost, tuned\",4,1.000000,1.000000,1.050000,1.230000,50.000,20.000,230.000,100,25,10,\
+                    completed,,3,,,\"a \"\"b\"\"\",";
+    assert_eq!(first, expected);
+    let expected =
+        "\"cost, tuned\",4,1.500000,1.500000,,1.500000,,,0.000,100,,0,refused,no_room,,,,,";
+    assert_eq!(second, expected);
+}
+
+#[test]
+fn series_are_in_the_json_with_a_bounded_number_of_points_and_their_end() {
+    let mut run = of_ttfts("a", 1, 40);
+    let points: Vec<(f64, f64)> = (0..601).map(|place| (f64::from(place), 1.0)).collect();
+    let (key, name) = ("running", "Requests that run");
+    run.series = vec![Series { key, name, points }];
+    let told = report(Origin::Simulated, vec![run]).json();
+    let points = told["runs"][0]["series"]["running"].as_array().unwrap().clone();
+    assert!((100..=200).contains(&points.len()), "{}", points.len());
+    assert_eq!(points.last().unwrap(), &serde_json::json!([600.0, 1.0]));
+    assert!(told["runs"][0]["series"]["output_tokens_per_s"].is_array());
 }

@@ -23,10 +23,32 @@ pub(crate) struct Timeline {
 /// Something that was observed over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
+    /// As JSON has it; the unit is in the name.
+    pub key: &'static str,
     /// What, and in which unit.
-    pub name: String,
+    pub name: &'static str,
     /// Seconds and values.
     pub points: Vec<(f64, f64)>,
+}
+
+/// Points of a series in JSON at most.
+const JSON_POINTS_MAX: usize = 200;
+
+impl Series {
+    /// Every so many points, and the last, so that there are no more than JSON may have.
+    pub(super) fn thinned(&self) -> Vec<(f64, f64)> {
+        thinned(&self.points)
+    }
+}
+
+/// The same of any points.
+pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let stride = points.len().div_ceil(JSON_POINTS_MAX - 1).max(1);
+    let mut kept: Vec<_> = points.iter().step_by(stride).copied().collect();
+    if let Some(last) = points.last().filter(|_| !(points.len() - 1).is_multiple_of(stride)) {
+        kept.push(*last);
+    }
+    kept
 }
 
 impl Timeline {

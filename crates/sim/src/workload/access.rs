@@ -19,7 +19,9 @@ use serde::Deserialize;
 use super::error::{Fault, WorkloadError};
 use super::lines::Lines;
 use super::table::calendar_seconds;
-use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, Sessions, TENANTS_MAX, Turn, Voice, named};
+use super::{
+    PROMPT_TOKENS_MAX, Piece, Sender, Session, Sessions, Stage, TENANTS_MAX, Turn, Voice, named,
+};
 use crate::float_conversion::{float, length, whole};
 
 /// Requests of a log at most: they are put in order in memory.
@@ -237,7 +239,8 @@ impl AccessLog {
         prompt.push(Piece::said(named(&[0x6f77_6e65, name]), own));
         let answer = Piece::said(named(&[0x616e_7377, name]), entry.output);
         let turn = Turn { think: Micros::ZERO, prompt, answer };
-        Session { at: entry.at, name, sender: entry.sender, turns: vec![turn] }
+        let (sender, stage) = (entry.sender, Stage::default());
+        Session { at: entry.at, name, sender, stage, turns: vec![turn] }
     }
 }
 

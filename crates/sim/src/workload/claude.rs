@@ -12,7 +12,7 @@ use overdraft_units::{Instant, Tokens};
 use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
-use super::{Piece, Sender, Session, TURNS_MAX, Turn, Voice, lines, named, seconds};
+use super::{Piece, Sender, Session, Stage, TURNS_MAX, Turn, Voice, lines, named, seconds};
 
 const EXPECTED: &str = "a folder with `*.json`, or one such file: `{\"block_size\": 64, \"tool_tokens\": …, \
                         \"system_tokens\": …, \"requests\": [{\"in\": …, \"out\": …, \"hash_ids\": […]}]}`";
@@ -82,7 +82,8 @@ fn session(path: &Path, name: u64) -> Result<Session, WorkloadError> {
         let turn = scene.turn(number, request).map_err(|fault| fault.at(path, 1))?;
         turns.push(turn);
     }
-    Ok(Session { at: Instant::ORIGIN, name, sender: Sender::default(), turns })
+    let (sender, stage) = (Sender::default(), Stage::default());
+    Ok(Session { at: Instant::ORIGIN, name, sender, stage, turns })
 }
 
 /// What the turns of a session have in common.

@@ -10,7 +10,9 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::error::WorkloadError;
 use super::knobs::Values;
-use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, TURNS_MAX, Turn, Voice, named, seconds};
+use super::{
+    PROMPT_TOKENS_MAX, Piece, Sender, Session, Stage, TURNS_MAX, Turn, Voice, named, seconds,
+};
 use crate::float_conversion::{float, length, whole, whole32};
 use crate::random::{Draws, Ranks};
 
@@ -139,7 +141,8 @@ impl Generator {
             asked.push(turn);
             history.push(answer);
         }
-        let session = Session { at, name, sender: Sender::default(), turns: asked };
+        let (sender, stage) = (Sender::default(), Stage::default());
+        let session = Session { at, name, sender, stage, turns: asked };
         if 0.0 < self.values.of("repeat") {
             if self.asked.len() == REPEATABLE_MAX {
                 self.asked.pop_front();

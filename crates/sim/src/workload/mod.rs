@@ -13,6 +13,7 @@ mod claude;
 mod error;
 mod generate;
 mod knobs;
+mod ladder;
 mod lines;
 mod mooncake;
 mod pacing;
@@ -28,6 +29,7 @@ use overdraft_units::{Instant, Micros, TokenId, Tokens};
 
 pub use self::access::{AccessLog, AnswerSource, Entry, REQUESTS_MAX};
 pub use self::error::WorkloadError;
+pub use self::ladder::{Ladder, LadderError, Rung, STAGES_MAX};
 pub use self::pacing::{Arrivals, Pacing};
 pub use self::source::{Kind, Source, SourceError, Times, Workload, catalogue, similar};
 pub use self::text::{Wording, words};
@@ -53,6 +55,8 @@ pub struct Session {
     pub name: u64,
     /// Whose it is, where the workload says.
     pub sender: Sender,
+    /// Which part of the load it is of.
+    pub stage: Stage,
     /// What is asked, at least once.
     pub turns: Vec<Turn>,
 }
@@ -64,6 +68,28 @@ pub struct Sender {
     pub priority: Option<Priority>,
     /// Whose they are: a place among the tenants of the load, below [`TENANTS_MAX`].
     pub tenant: Option<u16>,
+}
+
+/// A part of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// The only one.
+    #[default]
+    Whole,
+    /// What warms caches up and is not counted.
+    WarmUp,
+    /// One of several, from 0.
+    Numbered(u16),
+}
+
+impl Stage {
+    /// The place of one of several.
+    pub const fn place(self) -> Option<u16> {
+        match self {
+            Self::Numbered(place) => Some(place),
+            Self::Whole | Self::WarmUp => None,
+        }
+    }
 }
 
 /// One request of a session.

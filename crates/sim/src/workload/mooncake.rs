@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
 use super::lines::{Lines, whole};
-use super::{Piece, Sender, Session, Turn, named};
+use super::{Piece, Sender, Session, Stage, Turn, named};
 use crate::Draws;
 
 /// Tokens of a block.
@@ -146,6 +146,7 @@ fn session(line: &str, name: u64) -> Result<Session, Fault> {
         at,
         name,
         sender: Sender::default(),
+        stage: Stage::default(),
         turns: vec![Turn { think: Micros::ZERO, prompt, answer }],
     })
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::error::{Fault, WorkloadError};
 use super::lines::{self, Lines};
-use super::{Piece, Sender, Session, Turn, named};
+use super::{Piece, Sender, Session, Stage, Turn, named};
 use crate::Draws;
 use crate::float_conversion::{length, whole, whole32};
 
@@ -115,7 +115,7 @@ impl Iterator for ServeGen {
         let answer = Piece::said(named(&[0x616e_7377, name]), Tokens::new(output));
         let turns = vec![Turn { think: Micros::ZERO, prompt, answer }];
         let (at, sender) = (Instant::ORIGIN + Micros::new(at - self.first), Sender::default());
-        Some(Ok(Session { at, name, sender, turns }))
+        Some(Ok(Session { at, name, sender, stage: Stage::default(), turns }))
     }
 }
 

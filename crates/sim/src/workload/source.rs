@@ -89,6 +89,8 @@ pub struct Workload {
     pub sessions: Sessions,
     /// Whether the sessions' beginnings mean anything.
     pub times: Times,
+    /// Names of tenants, where it has any.
+    pub tenants: Vec<String>,
 }
 
 impl fmt::Debug for Workload {
@@ -187,21 +189,25 @@ impl Source {
         let (format, path) = match &self.what {
             What::Generator(values) => {
                 let sessions = Box::new(Generator::new(*values, seed));
-                return Ok(Workload { sessions, times: Times::Told });
+                return Ok(Workload { sessions, times: Times::Told, tenants: Vec::new() });
             }
             What::Trace(format, path) => (*format, path.as_path()),
         };
-        let told = |sessions| Workload { sessions, times: Times::Told };
+        let told = |sessions| Workload { sessions, times: Times::Told, tenants: Vec::new() };
         match format {
             Format::Mooncake => Ok(told(Box::new(Mooncake::open(path, seed)?))),
             Format::ServeGen => Ok(told(Box::new(ServeGen::open(path, seed)?))),
             Format::Claude => {
                 let sessions = Box::new(Claude::open(path)?);
-                Ok(Workload { sessions, times: Times::Untold })
+                Ok(Workload { sessions, times: Times::Untold, tenants: Vec::new() })
             }
             Format::Azure | Format::BurstGpt | Format::Csv => table(path, Notation::Csv),
             Format::JsonLines => table(path, Notation::JsonLines),
-            Format::Access => Ok(told(Arc::new(AccessLog::read(path)?).sessions())),
+            Format::Access => {
+                let log = Arc::new(AccessLog::read(path)?);
+                let tenants = log.tenants();
+                Ok(Workload { tenants, ..told(log.sessions()) })
+            }
         }
     }
 }
@@ -209,7 +215,7 @@ impl Source {
 fn table(path: &Path, notation: Notation) -> Result<Workload, WorkloadError> {
     let table = Table::open(path, notation)?;
     let times = if table.has_times() { Times::Told } else { Times::Untold };
-    Ok(Workload { sessions: Box::new(table), times })
+    Ok(Workload { sessions: Box::new(table), times, tenants: Vec::new() })
 }
 
 /// As it would be typed, with everything that is set.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::error::{Fault, WorkloadError};
 use super::lines::Lines;
-use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, Turn, Voice, named};
+use super::{PROMPT_TOKENS_MAX, Piece, Sender, Session, Stage, Turn, Voice, named};
 
 const EXPECTED: &str = "a table whose first line names its columns: `at` (seconds) or `timestamp`, \
                         `prompt_tokens`, `output_tokens`, and if prompts share prefixes `prefix` and \
@@ -162,7 +162,8 @@ impl Table {
         let pieces = shared.into_iter().chain([own]).filter(|piece| Tokens::ZERO < piece.tokens);
         let answer = Piece::said(named(&[0x616e_7377, name]), Tokens::new(output));
         let turn = Turn { think: Micros::ZERO, prompt: pieces.collect(), answer };
-        Ok(Some(Session { at, name, sender: Sender::default(), turns: vec![turn] }))
+        let (sender, stage) = (Sender::default(), Stage::default());
+        Ok(Some(Session { at, name, sender, stage, turns: vec![turn] }))
     }
 
     fn time(&mut self, line: &str, cell: Option<&str>) -> Result<Instant, Fault> {

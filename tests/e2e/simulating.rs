@@ -1,0 +1,115 @@
+//! `overdraft simulate` and its figures: seeds, stages, refusals, requests as lines.
+
+use serde_json::Value;
+
+use crate::load::{refuses, said};
+
+#[track_caller]
+fn report(arguments: &[&str]) -> Value {
+    let text = said(&[&["simulate", "--output", "json"][..], arguments].concat());
+    serde_json::from_str(&text).expect("JSON")
+}
+
+const SMALL: [&str; 4] = ["--workload", "unique:question=300,output=60,rate=30", "--workers", "2"];
+
+#[test]
+fn seeds_give_intervals_and_policies_that_do_not_differ_are_named() {
+    let seeds =
+        ["--num-prompts", "150", "--policy", "round-robin,random,least-load", "--seeds", "4"];
+    let told = report(&[&SMALL[..], &seeds].concat());
+    assert_eq!(told["runs"].as_array().map(Vec::len), Some(12), "{told}");
+    let pairs = told["comparisons"].as_array().expect("all pairs");
+    assert_eq!(pairs.len(), 3, "{told}");
+    assert_eq!((&pairs[0]["seeds"], &pairs[0]["labels"][1]), (&4.into(), &"random".into()));
+    let figure = &told["estimates"]["random"]["mean_ttft_ms"];
+    assert!(figure["ci95"].as_f64() > Some(0.0), "{figure}");
+    let text = said(&[&["simulate"][..], &SMALL, &seeds].concat());
+    // A load of which no worker has too much is answered alike under both.
+    assert!(text.contains("cannot be told apart with 4 seeds by: "), "{text}");
+    let one = ["--num-prompts", "50", "--policy", "round-robin,random"];
+    let text = said(&[&["simulate"][..], &SMALL, &one].concat());
+    assert!(text.contains("warning: one seed: nothing tells"), "{text}");
+}
+
+#[test]
+fn a_ladder_has_figures_by_stage_and_its_warm_up_has_none() {
+    let ladder =
+        ["--rates", "5,15:20s", "--warm-up", "10:10", "--stage-gap", "5", "--policy", "cost"];
+    let told = report(&[&SMALL[..], &ladder].concat());
+    let run = &told["runs"][0];
+    let stages = run["by_stage"].as_array().expect("stages");
+    let names: Vec<&str> = stages.iter().filter_map(|stage| stage["name"].as_str()).collect();
+    assert_eq!(names, ["5/s", "15/s"]);
+    let asked = |row: &Value| row["num_prompts"].as_u64().expect("a count");
+    assert_eq!(asked(&stages[0]) + asked(&stages[1]), asked(run), "the warm-up is not counted");
+    assert!((55..150).contains(&asked(&stages[0])) && (230..380).contains(&asked(&stages[1])));
+    assert!(stages[0]["mean_itl_ms"].as_f64() > Some(0.0), "{stages:?}");
+    let wrong = |arguments: &[&str], says: &[&str]| {
+        refuses(2, &[&["simulate"][..], arguments].concat(), says);
+    };
+    wrong(&["--rates", "3,x:5"], &["`--rates`: `x:5` is no stage", "`3,10,15:60s`"]);
+    wrong(&["--warm-up", "3:5"], &["`--warm-up 3:5`: expected seconds", "`--rates`"]);
+    wrong(&["--burstiness", "2"], &["`--burstiness 2`: no rate is given"]);
+}
+
+#[test]
+fn refusals_stand_beside_the_figures_with_their_reasons() {
+    let full = [
+        "--workload",
+        "unique:question=1000,output=300,rate=60",
+        "--workers",
+        "1",
+        "--kv-tokens",
+        "8000",
+        "--num-prompts",
+        "200",
+        "--policy",
+        "cost",
+        "--waiting-requests",
+        "8",
+    ];
+    let told = report(&full);
+    let run = &told["runs"][0];
+    let refused = run["refused"].as_u64().expect("a count");
+    let reasons = run["unanswered_by_reason"].as_object().expect("reasons");
+    assert!(0 < refused && reasons.contains_key("queue_full"), "{run}");
+    let sum: u64 = reasons.values().filter_map(Value::as_u64).sum();
+    assert_eq!(sum, refused + run["failed"].as_u64().expect("a count"), "{run}");
+    let text = said(&[&["simulate"][..], &full].concat());
+    assert!(
+        text.contains("of all offered were refused") && text.contains("queue was full"),
+        "{text}"
+    );
+    let workers = run["by_worker"].as_array().expect("workers");
+    assert_eq!((workers.len(), &workers[0]["name"]), (1, &"0".into()), "{run}");
+    assert!(workers[0]["busy_seconds"].as_f64() > Some(0.0), "{run}");
+    assert!(run["series"]["queued"].as_array().is_some_and(|points| !points.is_empty()), "{run}");
+}
+
+#[test]
+fn a_load_of_nothing_is_a_mistake() {
+    let wrong = |arguments: &[&str], says: &[&str]| {
+        refuses(2, &[&["simulate"][..], arguments].concat(), says);
+    };
+    wrong(&["--duration", "0"], &["`--duration 0`: expected a number above zero"]);
+    wrong(&["--duration", "0.000001"], &["nothing was asked", "`chat:", "hint: "]);
+    wrong(&["--warm-up", "1000000"], &["nothing was asked", "`--warm-up`"]);
+}
+
+#[test]
+fn requests_are_written_as_lines_of_values() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("requests.csv");
+    let path = file.to_str().expect("a plain name");
+    let more =
+        ["--num-prompts", "40", "--policy", "cost,random", "--seeds", "2", "--requests-csv", path];
+    said(&[&["simulate"][..], &SMALL, &more].concat());
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 1 + 2 * 2 * 40, "{}", lines[0]);
+    let columns = lines[0].split(',').count();
+    assert!(lines.iter().all(|line| line.split(',').count() == columns), "{text}");
+    assert!(lines[1].starts_with("cost,0,") && lines[160].starts_with("random,1,"), "{text}");
+    let nowhere = [&["simulate"][..], &SMALL, &["--requests-csv", "no/such/folder.csv"]].concat();
+    refuses(2, &nowhere, &["its folder does not exist"]);
+}
