@@ -113,3 +113,33 @@ fn requests_are_written_as_lines_of_values() {
     let nowhere = [&["simulate"][..], &SMALL, &["--requests-csv", "no/such/folder.csv"]].concat();
     refuses(2, &nowhere, &["its folder does not exist"]);
 }
+
+#[test]
+fn engines_are_set_by_the_names_that_vllm_has() {
+    let of = |more: &[&str]| {
+        let fleet = ["--workers", "1", "--policy", "cost", "--num-prompts", "120", "--users", "60"];
+        let load = ["--workload", "unique:question=2000,output=200,spread=0"];
+        report(&[&load[..], &fleet, more].concat())["runs"][0].clone()
+    };
+    let figure = |run: &Value, name: &str| run[name].as_f64().expect("a number");
+    let plain = of(&[]);
+    let few = of(&["--max-num-seqs", "4"]);
+    assert!(2.0 * figure(&plain, "mean_ttft_ms") < figure(&few, "mean_ttft_ms"), "{few}");
+    // Prompts in four pieces each delay fewer answers at once.
+    let small = of(&["--max-num-batched-tokens", "512"]);
+    assert_ne!(plain["mean_tpot_ms"], small["mean_tpot_ms"], "{small}");
+    // 0.25 of 85.5 GB leaves little beside 16 GB of weights: all sixty do not fit.
+    let tight = ["--gpu-memory-utilization", "0.25", "--admission", "off"];
+    let tight = of(&tight);
+    let halved =
+        of(&["--gpu-memory-utilization", "0.25", "--admission", "off", "--kv-cache-dtype", "fp8"]);
+    assert!(figure(&halved, "mean_ttft_ms") < figure(&tight, "mean_ttft_ms"), "{halved} {tight}");
+    assert_eq!(of(&["--block-size", "32"])["completed"], 120);
+    let wrong = |arguments: &[&str], says: &[&str]| {
+        refuses(2, &[&["simulate"][..], arguments].concat(), says);
+    };
+    wrong(&["--gpu-memory-utilization", "1.5"], &["expected a share above zero"]);
+    wrong(&["--gpu-memory-utilization", "0.1"], &["is impossible", "its weights take"]);
+    wrong(&["--kv-cache-dtype", "int3"], &["expected auto, bfloat16"]);
+    wrong(&["--block-size", "0"], &["`--block-size 0` holds nothing"]);
+}

@@ -87,6 +87,7 @@ Examples:
   overdraft bench http://127.0.0.1:8080 --num-prompts 200 --request-rate 4
   overdraft bench http://gateway:8080 --workload tenants:groups=48,prefix=12000 --ignore-eos
   overdraft bench http://worker:8000 --workload mooncake:conversation_trace.jsonl --speed 2
+  overdraft bench URL --rates 3,10,15:60s --warm-up 15:30 --requests-csv requests.csv
   overdraft bench URL --users 16 --duration 60 --goodput ttft:500 tpot:50 --html report.html
   overdraft bench https://gateway.example --cacert authority.pem
   overdraft bench --list                            # all workloads and what can be set about them

@@ -38,6 +38,7 @@ mod signals;
 mod simulate;
 mod simulate_config;
 mod simulated;
+mod simulated_engine;
 mod speculation_options;
 mod supervise;
 mod tail;

@@ -19,6 +19,7 @@ use crate::parallel::in_parallel;
 use crate::pool_options::{self, PoolOption};
 use crate::report_options::ReportOptions;
 use crate::simulate_config;
+use crate::simulated_engine::SimulatedEngineOptions;
 use crate::what_if::{self, WhatIfOptions};
 use crate::workload_options::{Load, Opened, WorkloadOptions, thousandths};
 
@@ -90,6 +91,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     digest: bool,
     #[command(flatten)]
+    pub(crate) engine: SimulatedEngineOptions,
+    #[command(flatten)]
     pub(crate) what_if: WhatIfOptions,
     #[command(flatten)]
     pub(crate) decisions: DecisionOptions,
@@ -103,6 +106,7 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft simulate --workload tenants:groups=48,prefix=12000,rate=20
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
+  overdraft simulate --rates 3,10,15:60s --warm-up 15:50 --workload documents:questions=5
   overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl
   overdraft simulate --access-log gateway.log --workers 6 --price-per-hour 2.5 --html out.html
   overdraft simulate --access-log gateway.log --pool 2xh100/llama-3-8b-bf16
@@ -251,7 +255,7 @@ pub(crate) fn priced(
     flag: &str,
     price: Option<f64>,
 ) -> Result<Profile, Fault> {
-    let mut profile = listed(arguments, name)?;
+    let mut profile = arguments.engine.apply(listed(arguments, name)?);
     if let Some(price) = price {
         // Told for all GPUs of a worker, kept for one.
         profile.hardware.price_per_hour *= price / profile.price_per_hour();
@@ -320,6 +324,7 @@ pub(crate) fn scenario(
     let ingest = thousandths("ingest-us-per-token", arguments.ingest_us_per_token, "microseconds")?;
     Ok(Scenario {
         kv_tokens: arguments.kv_tokens.map(Tokens::new),
+        page: arguments.engine.page()?,
         context: arguments.max_model_len.map(Tokens::new),
         knowledge: if arguments.kv_events {
             CacheKnowledge::Reported
@@ -360,6 +365,7 @@ pub(crate) fn settings(
     if let Some(tokens) = arguments.kv_tokens {
         settings.push(("cache".to_owned(), format!("{tokens} tokens a worker")));
     }
+    settings.extend(arguments.engine.settings());
     settings.extend(arguments.decisions.settings());
     settings.extend(load.settings());
     settings

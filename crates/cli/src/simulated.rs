@@ -11,6 +11,7 @@ use overdraft_worker::MishapSettings;
 
 use crate::fault::Fault;
 use crate::mishap_options::MishapOptions;
+use crate::simulated_engine::GpuEngineOptions;
 
 /// What `--simulate` takes instead of a name to show all names.
 const LIST: &str = "list";
@@ -34,6 +35,8 @@ pub(crate) struct SimulateOptions {
     /// Tokens that the simulated cache holds; as many as the GPU has room for by default
     #[arg(long, value_name = "COUNT", requires = "simulate")]
     kv_tokens: Option<u32>,
+    #[command(flatten)]
+    gpu_engine: GpuEngineOptions,
     /// Simulated seconds in each real one; all times, those in metrics too, are shorter by this factor
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed, requires = "simulate")]
     speed: f64,
@@ -89,7 +92,10 @@ impl SimulateOptions {
     /// # Errors
     /// A file that cannot be read, or a profile that is unknown or impossible.
     pub(crate) fn asked(&self) -> Result<Option<Asked>, Fault> {
-        let Some(name) = &self.simulate else { return Ok(None) };
+        let Some(name) = &self.simulate else {
+            self.gpu_engine.refuse_without_simulation()?;
+            return Ok(None);
+        };
         let mut catalogue = Catalogue::builtin();
         for file in &self.profile {
             let shown = format!("`{}`", file.display());
@@ -100,7 +106,7 @@ impl SimulateOptions {
         if name == LIST {
             return Ok(Some(Asked::List(catalogue)));
         }
-        let profile = catalogue.find(name).map_err(|error| refused(&error))?;
+        let profile = self.gpu_engine.apply(catalogue.find(name).map_err(|error| refused(&error))?);
         Ok(Some(Asked::Worker(Box::new(Simulated {
             profile,
             kv_tokens: self.kv_tokens,

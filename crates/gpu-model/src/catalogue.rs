@@ -9,7 +9,7 @@ use overdraft_units::Tokens;
 
 use crate::document::{Document, Entry};
 use crate::error::ProfileError;
-use crate::profile::{Hardware, Model, Profile};
+use crate::profile::{Hardware, MEMORY_SHARE, Model, Profile, Scheduling};
 
 const BUILTIN: [(&str, &str); 3] = [
     ("hardware.toml", include_str!("../profiles/hardware.toml")),
@@ -146,6 +146,12 @@ impl Catalogue {
                 entry.running_max,
                 like.map(|like| like.running_max),
             )?,
+            memory_share: MEMORY_SHARE,
+            scheduling: if entry.async_scheduling {
+                Scheduling::Asynchronous
+            } else {
+                Scheduling::Between
+            },
             confidence: entry.confidence,
             source: entry.source.clone(),
         })
@@ -174,7 +180,8 @@ impl Catalogue {
         let (hardware, model) = (self.hardware.get(hardware)?, self.models.get(model)?);
         let (_, bytes) = FORMATS.iter().find(|(known, _)| *known == format)?;
         let gpus: u32 = gpus.parse().ok()?;
-        let (weights, room) = (model.weight_bytes(*bytes) / f64::from(gpus), hardware.room());
+        let (weights, room) =
+            (model.weight_bytes(*bytes) / f64::from(gpus), hardware.room(MEMORY_SHARE));
         let name = name.to_owned();
         (room < weights).then_some(ProfileError::TooLarge { name, weights, room })
     }

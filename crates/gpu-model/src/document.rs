@@ -37,8 +37,13 @@ pub(crate) struct Entry {
     allreduce_gb_per_s: Option<f64>,
     host_ms: Option<f64>,
     host_us_per_sequence: Option<f64>,
+    #[serde(alias = "max_num_batched_tokens")]
     pub(crate) step_tokens: Option<u32>,
+    #[serde(alias = "max_num_seqs")]
     pub(crate) running_max: Option<u32>,
+    /// Whether the engine plans a step while the one before is computed.
+    #[serde(default)]
+    pub(crate) async_scheduling: bool,
     pub(crate) confidence: Confidence,
     pub(crate) source: String,
 }

@@ -26,5 +26,5 @@ pub use self::closed_loop::{ClosedLoop, Lengths, LoopResult};
 pub use self::error::ProfileError;
 pub use self::lengths::{AnswerLengths, LengthsError};
 pub use self::parts::StepParts;
-pub use self::profile::{Confidence, Hardware, Model, Profile, Rates};
+pub use self::profile::{Confidence, Hardware, Model, Profile, Rates, Scheduling};
 pub use self::times::StepTimes;

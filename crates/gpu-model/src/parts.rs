@@ -1,6 +1,6 @@
 //! Breakdown of a step's time.
 
-/// The parts of a step's time, each in seconds. They add up to the step: nothing overlaps.
+/// The parts of a step's time, each in seconds. They add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepParts {
     /// Matrix products of the layers: reading weights, multiplying.
@@ -15,7 +15,7 @@ pub struct StepParts {
     pub elementwise: f64,
     /// Between GPUs.
     pub links: f64,
-    /// What the CPU adds.
+    /// What the CPU adds: all that it takes, or what of it no other part hides (`Scheduling`).
     pub host: f64,
 }
 

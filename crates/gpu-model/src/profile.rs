@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::error::ProfileError;
 
 /// Share of a GPU's memory that an engine uses, as vLLM's `gpu_memory_utilization` defaults to.
-const MEMORY_SHARE: f64 = 0.9;
+pub(crate) const MEMORY_SHARE: f64 = 0.9;
 
 /// Seconds in an hour.
 const HOUR: f64 = 3_600.0;
@@ -92,6 +92,16 @@ pub struct Rates {
     pub host_us_per_sequence: f64,
 }
 
+/// When an engine's CPU does its part of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduling {
+    /// Between two steps, while the GPU waits.
+    #[default]
+    Between,
+    /// While the GPU computes the step before; the GPU waits for what takes longer than that.
+    Asynchronous,
+}
+
 /// How far figures are to be trusted; the first is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Confidence {
@@ -125,6 +135,10 @@ pub struct Profile {
     pub step_tokens: Tokens,
     /// Sequences at once that vLLM takes by default there.
     pub running_max: u32,
+    /// Share of a GPU's memory that the engine uses.
+    pub memory_share: f64,
+    /// Whether the CPU plans a step while the GPU computes the one before.
+    pub scheduling: Scheduling,
     /// How far the rates are to be trusted.
     pub confidence: Confidence,
     /// Where they are from.
@@ -147,9 +161,9 @@ impl Model {
 }
 
 impl Hardware {
-    /// Bytes left for weights, keys and values on one GPU.
-    pub(crate) fn room(&self) -> f64 {
-        self.memory_bytes * MEMORY_SHARE - self.overhead_bytes
+    /// Bytes left for weights, keys and values on one GPU whose engine uses that share of its memory.
+    pub(crate) fn room(&self, share: f64) -> f64 {
+        self.memory_bytes * share - self.overhead_bytes
     }
 }
 
@@ -170,7 +184,7 @@ impl Profile {
     /// # Errors
     /// [`ProfileError::TooLarge`] when not even one does.
     pub fn kv_tokens(&self) -> Result<Tokens, ProfileError> {
-        let (room, weights) = (self.hardware.room(), self.weight_bytes());
+        let (room, weights) = (self.hardware.room(self.memory_share), self.weight_bytes());
         let tokens = (room - weights) * self.gpus() / self.model.kv_bytes_per_token();
         if tokens < 1.0 {
             return Err(ProfileError::TooLarge { name: self.name(), weights, room });
@@ -185,7 +199,7 @@ impl Profile {
     pub fn kv_blocks(&self, size: BlockSize) -> Result<Blocks, ProfileError> {
         let blocks = self.kv_tokens()?.get() / size.get();
         if blocks == 0 {
-            let (room, weights) = (self.hardware.room(), self.weight_bytes());
+            let (room, weights) = (self.hardware.room(self.memory_share), self.weight_bytes());
             return Err(ProfileError::TooLarge { name: self.name(), weights, room });
         }
         Ok(Blocks::new(blocks))
@@ -253,6 +267,23 @@ mod tests {
         check("a100-80g-tp4/llama-3-70b-bf16", 484_787);
         check("a10g-tp1/llama-3-8b-bf16", 30_746);
         check("l4-tp1/llama-3-8b-int4", 108_967);
+    }
+
+    #[test]
+    fn a_cache_is_as_large_as_the_engines_flags_make_it() {
+        let profile = Catalogue::builtin().find("h100-tp1/llama-3-8b-bf16").unwrap();
+        let tokens = |profile: &crate::Profile| f64::from(profile.kv_tokens().unwrap().get());
+        let mut more = profile.clone();
+        more.memory_share = 0.95;
+        // 5 % of 85.52 GB at 128 KiB for a token.
+        let added = tokens(&more) - tokens(&profile);
+        assert!((added - 32_623.0).abs() < 5.0, "{added}");
+        let mut small = profile.clone();
+        small.model.kv_bytes_per_number = 1;
+        assert!((tokens(&small) / tokens(&profile) - 2.0).abs() < 1e-4);
+        let mut none = profile;
+        none.memory_share = 0.1;
+        assert!(none.kv_tokens().is_err(), "not even the weights fit");
     }
 
     #[test]

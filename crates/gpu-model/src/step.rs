@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::parts::StepParts;
-use crate::profile::Profile;
+use crate::profile::{Profile, Scheduling};
 
 const TERA: f64 = 1e12;
 const GIGA: f64 = 1e9;
@@ -30,16 +30,22 @@ impl Profile {
 
     /// The same where it is known what the layers take for so many rows.
     pub(crate) fn step_parts_beside(&self, batch: &Batch, layers: f64) -> StepParts {
-        StepParts {
+        let computed = StepParts {
             layers,
             head: self.head_time(batch),
             decode_attention: self.decode_attention_time(batch),
             prefill_attention: self.prefill_attention_time(batch),
             elementwise: self.elementwise_time(batch),
             links: self.links_time(batch),
-            host: self.rates.host_ms * MILLI
-                + self.rates.host_us_per_sequence * MICRO * batch.sequences,
-        }
+            host: 0.0,
+        };
+        let host =
+            self.rates.host_ms * MILLI + self.rates.host_us_per_sequence * MICRO * batch.sequences;
+        let hidden = match self.scheduling {
+            Scheduling::Between => 0.0,
+            Scheduling::Asynchronous => computed.seconds(),
+        };
+        StepParts { host: (host - hidden).max(0.0), ..computed }
     }
 
     /// Reading the weights and multiplying by them, whichever is slower, with a smooth passage.
@@ -109,7 +115,7 @@ impl Profile {
 mod tests {
     use overdraft_units::Tokens;
 
-    use crate::{Batch, Catalogue, Chunk, Profile};
+    use crate::{Batch, Catalogue, Chunk, Profile, Scheduling};
 
     fn profile(name: &str) -> Profile {
         Catalogue::builtin().find(name).unwrap()
@@ -155,6 +161,22 @@ mod tests {
         assert!(times.is_sorted(), "{times:?}");
         let longer = [100, 1_000, 10_000].map(|context| profile.step(&decode(8, context)));
         assert!(longer.is_sorted(), "{longer:?}");
+    }
+
+    #[test]
+    fn an_engine_that_plans_ahead_hides_what_its_cpu_takes_behind_the_gpu() {
+        let between = profile("h100-tp4/llama-3-70b-bf16");
+        let mut ahead = between.clone();
+        ahead.scheduling = Scheduling::Asynchronous;
+        let batch = decode(200, 3_000);
+        let host = between.step_parts(&batch).host;
+        assert!(0.0015 < host, "{host}");
+        let saved = between.step_parts(&batch).seconds() - ahead.step_parts(&batch).seconds();
+        assert!((saved - host).abs() < 1e-9, "{saved} {host}");
+        // A GPU that is faster than its CPU waits for it.
+        ahead.rates.host_ms = 500.0;
+        let whole = ahead.step_parts(&batch).seconds();
+        assert!((whole - (0.5 + host - between.rates.host_ms * 1e-3)).abs() < 1e-9, "{whole}");
     }
 
     #[test]

@@ -24,5 +24,5 @@ pub(super) const DRAFT_MODEL: &str = "simulated-draft";
 /// Tokens that a vocabulary has; only their being equal counts.
 pub(super) const VOCABULARY: u32 = 128_000;
 
-/// Tokens per page, as vLLM's.
+/// Tokens per page where nobody says, as vLLM's.
 pub(super) const PAGE: BlockSize = BlockSize::new(16).expect("sixteen is not zero");

@@ -2,7 +2,7 @@
 
 use overdraft_gpu_model::ProfileError;
 
-use super::bounds::{GATEWAYS_MAX, PAGE, WORKERS_MAX};
+use super::bounds::{GATEWAYS_MAX, WORKERS_MAX};
 use crate::workload::{TENANTS_MAX, WorkloadError};
 
 /// Why there is nothing to simulate.
@@ -50,6 +50,11 @@ pub enum SimulateError {
     #[error("a context of `{0}` tokens holds no prompt with an answer; expected 2 or more")]
     Context(u32),
     /// Not even a page.
-    #[error("a cache of `{0}` tokens holds no page; expected {page} or more", page = PAGE.get())]
-    Cache(u32),
+    #[error("a cache of `{tokens}` tokens holds no page; expected {page} or more")]
+    Cache {
+        /// What it holds.
+        tokens: u32,
+        /// What a page does.
+        page: u32,
+    },
 }

@@ -256,7 +256,7 @@ impl<'a> Simulation<'a> {
             Event::Restarted(worker) => self.restart(worker),
             Event::CacheChanged(worker, changes) => {
                 for gateway in &mut self.gateways {
-                    gateway.cache_changed(self.ids[worker], &changes);
+                    gateway.cache_changed(self.ids[worker], self.scenario.page, &changes);
                 }
             }
         }

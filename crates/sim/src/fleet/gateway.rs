@@ -11,7 +11,7 @@ use overdraft_core::fleet::{Probe, Share, WorkerId};
 use overdraft_core::prefix::{EventFeed, PrefixLimits};
 use overdraft_core::route::Router;
 use overdraft_scheduler::batch::CacheChange;
-use overdraft_units::Instant;
+use overdraft_units::{BlockSize, Instant};
 
 use super::event_queue::FlightId;
 use super::kv_events;
@@ -45,7 +45,7 @@ impl Gateway {
             // As a probe tells it.
             gateway.router.round_trip(id, scenario.network + scenario.network);
             if scenario.knowledge == CacheKnowledge::Reported {
-                gateway.feeds.push(kv_events::begin(&mut gateway.router, id));
+                gateway.feeds.push(kv_events::begin(&mut gateway.router, id, worker.page()));
             }
         }
         gateway
@@ -59,14 +59,14 @@ impl Gateway {
     pub(super) fn restarted(&mut self, id: WorkerId, worker: &Worker, now: Instant) {
         self.see(id, worker, now);
         if let Some(feed) = self.feeds.get_mut(id.index()) {
-            *feed = kv_events::begin(&mut self.router, id);
+            *feed = kv_events::begin(&mut self.router, id, worker.page());
         }
     }
 
     /// Takes in what a worker says of its cache.
-    pub(super) fn cache_changed(&mut self, id: WorkerId, changes: &[CacheChange]) {
+    pub(super) fn cache_changed(&mut self, id: WorkerId, page: BlockSize, changes: &[CacheChange]) {
         if let Some(feed) = self.feeds.get_mut(id.index()) {
-            kv_events::apply(&mut self.router, id, feed, changes);
+            kv_events::apply(&mut self.router, id, feed, page, changes);
         }
     }
 

@@ -4,14 +4,12 @@ use overdraft_core::fleet::WorkerId;
 use overdraft_core::prefix::{BlockEvent, BlockName, EventFeed, Medium, StoredBlocks};
 use overdraft_core::route::Router;
 use overdraft_scheduler::batch::{CacheChange, PageName, PageParent};
-use overdraft_units::CacheSalt;
-
-use super::bounds::PAGE;
+use overdraft_units::{BlockSize, CacheSalt};
 
 /// A worker from which nothing has been heard yet.
-pub(super) fn begin(router: &mut Router, worker: WorkerId) -> EventFeed {
-    let mut feed = EventFeed::new(PAGE);
-    router.reports_by(worker, PAGE);
+pub(super) fn begin(router: &mut Router, worker: WorkerId, page: BlockSize) -> EventFeed {
+    let mut feed = EventFeed::new(page);
+    router.reports_by(worker, page);
     feed.restart(|event| router.cache_changed(worker, event));
     feed
 }
@@ -21,6 +19,7 @@ pub(super) fn apply(
     router: &mut Router,
     worker: WorkerId,
     feed: &mut EventFeed,
+    page: BlockSize,
     changes: &[CacheChange],
 ) {
     let names = |pages: &[PageName]| -> Vec<BlockName> {
@@ -38,7 +37,7 @@ pub(super) fn apply(
                     parent,
                     names: &names(&stored.names),
                     tokens: &stored.tokens,
-                    block_size: PAGE.get(),
+                    block_size: page.get(),
                     medium: Medium::Device,
                     salt: CacheSalt(0),
                     extras: &[],

@@ -10,7 +10,7 @@ use overdraft_core::route::{
 use overdraft_scheduler::batch::{Progress, Refusal, Verdict};
 use overdraft_units::{BlockSize, CacheSalt, Micros, TokenId, Tokens};
 
-use super::bounds::{PAGE, VOCABULARY};
+use super::bounds::VOCABULARY;
 use super::draft_model::Said;
 use super::error::SimulateError;
 use super::event_loop::Simulation;
@@ -116,7 +116,7 @@ impl Simulation<'_> {
     /// chunks of text come to.
     pub(super) fn chunk(&self) -> BlockSize {
         match self.scenario.knowledge {
-            CacheKnowledge::Reported => PAGE,
+            CacheKnowledge::Reported => self.scenario.page,
             CacheKnowledge::Estimated => TEXT_CHUNK,
         }
     }

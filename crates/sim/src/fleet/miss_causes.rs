@@ -2,7 +2,7 @@
 
 use overdraft_units::Tokens;
 
-use super::bounds::{MODEL, PAGE};
+use super::bounds::MODEL;
 use super::event_loop::Simulation;
 use super::event_queue::FlightId;
 use super::miss_attribution::Held;
@@ -45,7 +45,7 @@ impl Simulation<'_> {
         }
         let visit = self.visits.of(visit);
         let prompt = &visit.session.turns[visit.turn].prompt;
-        count(&mut ledger.missed, flight);
+        count(&mut ledger.missed, flight, self.scenario.page.get());
         ledger.remember(prompt, flight.worker, self.workers[flight.worker].crashes);
     }
 
@@ -63,11 +63,11 @@ impl Simulation<'_> {
 }
 
 /// Counts what was not found: what somebody holds before what nobody does any more, and that before what is new.
-fn count(missed: &mut Missed, flight: &Flight) {
+fn count(missed: &mut Missed, flight: &Flight, page: u32) {
     let Held { own, elsewhere, is_full, known, has_crashed } = flight.held;
     let prompt = flight.prompt_tokens.get();
     // The last page is computed in any case: an answer begins with its last token.
-    let whole = prompt.saturating_sub(1) / PAGE.get() * PAGE.get();
+    let whole = prompt.saturating_sub(1) / page * page;
     let mut at = flight.cached.get().min(prompt);
     let mut up_to = |end: u32| {
         let tokens = end.saturating_sub(at);
@@ -81,7 +81,7 @@ fn count(missed: &mut Missed, flight: &Flight) {
     } else {
         missed.sent_elsewhere += held;
     }
-    let lost = up_to((known / PAGE.get() * PAGE.get()).min(whole));
+    let lost = up_to((known / page * page).min(whole));
     if has_crashed {
         missed.crashed += lost;
     } else {

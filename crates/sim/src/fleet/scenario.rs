@@ -5,9 +5,9 @@ use overdraft_core::hedge::HedgeSettings;
 use overdraft_core::route::{RetrySettings, RouteSettings};
 use overdraft_gpu_model::Profile;
 use overdraft_scheduler::speculate::Policy;
-use overdraft_units::{Instant, Micros, Tokens};
+use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
-use super::bounds::SHARE_EVERY;
+use super::bounds::{PAGE, SHARE_EVERY};
 use super::cascading::Cascading;
 use super::faulty_workers::Refusing;
 use super::stall::Stall;
@@ -27,6 +27,8 @@ pub struct Scenario {
     pub mix: Mix,
     /// Tokens that a worker's cache holds; by default as many as the profile leaves room for.
     pub kv_tokens: Option<Tokens>,
+    /// Tokens per page of a worker's cache.
+    pub page: BlockSize,
     /// Tokens of prompt and answer together at most; by default all that a cache holds. An answer that
     /// would be longer is cut there.
     pub context: Option<Tokens>,
@@ -179,6 +181,7 @@ impl Scenario {
             others: Vec::new(),
             mix: Mix::default(),
             kv_tokens: None,
+            page: PAGE,
             context: None,
             declared: None,
             gateways: 1,

@@ -9,9 +9,11 @@ use overdraft_scheduler::batch::{
     Scheduler, Verdict,
 };
 use overdraft_scheduler::speculate::Ran;
-use overdraft_units::{Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens};
+use overdraft_units::{
+    BlockSize, Blocks, CacheSalt, Instant, Micros, Priority, SequenceId, TokenId, Tokens,
+};
 
-use super::bounds::{DRAFT_MODEL, MODEL, PAGE};
+use super::bounds::{DRAFT_MODEL, MODEL};
 use super::draft_model::{Came, Guesser, Guesses, Said};
 use super::error::SimulateError;
 use super::event_queue::FlightId;
@@ -106,14 +108,16 @@ impl Worker {
         model: &'static str,
         kv_tokens: Option<Tokens>,
     ) -> Result<Self, SimulateError> {
+        let page = scenario.page;
         let blocks = match kv_tokens {
-            None => profile.kv_blocks(PAGE)?,
-            Some(tokens) => Blocks::new(tokens.get() / PAGE.get()),
+            None => profile.kv_blocks(page)?,
+            Some(tokens) => Blocks::new(tokens.get() / page.get()),
         };
         if blocks == Blocks::ZERO {
-            return Err(SimulateError::Cache(kv_tokens.map_or(0, Tokens::get)));
+            let tokens = kv_tokens.map_or(0, Tokens::get);
+            return Err(SimulateError::Cache { tokens, page: page.get() });
         }
-        let capacity = Tokens::new(blocks.get().saturating_mul(PAGE.get()));
+        let capacity = Tokens::new(blocks.get().saturating_mul(page.get()));
         let context = scenario.context.unwrap_or(capacity).min(capacity);
         if context < CONTEXT_MIN {
             return Err(SimulateError::Context(context.get()));
@@ -123,7 +127,7 @@ impl Worker {
             running_max: profile.running_max,
             waiting_max: scenario.waiting_max.max(1),
             blocks,
-            block_size: PAGE,
+            block_size: page,
             context,
         };
         Ok(Self {
@@ -157,6 +161,11 @@ impl Worker {
         self.model
     }
 
+    /// Tokens per page of its cache.
+    pub(super) const fn page(&self) -> BlockSize {
+        self.limits.block_size
+    }
+
     pub(super) const fn is_up(&self) -> bool {
         self.is_up
     }
@@ -169,7 +178,7 @@ impl Worker {
     /// Tokens of a prompt that its cache holds, in whole pages.
     pub(super) fn holds(&self, prompt: &[TokenId]) -> u32 {
         let pages = self.scheduler.leading_pages(CacheSalt(0), prompt).len();
-        u32::try_from(pages).unwrap_or(u32::MAX).saturating_mul(PAGE.get())
+        u32::try_from(pages).unwrap_or(u32::MAX).saturating_mul(self.page().get())
     }
 
     /// Whether a prompt of which it has to compute so many tokens could be started now.
@@ -177,7 +186,7 @@ impl Worker {
         let stats = self.stats();
         let free = stats.blocks.get().saturating_sub(stats.blocks_held.get());
         let runs = stats.running < self.limits.running_max;
-        stats.waiting == 0 && runs && tokens.div_ceil(PAGE.get()) <= free
+        stats.waiting == 0 && runs && tokens.div_ceil(self.page().get()) <= free
     }
 
     /// Tokens that an answer may have after such a prompt; one at least, for what is refused anyway.
@@ -321,14 +330,14 @@ impl Worker {
         let stats = self.stats();
         let held =
             u64::from(stats.blocks_held.get()) * 1_000 / u64::from(stats.blocks.get().max(1));
-        let capacity = self.limits.blocks.get().saturating_mul(PAGE.get());
+        let capacity = self.limits.blocks.get().saturating_mul(self.page().get());
         Scraped {
             at,
             running: stats.running,
             waiting: stats.waiting,
             kv_use_permille: u16::try_from(held).ok(),
             kv_capacity: Some(Tokens::new(capacity)),
-            block_size: Some(PAGE),
+            block_size: Some(self.page()),
             preemptions: Some(stats.preemptions),
         }
     }

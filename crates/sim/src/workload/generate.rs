@@ -25,41 +25,49 @@ pub(super) struct Preset {
 }
 
 /// All kinds. Values: rate, common, groups, prefix, skew, question, output, spread, turns, think, swing,
-/// period, repeat.
+/// period, questions, repeat.
 pub(super) const PRESETS: [Preset; 6] = [
     Preset {
         name: "tenants",
         meaning: "applications that each have a long system prompt and many users",
-        values: Values([8.0, 0.0, 64.0, 6_000.0, 0.0, 400.0, 150.0, 0.0, 1.0, 0.0, 1.0, 60.0, 0.0]),
+        values: Values([
+            8.0, 0.0, 64.0, 6_000.0, 0.0, 400.0, 150.0, 0.0, 1.0, 0.0, 1.0, 60.0, 0.0, 0.0,
+        ]),
     },
     Preset {
         name: "chat",
         meaning: "conversations of several turns under one system prompt",
-        values: Values([8.0, 200.0, 1.0, 0.0, 0.0, 120.0, 200.0, 0.7, 5.0, 10.0, 1.0, 60.0, 0.0]),
+        values: Values([
+            8.0, 200.0, 1.0, 0.0, 0.0, 120.0, 200.0, 0.7, 5.0, 10.0, 1.0, 60.0, 0.0, 0.0,
+        ]),
     },
     Preset {
         name: "documents",
         meaning: "questions about long documents, some of them asked about more often",
         values: Values([
-            8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0,
+            8.0, 100.0, 120.0, 10_000.0, 0.6, 200.0, 60.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0, 0.0,
         ]),
     },
     Preset {
         name: "agents",
         meaning: "agents of a few kinds: long tool descriptions, many short steps",
         values: Values([
-            4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0, 0.0,
+            4.0, 0.0, 4.0, 14_000.0, 0.0, 700.0, 220.0, 0.8, 30.0, 2.0, 1.0, 60.0, 0.0, 0.0,
         ]),
     },
     Preset {
         name: "unique",
         meaning: "prompts that have nothing in common: the control",
-        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0]),
+        values: Values([
+            8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 1.0, 60.0, 0.0, 0.0,
+        ]),
     },
     Preset {
         name: "bursts",
         meaning: "the same, in waves",
-        values: Values([8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 4.0, 60.0, 0.0]),
+        values: Values([
+            8.0, 0.0, 1.0, 0.0, 0.0, 1_000.0, 200.0, 0.3, 1.0, 0.0, 4.0, 60.0, 0.0, 0.0,
+        ]),
     },
 ];
 
@@ -120,7 +128,9 @@ impl Generator {
         };
         let (name, at) = (self.count, self.arrive(turns));
         self.count += 1;
-        let mut history = self.front();
+        let group = self.ranks.draw(&mut self.draws);
+        let mut history = self.front(group);
+        let again = self.known_question();
         let mut asked = Vec::new();
         for number in 0..turns {
             let question = self.length(self.values.of("question"));
@@ -130,7 +140,12 @@ impl Generator {
             } else {
                 seconds(self.draws.exponential(self.values.of("think")))
             };
-            history.push(Piece::said(named(&[self.seed, 1, name, number]), question));
+            let content = match again {
+                None => named(&[self.seed, 1, name, number]),
+                // The same whatever the seed, as groups are.
+                Some(known) => named(&[5, group, known, number]),
+            };
+            history.push(Piece::said(content, question));
             let content = named(&[self.seed, 2, name, number]);
             let answer = Piece { content, tokens: output, voice: Voice::Assistant };
             let turn = Turn { think, prompt: history.clone(), answer };
@@ -165,9 +180,14 @@ impl Generator {
         Some(Session { at, name, ..asked })
     }
 
+    /// Which of a group's questions is asked, where they are asked over and over.
+    fn known_question(&mut self) -> Option<u64> {
+        let questions = whole(self.values.of("questions"));
+        (0 < questions).then(|| self.draws.below(questions))
+    }
+
     /// What stands before the first turn. Groups are the same whatever the seed.
-    fn front(&mut self) -> Vec<Piece> {
-        let group = self.ranks.draw(&mut self.draws);
+    fn front(&self, group: u64) -> Vec<Piece> {
         let piece = |content, tokens: f64| Piece {
             content,
             tokens: Tokens::new(whole32(tokens)),

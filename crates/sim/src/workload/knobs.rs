@@ -14,7 +14,7 @@ pub(super) struct Knob {
 }
 
 /// All of them, in the order in which generators list their values.
-pub(super) const KNOBS: [Knob; 13] = [
+pub(super) const KNOBS: [Knob; 14] = [
     knob("rate", "requests a second", 1e-6, 1e6),
     knob("common", "tokens at the front of every prompt", 0.0, 1e6),
     knob("groups", "how many prefixes there are", 1.0, 1e6),
@@ -27,6 +27,7 @@ pub(super) const KNOBS: [Knob; 13] = [
     knob("think", "seconds between an answer and the next turn", 0.0, 1e5),
     knob("swing", "how many times the mean rate comes at the peaks (1: steady)", 1.0, 100.0),
     knob("period", "seconds from peak to peak", 1e-3, 1e6),
+    knob("questions", "questions that a group is asked over and over (0: each is new)", 0.0, 1e6),
     knob("repeat", "share of sessions that ask what was asked before, word for word", 0.0, 1.0),
 ];
 

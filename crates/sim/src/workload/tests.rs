@@ -181,6 +181,20 @@ fn a_generator_keeps_rate_lengths_and_sharing() {
 }
 
 #[test]
+fn a_group_is_asked_as_many_questions_as_was_said_whatever_the_seed() {
+    let prompts = |workload: &str, seed| -> std::collections::BTreeSet<Vec<u64>> {
+        let sessions = Source::parse(workload).unwrap().open(seed).unwrap().sessions.take(1_000);
+        let prompt =
+            |session: Session| session.turns[0].prompt.iter().map(|one| one.content).collect();
+        sessions.map(|session| prompt(session.unwrap())).collect()
+    };
+    let known = "documents:common=0,groups=10,skew=0,questions=5";
+    assert_eq!(prompts(known, 1).len(), 50, "ten groups with five questions each");
+    assert_eq!(prompts(known, 1), prompts(known, 2), "caches are warm whatever the seed");
+    assert_eq!(prompts("documents:groups=10", 1).len(), 1_000, "each question is new");
+}
+
+#[test]
 fn what_is_asked_again_is_word_for_word_what_was_asked() {
     let source = Source::parse("tenants:groups=9,spread=0.5,turns=2,repeat=0.38").unwrap();
     let sessions: Vec<Session> =
