@@ -3,6 +3,7 @@
 mod bad_input;
 mod batching;
 mod caching;
+mod calibrating;
 mod cascade;
 mod client;
 mod configuring;

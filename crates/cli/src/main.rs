@@ -6,6 +6,7 @@
 
 mod ask;
 mod bench;
+mod calibrate;
 mod check;
 mod config;
 mod cost;
@@ -79,6 +80,7 @@ Examples:
   overdraft cost access.jsonl --price 4.10          # what did they cost, and who pays?
   overdraft bench http://127.0.0.1:8080             # how fast does it answer?
   overdraft simulate --workload tenants             # how would a fleet serve this load?
+  overdraft calibrate http://10.0.0.5:8000          # measure a worker, to simulate a fleet of it
   overdraft worker --model llama-3-8b-q4_k_m.gguf --listen 127.0.0.1:8000
   overdraft tune http://10.0.0.5:8000 --plain http://10.0.0.6:8000
   overdraft supervise -- vllm serve MODEL           # restarted when it dies, or is told to
@@ -104,6 +106,8 @@ enum Command {
     Top(top::Arguments),
     /// Sends a load to an endpoint, and reports latency, throughput and failures
     Bench(Box<bench::Arguments>),
+    /// Measures an idle worker, and writes a profile with which a fleet of it can be simulated
+    Calibrate(Box<calibrate::Arguments>),
     /// Simulates a fleet under a load, in virtual time; compares policies, sizes and settings
     Simulate(Box<simulate::Arguments>),
     /// Shows a configuration with every default filled in, or the schema of the file
@@ -130,6 +134,7 @@ fn main() -> ExitCode {
         Command::Cost(arguments) => cost::run(&arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

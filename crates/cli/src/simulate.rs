@@ -108,6 +108,7 @@ Examples:
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
   overdraft simulate --rates 3,10,15:60s --warm-up 15:50 --workload documents:questions=5
   overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl
+  overdraft simulate --profiles measured.toml --profile measured/qwen2.5-7b-measured
   overdraft simulate --access-log gateway.log --workers 6 --price-per-hour 2.5 --html out.html
   overdraft simulate --access-log gateway.log --pool 2xh100/llama-3-8b-bf16
   overdraft simulate --workload bursts:rate=30 --admission peak --crash-on-oom

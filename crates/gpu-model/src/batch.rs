@@ -60,6 +60,21 @@ impl Batch {
         self.decode_context += f64::from(before.get()) + rows;
     }
 
+    /// Positions computed, of prompts and of completions.
+    pub const fn rows(&self) -> f64 {
+        self.rows
+    }
+
+    /// Sequences.
+    pub const fn sequences(&self) -> f64 {
+        self.sequences
+    }
+
+    /// Positions whose keys and values the decoding sequences read.
+    pub const fn decode_context(&self) -> f64 {
+        self.decode_context
+    }
+
     /// Whether nothing is computed.
     pub fn is_empty(&self) -> bool {
         self.sequences <= 0.0

@@ -34,6 +34,7 @@ const PAGES: &[&[&str]] = &[
     &["top"],
     &["bench"],
     &["simulate"],
+    &["calibrate"],
     &["config"],
     &["config", "schema"],
     &["config", "show"],

@@ -1,0 +1,341 @@
+//! `overdraft calibrate`: measures a worker's steps and writes a profile that `overdraft simulate` reads.
+//!
+//! An idle worker is asked for prompts of several lengths and for answers in batches of several sizes, with short and
+//! long contexts. The terms of a profile are fitted to the times, and a load with both at once, which the fit has not
+//! seen, is sent and simulated: how far the two are apart stands in the file and on the terminal.
+
+mod check;
+mod steps;
+
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use overdraft_gpu_model::{Measured, OBSERVED_MIN, Observed, StepFit};
+use overdraft_load::{Asking, Interface, Target, Trust};
+use overdraft_sim::workload::Wording;
+use overdraft_units::Tokens;
+use overdraft_wire::prometheus::PAGE_BYTES_MAX;
+use overdraft_wire::prometheus::engine::{WorkerReport, report};
+use serde_json::{Map, Value};
+
+use self::steps::{Endpoint, Extent, Step};
+use crate::ask::{Address, Want, get};
+use crate::fault::Fault;
+
+/// Tokens of a step where nobody says, as vLLM's API server has it by default.
+const STEP_TOKENS: u32 = 8_192;
+
+/// Sequences at once where neither anybody says nor a queue was seen, as vLLM's default on small GPUs.
+const RUNNING_MAX: u32 = 256;
+
+/// Looks at a worker that is not idle before it is said to be busy.
+const LOOKS_IDLE: u32 = 8;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The worker: vLLM, `SGLang`, llama-server or one of ours, itself and no gateway before it
+    #[arg(value_name = "URL")]
+    url: String,
+    /// The model; by default the first that the worker lists
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The profile's file; its folder must exist
+    #[arg(long, value_name = "FILE", default_value = "measured.toml")]
+    write: PathBuf,
+    /// How the profile calls the hardware
+    #[arg(long, value_name = "NAME", default_value = "measured", value_parser = name)]
+    hardware: String,
+    /// Fewer lengths, smaller batches, fewer repetitions
+    #[arg(long)]
+    quick: bool,
+    /// The longest prompt to send, in tokens [default: 4096, or 1024 with `--quick`]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(64..=131_072))]
+    prompt_max: Option<u32>,
+    /// The largest batch to send [default: 32, or 8 with `--quick`]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=512))]
+    batch_max: Option<u32>,
+    /// The worker's `--max-num-seqs`; by default as many as were seen to run at once while others waited,
+    /// or 256 where none waited
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    max_num_seqs: Option<u32>,
+    /// The worker's `--max-num-batched-tokens`; no metric tells it
+    #[arg(long, value_name = "TOKENS", default_value_t = STEP_TOKENS,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    max_num_batched_tokens: u32,
+    /// Tokens that the worker's cache holds, where its metrics do not say
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(64..))]
+    kv_tokens: Option<u32>,
+    /// Dollars an hour that the worker costs
+    #[arg(long, value_name = "DOLLARS", default_value_t = 1.0)]
+    price_per_hour: f64,
+    /// Seed of texts: other seeds send other prompts, so that none is in the cache from the time before
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// The API key
+    #[arg(long, env = "OPENAI_API_KEY", hide_env_values = true, value_name = "KEY")]
+    api_key: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  overdraft calibrate http://10.0.0.5:8000 --hardware l40s --write l40s.toml
+  overdraft simulate --profiles l40s.toml --profile l40s/qwen2.5-7b-measured --workers 4
+  overdraft calibrate http://127.0.0.1:8080 --quick
+  overdraft calibrate URL --max-num-seqs 128 --max-num-batched-tokens 2048
+
+The worker must be idle: its metrics are read before and after. A few minutes of its time are taken, less with
+`--quick`. What cannot be measured from outside (`--max-num-batched-tokens`) is as you say or as vLLM has it.
+
+Exit codes: 0 the profile is written, 1 the worker cannot be read, is busy or fails, 2 the input cannot be used.";
+
+/// Measures, fits, checks and writes.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
+    let folder = arguments.write.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        let shown = arguments.write.display();
+        return Err(Fault::input(format!("`--write {shown}`: its folder does not exist")));
+    }
+    if !(arguments.price_per_hour.is_finite() && 0.0 < arguments.price_per_hour) {
+        let why =
+            format!("`--price-per-hour {}`: expected dollars above zero", arguments.price_per_hour);
+        return Err(Fault::input(why));
+    }
+    crate::runtime::runtime()?.block_on(calibrate(arguments))
+}
+
+async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
+    let address = Address::of_url(&arguments.url).map_err(|why| wrong_url(&arguments.url, &why))?;
+    let before = idle(&address).await?;
+    let kv_tokens = kv_tokens(arguments, &before)?;
+    let endpoint = endpoint(arguments).await?;
+    let extent = arguments.extent(kv_tokens);
+    let steps = steps::plan(&extent);
+    let bar = bar(steps.len() + 1);
+    let mut observed = Vec::new();
+    let mut seats = None;
+    for (number, step) in (0..).zip(&steps) {
+        bar.set_message(step.to_string());
+        let measured = measure(&endpoint, &address, step, number).await?;
+        seats = seats.max(measured.seats);
+        observed.extend(measured.observed);
+        bar.inc(1);
+    }
+    let fit = StepFit::of(&observed).ok_or_else(|| {
+        let why =
+            format!("`{}` steps were measured; expected {OBSERVED_MIN} or more", observed.len());
+        Fault::running(why).hint("give `--prompt-max` or `--batch-max` a larger value")
+    })?;
+    let running_max = arguments.max_num_seqs.or(seats).unwrap_or(RUNNING_MAX);
+    let mut measured = Measured {
+        hardware: arguments.hardware.clone(),
+        model: plain(&endpoint.asking.model),
+        fit,
+        kv_tokens,
+        step_tokens: Tokens::new(arguments.max_num_batched_tokens),
+        running_max,
+        price_per_hour: arguments.price_per_hour,
+        source: String::new(),
+    };
+    bar.set_message("a load of both");
+    let checked = check::check(&endpoint, &measured, &extent).await?;
+    bar.finish_and_clear();
+    idle(&address).await?;
+    measured.source = format!(
+        "{} steps of {}, off by {:.1} % on average; {checked}",
+        observed.len(),
+        endpoint.asking.model,
+        fit.error * 100.0
+    );
+    write(&arguments.write, &measured)?;
+    crate::config::print(&told(arguments, &measured, &observed, &checked))
+}
+
+/// What the worker says of itself, if it has nothing to do.
+///
+/// # Errors
+/// It cannot be read, or somebody uses it.
+async fn idle(address: &Address) -> Result<WorkerReport, Fault> {
+    let mut clock = tokio::time::interval(steps::LOOK_EVERY);
+    let mut said = look(address).await?;
+    // Gauges may lag behind the last answer.
+    for _ in 0..LOOKS_IDLE {
+        if said.running + said.waiting == 0 {
+            return Ok(said);
+        }
+        clock.tick().await;
+        said = look(address).await?;
+    }
+    let (running, waiting) = (said.running, said.waiting);
+    let why = format!(
+        "the worker is not idle: `{running}` requests run and `{waiting}` wait; expected none"
+    );
+    Err(Fault::running(why)
+        .hint("take it out of the fleet first: others' requests would be measured too"))
+}
+
+/// What the worker's metrics say.
+async fn look(address: &Address) -> Result<WorkerReport, Fault> {
+    let unread = |why: String| {
+        Fault::running(format!("the worker's metrics cannot be read: {why}"))
+            .hint("llama-server has them with `--metrics`, SGLang with `--enable-metrics`")
+    };
+    let (status, page) = get(address, "/metrics", Want::Body(PAGE_BYTES_MAX))
+        .await
+        .map_err(|error| unread(error.to_string()))?;
+    if !status.is_success() {
+        return Err(unread(format!("`/metrics` answers {status}")));
+    }
+    report(&page).map_err(|error| unread(error.to_string()))
+}
+
+/// Tokens that its cache holds.
+fn kv_tokens(arguments: &Arguments, said: &WorkerReport) -> Result<Tokens, Fault> {
+    arguments.kv_tokens.map(Tokens::new).or(said.kv_capacity).ok_or_else(|| {
+        Fault::input("the worker's metrics do not say how many tokens its cache holds")
+            .hint("say so with `--kv-tokens`: for llama-server that is `--ctx-size`")
+    })
+}
+
+async fn endpoint(arguments: &Arguments) -> Result<Endpoint, Fault> {
+    let input = |error: overdraft_load::TargetError| Fault::input(error.to_string());
+    let mut target = Target::parse(&arguments.url, &Trust::System).map_err(input)?;
+    if let Some(key) = &arguments.api_key {
+        target.key(key).map_err(input)?;
+    }
+    let running = |error: overdraft_load::CalibrateError| {
+        Fault::running(error.to_string()).hint("is the worker there, and is the model right?")
+    };
+    let model = match &arguments.model {
+        Some(model) => model.clone(),
+        None => overdraft_load::first_model(&target).await.map_err(running)?,
+    };
+    let mut extra = Map::new();
+    extra.insert("ignore_eos".to_owned(), Value::Bool(true));
+    let (interface, wording) = (Interface::Completions, Wording::default());
+    let mut asking = Asking { interface, model, wording, extra };
+    asking.wording = overdraft_load::calibrate(&target, &asking).await.map_err(running)?;
+    let seed = arguments.seed.unwrap_or_else(overdraft_telemetry::unix_seconds);
+    Ok(Endpoint { target, asking, seed })
+}
+
+/// Measures a step, and looks at the worker's metrics meanwhile.
+async fn measure(
+    endpoint: &Endpoint,
+    address: &Address,
+    step: &Step,
+    number: u64,
+) -> Result<steps::Taken, Fault> {
+    let mut seats = None;
+    let taking = endpoint.take(step, number);
+    let mut taking = std::pin::pin!(taking);
+    let mut clock = tokio::time::interval(steps::LOOK_EVERY);
+    let observed = loop {
+        tokio::select! {
+            taken = &mut taking => break taken?,
+            _ = clock.tick() => {
+                // Who waits while others run waits for a seat, unless the cache is full.
+                if let Ok(said) = look(address).await
+                    && 0 < said.waiting
+                    && said.kv_use_permille.is_none_or(|used| used < 900)
+                {
+                    seats = seats.max(Some(said.running));
+                }
+            }
+        }
+    };
+    Ok(steps::Taken { observed, seats })
+}
+
+impl Arguments {
+    fn extent(&self, kv_tokens: Tokens) -> Extent {
+        let (prompt, batch, repeats) = if self.quick { (1_024, 8, 3) } else { (4_096, 32, 5) };
+        Extent {
+            prompt_max: self.prompt_max.unwrap_or(prompt).min(kv_tokens.get() / 2),
+            batch_max: self.batch_max.unwrap_or(batch),
+            repeats,
+            kv_tokens: kv_tokens.get(),
+        }
+    }
+}
+
+fn write(path: &Path, measured: &Measured) -> Result<(), Fault> {
+    std::fs::write(path, measured.toml())
+        .map_err(|error| Fault::running(format!("`{}` not written: {error}", path.display())))
+}
+
+/// What a person is told: the terms, each step beside the fit, and how to go on.
+fn told(
+    arguments: &Arguments,
+    measured: &Measured,
+    observed: &[Observed],
+    checked: &check::Checked,
+) -> String {
+    use std::fmt::Write as _;
+    let fit = &measured.fit;
+    let mut text = String::from("measured and fitted, in milliseconds:\n");
+    for one in observed {
+        let (taken, fitted) = (one.seconds * 1e3, fit.seconds(one) * 1e3);
+        let off = (fitted / taken - 1.0) * 100.0;
+        let what = steps::told(one);
+        let _written = writeln!(text, "  {what:<44} {taken:>10.3} {fitted:>10.3} {off:>+7.1} %");
+    }
+    let file = arguments.write.display();
+    let (cache, seats) = (measured.kv_tokens.get(), measured.running_max);
+    let _written = write!(
+        text,
+        "mean absolute error {:.1} %; cache of {cache} tokens, {seats} sequences at once; {:.2} ms a request besides\n\
+         a load that was not fitted: {checked}\n\
+         `{file}` is written: overdraft simulate --profiles {file} --profile {}\n",
+        fit.error * 100.0,
+        fit.per_request * 1e3,
+        measured.name()
+    );
+    text
+}
+
+fn bar(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
+    match ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, {elapsed}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn wrong_url(url: &str, why: &str) -> Fault {
+    Fault::input(format!("`{url}`: {why}"))
+}
+
+/// A model's name as a profile may have it: what stands behind the last slash, in small letters.
+fn plain(model: &str) -> String {
+    let last = model.rsplit('/').next().unwrap_or(model);
+    let kept = |letter: char| {
+        let is_plain = letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+        if is_plain { letter.to_ascii_lowercase() } else { '-' }
+    };
+    let name: String = last.chars().map(kept).collect();
+    if name.is_empty() { "model".to_owned() } else { name }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let is_plain =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    if text.is_empty() || !text.chars().all(is_plain) {
+        return Err("expected letters, digits, dots and dashes, as in `l40s`".to_owned());
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_models_become_names_of_profiles() {
+        assert_eq!(plain("HuggingFaceTB/SmolLM2-135M"), "smollm2-135m");
+        assert_eq!(plain("my model:latest"), "my-model-latest");
+        assert_eq!(plain(""), "model");
+        assert_eq!(name("L40S").unwrap(), "l40s");
+        assert!(name("a/b").unwrap_err().contains("as in `l40s`"));
+    }
+}

@@ -1,0 +1,89 @@
+//! `overdraft calibrate`: a worker whose profile is known is measured, and found again.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::{Server, binary};
+
+/// A profile that ships, at a quarter of its speed: a step takes tens of milliseconds, so that what the
+/// machine beside it does weighs little.
+const WORKER: [&str; 8] = [
+    "--simulate",
+    "h100/llama-3-8b-bf16",
+    "--speed",
+    "0.25",
+    "--kv-tokens",
+    "60000",
+    "--answer-tokens",
+    "20",
+];
+
+#[track_caller]
+fn calibrate(server: &Server, more: &[&str], code: i32) -> String {
+    let url = format!("http://{}", server.address);
+    let out = Command::new(binary())
+        .args(["calibrate", &url])
+        .args(more)
+        .output()
+        .expect("the binary starts");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.status.code(), Some(code), "{text}");
+    text
+}
+
+#[test]
+fn a_simulated_worker_is_measured_and_found_again() {
+    let server = Server::worker(&WORKER);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("mine.toml");
+    let path = file.to_str().expect("a plain name");
+    let flags = ["--quick", "--hardware", "mine", "--write", path, "--max-num-seqs", "1024"];
+    let told = calibrate(&server, &flags, 0);
+    assert!(told.contains("mean absolute error") && told.contains("not fitted"), "{told}");
+    let simulate = |profile: &str, more: &[&str]| -> Value {
+        let load = ["--workload", "unique:question=600,output=100,spread=0", "--users", "6"];
+        let out = Command::new(binary())
+            .args(["simulate", "--policy", "cost", "--workers", "1", "--num-prompts", "60"])
+            .args(["--output", "json", "--profile", profile, "--kv-tokens", "60000"])
+            .args(load)
+            .args(more)
+            .output()
+            .expect("the binary starts");
+        let text = String::from_utf8_lossy(&out.stdout);
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+    };
+    let known = simulate("h100/llama-3-8b-bf16", &[]);
+    let found = simulate("mine/llama-3-8b-measured", &["--profiles", path]);
+    let of = |report: &Value, name: &str| report["runs"][0][name].as_f64().expect("a number");
+    // A quarter of the speed, and what the real server takes besides.
+    for (name, factor) in
+        [("output_throughput", 0.25), ("median_tpot_ms", 4.0), ("mean_ttft_ms", 4.0)]
+    {
+        let ratio = of(&found, name) / of(&known, name) / factor;
+        // The machine beside it may be busy; the fit itself is held to a tenth by `fit::tests`.
+        assert!((0.75..1.33).contains(&ratio), "{name}: {ratio}\n{told}");
+    }
+}
+
+#[test]
+fn a_busy_worker_is_not_measured() {
+    let server = Server::worker(&WORKER);
+    let ask = r#"{"model":"llama-3-8b","prompt":"[answer:2000]","max_tokens":2000,"stream":true}"#;
+    let _stream = server.open("POST", "/v1/completions", ask);
+    let told = calibrate(&server, &["--quick", "--write", "/dev/null"], 1);
+    assert!(told.contains("the worker is not idle: `1` requests run"), "{told}");
+    assert!(told.contains("hint: take it out of the fleet"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let server = Server::worker(&["--backend", "echo"]);
+    let folder = calibrate(&server, &["--write", "no/such/folder.toml"], 2);
+    assert!(folder.contains("its folder does not exist"), "{folder}");
+    let name = calibrate(&server, &["--hardware", "a b"], 2);
+    assert!(name.contains("expected letters, digits, dots and dashes"), "{name}");
+    let price = calibrate(&server, &["--price-per-hour", "0"], 2);
+    assert!(price.contains("`--price-per-hour 0`: expected dollars above zero"), "{price}");
+}
