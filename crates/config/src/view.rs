@@ -55,6 +55,9 @@ impl Config {
         if self.tls != next.tls {
             named.push("tls");
         }
+        if self.http2 != next.http2 {
+            named.push("http2");
+        }
         if self.admin.listen != next.admin.listen {
             named.push("admin.listen");
         }

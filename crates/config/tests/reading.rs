@@ -205,9 +205,10 @@ fn changes_are_named_and_those_that_need_a_restart_too() {
         "tls: {certificate_file: a.pem, key_file: a.key}
 tracing: {sample: 50%}
 responses: {ttl: 9s}
+http2: {enabled: false}
 ",
     );
-    assert_eq!(with("").restart_needed(&fixed), ["tls", "tracing", "responses"]);
+    assert_eq!(with("").restart_needed(&fixed), ["tls", "http2", "tracing", "responses"]);
 }
 
 #[test]

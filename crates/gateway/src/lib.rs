@@ -43,7 +43,7 @@ use overdraft_http::Server;
 pub use overdraft_scaler::ScaleSettings;
 use overdraft_telemetry::Clock;
 use overdraft_telemetry::metrics::Exposition;
-use overdraft_tls::ServerTls;
+use overdraft_tls::{Offers, ServerTls};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
@@ -120,7 +120,8 @@ pub async fn run_reloading(
     let clock = Clock::start();
     let first = settings.borrow_and_update().clone();
     let limits = first.listen.clone();
-    let tls = first.tls.clone().map(ServerTls::new).transpose();
+    let offers = if limits.http2.is_some() { Offers::Http2 } else { Offers::Http1 };
+    let tls = first.tls.clone().map(|tls| ServerTls::new(tls, offers)).transpose();
     let whose = || "the listener".to_owned();
     let tls = tls.map_err(|error| GatewayError::Tls { whose: whose(), error })?.map(Arc::new);
     let gateway = Arc::new(Gateway::new(first, clock)?);

@@ -8,9 +8,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use overdraft_telemetry::{Ender, RequestId};
@@ -19,6 +21,7 @@ use overdraft_wire::ApiError;
 use crate::body::{Body, BoxError};
 use crate::exchange::AccessGuard;
 use crate::reply;
+use crate::streams::AnswerPulse;
 
 /// The header that names a request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,11 +34,18 @@ pub(crate) struct Answering {
     id: RequestId,
     /// Gone with the answer.
     guard: Option<AccessGuard>,
+    /// Of a request that has a task of its own (HTTP/2).
+    pulse: Option<Arc<AnswerPulse>>,
 }
 
 impl Answering {
-    pub(crate) fn new(handler: Handler, id: RequestId, guard: AccessGuard) -> Self {
-        Self { handler, id, guard: Some(guard) }
+    pub(crate) fn new(
+        handler: Handler,
+        id: RequestId,
+        guard: AccessGuard,
+        pulse: Option<Arc<AnswerPulse>>,
+    ) -> Self {
+        Self { handler, id, guard: Some(guard), pulse }
     }
 
     fn failed(&mut self, panic: &(dyn Any + Send)) -> Response<Body> {
@@ -62,6 +72,11 @@ impl Future for Answering {
         if let Ok(name) = HeaderValue::from_str(this.id.as_str()) {
             response.headers_mut().insert(REQUEST_ID, name);
         }
+        let pulse = this.pulse.take();
+        if pulse.is_some() {
+            // HTTP/2 ends streams, not connections (RFC 9113, section 8.2.2).
+            response.headers_mut().remove(CONNECTION);
+        }
         let status = response.status();
         if let Some(guard) = &this.guard {
             guard.answered(status);
@@ -70,6 +85,7 @@ impl Future for Answering {
         Poll::Ready(Ok(response.map(|body| Watched {
             body,
             guard,
+            pulse,
             bodiless: bodiless(status),
             broken: None,
         })))
@@ -87,6 +103,7 @@ fn bodiless(status: StatusCode) -> bool {
 pub(crate) struct Watched {
     body: Body,
     guard: Option<AccessGuard>,
+    pulse: Option<Arc<AnswerPulse>>,
     bodiless: bool,
     broken: Option<Broken>,
 }
@@ -138,6 +155,9 @@ impl HttpBody for Watched {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        if let Some(pulse) = &this.pulse {
+            pulse.note_asked();
+        }
         if this.broken.is_some() {
             return this.poll_broken(cx);
         }
@@ -162,6 +182,9 @@ impl HttpBody for Watched {
             Some(Ok(frame)) => {
                 if this.body.is_end_stream() {
                     this.settle(Ok(()));
+                }
+                if let Some(pulse) = &this.pulse {
+                    pulse.note_taken();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }

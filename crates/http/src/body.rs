@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 
 use crate::body_budget::BodyLease;
 use crate::deadline_timer::DeadlineTimer;
-use crate::exchange::Line;
 use crate::limits::Limits;
+use crate::line::Line;
 
 /// Any error that ends a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,88 +1,61 @@
 //! One connection from accept to close.
 //!
-//! hyper speaks HTTP/1.1 on it. A client that closes its side while it is being answered counts as
+//! hyper speaks HTTP/1.1 on it, or HTTP/2 ([`crate::http2`]). A client that closes its side while it is being answered counts as
 //! gone, also when it only closed the sending half: nobody can tell the two apart before writing,
 //! and computing for a client that left costs more than cutting off one that half-closes.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST};
-use http::uri::Authority;
-use http::{HeaderValue, Request, Response, Version};
-use hyper::body::Incoming;
+use bytes::Bytes;
 use hyper::server::conn::http1;
-use hyper::service::Service as HyperService;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId, RequestIds};
-use overdraft_tls::{ServerStream, ServerTls, Transport};
+use overdraft_telemetry::{AccessRecord, EndCode, Ender, Phase, RequestId};
+use overdraft_tls::Transport;
 use overdraft_wire::{ApiError, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::answer::{Answering, REQUEST_ID, Watched};
-use crate::body::{Body, RequestBody};
-use crate::body_budget::BodyBudget;
-use crate::drain::Drain;
-use crate::exchange::{Access, AccessGuard, Exchange, Line};
-use crate::idle_connections::IdleConnections;
+use crate::acceptor::{Acceptor, Client};
+use crate::http2;
 use crate::limits::Limits;
+use crate::line::Line;
 use crate::reply;
-use crate::server::Service;
+use crate::service::Service;
+use crate::shared::{LINGER, ListenerStream, Shared};
 use crate::timed_socket::TimedSocket;
 use crate::wake_coalescer::WakeCoalescer;
 
-/// How long a closed connection is kept to let the client read the last answer.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// What all connections of a listener share.
-pub(crate) struct Shared<S> {
-    pub(crate) service: Arc<S>,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) clock: Clock,
-    pub(crate) ids: RequestIds,
-    pub(crate) bodies: Arc<BodyBudget>,
-    pub(crate) idle: Arc<IdleConnections>,
-    /// What connections are encrypted by, if they are.
-    pub(crate) tls: Option<Arc<ServerTls>>,
-}
-
-/// A client's connection, encrypted or not.
-pub(crate) type ListenerStream = Transport<ServerStream<TcpStream>>;
-
-/// What may be asked for on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Everything.
-    Full,
-    /// What is vital: there is no room for more.
-    Vital,
-}
-
 /// Serves one client until it leaves, misbehaves, or the listener ends.
-pub(crate) async fn serve<S: Service>(
-    stream: TcpStream,
-    peer: SocketAddr,
-    shared: Arc<Shared<S>>,
-    drain: Drain,
-    scope: Scope,
-) {
-    let Some(stream) = secured(stream, peer, &shared).await else { return };
+pub(crate) async fn serve<S: Service>(stream: TcpStream, client: Client<S>) {
+    let shared = Arc::clone(&client.shared);
+    let Some(stream) = secured(stream, client.peer, &shared).await else { return };
+    let multiplexed = if stream.speaks_http2() {
+        Some((stream, Bytes::new()))
+    } else {
+        serve_http1(stream, client.clone()).await
+    };
+    if let (Some((stream, begun)), Some(limits)) = (multiplexed, shared.limits.http2) {
+        // In a box: connections of HTTP/1 need not carry its room along.
+        Box::pin(http2::serve(stream, begun, client, limits)).await;
+    }
+}
+
+/// Serves a client that speaks HTTP/1. Where it turns out to speak HTTP/2 and may, returns its connection and what was
+/// read of it: that is known when the first head cannot be parsed, so that HTTP/1 pays nothing for it.
+async fn serve_http1<S: Service>(
+    stream: ListenerStream,
+    client: Client<S>,
+) -> Option<(ListenerStream, Bytes)> {
+    let (shared, peer) = (Arc::clone(&client.shared), client.peer);
     let line = Arc::new(Line::default());
     let _entered = shared.idle.enter(&line);
     let socket = TimedSocket::new(stream, Arc::clone(&line), Arc::clone(&shared.limits));
-    let acceptor = Acceptor {
-        shared: Arc::clone(&shared),
-        line: Arc::clone(&line),
-        peer,
-        drain: drain.clone(),
-        scope,
-    };
+    let mut closing = client.drain.until_closing();
+    let acceptor = Acceptor::new(client, Arc::clone(&line), None);
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // The socket keeps the time; hyper's own clock does not tell idling from a slow head.
@@ -92,7 +65,6 @@ pub(crate) async fn serve<S: Service>(
         .serve_connection(TokioIo::new(socket), acceptor);
 
     let quiet = WakeCoalescer::new();
-    let mut closing = drain.until_closing();
     let served = poll_fn(|cx| {
         let served = quiet.poll(cx, |cx| Pin::new(&mut connection).poll(cx));
         if served.is_ready() {
@@ -107,13 +79,23 @@ pub(crate) async fn serve<S: Service>(
         Pin::new(&mut connection).graceful_shutdown();
         poll_fn(|cx| quiet.poll(cx, |cx| Pin::new(&mut connection).poll(cx))).await
     };
+    let http1::Parts { io, read_buf, .. } = connection.into_parts();
+    let socket = io.into_inner();
+    if line.requests() == 0 && http2::begins(&read_buf) {
+        if shared.limits.http2.is_some() {
+            return Some((socket.into_stream(), read_buf));
+        }
+        // hyper leaves that to us.
+        part(socket.into_stream(), Some(ErrorKind::InvalidRequest), &shared, peer).await;
+        return None;
+    }
     if let Err(error) = &result {
         tracing::debug!(%peer, %error, "a connection broke off");
     }
-    let (stream, refusal) = connection.into_parts().io.into_inner().into_rest();
-    if let Some(stream) = stream {
+    if let (Some(stream), refusal) = socket.into_rest() {
         part(stream, refusal, &shared, peer).await;
     }
+    None
 }
 
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
@@ -213,87 +195,4 @@ fn note_refusal(id: &RequestId, kind: ErrorKind) {
         ..AccessRecord::default()
     };
     record.write();
-}
-
-/// Why a request is answered without its handler, if it is: what RFC 9112 (section 3.2) says of `Host` and RFC 9110
-/// (section 8.4) of encodings that are not understood, and what there is no room for.
-fn refusal(request: &Request<Incoming>, scope: Scope, limits: &Limits) -> Option<Response<Body>> {
-    let headers = request.headers();
-    let mut hosts = headers.get_all(HOST).iter();
-    let host_is_good = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => host.is_empty() || host.to_str().is_ok_and(is_authority),
-        (None, _) => request.version() < Version::HTTP_11,
-        (Some(_), Some(_)) => false,
-    };
-    if !host_is_good {
-        let why = "expected one `Host` header with a host and perhaps a port";
-        return Some(reply::error(&ApiError::new(ErrorKind::InvalidRequest, why)));
-    }
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {
-        let why =
-            format!("the content encoding {encoding:?} is not understood; send the body as it is");
-        let mut response = reply::error(&ApiError::new(ErrorKind::UnsupportedMediaType, why));
-        response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        return Some(response);
-    }
-    (scope == Scope::Vital && !limits.vital.contains(&request.uri().path())).then(|| {
-        let why = "the server has as many connections as it may; try again in a moment";
-        let mut response = reply::error(&ApiError::overloaded(why));
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        response
-    })
-}
-
-fn is_authority(host: &str) -> bool {
-    host.parse::<Authority>().is_ok() && !host.contains('@')
-}
-
-/// Makes an exchange of every request on one connection.
-struct Acceptor<S> {
-    shared: Arc<Shared<S>>,
-    line: Arc<Line>,
-    peer: SocketAddr,
-    drain: Drain,
-    scope: Scope,
-}
-
-impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
-    type Response = Response<Watched>;
-    type Error = Infallible;
-    type Future = Answering;
-
-    fn call(&self, request: Request<Incoming>) -> Answering {
-        let shared = Arc::clone(&self.shared);
-        let id = request
-            .headers()
-            .get(REQUEST_ID)
-            .and_then(|value| value.to_str().ok())
-            .and_then(RequestId::from_client)
-            .unwrap_or_else(|| shared.ids.next());
-        let exchange = Exchange {
-            id: id.clone(),
-            peer: self.peer,
-            begun: shared.clock.now(),
-            access: Access::default(),
-            drain: self.drain.clone(),
-            body: Arc::new(shared.bodies.lease(self.peer.ip())),
-        };
-        exchange.access.note(|record| {
-            id.as_str().clone_into(&mut record.request);
-            request.method().as_str().clone_into(&mut record.method);
-            request.uri().path().clone_into(&mut record.path);
-        });
-        let guard = AccessGuard::new(&exchange, shared.clock, Arc::clone(&self.line));
-        let line = Arc::clone(&self.line);
-        let refusal = refusal(&request, self.scope, &shared.limits);
-        let lease = Arc::clone(&exchange.body);
-        let request = request.map(|body| RequestBody::new(body, &shared.limits, line, lease));
-        let handler = Box::pin(async move {
-            match refusal {
-                Some(refused) => refused,
-                None => shared.service.call(exchange, request).await,
-            }
-        });
-        Answering::new(handler, id, guard)
-    }
 }

@@ -4,9 +4,7 @@
 //! been handed over or can no longer be. **Invariant:** exactly one line per request.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 use http::StatusCode;
 use overdraft_telemetry::{AccessRecord, Clock, EndCode, Ender, Phase, RequestId};
@@ -14,6 +12,7 @@ use overdraft_units::Instant;
 
 use crate::body_budget::BodyLease;
 use crate::drain::Drain;
+use crate::line::Line;
 
 /// What a handler knows about the request it answers.
 #[derive(Clone, Debug)]
@@ -82,127 +81,6 @@ impl Access {
     }
 }
 
-/// What the two halves of a connection tell each other: socket and requests.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    answering: AtomicBool,
-    /// Requests so far.
-    requests: AtomicU64,
-    closing: AtomicBool,
-    stalled: AtomicBool,
-    unread: AtomicBool,
-    idle: Mutex<Idle>,
-    flushed: Mutex<Flushed>,
-}
-
-/// Since when a connection has been idle, and whom to wake when it has to go.
-#[derive(Debug, Default)]
-struct Idle {
-    since: Option<tokio::time::Instant>,
-    waker: Option<Waker>,
-    ousted: bool,
-}
-
-/// How often everything written so far had left, and who waits for the next time.
-#[derive(Debug, Default)]
-struct Flushed {
-    count: u64,
-    waiting: Option<Waker>,
-}
-
-impl Line {
-    pub(crate) fn is_answering(&self) -> bool {
-        self.answering.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    /// Nothing has been asked for and nothing is answered from now on.
-    pub(crate) fn note_idle(&self, cx: &Context<'_>) {
-        let mut idle = self.idle();
-        idle.since = Some(tokio::time::Instant::now());
-        if !idle.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            idle.waker = Some(cx.waker().clone());
-        }
-    }
-
-    /// A head has begun.
-    pub(crate) fn note_busy(&self) {
-        self.idle().since = None;
-    }
-
-    /// Since when it has been idle, if it is and has not been told to go.
-    pub(crate) fn idle_since(&self) -> Option<tokio::time::Instant> {
-        let idle = self.idle();
-        idle.since.filter(|_| !idle.ousted)
-    }
-
-    /// It has to make room.
-    pub(crate) fn oust(&self) {
-        let mut idle = self.idle();
-        idle.ousted = true;
-        if let Some(waker) = idle.waker.take() {
-            waker.wake();
-        }
-    }
-
-    /// Whether it has to make room.
-    pub(crate) fn is_ousted(&self) -> bool {
-        self.idle().ousted
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_stall(&self) {
-        self.stalled.store(true, Ordering::Relaxed);
-    }
-
-    /// A request's body was not read to its end: the client may still be sending it.
-    pub(crate) fn note_unread(&self) {
-        self.unread.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_unread(&self) -> bool {
-        self.unread.load(Ordering::Relaxed)
-    }
-
-    /// Everything written so far has left.
-    pub(crate) fn note_flush(&self) {
-        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
-        flushed.count += 1;
-        if let Some(waker) = flushed.waiting.take() {
-            waker.wake();
-        }
-    }
-
-    /// Which flush would be the next.
-    pub(crate) fn next_flush(&self) -> u64 {
-        self.flushed.lock().unwrap_or_else(PoisonError::into_inner).count + 1
-    }
-
-    /// Ready once that flush has happened.
-    pub(crate) fn poll_flushed(&self, flush: u64, cx: &mut Context<'_>) -> Poll<()> {
-        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
-        if flushed.count >= flush {
-            return Poll::Ready(());
-        }
-        flushed.waiting = Some(cx.waker().clone());
-        Poll::Pending
-    }
-}
-
 /// Writes the access line when it goes out of scope, whoever drops it.
 #[derive(Debug)]
 pub(crate) struct AccessGuard {
@@ -216,8 +94,7 @@ pub(crate) struct AccessGuard {
 
 impl AccessGuard {
     pub(crate) fn new(exchange: &Exchange, clock: Clock, line: Arc<Line>) -> Self {
-        line.answering.store(true, Ordering::Relaxed);
-        line.requests.fetch_add(1, Ordering::Relaxed);
+        line.begin_answer();
         Self {
             access: exchange.access.clone(),
             begun: exchange.begun,
@@ -254,14 +131,14 @@ impl AccessGuard {
 
 impl Drop for AccessGuard {
     fn drop(&mut self) {
-        self.line.answering.store(false, Ordering::Relaxed);
+        self.line.end_answer();
         self.access.fill();
         let mut record = self.access.record();
         record.total = self.clock.now().since(self.begun);
         if record.end.ender == Ender::Nobody {
             record.end = if self.whole {
                 by_status(record.status)
-            } else if self.line.stalled.load(Ordering::Relaxed) {
+            } else if self.line.has_stalled() {
                 EndCode { ender: Ender::ClientStalled, phase: record.end.phase }
             } else if self.drain.is_cut() {
                 EndCode { ender: Ender::Drain, phase: record.end.phase }

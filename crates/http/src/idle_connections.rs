@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::exchange::Line;
+use crate::line::Line;
 
 /// The connections of one listener.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@
 //! drain's deadline passes, when the server itself is dropped. **Invariant:** whatever bytes a
 //! client sends, it gets an answer in `OpenAI`'s shape or a closed connection, and the process lives.
 
+mod acceptor;
 mod answer;
 mod body;
 mod body_budget;
@@ -12,11 +13,16 @@ mod connection;
 mod deadline_timer;
 mod drain;
 mod exchange;
+mod http2;
 mod idle_connections;
 mod limits;
+mod line;
 mod operator;
 pub mod reply;
 mod server;
+mod service;
+mod shared;
+mod streams;
 mod timed_socket;
 mod wake_coalescer;
 
@@ -26,7 +32,8 @@ pub use self::body::{
 pub use self::deadline_timer::DeadlineTimer;
 pub use self::drain::{Awaited, Drain};
 pub use self::exchange::{Access, Exchange, RecordSource};
-pub use self::limits::Limits;
+pub use self::limits::{Http2Limits, Limits};
 pub use self::operator::{is_host_trusted, is_operator, presents};
-pub use self::server::{Drained, Server, Service};
+pub use self::server::{Drained, Server};
+pub use self::service::Service;
 pub use self::wake_coalescer::WakeCoalescer;

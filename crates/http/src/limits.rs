@@ -33,6 +33,21 @@ pub struct Limits {
     pub lame_duck: Duration,
     /// How long requests may go on after accepting has ended.
     pub drain: Duration,
+    /// What clients that speak HTTP/2 may do besides; without it, only HTTP/1 is spoken.
+    pub http2: Option<Http2Limits>,
+}
+
+/// Bounds of one connection of HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Http2Limits {
+    /// Requests that are answered at once; a further one is refused (`REFUSED_STREAM`) before it is looked at.
+    pub streams: u32,
+}
+
+impl Default for Http2Limits {
+    fn default() -> Self {
+        Self { streams: 100 }
+    }
 }
 
 impl Default for Limits {
@@ -51,6 +66,7 @@ impl Default for Limits {
             write_stall: Duration::from_secs(30),
             lame_duck: Duration::ZERO,
             drain: Duration::from_secs(30),
+            http2: None,
         }
     }
 }

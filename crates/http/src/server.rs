@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
 use overdraft_telemetry::{Clock, RequestIds};
 use overdraft_tls::ServerTls;
 use socket2::{SockRef, TcpKeepalive};
@@ -17,12 +16,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::body::{Body, RequestBody};
+use crate::acceptor::{Client, Scope};
 use crate::body_budget::BodyBudget;
-use crate::connection::{self, Scope, Shared};
+use crate::connection;
 use crate::drain::{DrainSignal, Stage};
-use crate::exchange::Exchange;
 use crate::limits::Limits;
+use crate::service::Service;
+use crate::shared::Shared;
 
 /// After an accept that failed, for want of file descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,19 +35,6 @@ const OUSTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Silence after which the kernel asks whether the client is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-
-/// Answers requests.
-///
-/// The future is dropped when the client goes away before the answer has begun, the answer's body
-/// when it goes away later.
-pub trait Service: Send + Sync + 'static {
-    /// Answers one request.
-    fn call(
-        &self,
-        exchange: Exchange,
-        request: Request<RequestBody>,
-    ) -> impl Future<Output = Response<Body>> + Send;
-}
 
 /// A listener's settings.
 #[derive(Debug)]
@@ -147,7 +134,8 @@ impl<S: Service> Connections<S> {
         let (room, vital) = (Arc::clone(&self.room), Arc::clone(&self.vital));
         if let Ok(permit) = Arc::clone(&room).try_acquire_owned() {
             self.tasks.spawn(async move {
-                connection::serve(stream, peer, shared, drain, Scope::Full).await;
+                let client = Client { shared, peer, drain, scope: Scope::Full };
+                connection::serve(stream, client).await;
                 drop(permit);
             });
             return;
@@ -163,7 +151,7 @@ impl<S: Service> Connections<S> {
             };
             let scope = if place.is_some() { Scope::Full } else { Scope::Vital };
             let permit = (scope == Scope::Vital).then_some(permit);
-            connection::serve(stream, peer, shared, drain, scope).await;
+            connection::serve(stream, Client { shared, peer, drain, scope }).await;
             drop((place, permit));
         });
     }

@@ -13,10 +13,10 @@ use std::task::{Context, Poll, ready};
 use overdraft_wire::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::ListenerStream;
 use crate::deadline_timer::DeadlineTimer;
-use crate::exchange::Line;
 use crate::limits::Limits;
+use crate::line::Line;
+use crate::shared::ListenerStream;
 
 /// A socket with deadlines.
 #[derive(Debug)]
@@ -74,6 +74,11 @@ impl TimedSocket {
         let sending = self.read == ReadSide::Open && self.line.has_unread();
         let open = sending || self.refusal.is_some();
         (open.then_some(self.stream), self.refusal)
+    }
+
+    /// The socket, for another protocol on it.
+    pub(crate) fn into_stream(self) -> ListenerStream {
+        self.stream
     }
 
     /// Nothing came. Ready if nothing more will be waited for: the read side has then ended.

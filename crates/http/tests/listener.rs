@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should panic")]
 
+#[path = "http2/mod.rs"]
+mod http2;
 mod support;
 
 use std::time::Duration;
 
-use overdraft_http::Limits;
+use overdraft_http::{Http2Limits, Limits};
 
 use self::support::{Running, get, logged};
 
@@ -22,6 +24,7 @@ fn quick() -> Limits {
         drain: Duration::from_millis(200),
         head_bytes: 8 * 1024,
         body_bytes: 1024,
+        http2: Some(Http2Limits::default()),
         ..Limits::default()
     }
 }

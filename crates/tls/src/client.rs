@@ -19,6 +19,9 @@ use crate::renewed::Renewed;
 /// The protocol that both sides offer (ALPN).
 pub(crate) const HTTP: &[u8] = b"http/1.1";
 
+/// What a listener may offer besides (RFC 9113, section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// Who vouches for a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {

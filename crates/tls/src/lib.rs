@@ -22,5 +22,5 @@ pub use tokio_rustls::server::TlsStream as ServerStream;
 
 pub use self::client::{ClientSettings, ClientTls, Identity, Trust};
 pub use self::error::TlsError;
-pub use self::server::{ServerSettings, ServerTls};
+pub use self::server::{Offers, ServerSettings, ServerTls};
 pub use self::transport::Transport;

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::client::HTTP;
+use crate::client::{HTTP, HTTP2};
 use crate::error::TlsError;
 use crate::pem;
 use crate::renewed::Renewed;
@@ -27,12 +27,30 @@ pub struct ServerSettings {
     pub client_authorities: Option<PathBuf>,
 }
 
+/// What a listener offers to speak once a connection is encrypted (ALPN, RFC 7301).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offers {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, and HTTP/1.1 to who does not know that.
+    Http2,
+}
+
+impl Offers {
+    fn names(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Http1 => vec![HTTP.to_vec()],
+            Self::Http2 => vec![HTTP2.to_vec(), HTTP.to_vec()],
+        }
+    }
+}
+
 impl ServerSettings {
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.certificate, &self.key].into_iter().chain(&self.client_authorities)
     }
 
-    fn config(&self) -> Result<ServerConfig, TlsError> {
+    fn config(&self, offers: Offers) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let library = |error: rustls::Error| TlsError::Library(error.to_string());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -55,7 +73,7 @@ impl ServerSettings {
                 key: self.key.display().to_string(),
                 why: error.to_string(),
             })?;
-        config.alpn_protocols = vec![HTTP.to_vec()];
+        config.alpn_protocols = offers.names();
         Ok(config)
     }
 }
@@ -64,6 +82,7 @@ impl ServerSettings {
 #[derive(Debug)]
 pub struct ServerTls {
     settings: ServerSettings,
+    offers: Offers,
     current: Renewed<ServerConfig>,
 }
 
@@ -72,9 +91,10 @@ impl ServerTls {
     ///
     /// # Errors
     /// Where a file, or what is in it, cannot be used.
-    pub fn new(settings: ServerSettings) -> Result<Self, TlsError> {
-        let current = Renewed::new(settings.files().cloned().collect(), || settings.config())?;
-        Ok(Self { settings, current })
+    pub fn new(settings: ServerSettings, offers: Offers) -> Result<Self, TlsError> {
+        let files = settings.files().cloned().collect();
+        let current = Renewed::new(files, || settings.config(offers))?;
+        Ok(Self { settings, offers, current })
     }
 
     /// Agrees on keys with the client at the other end of `stream`.
@@ -90,6 +110,6 @@ impl ServerTls {
     /// # Errors
     /// Where they cannot be used now; what was in force stays so, and the same files are not tried again.
     pub fn refresh(&self) -> Result<bool, TlsError> {
-        self.current.refresh(|| self.settings.config())
+        self.current.refresh(|| self.settings.config(self.offers))
     }
 }

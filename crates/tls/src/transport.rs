@@ -7,6 +7,9 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream as ClientStream;
+use tokio_rustls::server::TlsStream as ServerStream;
+
+use crate::client::HTTP2;
 
 /// A connection whose bytes go as they are, or encrypted by `S`.
 #[derive(Debug)]
@@ -23,6 +26,16 @@ impl Transport<ClientStream<TcpStream>> {
         match self {
             Self::Plain(stream) => stream,
             Self::Encrypted(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+impl Transport<ServerStream<TcpStream>> {
+    /// Whether both sides agreed on HTTP/2 when they agreed on keys.
+    pub fn speaks_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Encrypted(stream) => stream.get_ref().1.alpn_protocol() == Some(HTTP2),
         }
     }
 }

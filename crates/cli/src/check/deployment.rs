@@ -2,7 +2,7 @@
 
 use overdraft_config::Config;
 use overdraft_store::Place;
-use overdraft_tls::ServerTls;
+use overdraft_tls::{Offers, ServerTls};
 
 use super::finding::{Finding, Report, Verdict};
 
@@ -33,7 +33,7 @@ fn unguarded(config: &Config) -> Option<Finding> {
 /// Certificates of the listener with which no gateway starts.
 fn certificates(config: &Config) -> Option<Finding> {
     let settings = crate::settings::tls::listener(config.tls.as_ref()?);
-    let error = ServerTls::new(settings).err()?;
+    let error = ServerTls::new(settings, Offers::Http2).err()?;
     let finding = Finding::new("tls", Verdict::Fail, error.to_string());
     Some(finding.hint("mend the files that `tls` names; they are read where `serve` runs"))
 }

@@ -30,6 +30,7 @@ use overdraft_gateway::{
     AdminSettings, CorsSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings,
     RequestBounds, ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
+use overdraft_http::Http2Limits;
 use overdraft_units::Micros;
 
 /// The settings of a gateway before `workers`.
@@ -155,6 +156,11 @@ fn listen(config: &Config, listen: &mut overdraft_http::Limits) {
     listen.write_stall = config.timeouts.client_stall.duration();
     listen.lame_duck = config.shutdown.lame_duck.duration();
     listen.drain = config.shutdown.drain.duration();
+    listen.http2 = http2(config.http2);
+}
+
+fn http2(configured: config::Http2) -> Option<Http2Limits> {
+    configured.enabled.then_some(Http2Limits { streams: configured.max_concurrent_streams })
 }
 
 const fn timeouts(configured: &config::Timeouts, timeouts: &mut Timeouts) {

@@ -17,6 +17,7 @@ mod cors;
 mod dashboard;
 mod events;
 mod findings;
+mod http2;
 mod keys;
 mod responses;
 mod served;
@@ -74,6 +75,7 @@ pub(crate) fn check(
     speculation::check(config, &mut findings);
     dashboard::check(config, &mut findings);
     cors::check(config, &mut findings);
+    http2::check(config, &mut findings);
     tracing::check(config, &mut findings);
     resume(config, &mut findings);
     fallbacks(config, &mut findings);

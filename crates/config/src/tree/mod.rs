@@ -14,6 +14,7 @@ mod cors;
 mod dashboard;
 mod discovery;
 mod hedging;
+mod http2;
 mod keys;
 mod models;
 mod patience;
@@ -49,6 +50,7 @@ pub use self::cors::Cors;
 pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::hedging::{Hedging, HedgingMode};
+pub use self::http2::Http2;
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, ModelTimeouts, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
@@ -82,6 +84,8 @@ pub struct Config {
     /// What encrypts the connections of clients; without it, they speak plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// HTTP/2 with clients.
+    pub http2: Http2,
     /// Who may use `/admin`, and where.
     pub admin: Admin,
     /// The operator's page.
@@ -168,6 +172,7 @@ impl Default for Config {
             version: version::NEWEST,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8_080)),
             tls: None,
+            http2: Http2::default(),
             admin: Admin::default(),
             dashboard: Dashboard::default(),
             cors: Cors::default(),

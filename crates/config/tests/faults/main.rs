@@ -5,6 +5,7 @@ mod cache;
 mod care;
 mod cascade;
 mod cors;
+mod http2;
 mod keys;
 mod meaning;
 mod notation;

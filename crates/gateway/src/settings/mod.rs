@@ -36,6 +36,7 @@ use overdraft_core::hedge::HedgeSettings;
 use overdraft_core::memory_drift::FragmentSettings;
 use overdraft_core::resume::ResumeSettings;
 use overdraft_core::route::RetrySettings;
+use overdraft_http::Http2Limits;
 use overdraft_scaler::ScaleSettings;
 use overdraft_store::{Store, StoreSettings};
 use overdraft_tls::ServerSettings;
@@ -153,7 +154,10 @@ impl GatewaySettings {
             workers,
             discovery: Vec::new(),
             model_default: None,
-            listen: overdraft_http::Limits::default(),
+            listen: overdraft_http::Limits {
+                http2: Some(Http2Limits::default()),
+                ..overdraft_http::Limits::default()
+            },
             tls: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

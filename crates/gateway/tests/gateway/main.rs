@@ -29,6 +29,7 @@ mod failing;
 mod failover;
 mod health;
 mod hedging;
+mod http2;
 mod keys;
 mod refusing;
 mod relaying;

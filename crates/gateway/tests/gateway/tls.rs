@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use overdraft_gateway::{GatewayError, GatewaySettings, WorkerSettings};
-use overdraft_tls::{ClientSettings, ClientTls, Identity, ServerSettings, ServerTls, Trust};
+use overdraft_tls::{
+    ClientSettings, ClientTls, Identity, Offers, ServerSettings, ServerTls, Trust,
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
@@ -16,13 +18,13 @@ use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, SOON, chat, finish, in_
 use crate::mock::Mock;
 
 /// An authority, and the files of what it vouches for.
-struct Authority {
+pub(crate) struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -32,12 +34,12 @@ impl Authority {
         Self { folder, issuer: Issuer::new(authority, key) }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// A certificate for `host`, in the files `NAME.pem` and `NAME.key`.
-    fn vouch(&self, name: &str, host: &str) -> Identity {
+    pub(crate) fn vouch(&self, name: &str, host: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let own = CertificateParams::new(vec![host.to_owned()]).unwrap();
         let own = own.signed_by(&key, &self.issuer).unwrap();
@@ -53,7 +55,7 @@ impl Authority {
     }
 
     /// What a server with that certificate is made of.
-    fn server(&self, own: Identity, asks: bool) -> ServerSettings {
+    pub(crate) fn server(&self, own: Identity, asks: bool) -> ServerSettings {
         let Identity { certificate, key } = own;
         let client_authorities = asks.then(|| self.file("ca.pem"));
         ServerSettings { certificate, key, client_authorities }
@@ -62,7 +64,7 @@ impl Authority {
 
 /// A port that speaks TLS and passes on what comes to `inside`.
 async fn terminate(settings: ServerSettings, inside: SocketAddr) -> SocketAddr {
-    let tls = Arc::new(ServerTls::new(settings).unwrap());
+    let tls = Arc::new(ServerTls::new(settings, Offers::Http1).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -50,6 +50,10 @@ impl Running {
         Client { stream: TcpStream::connect(self.address).await.unwrap(), buffer: Vec::new() }
     }
 
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
     }
@@ -109,7 +113,7 @@ fn subscribe() {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the work gives, or a panic that names what never came.
-async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(PATIENCE, work).await;
     done.unwrap_or_else(|_elapsed| panic!("{what} did not come within {PATIENCE:?}"))
 }
@@ -263,9 +267,9 @@ impl Reply {
 }
 
 impl Client {
-    pub(crate) async fn send(&mut self, text: &str) {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // A server that has refused already may close while we still send.
-        let _sent = self.stream.write_all(text.as_bytes()).await;
+        let _sent = self.stream.write_all(bytes.as_ref()).await;
     }
 
     pub(crate) async fn half_close(&mut self) {

@@ -1,0 +1,224 @@
+//! Acceptor: makes an exchange of every request on one connection, or refuses it before its handler.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
+use hyper::body::Incoming;
+use hyper::service::Service as HyperService;
+use overdraft_telemetry::RequestId;
+use overdraft_wire::{ApiError, ErrorKind};
+
+use crate::answer::{Answering, REQUEST_ID, Watched};
+use crate::body::{Body, RequestBody};
+use crate::drain::Drain;
+use crate::exchange::{Access, AccessGuard, Exchange};
+use crate::limits::Limits;
+use crate::line::Line;
+use crate::reply;
+use crate::service::Service;
+use crate::shared::Shared;
+use crate::streams::Streams;
+
+/// What may be asked for on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Everything.
+    Full,
+    /// What is vital: there is no room for more.
+    Vital,
+}
+
+/// Who is at the other end of a connection, and what it may ask for.
+pub(crate) struct Client<S> {
+    pub(crate) shared: Arc<Shared<S>>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) drain: Drain,
+    pub(crate) scope: Scope,
+}
+
+impl<S> Clone for Client<S> {
+    fn clone(&self) -> Self {
+        let Self { shared, peer, drain, scope } = self;
+        Self { shared: Arc::clone(shared), peer: *peer, drain: drain.clone(), scope: *scope }
+    }
+}
+
+/// Makes an exchange of every request on one connection.
+pub(crate) struct Acceptor<S> {
+    client: Client<S>,
+    line: Arc<Line>,
+    /// Where its requests have tasks of their own (HTTP/2).
+    streams: Option<Arc<Streams>>,
+}
+
+impl<S> Acceptor<S> {
+    pub(crate) const fn new(
+        client: Client<S>,
+        line: Arc<Line>,
+        streams: Option<Arc<Streams>>,
+    ) -> Self {
+        Self { client, line, streams }
+    }
+}
+
+impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
+    type Response = Response<Watched>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
+        let Client { peer, drain, scope, .. } = &self.client;
+        let shared = Arc::clone(&self.client.shared);
+        let id = request
+            .headers()
+            .get(REQUEST_ID)
+            .and_then(|value| value.to_str().ok())
+            .and_then(RequestId::from_client)
+            .unwrap_or_else(|| shared.ids.next());
+        let exchange = Exchange {
+            id: id.clone(),
+            peer: *peer,
+            begun: shared.clock.now(),
+            access: Access::default(),
+            drain: drain.clone(),
+            body: Arc::new(shared.bodies.lease(peer.ip())),
+        };
+        exchange.access.note(|record| {
+            id.as_str().clone_into(&mut record.request);
+            request.method().as_str().clone_into(&mut record.method);
+            request.uri().path().clone_into(&mut record.path);
+        });
+        let guard = AccessGuard::new(&exchange, shared.clock, Arc::clone(&self.line));
+        let line = Arc::clone(&self.line);
+        let refusal = refusal(&request, *scope, &shared.limits);
+        let pulse = self.streams.as_ref().map(|streams| {
+            settle_authority(&mut request);
+            if *scope == Scope::Vital && refusal.is_some() {
+                // As `connection: close` says with HTTP/1.
+                line.oust();
+            }
+            streams.begin(exchange.access.clone())
+        });
+        let lease = Arc::clone(&exchange.body);
+        let request = request.map(|body| RequestBody::new(body, &shared.limits, line, lease));
+        let handler = Box::pin(async move {
+            match refusal {
+                Some(refused) => refused,
+                None => shared.service.call(exchange, request).await,
+            }
+        });
+        Answering::new(handler, id, guard, pulse)
+    }
+}
+
+/// Makes a request of HTTP/2 look as one of HTTP/1: the host in `host`, the target without it.
+fn settle_authority<B>(request: &mut Request<B>) {
+    let Some(authority) = request.uri().authority() else { return };
+    if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+        request.headers_mut().insert(HOST, host);
+    }
+    if let Some(target) = request.uri().path_and_query().cloned() {
+        *request.uri_mut() = Uri::from(target);
+    }
+}
+
+/// Why a request is answered without its handler, if it is: what RFC 9112 (section 3.2) says of `Host`, RFC 9113
+/// (section 8.3.1) of `:authority`, RFC 9110 (section 8.4) of encodings that are not understood, and what there is no
+/// room for.
+fn refusal<B>(request: &Request<B>, scope: Scope, limits: &Limits) -> Option<Response<Body>> {
+    let headers = request.headers();
+    if request.version() == Version::HTTP_2 {
+        if !has_good_authority(request.uri(), headers) {
+            let why =
+                "expected an `:authority` with a host and perhaps a port, and no other `host`";
+            return Some(reply::error(&ApiError::new(ErrorKind::InvalidRequest, why)));
+        }
+        if limits.headers < headers.len() {
+            let why = format!("at most {} header lines are taken", limits.headers);
+            return Some(reply::error(&ApiError::new(ErrorKind::HeadTooLarge, why)));
+        }
+    } else if !has_good_host(request.version(), headers) {
+        let why = "expected one `Host` header with a host and perhaps a port";
+        return Some(reply::error(&ApiError::new(ErrorKind::InvalidRequest, why)));
+    }
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {
+        let why =
+            format!("the content encoding {encoding:?} is not understood; send the body as it is");
+        let mut response = reply::error(&ApiError::new(ErrorKind::UnsupportedMediaType, why));
+        response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        return Some(response);
+    }
+    (scope == Scope::Vital && !limits.vital.contains(&request.uri().path())).then(|| {
+        let why = "the server has as many connections as it may; try again in a moment";
+        let mut response = reply::error(&ApiError::overloaded(why));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    })
+}
+
+fn has_good_host(version: Version, headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.is_empty() || host.to_str().is_ok_and(is_authority),
+        (None, _) => version < Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Whether `:authority` and `host` name one host, in either or in both.
+fn has_good_authority(target: &Uri, headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (target.authority(), hosts.next(), hosts.next()) {
+        (Some(authority), None, _) => is_authority(authority.as_str()),
+        (Some(authority), Some(host), None) => {
+            let is_same = host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+            is_same && is_authority(authority.as_str())
+        }
+        (None, Some(host), None) => host.to_str().is_ok_and(is_authority),
+        (None, None, _) | (_, Some(_), Some(_)) => false,
+    }
+}
+
+fn is_authority(host: &str) -> bool {
+    host.parse::<Authority>().is_ok() && !host.contains('@')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(target: &str, hosts: &[&str], good: bool) {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(HOST, HeaderValue::from_str(host).expect("a header's value"));
+        }
+        let target: Uri = target.parse().expect("a target");
+        assert_eq!(has_good_authority(&target, &headers), good, "{target} {hosts:?}");
+    }
+
+    #[test]
+    fn authority_and_host_name_one_host() {
+        check("http://a:80/x", &[], true);
+        check("http://a/x", &["A"], true);
+        check("/x", &["a:80"], true);
+        check("http://a/x", &["b"], false);
+        check("http://user@a/x", &[], false);
+        check("/x", &[], false);
+        check("/x", &["a", "a"], false);
+        check("/x", &["user@a"], false);
+    }
+
+    #[test]
+    fn a_request_of_http2_has_its_host_where_one_of_http1_has_it() {
+        let mut request =
+            Request::get("https://a.example:8443/v1/models?x=1").body(()).expect("one");
+        settle_authority(&mut request);
+        assert_eq!(request.headers()[HOST], "a.example:8443");
+        assert_eq!(request.uri().to_string(), "/v1/models?x=1");
+    }
+}
