@@ -12,6 +12,7 @@
 mod check;
 mod environment;
 mod error;
+mod keys_file;
 mod load;
 mod node;
 mod open_telemetry;
@@ -27,8 +28,11 @@ mod yaml;
 
 pub use self::environment::{OVERRIDE_PREFIX, Variables};
 pub use self::error::{ConfigError, ConfigErrors, FAULTS_MAX};
+pub use self::keys_file::{KEYS_FILE_BYTES_MAX, KeysFile};
 pub use self::load::{FILE_BYTES_MAX, Loaded, Loader};
-pub use self::quantity::{ByteSize, Factor, Price, QuantityError, Share, TimeLimit, TimeSpan};
+pub use self::quantity::{
+    ByteSize, Factor, Price, QuantityError, Share, TimeLimit, TimeSpan, Timestamp,
+};
 pub use self::tree::{
     Admin, Admission, AdmissionMode, AdmissionQueue, Breaker, Cache, CacheMode, CacheSalt, Canary,
     CanaryPrices, Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring,

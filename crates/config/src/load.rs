@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::check;
 use crate::environment::{self, Variables};
 use crate::error::{ConfigError, ConfigErrors, Wrong};
+use crate::keys_file::KeysFile;
 use crate::node::{Node, Value};
 use crate::place::Source;
 use crate::tree::Config;
@@ -37,6 +38,8 @@ pub struct Loaded {
     pub path: PathBuf,
     /// The file's text, to see whether it has changed.
     pub(crate) text: String,
+    /// That of the file that `keys_file` names.
+    pub(crate) keys_text: Option<String>,
 }
 
 impl Loader {
@@ -73,23 +76,8 @@ impl Loader {
 
     /// The file's bytes as text.
     pub(crate) fn text(&self) -> Result<String, ConfigErrors> {
-        let fault = |wrong| ConfigErrors::from(ConfigError::of_file(&self.path, wrong));
-        let mut bytes = Vec::new();
-        let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-        File::open(&self.path)
-            .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-            .map_err(|error| fault(unreadable(&error)))?;
-        if FILE_BYTES_MAX < bytes.len() {
-            let expected = format!("expected at most {FILE_BYTES_MAX} bytes");
-            return Err(fault(Wrong::new("the file is too long", expected)));
-        }
-        String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            fault(Wrong::new(
-                format!("the file is not text: its byte {at} is not UTF-8"),
-                "expected YAML or TOML in UTF-8",
-            ))
-        })
+        let missing = "name another one with `--config`; `examples/overdraft.yaml` is a start";
+        text_of(&self.path, FILE_BYTES_MAX, missing)
     }
 
     /// Where workers come from, now that it is known whether the file names any.
@@ -131,12 +119,21 @@ impl Loader {
                 Wrong::new(message, "expected as in `http://10.0.0.5:8000` and `redis:6379`");
             ConfigError::of_file(&self.path, wrong)
         })?;
+        let keys_text = take_keys_file(&mut config)?;
         let faults = check::check(&config, &root, &source, self.needed(&config));
         if !faults.is_empty() {
             return Err(ConfigErrors::new(faults));
         }
-        Ok(Loaded { config, path: source.path, text: source.text })
+        Ok(Loaded { config, path: source.path, text: source.text, keys_text })
     }
+}
+
+/// Reads the file that `keys_file` names into the configuration; its text.
+fn take_keys_file(config: &mut Config) -> Result<Option<String>, ConfigErrors> {
+    let Some(path) = config.keys_file.clone() else { return Ok(None) };
+    let file = KeysFile::read_beside(path, &config.keys)?;
+    config.file_keys = file.keys().to_vec();
+    Ok(Some(file.text().to_owned()))
 }
 
 fn notation(source: &Source) -> Result<Node, ConfigErrors> {
@@ -154,12 +151,34 @@ fn notation(source: &Source) -> Result<Node, ConfigErrors> {
     }
 }
 
-fn unreadable(error: &std::io::Error) -> Wrong {
+/// A file's bytes as text, at most so many; `missing` says what to do where there is no file.
+pub(crate) fn text_of(
+    path: &Path,
+    bytes_max: usize,
+    missing: &str,
+) -> Result<String, ConfigErrors> {
+    let fault = |wrong| ConfigErrors::from(ConfigError::of_file(path, wrong));
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|error| fault(unreadable(&error, missing)))?;
+    if bytes_max < bytes.len() {
+        let expected = format!("expected at most {bytes_max} bytes");
+        return Err(fault(Wrong::new("the file is too long", expected)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        fault(Wrong::new(
+            format!("the file is not text: its byte {at} is not UTF-8"),
+            "expected YAML or TOML in UTF-8",
+        ))
+    })
+}
+
+fn unreadable(error: &std::io::Error, missing: &str) -> Wrong {
     match error.kind() {
-        std::io::ErrorKind::NotFound => Wrong::new(
-            "there is no such file",
-            "name another one with `--config`; `examples/overdraft.yaml` is a start",
-        ),
+        std::io::ErrorKind::NotFound => Wrong::new("there is no such file", missing),
         _ => Wrong::new(format!("the file cannot be read: {error}"), "expected a readable file"),
     }
 }

@@ -41,17 +41,35 @@ pub(crate) enum Origin {
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
+    quoted: Quoted,
+}
+
+/// Which lines a fault may quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quoted {
+    /// All, with secrets blotted out.
+    All,
+    /// Of those, the ones that begin with the name of a value: any other may be a key.
+    Named,
 }
 
 impl Source {
     pub(crate) fn new(path: &Path, text: String) -> Self {
-        Self { path: path.to_owned(), text }
+        Self { path: path.to_owned(), text, quoted: Quoted::All }
+    }
+
+    /// The text of a file of keys.
+    pub(crate) fn of_keys(path: &Path, text: String) -> Self {
+        Self { path: path.to_owned(), text, quoted: Quoted::Named }
     }
 
     /// The line that a spot is in, with secrets blotted out.
     pub(crate) fn line(&self, spot: Spot) -> String {
         let line = self.text.lines().nth(spot.line.saturating_sub(1)).unwrap_or_default();
         let line = line.trim_end().replace('\t', " ");
+        if self.quoted == Quoted::Named && !begins_with_name(&line) {
+            return REDACTED.to_owned();
+        }
         if self.is_bare_key(spot) {
             return format!("{}- {REDACTED}", &line[..line.len() - line.trim_start().len()]);
         }
@@ -98,6 +116,15 @@ impl<'a> Lines<'a> {
         let width = characters(from.min(end), to.clamp(from.min(end), end)).max(1);
         Spot { line, column, width }
     }
+}
+
+/// Whether a line begins with `name:`, as an item, in braces or in quotes as well.
+fn begins_with_name(line: &str) -> bool {
+    let line = line.trim_start_matches(['-', '[', '{', ' ', '"', '\'']);
+    let rest = line.trim_start_matches(|letter: char| {
+        letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_'
+    });
+    rest.len() < line.len() && rest.trim_start_matches(['"', '\'']).starts_with(':')
 }
 
 /// Hides what follows a key that holds a secret.

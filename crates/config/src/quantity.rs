@@ -1,4 +1,4 @@
-//! Durations, percentages and byte sizes: parsing and printing of `200ms`, `10%`, `64MiB`.
+//! Durations, points in time, percentages and byte sizes: parsing and printing of `200ms`, `10%`, `64MiB`.
 //!
 //! The unit is part of the value, because the unit of a bare number is only in the source code.
 //! Values are exact integers, never floats, so that a value prints as it was written.
@@ -61,6 +61,14 @@ pub enum QuantityError {
         /// As written.
         text: String,
     },
+    /// No point in time.
+    #[error(
+        "`{text}` is not a point in time; expected a date, a time and an offset from UTC, as in `2027-01-31T00:00:00Z`"
+    )]
+    Timestamp {
+        /// As written.
+        text: String,
+    },
     /// No size.
     #[error(
         "`{text}` is not a size; expected bytes or a number and a unit, as in `512KiB` or `64MiB`, at most `1TiB`"
@@ -91,6 +99,10 @@ const AUTO: &str = "auto";
 /// A [`Ratio`] as it is written: `10%` or `0.1`; exact to a thousandth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u16);
+
+/// A point in time, written as RFC 3339 has it: `2027-01-31T00:00:00Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub jiff::Timestamp);
 
 /// A factor, written as `1.25`; exact to a thousandth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -245,6 +257,15 @@ impl FromStr for TimeSpan {
     }
 }
 
+impl FromStr for Timestamp {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let time = text.trim().parse().map(Self);
+        time.map_err(|_| QuantityError::Timestamp { text: text.to_owned() })
+    }
+}
+
 impl FromStr for Share {
     type Err = QuantityError;
 
@@ -345,6 +366,12 @@ fn largest(amount: u64, units: &[(&'static str, u64)]) -> (&'static str, u64) {
     *whole.expect("every table has a unit of one")
 }
 
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, tenth) = (self.0 / 10, self.0 % 10);
@@ -433,6 +460,11 @@ quantities! {
         "description": "`auto`, or a span of time: a number and a unit, as in `200ms`, `2s`, `1m`.",
         "type": "string",
         "pattern": r"^\s*(auto|[0-9]+(\.[0-9]+)?\s*(us|µs|ms|s|m|min|h|d))\s*$|\$\{"
+    };
+    Timestamp, "a point in time, as in `2027-01-31T00:00:00Z`", {
+        "description": "A point in time as RFC 3339 has it, as in `2027-01-31T00:00:00Z`.",
+        "type": "string",
+        "pattern": r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}.*$|\$\{"
     };
     Share, "a share, as in `10%` or `0.1`", {
         "description": "A share of a whole: `10%` or `0.1`, exact to 0.1 %.",

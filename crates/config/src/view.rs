@@ -32,6 +32,7 @@ impl Config {
             ("discovery", self.discovery != next.discovery),
             ("isolation", self.isolation != next.isolation),
             ("keys", self.keys != next.keys),
+            ("keys_file", self.file_keys != next.file_keys),
             ("models", self.models != next.models),
             ("store", self.store != next.store),
             ("tracing", self.tracing != next.tracing),

@@ -6,6 +6,9 @@
 //! within one tick of the file system's clock. Notifications and time stamps each miss some;
 //! a configuration is small, and reading it once a second costs nothing.
 //!
+//! The file that `keys_file` names is looked at in the same way, and belongs to the configuration: both
+//! are in force together or not at all.
+//!
 //! A text is applied once two consecutive looks have seen it, so that a half-written file is not.
 //!
 //! Invariant: the configuration in force was complete and valid; an invalid file leaves it
@@ -14,12 +17,13 @@
 use std::time::{Duration, Instant};
 
 use crate::error::ConfigErrors;
+use crate::keys_file;
 use crate::load::{Loaded, Loader};
 
 /// How often to look.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches one file, and keeps the last configuration of it that was good.
+/// Watches one file and the keys file that it names, and keeps the last configuration that was good.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     loader: Loader,
@@ -30,8 +34,29 @@ pub struct Watcher {
     stale: Option<Stale>,
 }
 
-/// What a look at the file shows.
-type Sight = Result<String, ConfigErrors>;
+/// What a look at the files shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sight {
+    text: Result<String, ConfigErrors>,
+    /// Of the file that `keys_file` names in what is in force.
+    keys: Option<Result<String, ConfigErrors>>,
+}
+
+impl Sight {
+    fn of(loader: &Loader, in_force: &Loaded) -> Self {
+        let keys = in_force.config.keys_file.as_deref().map(keys_file::text);
+        Self { text: loader.text(), keys }
+    }
+
+    /// Whether the files say what is in force.
+    fn shows(&self, in_force: &Loaded) -> bool {
+        let keys = match (&self.keys, &in_force.keys_text) {
+            (Some(Ok(seen)), Some(text)) => seen == text,
+            (seen, text) => seen.is_none() && text.is_none(),
+        };
+        keys && self.text.as_ref().is_ok_and(|text| *text == in_force.text)
+    }
+}
 
 /// Why what is in force is not what the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +88,8 @@ pub enum Change {
 impl Watcher {
     /// Watches the file that `loaded` came from.
     pub fn new(loader: Loader, loaded: Loaded) -> Self {
-        let seen = Ok(loaded.text.clone());
+        let keys = loaded.keys_text.clone().map(Ok);
+        let seen = Sight { text: Ok(loaded.text.clone()), keys };
         Self { loader, in_force: loaded, seen, settled: true, stale: None }
     }
 
@@ -79,7 +105,7 @@ impl Watcher {
 
     /// Looks at the file; says something only when there is something new to say.
     pub fn look(&mut self, now: Instant) -> Option<Change> {
-        let sight = self.loader.text();
+        let sight = Sight::of(&self.loader, &self.in_force);
         if sight != self.seen {
             // Perhaps it is still being written: the next look decides.
             (self.seen, self.settled) = (sight, false);
@@ -91,15 +117,17 @@ impl Watcher {
     /// Takes the file as it is now, without waiting for a second look: somebody asked for it, as
     /// with a SIGHUP.
     pub fn reload(&mut self, now: Instant) -> Option<Change> {
-        self.seen = self.loader.text();
+        self.seen = Sight::of(&self.loader, &self.in_force);
         self.settle(now)
     }
 
     fn settle(&mut self, now: Instant) -> Option<Change> {
         self.settled = true;
-        let read = self.seen.clone().and_then(|text| {
-            if text == self.in_force.text { Ok(None) } else { self.loader.parse(text).map(Some) }
-        });
+        let read = if self.seen.shows(&self.in_force) {
+            Ok(None)
+        } else {
+            self.seen.text.clone().and_then(|text| self.loader.parse(text).map(Some))
+        };
         match read {
             Ok(None) => self.stale.take().map(|_| Change::Restored),
             Ok(Some(loaded)) => {

@@ -20,11 +20,16 @@ pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Reads a whole document.
 pub(crate) fn parse(source: &Source) -> Result<Node, ConfigErrors> {
+    parse_within(source, NODES_MAX)
+}
+
+/// Reads a whole document of at most so many values.
+pub(crate) fn parse_within(source: &Source, nodes_max: usize) -> Result<Node, ConfigErrors> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         // `off` is a word of ours; YAML 1.1 would make it `false`.
         strict_booleans: true,
-        budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX },
+        budget: serde_saphyr::budget! { max_nodes: nodes_max, max_depth: DEPTH_MAX },
     };
     let read = serde_saphyr::from_str_with_options::<Node>(&source.text, options);
     read.map_err(|error| {

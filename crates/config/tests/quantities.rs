@@ -1,6 +1,6 @@
 //! Quantities: what is written is what is meant, and what is shown reads back.
 
-use overdraft_config::{ByteSize, Factor, Share, TimeSpan};
+use overdraft_config::{ByteSize, Factor, Share, TimeSpan, Timestamp};
 use proptest::prelude::*;
 
 #[track_caller]
@@ -23,6 +23,26 @@ fn spans() {
         check::<TimeSpan>(text, None);
     }
     check::<TimeSpan>("99999999999999999999s", None);
+}
+
+#[test]
+fn points_in_time() {
+    check::<Timestamp>("2027-01-31T00:00:00Z", Some("2027-01-31T00:00:00Z"));
+    check::<Timestamp>("2027-01-31T00:00:00+01:00", Some("2027-01-30T23:00:00Z"));
+    check::<Timestamp>("2028-02-29t12:30:00z", Some("2028-02-29T12:30:00Z"));
+    for text in [
+        "2027-01-31",
+        "2027-01-31T00:00:00",
+        "2027-02-29T00:00:00Z",
+        "2027-01-31T25:00:00Z",
+        "1800000000",
+        "90d",
+        "tomorrow",
+        "never",
+        "",
+    ] {
+        check::<Timestamp>(text, None);
+    }
 }
 
 #[test]

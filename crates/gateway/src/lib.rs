@@ -53,14 +53,14 @@ use self::server::{Face, Gateway, GatewayService};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CorsSettings, Credentials,
-    DashboardSettings, DnsPatience, DnsSettings, Each, FileSettings, GatewayError, GatewaySettings,
-    GenAi, IsolationSettings, KEYS_MAX, KeyDigest, KeySettings, KubernetesSettings, KvEvents,
-    Labels, Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, PriceSettings,
-    ProbeSettings, RequestBounds, ResponsesSettings, RestartHook, RoutingSettings, STRIPPED,
-    SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError,
-    StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,
-    Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
-    WorkerTraits,
+    DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings, GatewayError,
+    GatewaySettings, GenAi, IsolationSettings, KEYS_MAX, KeyDigest, KeySettings,
+    KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings, NoticeSettings,
+    PlaceError, Pool, PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook,
+    RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
+    Source, SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
+    TokenizerPlace, Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings,
+    WorkerSettings, WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

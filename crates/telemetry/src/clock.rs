@@ -4,6 +4,7 @@
 //! from the clock's own start, so two clocks are never comparable: a process starts one and passes
 //! it on. **Invariant:** `now` never runs backwards.
 
+use jiff::Timestamp;
 use overdraft_units::{Instant, Micros};
 
 /// A monotonic clock that started at [`Instant::ORIGIN`].
@@ -34,6 +35,12 @@ pub fn unix_seconds() -> u64 {
 /// Seconds since 1970 and their fraction, for events that others order by time; never for measuring.
 pub fn unix_time() -> f64 {
     since_1970().as_secs_f64()
+}
+
+/// The time of the calendar, for what ends on a date; never for measuring.
+pub fn calendar_time() -> Timestamp {
+    let seconds = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell's only calendar")]

@@ -20,13 +20,13 @@ pub(super) fn report(config: &Config) -> Option<Report> {
 
 /// A listener that others reach, without keys.
 fn unguarded(config: &Config) -> Option<Finding> {
-    (config.keys.is_empty() && !config.listen.ip().is_loopback()).then(|| {
+    (!config.needs_key() && !config.listen.ip().is_loopback()).then(|| {
         let message = format!(
             "every client that reaches {} may ask: no `keys` are configured",
             config.listen
         );
         Finding::new("keys", Verdict::Warn, message)
-            .hint("name `keys`, or let only a proxy that asks for them reach the listener")
+            .hint("name `keys` or a `keys_file`, or let only a proxy that asks for them reach the listener")
     })
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use overdraft_config as config;
 use overdraft_core::admit::Priority;
-use overdraft_gateway::{Budget, KeyDigest, KeySettings};
+use overdraft_gateway::{Budget, Door, KeyDigest, KeySettings};
 
 /// One of the keys; only its hash leaves this function.
 pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
@@ -13,6 +13,7 @@ pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
     let digest = plain.or_else(|| KeyDigest::from_hex(configured.key_sha256.as_deref()?))?;
     let mut key = KeySettings::new(digest, configured.tenant.clone());
     key.name.clone_from(&configured.name);
+    key.expires = configured.expires.map(|end| end.0);
     key.priority = priority(configured.priority);
     key.priority_max = priority(configured.priority_max);
     key.models = configured.models.as_ref().map(|models| models.iter().cloned().collect());
@@ -24,6 +25,11 @@ pub(super) fn key(configured: &config::Key) -> Option<KeySettings> {
     key.reuse = configured.cache.map(super::cache::reuse);
     key.deadline = configured.deadline.map(config::TimeSpan::duration);
     Some(key)
+}
+
+/// A file of keys may be empty for a while, and lets nobody in then.
+pub(super) const fn door(config: &config::Config) -> Door {
+    if config.keys_file.is_some() { Door::Closed } else { Door::OpenWithoutKeys }
 }
 
 const fn priority(configured: config::Priority) -> Priority {

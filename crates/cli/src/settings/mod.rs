@@ -64,7 +64,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
         }
     }
     settings.admission = admission::waiting(&config.admission);
-    settings.keys = config.keys.iter().filter_map(keys::key).collect();
+    settings.keys = config.all_keys().filter_map(keys::key).collect();
+    settings.door = keys::door(config);
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.dashboard = dashboard(&config.dashboard);

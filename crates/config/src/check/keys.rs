@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::findings::Findings;
-use crate::error::did_you_mean;
-use crate::node::Step;
+use crate::error::{ConfigError, did_you_mean};
+use crate::node::{Node, Step};
+use crate::place::Source;
+use crate::quantity::TimeSpan;
 use crate::tree::{Config, Key};
 
 /// Maximum keys: each request looks its key up in a table of this size.
@@ -27,33 +29,85 @@ const NAMELESS: [&str; 2] = ["anonymous", "other"];
 const SHA256_DIGITS: usize = 64;
 
 pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
-    let tenants: BTreeSet<&str> = config.keys.iter().map(|key| key.tenant.as_str()).collect();
-    for (count, max, what) in
-        [(config.keys.len(), KEYS_MAX, "keys"), (tenants.len(), TENANTS_MAX, "tenants")]
-    {
-        if max < count {
-            let message = format!("{count} {what} are configured");
-            findings.key(&path!["keys"], message, format!("expected at most {max}"));
+    let mut seen = Seen::default();
+    each(&config.keys, &mut seen, findings);
+    for (index, key) in config.keys.iter().enumerate() {
+        models(config, key, index, findings);
+    }
+    seen.counted(findings);
+}
+
+/// Everything that is wrong with the keys of a file, beside `others` of the configuration. What workers serve is not
+/// looked at: who writes that file may be somebody else, and a model that nobody serves does no harm there.
+pub(crate) fn check_file(
+    keys: &[Key],
+    others: &[Key],
+    root: &Node,
+    source: &Source,
+) -> Vec<ConfigError> {
+    let mut findings = Findings::new(root, source);
+    let mut seen = Seen::of(others);
+    for (index, key) in keys.iter().enumerate() {
+        if key.key.is_some() {
+            let message = format!("`keys[{index}].key` holds a key in clear");
+            let expected = "expected `key_sha256`; whoever has read the file may have the key, so make \
+                            another one with `overdraft keys new`";
+            findings.key(&path!["keys", index, "key"], message, expected);
         }
     }
-    let mut seen = BTreeMap::new();
-    for (index, key) in config.keys.iter().enumerate() {
-        secret(key, index, &mut seen, findings);
+    each(keys, &mut seen, &mut findings);
+    seen.counted(&mut findings);
+    findings.in_order()
+}
+
+fn each(keys: &[Key], seen: &mut Seen, findings: &mut Findings<'_>) {
+    for (index, key) in keys.iter().enumerate() {
+        secret(key, index, seen, findings);
+        seen.tenants.insert(key.tenant.clone());
         names(key, index, findings);
         priority(key, index, findings);
         budgets(key, index, findings);
-        models(config, key, index, findings);
+        deadline(key, index, findings);
+        if key.models.as_ref().is_some_and(Vec::is_empty) {
+            let path = path!["keys", index, "models"];
+            let message = format!("`keys[{index}].models` is empty, which refuses everything");
+            findings.value(&path, message, "expected a model; leave it out to allow all");
+        }
     }
 }
 
-fn secret(
-    key: &Key,
-    index: usize,
-    seen: &mut BTreeMap<(&'static str, String), usize>,
-    findings: &mut Findings<'_>,
-) {
+/// The keys and tenants that have been met.
+#[derive(Default)]
+struct Seen {
+    /// By their hashes; `None` for those that stand in another file.
+    keys: BTreeMap<String, Option<usize>>,
+    count: usize,
+    tenants: BTreeSet<String>,
+}
+
+impl Seen {
+    fn of(others: &[Key]) -> Self {
+        let keys = others.iter().map(|key| (key.digest(), None)).collect();
+        let tenants = others.iter().map(|key| key.tenant.clone()).collect();
+        Self { keys, count: others.len(), tenants }
+    }
+
+    /// Says where there are more than fit.
+    fn counted(&self, findings: &mut Findings<'_>) {
+        let counts = [(self.count, KEYS_MAX, "keys"), (self.tenants.len(), TENANTS_MAX, "tenants")];
+        for (count, max, what) in counts {
+            if max < count {
+                let message = format!("{count} {what} are configured");
+                findings.key(&path!["keys"], message, format!("expected at most {max}"));
+            }
+        }
+    }
+}
+
+fn secret(key: &Key, index: usize, seen: &mut Seen, findings: &mut Findings<'_>) {
+    seen.count += 1;
     let expected = "expected either `key` or `key_sha256`";
-    let (at, said) = match (&key.key, &key.key_sha256) {
+    let at = match (&key.key, &key.key_sha256) {
         (None, None) => {
             findings.value(&path!["keys", index], format!("`keys[{index}]` has no key"), expected);
             return;
@@ -73,7 +127,7 @@ fn secret(
                 );
                 findings.value(&path!["keys", index, "key"], message, expected);
             }
-            ("key", text.to_owned())
+            "key"
         }
         (None, Some(digest)) => {
             let hexadecimal = digest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -83,15 +137,26 @@ fn secret(
                                 prints them";
                 findings.value(&path!["keys", index, "key_sha256"], message, expected);
             }
-            ("key_sha256", digest.to_lowercase())
+            "key_sha256"
         }
     };
-    if let Some(first) = seen.get(&(at, said.clone())) {
-        let line = findings.line_of(&path!["keys", *first]);
-        let message = format!("`keys[{index}]` has the key of another, on {line}");
+    let digest = key.digest();
+    if let Some(first) = seen.keys.get(&digest) {
+        let line = match first {
+            Some(first) => format!("on {}", findings.line_of(&path!["keys", *first])),
+            None => "in `keys` of the configuration".to_owned(),
+        };
+        let message = format!("`keys[{index}]` has the key of another, {line}");
         findings.value(&path!["keys", index, at], message, "expected each key once");
     } else {
-        seen.insert((at, said), index);
+        seen.keys.insert(digest, Some(index));
+    }
+}
+
+fn deadline(key: &Key, index: usize, findings: &mut Findings<'_>) {
+    if key.deadline.is_some_and(TimeSpan::is_zero) {
+        let path = path!["keys", index, "deadline"];
+        findings.value(&path, "no answer ends in `0s`", "expected more than `0s`");
     }
 }
 
@@ -143,11 +208,6 @@ fn budgets(key: &Key, index: usize, findings: &mut Findings<'_>) {
 /// Where every worker says what it serves, a model that nobody serves is a slip.
 fn models(config: &Config, key: &Key, index: usize, findings: &mut Findings<'_>) {
     let Some(models) = &key.models else { return };
-    if models.is_empty() {
-        let path = path!["keys", index, "models"];
-        let message = format!("`keys[{index}].models` is empty, which refuses everything");
-        findings.value(&path, message, "expected a model; leave it out to allow all");
-    }
     let told: Option<Vec<&str>> =
         config.workers.iter().map(|worker| worker.model.as_deref()).collect();
     let Some(mut served) = told.filter(|served| !served.is_empty()) else { return };

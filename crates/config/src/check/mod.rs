@@ -32,6 +32,7 @@ use overdraft_core::route::ATTEMPTS_MAX;
 
 use self::events::events;
 use self::findings::{At, Findings};
+pub(crate) use self::keys::check_file as check_keys_file;
 use self::served::served_models;
 pub(crate) use self::tracing::collector;
 use crate::WorkerSource;
@@ -378,7 +379,7 @@ fn patience(config: &Config, findings: &mut Findings<'_>) {
     }
 }
 
-/// Limits of single models and keys that are no time at all.
+/// Limits of single models that are no time at all.
 fn no_time(config: &Config, findings: &mut Findings<'_>) {
     const EXPECTED: &str = "expected more than `0s`";
     for (name, model) in &config.models {
@@ -389,12 +390,6 @@ fn no_time(config: &Config, findings: &mut Findings<'_>) {
                 let path = path!["models", name.as_str(), "timeouts", key];
                 findings.value(&path, message, EXPECTED);
             }
-        }
-    }
-    for (index, key) in config.keys.iter().enumerate() {
-        if key.deadline.is_some_and(TimeSpan::is_zero) {
-            let path = path!["keys", index, "deadline"];
-            findings.value(&path, "no answer ends in `0s`", EXPECTED);
         }
     }
 }

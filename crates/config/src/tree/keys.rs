@@ -2,10 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::cache::Reuse;
 use super::secret::Secret;
-use crate::quantity::TimeSpan;
+use crate::quantity::{TimeSpan, Timestamp};
 
 /// A key that clients present, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +23,9 @@ pub struct Key {
     /// What it is called where one key of a tenant is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// From when on it is refused, as in `2027-01-31T00:00:00Z`; without it, it does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
     /// How urgent its requests are that do not say.
     #[serde(default)]
     pub priority: Priority,
@@ -47,6 +51,38 @@ pub struct Key {
     /// the head of the request came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
+}
+
+impl Key {
+    /// One of `tenant` that is known by its SHA-256 and may do everything.
+    pub fn hashed(key_sha256: impl Into<String>, tenant: impl Into<String>) -> Self {
+        Self {
+            key: None,
+            key_sha256: Some(key_sha256.into()),
+            tenant: tenant.into(),
+            name: None,
+            expires: None,
+            priority: Priority::default(),
+            priority_max: most_urgent(),
+            models: None,
+            cascade: yes(),
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            cache: None,
+            deadline: None,
+        }
+    }
+
+    /// Its SHA-256 in small hexadecimal digits; empty where it has neither key nor hash.
+    pub fn digest(&self) -> String {
+        match (&self.key, &self.key_sha256) {
+            (Some(key), _) => {
+                format!("{:x}", Sha256::digest(key.reveal()))
+            }
+            (None, Some(digest)) => digest.to_lowercase(),
+            (None, None) => String::new(),
+        }
+    }
 }
 
 const fn yes() -> bool {

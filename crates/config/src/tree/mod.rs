@@ -96,6 +96,13 @@ pub struct Config {
     pub tracing: Tracing,
     /// The keys that clients present; without any, everybody may ask.
     pub keys: Vec<Key>,
+    /// A file with more keys: a list in the form of `keys` with `key_sha256` alone, as `overdraft keys` writes it. Each
+    /// change of it is in force within two seconds; while it is empty, it lets nobody in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys_file: Option<PathBuf>,
+    /// The keys of that file.
+    #[serde(skip)]
+    pub file_keys: Vec<Key>,
     /// The model of requests that name none; without it they are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_default: Option<String>,
@@ -164,6 +171,16 @@ impl Config {
     pub fn names_workers(&self) -> bool {
         !(self.workers.is_empty() && self.discovery.is_empty())
     }
+
+    /// Whether only requests with a key are served.
+    pub fn needs_key(&self) -> bool {
+        !self.keys.is_empty() || self.keys_file.is_some()
+    }
+
+    /// The keys that are named here, then those of `keys_file`.
+    pub fn all_keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter().chain(&self.file_keys)
+    }
 }
 
 impl Default for Config {
@@ -178,6 +195,8 @@ impl Default for Config {
             cors: Cors::default(),
             tracing: Tracing::default(),
             keys: Vec::new(),
+            keys_file: None,
+            file_keys: Vec::new(),
             model_default: None,
             models: BTreeMap::new(),
             cascades: BTreeMap::new(),

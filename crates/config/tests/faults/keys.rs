@@ -367,7 +367,27 @@ bad.yaml:3:22: unknown key `tennant` in `keys[0]`; did you mean `tenant`?
   |
 3 |   - {key: (redacted)
   |                      ^
-  = expected one of `key`, `key_sha256`, `tenant`, `name`, `priority`, `priority_max`, `models`, `cascade`, `requests_per_minute`, `tokens_per_minute`, `cache`, `deadline`
+  = expected one of `key`, `key_sha256`, `tenant`, `name`, `expires`, `priority`, `priority_max`, `models`, `cascade`, `requests_per_minute`, `tokens_per_minute`, `cache`, `deadline`
+",
+    );
+}
+
+#[test]
+fn an_end_that_is_no_point_in_time() {
+    check(
+        "bad.yaml",
+        "workers: [{url: 'http://10.0.0.5:8000', model: llama}]
+keys:
+  - {key_sha256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, tenant: acme,
+     expires: 2027-01-31}
+",
+        &[],
+        "
+bad.yaml:4:15: `keys[0].expires`: `2027-01-31` is not a point in time
+  |
+4 |      expires: 2027-01-31}
+  |               ^^^^^^^^^^
+  = expected a date, a time and an offset from UTC, as in `2027-01-31T00:00:00Z`
 ",
     );
 }

@@ -99,7 +99,7 @@ impl Member {
     /// Whose credentials it is shown: its own where they are configured, else the client's where the worker asks
     /// for some and the gateway has no keys of its own, which those would be.
     pub(crate) fn credentials(&self, settings: &GatewaySettings) -> Credentials {
-        let is_open = settings.keys.is_empty();
+        let is_open = settings.is_open();
         match settings.credentials {
             _ if self.upstream.key.is_some() => Credentials::Strip,
             Credentials::Strip if is_open && self.lock().is_some() => Credentials::Forward,

@@ -20,7 +20,7 @@ const ASKED_MAX: usize = 4;
 
 /// Asks locked workers for their models with a client's key; whether any of them can be asked now.
 pub(crate) async fn introduce(fleet: &Arc<Fleet>, head: &HeaderMap) -> bool {
-    let Some(key) = head.get(AUTHORIZATION).filter(|_| fleet.settings().keys.is_empty()) else {
+    let Some(key) = head.get(AUTHORIZATION).filter(|_| fleet.settings().is_open()) else {
         return false;
     };
     let is_locked = |worker: &WorkerId| {

@@ -57,14 +57,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use http::HeaderMap;
 use overdraft_store::{Budgets, Place};
+use overdraft_telemetry::calendar_time;
 use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CostMetrics, GatewayMetrics,
 };
+use overdraft_wire::ApiError;
 
 use self::body_buffers::BodyBuffers;
 use self::canary::Canaries;
-use self::keys::Keyring;
+use self::keys::{Caller, Keyring};
 use self::request_log::RequestLog;
 use self::tenant_salt::Salts;
 use crate::dispatch::Dispatcher;
@@ -134,7 +137,7 @@ impl Pipeline {
             buffers: BodyBuffers::default(),
             tracer,
             log: RequestLog::new(&settings.dashboard),
-            keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys)),
+            keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys, settings.door)),
             salts: ArcSwap::from_pointee(salts),
             in_flight: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
@@ -151,9 +154,12 @@ impl Pipeline {
         self.dispatcher.routes()
     }
 
-    /// Whose keys are known now.
-    pub(crate) fn keyring(&self) -> Guard<Arc<Keyring>> {
-        self.keyring.load()
+    /// Who sent a request with this head, by the keys that are known now.
+    ///
+    /// # Errors
+    /// 401 where a key is needed and none that is good is presented.
+    pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
+        Ok(self.keyring.load().identify(head, calendar_time())?)
     }
 
     /// What salts are made with now.
@@ -165,7 +171,7 @@ impl Pipeline {
     pub(crate) fn adopt(&self, settings: &GatewaySettings) {
         self.canaries.adopt(&settings.canaries);
         self.log.adopt(&settings.dashboard);
-        let keyring = Keyring::new(&settings.keys);
+        let keyring = Keyring::new(&settings.keys, settings.door);
         self.budgets.retain(&keyring.numbers());
         self.keyring.store(Arc::new(keyring));
         let salts = Salts::new(&settings.isolation, Some(&self.salts()));
@@ -181,7 +187,7 @@ impl Pipeline {
 
 /// Says where gateways that share everything else make salts of their own.
 fn warn_of_drawn(salts: &Salts, settings: &GatewaySettings) {
-    if !salts.is_drawn() || settings.keys.is_empty() {
+    if !salts.is_drawn() || settings.is_open() {
         return;
     }
     if matches!(settings.store.place, Place::Redis(_)) {

@@ -98,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::pipeline::keys::Keyring;
+    use crate::settings::Door;
 
     fn caller(token: &str) -> Caller {
         let mut head = HeaderMap::new();
@@ -105,7 +106,7 @@ mod tests {
             let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
             head.insert("authorization", value);
         }
-        Keyring::new(&[]).identify(&head).unwrap()
+        Keyring::new(&[], Door::default()).identify(&head, jiff::Timestamp::UNIX_EPOCH).unwrap()
     }
 
     fn salts(secret: &str) -> Salts {

@@ -84,7 +84,7 @@ pub(super) fn enter(
     gateway: &Gateway,
     context: &mut RequestContext<'_>,
 ) -> Result<Caller, Refused> {
-    let caller = gateway.pipeline.keyring().identify(&context.head.headers)?;
+    let caller = gateway.pipeline.identify(&context.head.headers)?;
     context.caller = Some(caller.clone());
     context.note(|record| record.tenant = caller.name());
     if !context.guard().is_some_and(RequestGuard::enter) {

@@ -262,7 +262,7 @@ impl Gateway {
             return reply::method_not_allowed(&head.method, head.uri.path(), route.allowed());
         }
         let (pipeline, models) = (&self.pipeline, &self.fleet.models);
-        let caller = match pipeline.keyring().identify(&head.headers) {
+        let caller = match pipeline.identify(&head.headers) {
             Ok(caller) => caller,
             Err(error) => return reply::error(&error),
         };

@@ -1,9 +1,10 @@
 //! Settings of API keys: whose each is, and what it may do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use overdraft_core::admit::Priority;
 use overdraft_core::response_cache::Reuse;
 pub use overdraft_store::Limits as Budget;
@@ -13,6 +14,16 @@ use super::error::GatewayError;
 
 /// Keys at most: each has budgets in memory.
 pub const KEYS_MAX: usize = 10_000;
+
+/// Who is served without a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Door {
+    /// Everybody, where no keys are configured.
+    #[default]
+    OpenWithoutKeys,
+    /// Nobody: keys come and go, and the last one that goes opens nothing.
+    Closed,
+}
 
 /// A key as it is kept: its SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +52,14 @@ impl KeyDigest {
         Some(Self(bytes))
     }
 
+    /// In 64 small hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
     /// A number that stands for it, equal in every gateway.
     pub(crate) fn number(&self) -> u64 {
         let (head, _) = self.0.split_first_chunk().expect("there are 32 bytes");
@@ -63,6 +82,8 @@ pub struct KeySettings {
     pub tenant: String,
     /// What it is called among the tenant's keys.
     pub name: Option<String>,
+    /// From when on it is refused; `None`: never.
+    pub expires: Option<Timestamp>,
     /// The priority of requests that do not say.
     pub priority: Priority,
     /// The highest that its requests may have; what asks for more gets this.
@@ -86,6 +107,7 @@ impl KeySettings {
             digest,
             tenant: tenant.into(),
             name: None,
+            expires: None,
             priority: Priority::Default,
             priority_max: Priority::Priority,
             models: None,

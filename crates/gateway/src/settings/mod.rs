@@ -56,7 +56,7 @@ pub use self::discovery::{
 };
 pub use self::error::{GatewayError, SourceError};
 pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
-pub use self::keys::{Budget, KEYS_MAX, KeyDigest, KeySettings};
+pub use self::keys::{Budget, Door, KEYS_MAX, KeyDigest, KeySettings};
 pub use self::limits::{Credentials, Limits, ProbeSettings, RequestBounds, Timeouts};
 pub(crate) use self::live::LiveSettings;
 pub use self::maintenance::{
@@ -135,8 +135,10 @@ pub struct GatewaySettings {
     pub tracing: Option<TracingSettings>,
     /// What becomes of the client's credentials.
     pub credentials: Credentials,
-    /// The keys that clients present; without any, everybody is served.
+    /// The keys that clients present.
     pub keys: Vec<KeySettings>,
+    /// Who is served without one.
+    pub door: Door,
     /// How requests wait where there is no room.
     pub admission: AdmissionSettings,
     /// What pools are scaled by.
@@ -183,11 +185,17 @@ impl GatewaySettings {
             tracing: None,
             credentials: Credentials::default(),
             keys: Vec::new(),
+            door: Door::default(),
             admission: AdmissionSettings::default(),
             scaling: ScaleSettings::default(),
             repair: FragmentSettings::default(),
             warm_up: WarmUpSettings::default(),
         }
+    }
+
+    /// Whether requests without a key are served.
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.door, Door::OpenWithoutKeys) && self.keys.is_empty()
     }
 
     /// Refuses what cannot work.

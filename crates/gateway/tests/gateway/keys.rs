@@ -90,6 +90,30 @@ async fn with_keys_only_those_who_have_one_are_served() {
 
 // Faults: 75
 #[tokio::test]
+async fn a_key_that_has_expired_is_refused_with_the_date_and_without_the_key() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.keys = keys();
+        settings.keys[0].expires = Some("2001-09-09T01:46:40Z".parse().unwrap());
+        settings.keys[1].expires = Some("2201-09-09T01:46:40Z".parse().unwrap());
+        settings.keys[1].models = None;
+    })
+    .await;
+    let mut client = gateway.client().await;
+    client.post_with(CHAT, &bearer(ACME), &chat("")).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(head.status, 401);
+    let error: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(error["error"]["code"], "invalid_api_key");
+    assert!(body.contains("expired at `2001-09-09T01:46:40Z`"), "{body}");
+    assert!(!body.contains("sk-") && mock.is_idle(), "{body}");
+    let mut client = gateway.client().await;
+    let (head, said) = asked(&mut mock, &mut client, &bearer(BATCH), &chat("")).await;
+    assert_eq!((head.status, said.as_str()), (200, "served"));
+}
+
+// Faults: 75
+#[tokio::test]
 async fn a_revoked_key_is_refused_and_what_it_began_goes_on() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], |settings| settings.keys = keys()).await;

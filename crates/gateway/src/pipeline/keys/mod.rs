@@ -19,16 +19,17 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use jiff::Timestamp;
 use overdraft_core::admit::{Priority, Tenant};
 use overdraft_core::response_cache::Reuse;
-use overdraft_wire::ApiError;
+use overdraft_wire::{ApiError, ErrorKind};
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use self::budget::{Bill, Charge, Extent, Need};
 pub use self::budget::{Budgets, Level, RetryAfter, Standing};
 pub(crate) use self::priority::{URGENCY, urgency};
-use crate::settings::{Budget, KeyDigest, KeySettings, Routes};
+use crate::settings::{Budget, Door, KeyDigest, KeySettings, Routes};
 
 /// What metrics call tenants that the configuration does not name.
 pub(crate) const NAMELESS: &str = "other";
@@ -51,14 +52,15 @@ struct Key {
 }
 
 /// All keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Keyring {
     keys: BTreeMap<KeyDigest, Arc<Key>>,
+    door: Door,
 }
 
 impl Keyring {
     /// Puts the keys in a table.
-    pub(crate) fn new(keys: &[KeySettings]) -> Self {
+    pub(crate) fn new(keys: &[KeySettings], door: Door) -> Self {
         let key = |settings: &KeySettings| {
             let key = Key {
                 number: settings.digest.number(),
@@ -69,7 +71,7 @@ impl Keyring {
             };
             (settings.digest, Arc::new(key))
         };
-        Self { keys: keys.iter().map(key).collect() }
+        Self { keys: keys.iter().map(key).collect(), door }
     }
 
     /// The numbers of the keys, under which budgets are kept.
@@ -77,24 +79,48 @@ impl Keyring {
         self.keys.values().map(|key| key.number).collect()
     }
 
-    /// Who sent a request with this head.
+    /// Who sent a request with this head, at this time of the calendar.
     ///
     /// # Errors
-    /// 401 where keys are configured and none of them is presented.
-    pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
-        if self.keys.is_empty() {
+    /// [`KeyRefused`] where keys are configured and none of them is presented, or one that is good no more.
+    pub(crate) fn identify(&self, head: &HeaderMap, now: Timestamp) -> Result<Caller, KeyRefused> {
+        if self.door == Door::OpenWithoutKeys && self.keys.is_empty() {
             // In whatever header: a client that changes its SDK stays the tenant that it was.
             let token = presented(head).next();
             let tenant = token.map_or(Tenant::default(), |token| Tenant(xxh3_64(token)));
             let realm = token.map(|token| realm(b"bearer", token));
             return Ok(Caller { key: None, tenant, realm });
         }
-        let known = presented(head).find_map(|key| {
-            let digest = KeyDigest::of_bytes(key);
-            self.keys.get(&digest)
-        });
-        let key = known.ok_or_else(ApiError::invalid_api_key)?;
-        Ok(Caller { tenant: key.tenant, realm: Some(key.realm), key: Some(Arc::clone(key)) })
+        let mut refused = KeyRefused::Unknown;
+        for presented in presented(head) {
+            let Some(key) = self.keys.get(&KeyDigest::of_bytes(presented)) else { continue };
+            match key.settings.expires {
+                Some(end) if end <= now => refused = KeyRefused::Expired(end),
+                _ => return Ok(Caller::of(key)),
+            }
+        }
+        Err(refused)
+    }
+}
+
+/// Why nobody is let in by the keys of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyRefused {
+    /// There is none, or nobody's.
+    Unknown,
+    /// It was good until then.
+    Expired(Timestamp),
+}
+
+impl From<KeyRefused> for ApiError {
+    fn from(refused: KeyRefused) -> Self {
+        match refused {
+            KeyRefused::Unknown => Self::invalid_api_key(),
+            KeyRefused::Expired(end) => {
+                let message = format!("the API key expired at `{end}`; send one that is in force");
+                Self::new(ErrorKind::InvalidApiKey, message)
+            }
+        }
     }
 }
 
@@ -142,6 +168,10 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    fn of(key: &Arc<Key>) -> Self {
+        Self { tenant: key.tenant, realm: Some(key.realm), key: Some(Arc::clone(key)) }
+    }
+
     /// Whoever runs the gateway: may see everything.
     pub(crate) const fn operator() -> Self {
         Self { key: None, tenant: Tenant(0), realm: None }

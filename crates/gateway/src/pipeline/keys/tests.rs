@@ -12,10 +12,13 @@ use super::*;
 
 const SECRET: &str = "sk-acme-0123456789";
 
+/// When all of these tests take place.
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
 fn keyring() -> Keyring {
     let mut flex = KeySettings::new(KeyDigest::of("sk-flex"), "batch");
     (flex.priority, flex.priority_max) = (Priority::Flex, Priority::Default);
-    Keyring::new(&[KeySettings::new(KeyDigest::of(SECRET), "acme"), flex])
+    Keyring::new(&[KeySettings::new(KeyDigest::of(SECRET), "acme"), flex], Door::default())
 }
 
 fn head(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -29,10 +32,11 @@ fn head(lines: &[(&'static str, &str)]) -> HeaderMap {
 /// The tenant's name, or `-` for a request that is not let in.
 #[track_caller]
 fn check(lines: &[(&'static str, &str)], tenant: &str) {
-    let identified = keyring().identify(&head(lines));
+    let identified = keyring().identify(&head(lines), NOW);
     let label = identified.as_ref().map_or("-", Caller::label);
     assert_eq!(label, tenant, "{lines:?}");
-    if let Err(error) = identified {
+    if let Err(refused) = identified {
+        let error = ApiError::from(refused);
         assert_eq!((error.status(), error.kind.code()), (401, Some("invalid_api_key")));
         assert!(!error.message.contains("sk-"), "{error}");
     }
@@ -67,9 +71,43 @@ fn what_is_no_key_is_let_in_nowhere() {
 }
 
 #[test]
+fn a_key_is_refused_from_the_second_on_at_which_it_expires() {
+    let end: Timestamp = "2027-01-31T00:00:00Z".parse().unwrap();
+    let mut ending = KeySettings::new(KeyDigest::of(SECRET), "acme");
+    ending.expires = Some(end);
+    let new = KeySettings::new(KeyDigest::of("sk-new"), "acme");
+    let keyring = Keyring::new(&[ending, new], Door::default());
+    let asked = |lines: &[(&'static str, &str)], now| keyring.identify(&head(lines), now);
+    let old = [("x-api-key", SECRET)];
+    let second = jiff::SignedDuration::from_secs(1);
+    assert!(asked(&old, end - second).is_ok());
+    assert_eq!(asked(&old, end).err(), Some(KeyRefused::Expired(end)));
+    assert_eq!(asked(&old, Timestamp::MAX).err(), Some(KeyRefused::Expired(end)));
+    // Another one beside it is looked at as well, in whatever order they come.
+    assert!(asked(&[("x-api-key", SECRET), ("api-key", "sk-new")], end).is_ok());
+    assert!(asked(&[("authorization", "Bearer sk-new"), ("api-key", SECRET)], end).is_ok());
+    let nobody = asked(&[("x-api-key", SECRET), ("api-key", "sk-nobody")], end);
+    assert_eq!(nobody.err(), Some(KeyRefused::Expired(end)));
+    let error = ApiError::from(KeyRefused::Expired(end));
+    assert_eq!((error.status(), error.kind.code()), (401, Some("invalid_api_key")));
+    assert_eq!(
+        error.message,
+        "the API key expired at `2027-01-31T00:00:00Z`; send one that is in force"
+    );
+}
+
+#[test]
+fn a_closed_door_stays_closed_when_the_last_key_is_gone() {
+    let closed = Keyring::new(&[], Door::Closed);
+    for lines in [&[][..], &[("authorization", "Bearer a")], &[("x-api-key", SECRET)]] {
+        assert_eq!(closed.identify(&head(lines), NOW).err(), Some(KeyRefused::Unknown));
+    }
+}
+
+#[test]
 fn without_keys_equal_tokens_are_one_tenant() {
-    let open = Keyring::new(&[]);
-    let tenant = |lines: &[(&'static str, &str)]| open.identify(&head(lines)).unwrap().tenant;
+    let open = Keyring::new(&[], Door::default());
+    let tenant = |lines: &[(&'static str, &str)]| open.identify(&head(lines), NOW).unwrap().tenant;
     let one = tenant(&[("authorization", "Bearer a")]);
     assert_eq!(one, tenant(&[("authorization", "Bearer a")]));
     assert_ne!(one, tenant(&[("authorization", "Bearer b")]));
@@ -98,7 +136,7 @@ fn urgent(key: &str, header: Option<&str>, tier: Option<&str>) -> Result<Priorit
     }
     let tier = tier.map_or("null".to_owned(), |tier| format!("\"{tier}\""));
     let body = format!(r#"{{"model":"m","service_tier":{tier}}}"#);
-    let caller = keyring().identify(&lines).unwrap();
+    let caller = keyring().identify(&lines, NOW).unwrap();
     let peek = RequestPeek::parse(body.as_bytes()).unwrap();
     urgency(&caller, &lines, &peek).map_err(|error| {
         assert_eq!(error.status(), 400);
@@ -203,11 +241,11 @@ fn a_charge_takes_back_what_was_not_used() {
 
 #[test]
 fn without_keys_a_token_is_a_tenant_in_whatever_header_it_comes() {
-    let keyring = Keyring::new(&[]);
+    let keyring = Keyring::new(&[], Door::default());
     let realm = |name: &'static str, value: &'static str| {
         let mut head = HeaderMap::new();
         head.insert(name, HeaderValue::from_static(value));
-        let caller = keyring.identify(&head).unwrap();
+        let caller = keyring.identify(&head, NOW).unwrap();
         assert!(!caller.is_nobody());
         caller.realm()
     };

@@ -41,7 +41,7 @@ impl Incoming {
 
     /// Who asks, of a request that no worker sees.
     pub(super) fn identify(&self, gateway: &Gateway) -> Result<Caller, ApiError> {
-        gateway.pipeline.keyring().identify(&self.head.headers)
+        gateway.pipeline.identify(&self.head.headers)
     }
 }
 
