@@ -12,6 +12,7 @@ mod doctor;
 mod documented;
 mod first_steps;
 mod harness;
+mod keys;
 mod leaving;
 mod limits;
 mod load;

@@ -19,6 +19,7 @@ mod explain;
 mod explain_request;
 mod fault;
 mod install_files;
+mod keys;
 mod kv_event_options;
 mod kv_share_options;
 mod listen_options;
@@ -77,6 +78,7 @@ Examples:
   overdraft explain --prompt \"What is a KV cache?\"   # where would this go, and why?
   overdraft top                                     # fleet, requests and reasons, as they come
   overdraft tail --where 'ttft > 2s'                # requests that match, as they end
+  overdraft keys new --file keys.yaml --tenant acme # a key for a tenant, by its hash in a file
   overdraft cost access.jsonl --price 4.10          # what did they cost, and who pays?
   overdraft bench http://127.0.0.1:8080             # how fast does it answer?
   overdraft simulate --workload tenants             # how would a fleet serve this load?
@@ -112,6 +114,8 @@ enum Command {
     Simulate(Box<simulate::Arguments>),
     /// Shows a configuration with every default filled in, or the schema of the file
     Config(config::Arguments),
+    /// Makes, lists and revokes API keys in a file that gateways watch
+    Keys(keys::Arguments),
     /// Recommends how many tokens a vLLM worker should draft; changes nothing
     Tune(tune::Arguments),
     /// Prints what a bug report needs, without secrets
@@ -137,6 +141,7 @@ fn main() -> ExitCode {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Keys(arguments) => keys::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Supervise(arguments) => supervise::run(arguments),
