@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::harness::{Server, binary, until};
+use crate::redis::{Redis, free_port};
 
 /// A folder with a keys file that need not be there.
 struct Folder {
@@ -195,4 +196,58 @@ fn a_running_gateway_takes_new_keys_and_refuses_revoked_ones() {
     assert_eq!(folder.keys("revoke", &["--", &second]).code, Some(0));
     until("the last is refused as well", || status(&gateway, &second) == 401);
     assert_eq!(status(&gateway, "anything"), 401, "nobody is let in now");
+}
+
+// Faults: 75
+#[test]
+fn a_key_is_revoked_over_the_store_where_no_file_says_so() {
+    let (redis, folder) = (Redis::start(&[]), Folder::new());
+    let inline = folder.made(&["--tenant", "acme", "--name", "ci"]);
+    let other = folder.made(&["--tenant", "bolt", "--name", "spare"]);
+    // The gateway has its keys from a file that nobody touches.
+    let copy = folder.folder.path().join("copy.yaml");
+    std::fs::copy(folder.file(), &copy).expect("it is writable");
+    let config = folder.folder.path().join("overdraft.yaml");
+    let worker = Server::worker(&["--backend", "echo"]);
+    let text = format!(
+        "workers: [{{url: 'http://{}'}}]\nkeys_file: {}\nstore: {{url: '{}', namespace: keys}}\n",
+        worker.address,
+        copy.display(),
+        redis.url()
+    );
+    std::fs::write(&config, text).expect("it is writable");
+    let config = config.to_str().expect("a path in UTF-8");
+    let gateway = Server::serve(&["--config", config]);
+    assert_eq!((status(&gateway, &inline), status(&gateway, &other)), (200, 200));
+    let ended = folder.keys("revoke", &["--config", config, "ci"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(folder.listed().len(), 1);
+    until("it is refused", || status(&gateway, &inline) == 401);
+    assert_eq!(status(&gateway, &other), 200);
+    // One that the file does not have, by its text; and with another way to name the store.
+    let named = ["--redis", &redis.url(), "--namespace", "keys"];
+    let gone = folder.keys("revoke", &["spare"]);
+    assert_eq!(gone.code, Some(0), "{}", gone.said);
+    let ended = folder.keys("revoke", &[&named[..], &[&other]].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    until("it is refused as well", || status(&gateway, &other) == 401);
+}
+
+#[test]
+fn a_store_that_cannot_be_told_leaves_the_file_as_it_was() {
+    let folder = Folder::new();
+    folder.made(&["--tenant", "acme", "--name", "ci"]);
+    let text = folder.text();
+    let closed = free_port();
+    let url = format!("redis://:s3cret@127.0.0.1:{closed}");
+    for (url, code, part) in [
+        (url.as_str(), 1, "was not told: the store cannot be reached"),
+        ("memory", 2, "no store is named"),
+        ("http://x", 2, "is not a store's address"),
+    ] {
+        let ended = folder.keys("revoke", &["--redis", url, "ci"]);
+        assert_eq!(ended.code, Some(code), "{}", ended.said);
+        assert!(ended.said.contains(part) && !ended.said.contains("s3cret"), "{}", ended.said);
+        assert_eq!(folder.text(), text);
+    }
 }

@@ -88,6 +88,7 @@ pub(crate) fn start(
     let peers = PeerSync {
         dispatcher: Arc::clone(&gateway.dispatcher),
         budgets: Arc::clone(&gateway.pipeline.budgets),
+        revocations: Arc::clone(&gateway.pipeline.revocations),
         status: Arc::clone(&gateway.store),
     };
     tasks.spawn(peers.run());

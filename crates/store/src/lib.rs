@@ -1,15 +1,16 @@
-//! Shared state of the gateways before one fleet: breakers, loads, budgets and cached answers.
+//! Shared state of the gateways before one fleet: breakers, loads, budgets, revoked keys, cached answers.
 //!
-//! Gateways share three things: which workers are ejected (the *board*), what each gateway has in
-//! flight at each worker (the *shares*), and what keys have spent (the *budgets*). In
+//! Gateways share four things: which workers are ejected (the *board*), what each gateway has in
+//! flight at each worker (the *shares*), what keys have spent (the *budgets*), and which keys are
+//! refused (the *revocations*). In
 //! [`Place::Memory`] a gateway is alone and shares nothing; in [`Place::Redis`] all of it is in
 //! Redis, under one prefix, with a TTL, and only scripts that use Redis' clock change it.
 //!
-//! A fourth thing is the response cache ([`ResponseStore`]). Requests do wait for it, for a tenth
+//! A fifth thing is the response cache ([`ResponseStore`]). Requests do wait for it, for a tenth
 //! of a second at most.
 //!
-//! Invariants: for the other three no request ever waits for Redis. One task owns the [`Store`] and
-//! caches its state; [`Budgets`] and [`Status`] are read without waiting. Whatever happens to Redis
+//! Invariants: for the other four no request ever waits for Redis. One task owns the [`Store`] and
+//! caches its state; [`Budgets`], [`Revocations`] and [`Status`] are read without waiting. Whatever happens to Redis
 //! — down, frozen, full, wiped, with another password — the store reports [`Status::is_degraded`],
 //! every gateway goes on alone, and the store recovers without a restart. See
 //! `docs/design/store.md`.
@@ -21,6 +22,7 @@ mod fault;
 mod link;
 mod redis_breaker;
 mod response_store;
+mod revocations;
 mod scripts;
 mod server_info;
 mod settings;
@@ -37,6 +39,9 @@ pub use self::redis_breaker::{FUSE_FAILURES, FUSE_FIRST, FUSE_MAX};
 pub use self::response_store::{
     DepotStatus, LOOKUP_MAX, Looked, NAME_BYTES, Name, ResponseStore, STAMPS_LIFE, Scope, Secret,
     Ticket, Unusable,
+};
+pub use self::revocations::{
+    Learnt, REVOCATION_LIFE_MAX, REVOCATIONS_MAX, Revocation, Revocations, Revoked,
 };
 pub use self::server_info::ServerInfo;
 pub use self::settings::{Namespace, NamespaceError, StoreSettings, TlsFiles};

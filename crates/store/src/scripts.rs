@@ -140,6 +140,56 @@ answer[#answer + 1] = int(mended)
 return answer
 ";
 
+/// `KEYS`: the revocations. `ARGV`: how many fit; then digests, each with the milliseconds since 1970 until which it is
+/// told. Answers how many found no room, and then how much was mended.
+const REVOKE: &str = r"
+is(KEYS[1], 'hash')
+local all, live, last = redis.call('HGETALL', KEYS[1]), 0, now
+for i = 1, #all, 2 do
+  local holds = number(all[i + 1])
+  if all[i] == 'version' then
+  elseif holds <= now then redis.call('HDEL', KEYS[1], all[i])
+  else live = live + 1; last = math.max(last, holds) end
+end
+local refused, changed = 0, false
+for i = 2, #ARGV, 2 do
+  local known, holds = number(redis.call('HGET', KEYS[1], ARGV[i])), tonumber(ARGV[i + 1])
+  if known == 0 and tonumber(ARGV[1]) <= live then
+    refused = refused + 1
+  elseif known < holds then
+    if known == 0 then live = live + 1 end
+    redis.call('HSET', KEYS[1], ARGV[i], int(holds))
+    last, changed = math.max(last, holds), true
+  end
+end
+if changed then
+  local version = number(redis.call('HGET', KEYS[1], 'version'))
+  redis.call('HSET', KEYS[1], 'version', int(math.max(version + 1, t[1] * 1000000 + t[2])))
+  redis.call('PEXPIREAT', KEYS[1], int(last))
+end
+return { int(refused), int(mended) }
+";
+
+/// `KEYS`: the revocations. `ARGV`: the version that was read last; how many are read. Answers the version; where it is
+/// another one, digests with their ends behind it; and then how much was mended.
+const REVOKED: &str = r"
+is(KEYS[1], 'hash')
+local version = int(number(redis.call('HGET', KEYS[1], 'version')))
+local answer = { version }
+if version ~= ARGV[1] then
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if #answer > 2 * tonumber(ARGV[2]) then break end
+    if all[i] ~= 'version' and number(all[i + 1]) > now then
+      answer[#answer + 1] = all[i]
+      answer[#answer + 1] = all[i + 1]
+    end
+  end
+end
+answer[#answer + 1] = int(mended)
+return answer
+";
+
 /// A script and the name that Redis knows it by.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -173,3 +223,6 @@ pub(crate) static SHARES_EXCHANGE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[PRELUDE, EXCHANGE]));
 pub(crate) static BUDGETS_DEBIT: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[PRELUDE, DEBIT]));
+pub(crate) static KEYS_REVOKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[PRELUDE, REVOKE]));
+pub(crate) static KEYS_REVOKED: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[PRELUDE, REVOKED]));

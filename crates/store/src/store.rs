@@ -15,7 +15,11 @@ use crate::board::{self, Record, Verdict};
 use crate::budgets::{Budgets, DEBT_MINUTES_MAX, Due};
 use crate::fault::{Fault, OpenError};
 use crate::link::Link;
-use crate::scripts::{BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, SHARES_EXCHANGE};
+use crate::revocations::{self, REVOCATIONS_MAX, REVOKED_AT_ONCE, Revocation, Revoked};
+use crate::scripts::{
+    BOARD_CLAIM, BOARD_READ, BOARD_REPORT, BUDGETS_DEBIT, KEYS_REVOKE, KEYS_REVOKED,
+    SHARES_EXCHANGE,
+};
 use crate::server_info::ServerInfo;
 use crate::settings::StoreSettings;
 use crate::shares::{self, GATEWAYS_MAX, SHARE_LIFE, Shared};
@@ -301,6 +305,43 @@ impl Store {
         self.status.note_gateways(shared.gateways);
         self.budgets.note_gateways(shared.gateways);
         Ok(shared)
+    }
+
+    /// Has every gateway refuse these keys; how many of them found no room among [`REVOCATIONS_MAX`].
+    ///
+    /// # Errors
+    /// [`Fault`]; some of them may have been told.
+    pub async fn revoke(&mut self, keys: &[Revocation]) -> Result<u64, Fault> {
+        let Some(link) = &mut self.link else { return Ok(0) };
+        let mut refused = 0;
+        for some in keys.chunks(REVOKED_AT_ONCE) {
+            let each =
+                some.iter().flat_map(|key| [revocations::hex(&key.digest), key.until.to_string()]);
+            let arguments: Vec<String> =
+                std::iter::once(REVOCATIONS_MAX.to_string()).chain(each).collect();
+            let place = [revocations::key(&self.prefix)];
+            let answer: Vec<String> =
+                link.script(Side::Writes, &KEYS_REVOKE, &place, &arguments).await?;
+            let answer = mended(&self.status, answer)?;
+            let count = answer.first().and_then(|count| count.parse::<u64>().ok());
+            refused += count.ok_or(Fault::Garbage)?;
+        }
+        Ok(refused)
+    }
+
+    /// The keys that are refused, where they are others than at the version that was `seen`.
+    ///
+    /// # Errors
+    /// [`Fault`]; what was known before stays in force then.
+    pub async fn revoked(&mut self, seen: Option<u64>) -> Result<Option<Revoked>, Fault> {
+        let Some(link) = &mut self.link else { return Ok(None) };
+        let seen_text = seen.map(|version| version.to_string()).unwrap_or_default();
+        let place = [revocations::key(&self.prefix)];
+        let arguments = [seen_text, REVOCATIONS_MAX.to_string()];
+        let answer: Vec<String> =
+            link.script(Side::Reads, &KEYS_REVOKED, &place, &arguments).await?;
+        let revoked = revocations::revoked(&mended(&self.status, answer)?)?;
+        Ok((Some(revoked.version) != seen).then_some(revoked))
     }
 
     /// Tells what was spent here, and learns what is left over all.

@@ -12,17 +12,16 @@ const HOURS: [(&str, i64); 3] = [("h", 1), ("d", 24), ("w", 7 * 24)];
 /// # Errors
 /// A sentence where it is none, is over or is too far away.
 pub(super) fn end(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    let end = match text.parse::<Timestamp>() {
-        Ok(end) => end,
-        Err(_) => {
-            let span = span(text).ok_or_else(|| {
-                format!(
-                    "`{text}` is no end of a key; expected how long it is good, as in `90d`, `12h` \
-                     or `8w`, or a point in time, as in `2027-01-31T00:00:00Z`"
-                )
-            })?;
-            now.checked_add(span).map_err(|_| too_far(text))?
-        }
+    let end = if let Ok(end) = text.parse::<Timestamp>() {
+        end
+    } else {
+        let span = span(text).ok_or_else(|| {
+            format!(
+                "`{text}` is no end of a key; expected how long it is good, as in `90d`, `12h` or \
+                 `8w`, or a point in time, as in `2027-01-31T00:00:00Z`"
+            )
+        })?;
+        now.checked_add(span).map_err(|_| too_far(text))?
     };
     if end <= now {
         return Err(format!("`{text}` is over; expected an end after `{now}`"));

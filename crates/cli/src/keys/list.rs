@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Fault> {
 }
 
 fn is_over(key: &Key, now: Timestamp) -> bool {
-    key.expires.is_some_and(|end| end.calendar_time() <= now)
+    key.expires.is_some_and(|end| end.0 <= now)
 }
 
 fn object(key: &Key, now: Timestamp) -> Value {

@@ -6,6 +6,7 @@ mod list;
 mod new;
 mod revoke;
 mod secret;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,7 @@ enum Command {
     New(new::Arguments),
     /// Lists the keys of a file by their hashes, with tenants and ends
     List(list::Arguments),
-    /// Takes a key out of a file
+    /// Takes a key out of a file, and has all gateways of a store refuse it
     Revoke(revoke::Arguments),
 }
 
@@ -37,7 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   overdraft keys new --file keys.yaml --tenant acme --name ci --expires 90d
   overdraft keys list --file keys.yaml
-  overdraft keys revoke --file keys.yaml ci
+  overdraft keys revoke --file keys.yaml --config overdraft.yaml ci
 
 The file holds hashes alone. `keys_file: keys.yaml` in the configuration has gateways take its
 keys; they look at it each second, and an empty file lets nobody in.";

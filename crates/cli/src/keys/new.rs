@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use overdraft_config::{Key, Priority};
+use overdraft_config::{Key, Priority, Timestamp};
 use overdraft_gateway::KeyDigest;
 use overdraft_telemetry::calendar_time;
 
@@ -88,7 +88,7 @@ impl Arguments {
         key.name.clone_from(&self.name);
         if let Some(end) = &self.expires {
             let end = life::end(end, calendar_time()).map_err(Fault::input)?;
-            key.expires = Some(end.into());
+            key.expires = Some(Timestamp(end));
         }
         key.models = (!self.models.is_empty()).then(|| self.models.clone());
         key.priority = self.priority.unwrap_or(key.priority);

@@ -58,7 +58,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderMap;
-use overdraft_store::{Budgets, Place};
+use overdraft_store::{Budgets, Place, Revocations};
 use overdraft_telemetry::calendar_time;
 use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CostMetrics, GatewayMetrics,
@@ -103,6 +103,8 @@ pub(crate) struct Pipeline {
     pub(crate) cost: Arc<CostMetrics>,
     /// What keys have spent, over all gateways that share.
     pub(crate) budgets: Arc<Budgets>,
+    /// The keys that all of them refuse.
+    pub(crate) revocations: Arc<Revocations>,
     pub(crate) buffers: BodyBuffers,
     /// Makes traces, where they are wanted.
     pub(crate) tracer: Option<Arc<Tracer>>,
@@ -134,6 +136,7 @@ impl Pipeline {
             canaries: Canaries::new(&settings.canaries, metrics.canary),
             cost: metrics.cost,
             budgets: Arc::default(),
+            revocations: Arc::default(),
             buffers: BodyBuffers::default(),
             tracer,
             log: RequestLog::new(&settings.dashboard),
@@ -159,7 +162,7 @@ impl Pipeline {
     /// # Errors
     /// 401 where a key is needed and none that is good is presented.
     pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
-        Ok(self.keyring.load().identify(head, calendar_time())?)
+        Ok(self.keyring.load().identify(head, &self.revocations, calendar_time())?)
     }
 
     /// What salts are made with now.

@@ -94,7 +94,7 @@ fn base64(bytes: &[u8]) -> String {
 mod tests {
     use http::{HeaderMap, HeaderValue};
 
-    use overdraft_store::Secret;
+    use overdraft_store::{Revocations, Secret};
 
     use super::*;
     use crate::pipeline::keys::Keyring;
@@ -106,7 +106,9 @@ mod tests {
             let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
             head.insert("authorization", value);
         }
-        Keyring::new(&[], Door::default()).identify(&head, jiff::Timestamp::UNIX_EPOCH).unwrap()
+        Keyring::new(&[], Door::default())
+            .identify(&head, &Revocations::default(), jiff::Timestamp::UNIX_EPOCH)
+            .unwrap()
     }
 
     fn salts(secret: &str) -> Salts {

@@ -52,6 +52,11 @@ impl KeyDigest {
         Some(Self(bytes))
     }
 
+    /// The hash itself.
+    pub const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// In 64 small hexadecimal digits.
     pub fn to_hex(&self) -> String {
         self.0.iter().fold(String::new(), |mut text, byte| {

@@ -1,7 +1,7 @@
 //! Peer sync: how several gateways before the same workers act as one.
 //!
 //! One task owns the store. It publishes this gateway's breaker decisions and its load in flight,
-//! takes in those of the others, and asks for the trial of ejected workers. Requests use the core's
+//! takes in those of the others and the revoked keys, and asks for the trial of ejected workers. Requests use the core's
 //! state and never wait for any of this. Without the store the gateway decides alone.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_core::breaker::{Grants, Seen};
-use overdraft_store::{Budgets, Record, SHARE_LIFE, Status, Store, StoreSettings, Verdict};
+use overdraft_store::{
+    Budgets, Record, Revocations, SHARE_LIFE, Status, Store, StoreSettings, Verdict,
+};
+use overdraft_telemetry::calendar_time;
 use overdraft_units::{Instant, Micros};
 use tokio::time::{Instant as Moment, MissedTickBehavior};
 
@@ -25,12 +28,17 @@ const BUSY: Duration = Duration::from_secs(2);
 /// How often it is looked whether a store has been configured, where there is none.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// How often revoked keys are read: a key is refused everywhere well within two seconds.
+const REVOKED_EVERY: Duration = Duration::from_millis(500);
+
 /// What gateways share, and where it comes from.
 #[derive(Debug)]
 pub(crate) struct PeerSync {
     pub(crate) dispatcher: Arc<Dispatcher>,
     /// What keys have spent, over all gateways that share.
     pub(crate) budgets: Arc<Budgets>,
+    /// The keys that all of them refuse.
+    pub(crate) revocations: Arc<Revocations>,
     /// How the store is.
     pub(crate) status: Arc<Status>,
 }
@@ -48,7 +56,7 @@ impl PeerSync {
                     Ok(store) if store.is_shared() => {
                         tracing::info!(store = %wanted.place, namespace = %wanted.namespace,
                             "gateways share what they know");
-                        Bridge::new(Arc::clone(&self.dispatcher), store, wanted).run().await;
+                        self.bridge(store, wanted).run().await;
                         continue;
                     }
                     Ok(_) => self.dispatcher.set_grants(Grants::Own),
@@ -61,15 +69,33 @@ impl PeerSync {
             tokio::time::sleep(IDLE).await;
         }
     }
+
+    fn bridge(&self, store: Store, settings: StoreSettings) -> Bridge {
+        let now = Moment::now();
+        Bridge {
+            dispatcher: Arc::clone(&self.dispatcher),
+            revocations: Arc::clone(&self.revocations),
+            store,
+            settings,
+            read: None,
+            revoked: None,
+            heard: now,
+            degraded: None,
+            started: (0, now),
+        }
+    }
 }
 
 /// Between the core and a store that others share.
 struct Bridge {
     dispatcher: Arc<Dispatcher>,
+    revocations: Arc<Revocations>,
     store: Store,
     settings: StoreSettings,
     /// The board as it was last read: its version, and whose records were asked for.
     read: Option<(u64, Vec<u64>)>,
+    /// The version of the revocations that were last read.
+    revoked: Option<u64>,
     /// When the others were last heard.
     heard: Moment,
     /// Since when the store has been degraded.
@@ -79,17 +105,11 @@ struct Bridge {
 }
 
 impl Bridge {
-    fn new(dispatcher: Arc<Dispatcher>, store: Store, settings: StoreSettings) -> Self {
-        let now = Moment::now();
-        let started = (0, now);
-        Self { dispatcher, store, settings, read: None, heard: now, degraded: None, started }
-    }
-
     /// Goes on until another store is configured.
     async fn run(mut self) {
         let mut board = tokio::time::interval(self.settings.board_interval);
         board.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut shares_due = Moment::now();
+        let (mut shares_due, mut revoked_due) = (Moment::now(), Moment::now());
         while self.dispatcher.settings().store == self.settings {
             board.tick().await;
             self.tell_verdicts().await;
@@ -99,6 +119,10 @@ impl Bridge {
                 self.keep_trials().await;
                 self.claim_trials().await;
                 self.exchange().await;
+            }
+            if revoked_due <= Moment::now() {
+                revoked_due = Moment::now() + REVOKED_EVERY;
+                self.read_revocations().await;
             }
             self.note_degraded();
         }
@@ -183,6 +207,19 @@ impl Bridge {
         }
         // What was spent and not told is told the next time.
         let _: Result<(), _> = self.store.exchange_budgets(self.dispatcher.clock.now()).await;
+    }
+
+    /// Takes in which keys are refused, and writes back what the store has lost of them.
+    async fn read_revocations(&mut self) {
+        let Ok(Some(told)) = self.store.revoked(self.revoked).await else { return };
+        let now = u64::try_from(calendar_time().as_millisecond()).unwrap_or_default();
+        let learnt = self.revocations.learn(&told.keys, now);
+        if 0 < learnt.new {
+            tracing::info!(keys = learnt.new, "keys were revoked over the store");
+        }
+        let kept = learnt.lost.is_empty() || self.store.revoke(&learnt.lost).await.is_ok();
+        // What could not be written back is tried the next time.
+        self.revoked = kept.then_some(told.version);
     }
 
     /// What they said is too old to go by.

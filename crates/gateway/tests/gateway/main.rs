@@ -35,6 +35,7 @@ mod refusing;
 mod relaying;
 mod reporting;
 mod resuming;
+mod revoking;
 mod routing;
 mod sharing;
 mod strict_workers;

@@ -11,6 +11,7 @@ mod server;
 mod board;
 mod faults;
 mod keeping;
+mod revoking;
 mod sharing;
 mod topology;
 mod versions;

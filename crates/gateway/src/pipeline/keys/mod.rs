@@ -22,6 +22,7 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use overdraft_core::admit::{Priority, Tenant};
 use overdraft_core::response_cache::Reuse;
+use overdraft_store::Revocations;
 use overdraft_wire::{ApiError, ErrorKind};
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
@@ -83,7 +84,12 @@ impl Keyring {
     ///
     /// # Errors
     /// [`KeyRefused`] where keys are configured and none of them is presented, or one that is good no more.
-    pub(crate) fn identify(&self, head: &HeaderMap, now: Timestamp) -> Result<Caller, KeyRefused> {
+    pub(crate) fn identify(
+        &self,
+        head: &HeaderMap,
+        revocations: &Revocations,
+        now: Timestamp,
+    ) -> Result<Caller, KeyRefused> {
         if self.door == Door::OpenWithoutKeys && self.keys.is_empty() {
             // In whatever header: a client that changes its SDK stays the tenant that it was.
             let token = presented(head).next();
@@ -96,6 +102,9 @@ impl Keyring {
             let Some(key) = self.keys.get(&KeyDigest::of_bytes(presented)) else { continue };
             match key.settings.expires {
                 Some(end) if end <= now => refused = KeyRefused::Expired(end),
+                _ if revocations.is_revoked(key.settings.digest.bytes()) => {
+                    refused = KeyRefused::Revoked;
+                }
                 _ => return Ok(Caller::of(key)),
             }
         }
@@ -110,12 +119,18 @@ pub(crate) enum KeyRefused {
     Unknown,
     /// It was good until then.
     Expired(Timestamp),
+    /// It was taken back, over the store that gateways share.
+    Revoked,
 }
 
 impl From<KeyRefused> for ApiError {
     fn from(refused: KeyRefused) -> Self {
         match refused {
             KeyRefused::Unknown => Self::invalid_api_key(),
+            KeyRefused::Revoked => {
+                let message = "the API key was revoked; send one that is in force";
+                Self::new(ErrorKind::InvalidApiKey, message)
+            }
             KeyRefused::Expired(end) => {
                 let message = format!("the API key expired at `{end}`; send one that is in force");
                 Self::new(ErrorKind::InvalidApiKey, message)

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
 use http::HeaderValue;
+use overdraft_store::Revocation;
 use overdraft_units::{Instant, Micros};
 use overdraft_wire::RequestPeek;
 use proptest::prelude::*;
@@ -14,6 +15,11 @@ const SECRET: &str = "sk-acme-0123456789";
 
 /// When all of these tests take place.
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Nothing is revoked.
+fn none() -> Revocations {
+    Revocations::default()
+}
 
 fn keyring() -> Keyring {
     let mut flex = KeySettings::new(KeyDigest::of("sk-flex"), "batch");
@@ -32,7 +38,7 @@ fn head(lines: &[(&'static str, &str)]) -> HeaderMap {
 /// The tenant's name, or `-` for a request that is not let in.
 #[track_caller]
 fn check(lines: &[(&'static str, &str)], tenant: &str) {
-    let identified = keyring().identify(&head(lines), NOW);
+    let identified = keyring().identify(&head(lines), &none(), NOW);
     let label = identified.as_ref().map_or("-", Caller::label);
     assert_eq!(label, tenant, "{lines:?}");
     if let Err(refused) = identified {
@@ -77,7 +83,7 @@ fn a_key_is_refused_from_the_second_on_at_which_it_expires() {
     ending.expires = Some(end);
     let new = KeySettings::new(KeyDigest::of("sk-new"), "acme");
     let keyring = Keyring::new(&[ending, new], Door::default());
-    let asked = |lines: &[(&'static str, &str)], now| keyring.identify(&head(lines), now);
+    let asked = |lines: &[(&'static str, &str)], now| keyring.identify(&head(lines), &none(), now);
     let old = [("x-api-key", SECRET)];
     let second = jiff::SignedDuration::from_secs(1);
     assert!(asked(&old, end - second).is_ok());
@@ -97,17 +103,32 @@ fn a_key_is_refused_from_the_second_on_at_which_it_expires() {
 }
 
 #[test]
+fn a_revoked_key_is_refused_and_another_beside_it_is_not() {
+    let revocations = Revocations::default();
+    let digest = *KeyDigest::of(SECRET).bytes();
+    revocations.learn(&[Revocation { digest, until: 1 }], 0);
+    let asked = |lines: &[(&'static str, &str)]| {
+        keyring().identify(&head(lines), &revocations, NOW).map(|caller| caller.label().to_owned())
+    };
+    assert_eq!(asked(&[("x-api-key", SECRET)]).err(), Some(KeyRefused::Revoked));
+    assert_eq!(asked(&[("x-api-key", SECRET), ("api-key", "sk-flex")]).as_deref(), Ok("batch"));
+    let error = ApiError::from(KeyRefused::Revoked);
+    assert_eq!((error.status(), error.kind.code()), (401, Some("invalid_api_key")));
+}
+
+#[test]
 fn a_closed_door_stays_closed_when_the_last_key_is_gone() {
     let closed = Keyring::new(&[], Door::Closed);
     for lines in [&[][..], &[("authorization", "Bearer a")], &[("x-api-key", SECRET)]] {
-        assert_eq!(closed.identify(&head(lines), NOW).err(), Some(KeyRefused::Unknown));
+        assert_eq!(closed.identify(&head(lines), &none(), NOW).err(), Some(KeyRefused::Unknown));
     }
 }
 
 #[test]
 fn without_keys_equal_tokens_are_one_tenant() {
     let open = Keyring::new(&[], Door::default());
-    let tenant = |lines: &[(&'static str, &str)]| open.identify(&head(lines), NOW).unwrap().tenant;
+    let tenant =
+        |lines: &[(&'static str, &str)]| open.identify(&head(lines), &none(), NOW).unwrap().tenant;
     let one = tenant(&[("authorization", "Bearer a")]);
     assert_eq!(one, tenant(&[("authorization", "Bearer a")]));
     assert_ne!(one, tenant(&[("authorization", "Bearer b")]));
@@ -136,7 +157,7 @@ fn urgent(key: &str, header: Option<&str>, tier: Option<&str>) -> Result<Priorit
     }
     let tier = tier.map_or("null".to_owned(), |tier| format!("\"{tier}\""));
     let body = format!(r#"{{"model":"m","service_tier":{tier}}}"#);
-    let caller = keyring().identify(&lines, NOW).unwrap();
+    let caller = keyring().identify(&lines, &none(), NOW).unwrap();
     let peek = RequestPeek::parse(body.as_bytes()).unwrap();
     urgency(&caller, &lines, &peek).map_err(|error| {
         assert_eq!(error.status(), 400);
@@ -245,7 +266,7 @@ fn without_keys_a_token_is_a_tenant_in_whatever_header_it_comes() {
     let realm = |name: &'static str, value: &'static str| {
         let mut head = HeaderMap::new();
         head.insert(name, HeaderValue::from_static(value));
-        let caller = keyring.identify(&head, NOW).unwrap();
+        let caller = keyring.identify(&head, &none(), NOW).unwrap();
         assert!(!caller.is_nobody());
         caller.realm()
     };
