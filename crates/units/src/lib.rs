@@ -11,6 +11,7 @@ mod ratio;
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
 
 pub use self::ids::{BlockId, CacheSalt, Priority, SequenceId, TokenId};
 pub use self::port::{NotAPort, port_of};
@@ -84,6 +85,29 @@ quantity!(
     /// A span of time. For a point in time, see [`Instant`].
     Micros(u64), "us"
 );
+
+/// A clock's span; what is longer than half a million years counts as that.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use overdraft_units::Micros;
+///
+/// assert_eq!(Micros::from(Duration::from_millis(2)), Micros::new(2_000));
+/// assert_eq!(Micros::from(Duration::MAX), Micros::new(u64::MAX));
+/// assert_eq!(Duration::from(Micros::new(2_000)), Duration::from_millis(2));
+/// ```
+impl From<Duration> for Micros {
+    fn from(span: Duration) -> Self {
+        Self(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Micros> for Duration {
+    fn from(span: Micros) -> Self {
+        Self::from_micros(span.0)
+    }
+}
 
 /// A point in time, counted from an origin that only the shell knows.
 ///

@@ -9,6 +9,7 @@
 //!
 //! Invariant: a request's booking is released when it ends, whatever happened in between.
 
+mod back_pressure;
 mod correction;
 mod fair_queue;
 mod forecast;
@@ -29,6 +30,7 @@ use core::str::FromStr;
 
 use overdraft_units::Micros;
 
+pub use self::back_pressure::{BackPressure, Full};
 pub(crate) use self::correction::Correction;
 pub(crate) use self::forecast::{Booking, Forecast, Place};
 pub use self::forecast::{FORECAST_MAX, Peak, Prospect, WORLDS};

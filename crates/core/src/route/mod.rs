@@ -52,7 +52,7 @@ pub use self::decision_scene::Prefix;
 pub use self::fit_score::FitScore;
 pub use self::placed_request::{Outcome, Placed};
 pub use self::policy::Policy;
-pub use self::retry::{GiveUp, RetrySettings, Strictness, Verdict, retry};
+pub use self::retry::{GiveUp, RetrySettings, SecondTry, Strictness, Verdict, retry};
 pub use self::router::{MODELS_MAX, Prompt, Request, Router};
 pub use self::routing_request::model_number;
 pub use self::settings::RouteSettings;

@@ -4,7 +4,7 @@
 //! request should have gone there. Further retries are bounded by a budget of all retries in
 //! flight, because a fleet that fails as a whole would only get more load (a retry storm).
 
-use overdraft_units::Instant;
+use overdraft_units::{Instant, Micros};
 
 use super::{ATTEMPTS_MAX, RouteSettings, Tried};
 use crate::admit::AdmitSettings;
@@ -78,6 +78,28 @@ impl Strictness {
             Self::Judged => *settings,
             Self::Waived => RouteSettings { admission: AdmitSettings::off(), ..*settings },
         }
+    }
+}
+
+/// Pause before the only worker of a model is asked a second time.
+const SECOND_TRY_AFTER: Micros = Micros::new(250_000);
+
+/// Whether the only worker of a model may be asked a second time by a request that it has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecondTry {
+    is_spent: bool,
+}
+
+impl SecondTry {
+    /// After which pause it is asked once more; none where that would not help, or has been done.
+    ///
+    /// A connection that was reset, or one error of a server, mostly passes. A worker that said nothing in time is not
+    /// asked again.
+    pub fn pause(&mut self, failure: Failure) -> Option<Micros> {
+        let passes = matches!(failure, Failure::Broken | Failure::Faulty);
+        let is_due = passes && !self.is_spent;
+        self.is_spent |= passes;
+        is_due.then_some(SECOND_TRY_AFTER)
     }
 }
 

@@ -11,10 +11,12 @@
 mod hold;
 #[cfg(test)]
 mod tests;
+mod wake;
 
 use overdraft_units::{Instant, Micros};
 
 pub use self::hold::{Cooldown, Hold};
+pub use self::wake::WakeTurn;
 use crate::fleet::Worker;
 
 /// A worker's word on its load is not known any more once it is this old.

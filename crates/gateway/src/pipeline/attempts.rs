@@ -6,11 +6,10 @@
 //! Invariant: a retry happens only while nothing of an answer has reached the client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Response;
 use overdraft_core::fleet::{Failure, Turn};
-use overdraft_core::route::{GiveUp, Strictness, Tried, Verdict};
+use overdraft_core::route::{GiveUp, SecondTry, Strictness, Tried, Verdict};
 use overdraft_http::Body;
 use tokio::time::sleep;
 
@@ -23,9 +22,6 @@ use super::queue;
 use super::refusal::Refused;
 use super::request_info::RequestInfo;
 use crate::dispatch::Lease;
-
-/// Pause before the only worker of a model is asked again that has failed a request.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Asks one worker after the other, as the core says.
 ///
@@ -41,7 +37,7 @@ pub(crate) async fn ask_until_answered(
     let mut tried = Tried::default();
     let mut said: Option<Failed> = None;
     let mut pressure = BackPressure::new(pipeline, info);
-    let mut again = Again::Due;
+    let mut second = SecondTry::default();
     let mut lease = queue::place(pipeline, context, info).await?;
     loop {
         match attempt(pipeline, context, info, question, &mut tried, lease).await {
@@ -74,8 +70,8 @@ pub(crate) async fn ask_until_answered(
                         match other {
                             // In a box, as what is seldom awaited: every request carries room for it along.
                             None => {
-                                let asked = again.ask(pipeline, context, info, failed.failure);
-                                Box::pin(asked).await
+                                let why = failed.failure;
+                                Box::pin(ask_again(pipeline, context, info, &mut second, why)).await
                             }
                             other => other,
                         }
@@ -99,32 +95,20 @@ pub(crate) async fn ask_until_answered(
     }
 }
 
-/// Whether the only worker of a model may be asked again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
-    Due,
-    Done,
-}
-
-impl Again {
-    /// A worker that has failed the request before, where no other one is there and it may serve now.
-    async fn ask(
-        &mut self,
-        pipeline: &Arc<Pipeline>,
-        context: &mut RequestContext<'_>,
-        info: &RequestInfo,
-        failure: Failure,
-    ) -> Option<Lease> {
-        let passes = matches!(failure, Failure::Broken | Failure::Faulty);
-        if !passes || std::mem::replace(self, Self::Done) == Self::Done {
-            return None;
-        }
-        tokio::select! {
-            () = sleep(AGAIN_AFTER) => {}
-            () = context.exchange.drain.closing() => return None,
-        }
-        let tried = Tried::default();
-        let placing = info.placing(&tried, Turn::Again, Strictness::after(failure));
-        pipeline.dispatcher.place(placing, &mut context.explanation).ok()
+/// A worker that has failed the request before, where no other one is there and it may serve now.
+async fn ask_again(
+    pipeline: &Arc<Pipeline>,
+    context: &mut RequestContext<'_>,
+    info: &RequestInfo,
+    second: &mut SecondTry,
+    failure: Failure,
+) -> Option<Lease> {
+    let pause = second.pause(failure)?;
+    tokio::select! {
+        () = sleep(pause.into()) => {}
+        () = context.exchange.drain.closing() => return None,
     }
+    let tried = Tried::default();
+    let placing = info.placing(&tried, Turn::Again, Strictness::after(failure));
+    pipeline.dispatcher.place(placing, &mut context.explanation).ok()
 }

@@ -1,8 +1,7 @@
 //! Wake hook: a POST to those that can start a model's workers, or wake a sleeping engine, while requests are held.
 //!
-//! The hook of a model is called while requests for it wait and no worker of it is up. A failed call is made again after a
-//! moment, one that was heard only after a cooldown, for a worker takes its time to start. Invariant: one call to a model
-//! is under way at most.
+//! The hook of a model is called while requests for it wait and no worker of it is up, when the core says
+//! ([`WakeTurn`]): one call to a model is under way at most.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +11,11 @@ use bytes::Bytes;
 use http::Method;
 use overdraft_core::fleet::Fleet as CoreFleet;
 use overdraft_core::route::model_number;
+use overdraft_core::scale::WakeTurn;
 use overdraft_telemetry::metrics::Woken;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::http_call::HttpCall;
 use crate::fleet::Fleet;
@@ -23,12 +23,6 @@ use crate::settings::WebhookSettings;
 
 /// Between two looks for requests that are held.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// From a call that was heard to the next.
-const COOLDOWN: Duration = Duration::from_secs(30);
-
-/// The same after one that failed.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Maximum bytes of the hook's answer; they are discarded.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -40,18 +34,11 @@ struct Occasion<'a> {
     held: usize,
 }
 
-/// When a model's hook may be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    UnderWay,
-    From(Instant),
-}
-
 /// Calls hooks until it is dropped.
 pub(crate) async fn keep_waking(fleet: Arc<Fleet>) {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut turns: BTreeMap<String, Turn> = BTreeMap::new();
+    let mut turns: BTreeMap<String, WakeTurn> = BTreeMap::new();
     let mut calls = JoinSet::new();
     loop {
         tokio::select! {
@@ -59,17 +46,14 @@ pub(crate) async fn keep_waking(fleet: Arc<Fleet>) {
             Some(called) = calls.join_next() => {
                 let Ok((model, woken)) = called else { continue };
                 fleet.metrics.woke(woken);
-                let pause = if woken == Woken::Answered { COOLDOWN } else { AGAIN_AFTER };
-                turns.insert(model, Turn::From(Instant::now() + pause));
+                turns.entry(model).or_default().ended(woken == Woken::Answered, fleet.dispatcher.clock.now());
             }
         }
         let hooks = hooks(&fleet);
-        turns.retain(|model, turn| *turn == Turn::UnderWay || hooks.contains_key(model));
+        turns.retain(|model, turn| *turn == WakeTurn::UnderWay || hooks.contains_key(model));
         for (model, (hook, held)) in hooks {
-            let turn = turns.entry(model.clone()).or_insert(Turn::From(Instant::now()));
-            let is_due = matches!(*turn, Turn::From(time) if time <= Instant::now());
-            if is_due && 0 < held {
-                *turn = Turn::UnderWay;
+            let turn = turns.entry(model.clone()).or_default();
+            if turn.take(held, fleet.dispatcher.clock.now()) {
                 calls.spawn(call(model, hook, held));
             }
         }
