@@ -258,5 +258,5 @@ impl Asks {
 /// Milliseconds as the command line takes them.
 fn millis(ms: f64) -> Micros {
     let span = std::time::Duration::from_secs_f64(ms / 1e3);
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+    Micros::from(span)
 }

@@ -193,7 +193,7 @@ fn climb(arm: &Arm, stage: Stage, seed: u64) -> Result<Seen> {
 
 fn micros(seconds: f64) -> Micros {
     let span = std::time::Duration::from_secs_f64(seconds);
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+    Micros::from(span)
 }
 
 /// All prompts, over and over in one order.

@@ -4,7 +4,6 @@
 //! given again and guessing counts as it would live; the fleet itself and the load are the command line's.
 
 use std::path::Path;
-use std::time::Duration;
 
 use overdraft_config::{Config, KvEvents, Loader, WorkerSource};
 use overdraft_core::admit::ByPriority;
@@ -39,19 +38,19 @@ pub(crate) fn fleet(
     scenario.queue = settings.admission.queue;
     let patience = settings.admission.first_token;
     scenario.patience = ByPriority {
-        flex: micros(patience.flex),
-        default: micros(patience.default),
-        priority: micros(patience.priority),
+        flex: patience.flex.into(),
+        default: patience.default.into(),
+        priority: patience.priority.into(),
     };
     scenario.hedging = settings.hedging;
     if loaded.config.workers.iter().any(|one| matches!(one.kv_events, KvEvents::At(_))) {
         scenario.knowledge = CacheKnowledge::Reported;
     }
     scenario.retry = settings.retry;
-    scenario.scrape_every = micros(settings.scrape.interval).max(Micros::new(1_000));
+    scenario.scrape_every = Micros::from(settings.scrape.interval).max(Micros::new(1_000));
     scenario.cache = (settings.cache.mode == CacheMode::On).then(|| AnswerCache {
         bytes: settings.cache.memory_bytes,
-        kept: micros(settings.cache.life),
+        kept: Micros::from(settings.cache.life),
         takes: LOOK_UP_DEFAULT,
     });
     scenario.speculation = match depth(&loaded.config)? {
@@ -67,8 +66,4 @@ fn depth(config: &Config) -> Result<Option<Depth>, Fault> {
     let said = config.speculation.policy.as_deref();
     let parsed = said.map(str::parse::<Depth>).transpose();
     parsed.map_err(|error| Fault::input(format!("`speculation.policy`: {error}")))
-}
-
-fn micros(time: Duration) -> Micros {
-    Micros::new(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }

@@ -242,11 +242,11 @@ impl Load {
             settings.push(("requests at most".to_owned(), requests.to_string()));
         }
         if Micros::ZERO < self.warm_up {
-            let seconds = std::time::Duration::from_micros(self.warm_up.get()).as_secs_f64();
+            let seconds = std::time::Duration::from(self.warm_up).as_secs_f64();
             settings.push(("not counted".to_owned(), format!("the first {seconds} s")));
         }
         if let Some(rung) = self.ladder.as_ref().and_then(|ladder| ladder.warm_up) {
-            let seconds = std::time::Duration::from_micros(rung.span.get()).as_secs_f64();
+            let seconds = std::time::Duration::from(rung.span).as_secs_f64();
             let told = format!("a warm-up of {}/s for {seconds} s", rung.per_second);
             settings.push(("not counted".to_owned(), told));
         }
@@ -269,5 +269,5 @@ fn scaled(name: &str, value: f64, unit: &str, scale: f64) -> Result<Micros, Faul
     let span = std::time::Duration::try_from_secs_f64(value / scale).map_err(|_| {
         Fault::input(format!("`--{name} {value}`: expected {unit}, not below zero"))
     })?;
-    Ok(Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    Ok(Micros::from(span))
 }

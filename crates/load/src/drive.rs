@@ -165,7 +165,7 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
                 if Arc::clone(&shared).visit(session, at).await == Fate::Completed {
                     continue;
                 }
-                sleep(Duration::from_micros(begins.refused_wait.get())).await;
+                sleep(Duration::from(begins.refused_wait)).await;
             }
             Ok(())
         });
@@ -204,7 +204,7 @@ impl Shared {
             due = due + turn.think;
             let wait = due.since(self.clock.now());
             if Micros::ZERO < wait {
-                sleep(Duration::from_micros(wait.get())).await;
+                sleep(Duration::from(wait)).await;
             }
             self.progress.begin();
             let is_counted =

@@ -56,7 +56,7 @@ fn hand_out(
     for session in sessions {
         if let Ok(session) = &session {
             let wait = session.at.since(clock.now());
-            let ended = stopped.recv_timeout(Duration::from_micros(wait.get()));
+            let ended = stopped.recv_timeout(Duration::from(wait));
             if ended != Err(RecvTimeoutError::Timeout) {
                 return;
             }

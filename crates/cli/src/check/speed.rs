@@ -78,7 +78,7 @@ pub(super) async fn measure(
     let patience = config.warm_up.timeout.duration();
     let want = Want::Body(ANSWER_BYTES_MAX);
     let answer = ask::within(patience, address, request, Bytes::from(body.to_string()), want).await;
-    let took = Duration::from_micros(clock.now().since(Instant::ORIGIN).get());
+    let took = Duration::from(clock.now().since(Instant::ORIGIN));
     let (status, body) = answer.map_err(|error| error.to_string())?;
     if status != StatusCode::OK {
         return Err(format!("/v1/completions answers {status}"));

@@ -21,9 +21,9 @@ pub(super) fn route(config: &Config) -> AdmitSettings {
         },
         watermark_permille: configured.watermark.permille(),
         fair_reserve_permille: configured.fair_reserve.permille(),
-        prefill_backlog: micros(configured.prefill_backlog.duration()),
+        prefill_backlog: Micros::from(configured.prefill_backlog.duration()),
         requests_max: configured.requests_max,
-        stale_after: micros(stale_after(&config.scrape)),
+        stale_after: Micros::from(stale_after(&config.scrape)),
         ..AdmitSettings::default()
     }
 }
@@ -63,8 +63,4 @@ const fn mode(configured: config::AdmissionMode) -> Mode {
         config::AdmissionMode::Static(requests) => Mode::Static(requests),
         config::AdmissionMode::Off => Mode::Off,
     }
-}
-
-fn micros(span: std::time::Duration) -> Micros {
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }

@@ -1,7 +1,6 @@
 //! Maintenance settings: maps scaling, fragmentation and warm-up to the gateway's.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use overdraft_config as config;
 use overdraft_core::memory_drift::FragmentSettings;
@@ -23,8 +22,8 @@ pub(super) fn scaling(configured: &config::Scaling) -> ScaleSettings {
             running: configured.running_target,
         },
         cooldown: Cooldown {
-            up: micros(configured.cooldown_up.duration()),
-            down: micros(configured.cooldown_down.duration()),
+            up: Micros::from(configured.cooldown_up.duration()),
+            down: Micros::from(configured.cooldown_down.duration()),
         },
     }
 }
@@ -33,13 +32,13 @@ pub(super) fn scaling(configured: &config::Scaling) -> ScaleSettings {
 pub(super) fn repair(configured: &config::Fragmentation) -> FragmentSettings {
     FragmentSettings {
         threshold_permille: configured.threshold.permille(),
-        lasting: micros(configured.lasting.duration()),
-        settle: micros(configured.settle.duration()),
-        drain: micros(configured.drain.duration()),
-        ready: micros(configured.ready.duration()),
+        lasting: Micros::from(configured.lasting.duration()),
+        settle: Micros::from(configured.settle.duration()),
+        drain: Micros::from(configured.drain.duration()),
+        ready: Micros::from(configured.ready.duration()),
         backoff: Backoff {
-            first: micros(configured.backoff.duration()),
-            max: micros(configured.backoff_max.duration()),
+            first: Micros::from(configured.backoff.duration()),
+            max: Micros::from(configured.backoff_max.duration()),
         },
         kv_memory_permille: configured.kv_memory_share.permille(),
     }
@@ -113,8 +112,4 @@ fn webhook<P>(hook: &config::Hook, place: P) -> WebhookSettings<P> {
 /// An address that is known now.
 pub(super) fn place(url: &str) -> WebPlace {
     WebPlace::parse(url).expect("the configuration was checked to hold addresses")
-}
-
-fn micros(span: Duration) -> Micros {
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }

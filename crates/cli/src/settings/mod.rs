@@ -111,9 +111,7 @@ fn resume(configured: config::Resume) -> ResumeSettings {
         config::ResumeMode::Off => resume::Mode::Off,
     };
     let config::Resume { attempts, tokens, drain_after, patience, .. } = configured;
-    let micros = |span: config::TimeSpan| {
-        Micros::new(u64::try_from(span.duration().as_micros()).unwrap_or(u64::MAX))
-    };
+    let micros = |span: config::TimeSpan| Micros::from(span.duration());
     let (drain_after, patience) = (micros(drain_after), micros(patience));
     ResumeSettings { mode, attempts_max: attempts, tokens_max: tokens, drain_after, patience }
 }

@@ -20,7 +20,7 @@ pub(super) fn breaker(configured: config::Breaker) -> BreakerSettings {
 }
 
 fn micros(span: config::TimeSpan) -> Micros {
-    Micros::new(u64::try_from(span.duration().as_micros()).unwrap_or(u64::MAX))
+    Micros::from(span.duration())
 }
 
 /// The store; opening it refuses an invalid address.

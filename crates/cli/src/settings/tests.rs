@@ -45,7 +45,7 @@ fn the_least_limits_of_time_are_those_of_the_core() {
         (Timeouts::TOTAL_LEAST, TOTAL_LEAST),
     ];
     for (configured, waited) in limits {
-        assert_eq!(configured.duration(), Duration::from_micros(waited.get()));
+        assert_eq!(configured.duration(), Duration::from(waited));
     }
 }
 

@@ -131,7 +131,7 @@ impl Engine {
                     self.sweep();
                     let lived = self.clock.now().since(begun);
                     let pause = deaths.pause(lived, self.patience.backoff);
-                    let pause = Duration::from_micros(pause.get());
+                    let pause = Duration::from(pause);
                     tell(status, pause);
                     if self.patience.deaths_max <= deaths.count() {
                         return Err(too_often(deaths.count()));

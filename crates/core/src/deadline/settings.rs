@@ -26,7 +26,7 @@ impl Patience {
 
 impl From<Duration> for Patience {
     fn from(span: Duration) -> Self {
-        Self::Fixed(Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+        Self::Fixed(Micros::from(span))
     }
 }
 

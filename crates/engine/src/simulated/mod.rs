@@ -137,13 +137,13 @@ impl SimulatedBackend {
     /// Waits until the step is over.
     #[expect(clippy::disallowed_methods, reason = "the wait stands for a GPU's work")]
     fn wait(&mut self, duration: Duration) {
-        let took = Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+        let took = Micros::from(duration);
         let now = self.settings.clock.now();
         let began = if now.since(self.ended) <= LAG_MAX.min(took) { self.ended } else { now };
         self.ended = began + took;
         let left = self.ended.since(now);
         if Micros::ZERO < left {
-            std::thread::sleep(Duration::from_micros(left.get()));
+            std::thread::sleep(Duration::from(left));
         }
     }
 }

@@ -102,7 +102,7 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
     let response = ask(&cache, &mut context, &info, &sought).await;
     let is_success = response.status().is_success();
     if is_success {
-        cache.openings().note(wanted(&sought, &info), micros(begun.elapsed()));
+        cache.openings().note(wanted(&sought, &info), Micros::from(begun.elapsed()));
     }
     let served_by = context.served_by();
     let worker = served_by.map(|member| member.upstream.name().to_owned());
@@ -353,9 +353,4 @@ async fn share(cache: &Cache, sought: &Sought, entry: &Entry, ticket: Ticket) {
 pub(crate) fn now_ms() -> u64 {
     let time = Duration::try_from_secs_f64(unix_time()).unwrap_or_default();
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The same time in the core's units.
-pub(crate) fn micros(span: Duration) -> Micros {
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }

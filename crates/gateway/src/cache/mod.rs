@@ -29,7 +29,7 @@ use arc_swap::ArcSwapOption;
 use overdraft_core::response_cache::{Evicted, Found, Openings, Shelf};
 use overdraft_store::{Name, OpenError, ResponseStore, Scope, StoreSettings};
 use overdraft_telemetry::metrics::{CacheGauges, CacheMetrics};
-use overdraft_units::Instant;
+use overdraft_units::{Instant, Micros};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -149,7 +149,7 @@ impl Cache {
 
     /// Keeps an entry as `term` says.
     pub(crate) fn put(&self, name: &Name, entry: Arc<Entry>, term: Term, now: Instant) {
-        let until = now + leader::micros(term.life);
+        let until = now + Micros::from(term.life);
         self.make_room(now);
         let mut shelf = self.shelf();
         if self.purges() != term.purges {

@@ -99,7 +99,7 @@ pub(crate) async fn serve(
     let patience = cache.openings().patience(wanted(&sought, info));
     let bounds = Bounds {
         bytes_max: settings.cache.entry_bytes,
-        due: Instant::now() + Duration::from_micros(patience.get()),
+        due: Instant::now() + Duration::from(patience),
     };
     let flights = &cache.flights;
     let (seat, role) = if coalesces {

@@ -125,7 +125,7 @@ fn start(
         request_id: question.request_id.clone(),
         drain: Some(exchange.drain.clone()),
         begun: question.begun,
-        last: question.begun + Duration::from_micros(total.get()),
+        last: question.begun + Duration::from(total),
         times: PoolTimes::default(),
         trace: context.facts.trace().clone(),
     };
@@ -162,7 +162,7 @@ async fn begin(
     let exchange = context.exchange;
     let opened = driver.open(call).await;
     if let Some(stream) = &mut driver.stream {
-        stream.hurry(Duration::from_micros(driver.protocol.silence().get()));
+        stream.hurry(Duration::from(driver.protocol.silence()));
     }
     driver.end_prefill();
     let actions = match opened {

@@ -148,7 +148,7 @@ impl CallContext {
                 let deadlines = self.layer.pipeline.routes().route(&call.info.model).deadlines;
                 let total = lease.limits(deadlines).total;
                 let stream = AnswerStream::new(self, deadlines, lease, spending, *opened);
-                Ok(stream.within(total, sent + Duration::from_micros(total.after.get())))
+                Ok(stream.within(total, sent + Duration::from(total.after)))
             }
             // A refusal comes whole, and so does the answer of who cannot stream.
             Answer::Whole { head, used, .. } => {
@@ -247,7 +247,7 @@ impl AnswerStream {
             events: VecDeque::new(),
             listened: 0,
             stall,
-            idle: Duration::from_micros(stall.after.get()),
+            idle: Duration::from(stall.after),
             total: None,
             last: calls.last,
             drain: calls.drain.clone(),

@@ -131,7 +131,7 @@ impl Driver {
             let actions = self.report(event);
             self.drive(actions).await
         });
-        let opened = timeout(Duration::from_micros(call.limit.get()), opening).await;
+        let opened = timeout(Duration::from(call.limit), opening).await;
         let actions = opened.unwrap_or_else(|_elapsed| {
             self.stream = None;
             self.report(Event::Late)

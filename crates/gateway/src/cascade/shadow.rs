@@ -134,7 +134,7 @@ impl Driver {
     /// Has the whole draft told while nobody waits, within the limit of `call`.
     async fn draft_beside(&mut self, call: DraftCall) -> Result<(), &'static str> {
         let told = timeout(
-            Duration::from_micros(call.limit.get()),
+            Duration::from(call.limit),
             Box::pin(async {
                 if let Err(rejected) = self.begin().await {
                     let _none = self.report(Event::Failed(rejected, None));

@@ -76,7 +76,7 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
     if matches!(seen, Seen::Ready(_)) {
         // Two questions were answered one after the other.
         let took = begun.elapsed() / 2;
-        let took = Micros::new(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        let took = Micros::from(took);
         fleet.dispatcher.round_trip(worker, took);
     }
     let health = || fleet.dispatcher.view().fleet().worker(worker).health();

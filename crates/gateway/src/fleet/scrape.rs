@@ -103,7 +103,7 @@ async fn rest(fleet: &Fleet, worker: WorkerId) {
     let begun = fleet.dispatcher.clock.now();
     loop {
         sleep(settings.interval.min(settings.idle_interval)).await;
-        let rested = Duration::from_micros(fleet.dispatcher.clock.now().since(begun).get());
+        let rested = Duration::from(fleet.dispatcher.clock.now().since(begun));
         let is_busy = fleet.dispatcher.view().fleet().worker(worker).requests_all() > 0;
         if is_busy || settings.idle_interval <= rested {
             return;

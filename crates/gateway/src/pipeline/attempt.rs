@@ -166,7 +166,7 @@ pub(crate) async fn converse(
     let member = Arc::clone(lease.member());
     let source = lease.source().map(|source| pipeline.dispatcher.upstream(source));
     let terms = Terms::of(pipeline, info, lease);
-    let until = Instant::now() + Duration::from_micros(terms.patience.limit.after.get());
+    let until = Instant::now() + Duration::from(terms.patience.limit.after);
     lease.traced(question.trace.attempt(|| callee(&member, info, question)));
     let trace = lease.trace().clone();
     let added = question.content.added(info, &member);
@@ -456,7 +456,7 @@ async fn moving<T>(
     terms: &Terms,
     work: impl Future<Output = Result<T, Failed>>,
 ) -> Result<T, Failed> {
-    let from = Instant::now() + Duration::from_micros(terms.standstill.after.get());
+    let from = Instant::now() + Duration::from(terms.standstill.after);
     tokio::select! {
         biased;
         done = work => done,

@@ -50,12 +50,12 @@ impl Deadline {
 
     /// What is left of it.
     pub(crate) fn left(self) -> Micros {
-        micros(self.at.saturating_duration_since(Instant::now()))
+        Micros::from(self.at.saturating_duration_since(Instant::now()))
     }
 
     /// As the access record tells that it was passed, or would have been.
     pub(crate) fn passed(self, name: &'static str) -> PassedLimit {
-        PassedLimit { name, after: micros(self.span), basis: self.by }
+        PassedLimit { name, after: Micros::from(self.span), basis: self.by }
     }
 }
 
@@ -174,15 +174,11 @@ impl Overrun {
 /// When an attempt that was sent at `sent`, for a request that began at `begun`, must have ended.
 pub(crate) fn end_of(total: Limit, begun: Instant, sent: Instant) -> Instant {
     let from = if total.basis == Basis::Set { begun } else { sent };
-    from + Duration::from_micros(total.after.get())
-}
-
-fn micros(span: Duration) -> Micros {
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+    from + Duration::from(total.after)
 }
 
 fn told(time: Micros) -> String {
-    let span = Duration::from_micros(time.get());
+    let span = Duration::from(time);
     if WHOLE_SECONDS_FROM <= span.as_secs() {
         format!("{} s", span.as_secs())
     } else {

@@ -101,7 +101,7 @@ async fn second(
     let (mut at, mut looks) = (watch.due(), 0);
     let mut denial = Denial::Off;
     while let Some(due) = at {
-        sleep(Duration::from_micros(due.since(dispatcher.clock.now()).get())).await;
+        sleep(Duration::from(due.since(dispatcher.clock.now()))).await;
         match dispatcher.hedge(info.request(), watch, &mut context.explanation) {
             Ok(lease) => return lease,
             Err(why) => denial = why,

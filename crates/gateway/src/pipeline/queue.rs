@@ -175,7 +175,7 @@ async fn wait(
     context.note(|record| record.end.phase = Phase::Queue);
     let until = context.deadline.map_or(until, |deadline| deadline.at.min(until));
     let patience = until.saturating_duration_since(Instant::now());
-    let patience = Micros::new(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX));
+    let patience = Micros::from(patience);
     let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);
     context.facts.trace().event("overdraft.queue.entered", Vec::new);
     let place = entered.map_err(|refusal| denied(Denial::Queue(refusal), figures))?;

@@ -167,7 +167,7 @@ pub(crate) fn asked_for(head: &HeaderMap) -> Option<Micros> {
     let date = httpdate::parse_http_date(text).ok()?;
     let then = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let left = then.saturating_sub(Duration::try_from_secs_f64(unix_time()).ok()?);
-    Some(Micros::new(u64::try_from(left.as_micros()).unwrap_or(u64::MAX)))
+    Some(Micros::from(left))
 }
 
 /// Nobody is told to wait for longer than the maximum; who would have to, should not come by itself.

@@ -132,7 +132,7 @@ impl Bridge {
     /// Tells the others what breakers decided here.
     async fn tell_verdicts(&mut self) {
         for (worker, news) in self.dispatcher.breaker_news() {
-            let open_for = news.open_for.map(duration);
+            let open_for = news.open_for.map(Duration::from);
             let verdict = Verdict { open_for, streak: news.streak };
             let Ok(record) = self.store.board_report(worker.tag, verdict).await else { return };
             // Nothing stands there: nobody had said anything, and that it is closed goes without.
@@ -240,13 +240,5 @@ impl Bridge {
 /// A record in this gateway's time.
 fn seen(record: Record, now: Instant) -> Seen {
     let Record { version, open_for, streak } = record;
-    Seen { version, until: open_for.map(|left| now + micros(left)), streak }
-}
-
-const fn duration(time: Micros) -> Duration {
-    Duration::from_micros(time.get())
-}
-
-fn micros(time: Duration) -> Micros {
-    Micros::new(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    Seen { version, until: open_for.map(|left| now + Micros::from(left)), streak }
 }

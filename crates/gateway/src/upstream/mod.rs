@@ -90,7 +90,7 @@ impl Upstream {
             )),
             connect: settings.timeouts.connect,
             answer_head_bytes: settings.limits.answer_head_bytes,
-            unacknowledged: Duration::from_micros(stall.get()),
+            unacknowledged: Duration::from(stall),
         }
     }
 

@@ -86,7 +86,7 @@ impl KvShare {
             }
             Err(mut other) => {
                 // It ends by dropping its side: an error is the end, too.
-                let patience = Duration::from_micros(FETCH_TIME_MAX.get());
+                let patience = Duration::from(FETCH_TIME_MAX);
                 let _ended = timeout(patience, other.changed()).await;
                 let before = wanted.leading;
                 let leading = engine.leading_blocks(wanted.prefix.clone()).await;
@@ -135,7 +135,7 @@ impl KvShare {
         };
         let began = self.0.clock.now();
         let mut fetch = Fetch::new(self, engine, wanted);
-        let within = Duration::from_micros(errand.within.get());
+        let within = Duration::from(errand.within);
         let ran = timeout(within, fetch.run(&errand.peer)).await;
         let mut broke = ran.unwrap_or(Err(Break::Timeout)).err();
         // What came before it broke off is as good as any.

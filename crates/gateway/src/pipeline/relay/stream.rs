@@ -126,7 +126,7 @@ impl Stream {
         let mut deadline = DeadlineTimer::default();
         let last = story.deadline.map_or(story.last, |deadline| deadline.at.min(story.last));
         let idle = stall(story.deadlines, Micros::ZERO).after;
-        let idle = Duration::from_micros(idle.get());
+        let idle = Duration::from(idle);
         deadline.arm_until(idle, last);
         Self {
             state: State::First(opened.first),
@@ -244,7 +244,7 @@ impl Stream {
         let limit = self.lease.as_ref().map(|lease| lease.stall_limit(self.deadlines));
         let limit = limit.unwrap_or_else(|| stall(self.deadlines, Micros::ZERO));
         let quiet = self.idle + self.granted;
-        let more = Duration::from_micros(limit.after.get()).saturating_sub(quiet);
+        let more = Duration::from(limit.after).saturating_sub(quiet);
         if more.is_zero() {
             return Some(Fault::Silent(Overrun { which: Which::Stall, limit }));
         }

@@ -92,7 +92,7 @@ impl Journal {
             }
         }
         let patience = self.request.pipeline.settings().resume.patience;
-        let until = Instant::now() + Duration::from_micros(patience.get());
+        let until = Instant::now() + Duration::from(patience);
         loop {
             is_within(&self.request.pipeline.settings().resume, self.spent, &self.ledger)?;
             let lease = self.place_within(cause, until).await?;
@@ -329,7 +329,7 @@ impl Journal {
         let mut finish = None;
         let request = &self.request;
         let deadlines = request.pipeline.routes().route(&request.info.model).deadlines;
-        let patience = Duration::from_micros(deadlines.stall.at_least(STALL_LEAST).get());
+        let patience = Duration::from(deadlines.stall.at_least(STALL_LEAST));
         let mut events = std::mem::take(&mut opened.first);
         for _ in 0..OPEN_CHUNKS_MAX {
             for event in self.events(&events) {

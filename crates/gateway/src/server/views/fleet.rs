@@ -99,7 +99,7 @@ fn is_late(gateway: &Gateway, worker: &Worker, now: Instant) -> bool {
     let is_busy = 0 < worker.requests_all();
     let interval = if is_busy { scrape.interval } else { scrape.idle_interval };
     let patience = LATE_AFTER.max(interval * LATE_INTERVALS);
-    worker.staleness(now).is_some_and(|age| patience < Duration::from_micros(age.get()))
+    worker.staleness(now).is_some_and(|age| patience < Duration::from(age))
 }
 
 fn state(worker: &Worker) -> &'static str {
