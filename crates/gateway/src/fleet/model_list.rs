@@ -125,6 +125,11 @@ impl ModelList {
         self.inner().cards.get(id).cloned()
     }
 
+    /// The card of `model` under a name that stands for it and is not listed.
+    pub(crate) fn card_as(&self, model: &str, name: &str) -> Option<Bytes> {
+        renamed(&self.card(model)?, name)
+    }
+
     /// The model that `id` is an adapter of, if it is one.
     pub(crate) fn parent(&self, id: &str) -> Option<String> {
         self.inner().parents.get(id).cloned()

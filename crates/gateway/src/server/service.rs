@@ -278,7 +278,9 @@ impl Gateway {
             return reply::json(StatusCode::OK, list);
         };
         let id = unescaped(id);
-        let card = models.card(&id).filter(|_| caller.may_ask(&routes, &id));
+        // A pattern of aliases stands for names that are not listed.
+        let behind = || models.card_as(routes.model_behind(&id)?, &id);
+        let card = models.card(&id).or_else(behind).filter(|_| caller.may_ask(&routes, &id));
         match card {
             Some(card) if is_anthropic => reply::json(StatusCode::OK, dialect::models::card(card)),
             Some(card) => reply::json(StatusCode::OK, card),
@@ -303,7 +305,7 @@ const VERSION: &str =
 /// What is listed at `/` for clients, beside the workers' endpoints.
 const FOR_CLIENTS: &str = "\
 POST /v1/messages           chat in Anthropic's dialect; /count_tokens counts a prompt
-POST /v1/responses          chat in the dialect of OpenAI's Responses
+POST /v1/responses          chat in the dialect of OpenAI's Responses; /input_tokens counts a prompt
 GET  /v1/responses/{id}     one that is kept; DELETE, .../input_items, POST .../cancel
 GET  /v1/models             the models that can be asked for
 GET  /v1/models/{id}        one of them

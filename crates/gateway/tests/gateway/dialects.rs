@@ -13,6 +13,7 @@ use crate::redis::Redis;
 const MESSAGES: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
 const RESPONSES: &str = "/v1/responses";
+const INPUT_TOKENS: &str = "/v1/responses/input_tokens";
 
 fn message(more: &str) -> String {
     format!(
@@ -150,16 +151,27 @@ async fn tokens_are_counted_and_nothing_is_generated() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;
     let mut client = gateway.client().await;
-    for (status, answer, tokens) in [(200, r#"{"count":17}"#, Some(17)), (404, "{}", None)] {
-        client.post(COUNT, &message("").replace(r#""max_tokens":9,"#, "")).await;
+    let asked = message("").replace(r#""max_tokens":9,"#, "");
+    let posts = [(COUNT, asked), (INPUT_TOKENS, response(r#","truncation":"auto""#))];
+    for (path, body) in posts {
+        client.post(path, &body).await;
         let call = mock.call().await;
         assert!(call.head.starts_with("POST /tokenize "), "{}", call.head);
-        assert_eq!(read(call.text())["messages"], json!([{"role": "user", "content": "hi"}]));
-        call.answer(status, answer).await;
-        let counted = read(&client.whole().await.1);
-        let count = counted["input_tokens"].as_u64().unwrap();
-        assert!(tokens.is_none_or(|tokens| tokens == count) && count > 0);
+        let prompt = read(call.text());
+        assert_eq!(prompt["messages"], json!([{"role": "user", "content": "hi"}]));
+        assert_eq!(
+            (&prompt["add_generation_prompt"], &prompt["truncation"]),
+            (&json!(true), &Value::Null)
+        );
+        call.answer(200, r#"{"count":17}"#).await;
+        assert_eq!(read(&client.whole().await.1)["input_tokens"], 17, "{path}");
     }
+    // A worker that cannot count: it is guessed from the length, and is not asked again.
+    client.post(COUNT, &message("")).await;
+    mock.call().await.answer(404, "{}").await;
+    assert!(0 < read(&client.whole().await.1)["input_tokens"].as_u64().unwrap());
+    let (head, counted) = ask(&mut client, &format!("POST {INPUT_TOKENS}"), "").await;
+    assert_eq!((head.status, &counted["error"]["type"]), (400, &json!("invalid_request_error")));
 }
 
 #[tokio::test]
@@ -306,6 +318,10 @@ async fn names_that_begin_alike_share_an_alias() {
         list["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
     assert_eq!(ids, [&json!("claude-listed"), &json!(MODEL)]);
     assert_eq!(list["has_more"], json!(false));
+    // A client that looks for its model before it asks finds it, though it is not listed.
+    let (head, card) = ask(&mut client, "GET /v1/models/claude-sonnet-9", "").await;
+    assert_eq!((head.status, &card["id"]), (200, &json!("claude-sonnet-9")));
+    assert_eq!(ask(&mut client, "GET /v1/models/gpt-9", "").await.0.status, 404);
 }
 
 #[tokio::test]

@@ -6,6 +6,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::fields::Fields;
 
+/// The fields of a chat completion that its prompt depends on.
+const PROMPT: [&str; 5] =
+    ["model", "messages", "tools", "chat_template_kwargs", "continue_final_message"];
+
 /// Names of left-out fields that are told at most.
 const LEFT_OUT_MAX: usize = 20;
 
@@ -36,9 +40,9 @@ impl ChatBody {
         }
     }
 
-    /// Takes all members away but these.
-    pub(super) fn keep(&mut self, names: &[&str]) {
-        self.0.retain(|(name, _)| names.contains(name));
+    /// Takes all members away but those that its prompt depends on.
+    pub(super) fn keep_prompt(&mut self) {
+        self.0.retain(|(name, _)| PROMPT.contains(name));
     }
 
     /// The body's text.

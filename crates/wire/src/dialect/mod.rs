@@ -36,6 +36,17 @@ pub use self::chat::Chat;
 pub use self::failure::{Failure, names_long_prompt};
 pub use self::stream::{EventWriter, StreamTranslator, translate_whole};
 
+/// The prompt of a request whose tokens are to be counted.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    /// The model that was asked for, if one was.
+    pub model: Option<String>,
+    /// Images that were taken out of it.
+    pub images: usize,
+    /// What of the chat completion makes the prompt.
+    pub chat: Chat,
+}
+
 /// An API that the gateway speaks beside chat completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {

@@ -1,4 +1,4 @@
-//! `/v1/messages/count_tokens`: the tokens of a prompt, without an answer.
+//! Token counts: `/v1/messages/count_tokens` and `/v1/responses/input_tokens`, without an answer.
 //!
 //! The gateway's own tokenizer of the model counts where there is one, else the worker's `/tokenize`, else the
 //! prompt's length is divided by the usual bytes of a token. Images have a fixed price, for no tokenizer of
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use overdraft_http::{Body, RequestBody, reply};
-use overdraft_wire::Endpoint;
-use overdraft_wire::dialect::messages::{self, Purpose};
+use overdraft_wire::dialect::{Prompt, messages};
+use overdraft_wire::{ApiError, Endpoint};
 use serde::Deserialize;
 
 use super::super::Gateway;
 use super::answer::{collect, tell_left_out};
 use super::asking::{self, Asking, Incoming};
+use super::responses;
 use crate::pipeline::prompt_tokens;
 
 /// What an image counts, about as much as Anthropic charges for one of a usual size.
@@ -23,8 +24,8 @@ const IMAGE_TOKENS: u64 = 1_500;
 /// Bytes of a prompt's JSON to a token, where nobody counts.
 const TOKEN_BYTES: usize = 4;
 
-/// Answers with the number of tokens.
-pub(super) async fn answer(
+/// Answers `/v1/messages/count_tokens`.
+pub(super) async fn of_messages(
     gateway: &Arc<Gateway>,
     incoming: Incoming,
     body: RequestBody,
@@ -33,21 +34,44 @@ pub(super) async fn answer(
         Ok(read) => read,
         Err(refused) => return refused,
     };
-    let translated = messages::translate(&body, Purpose::Count);
-    let checked = translated
-        .and_then(|request| asking.known_model(request.model.as_deref()).map(|()| request));
+    let prompt = messages::prompt(&body);
+    drop(body);
+    count(gateway, asking, prompt, |tokens| format!(r#"{{"input_tokens":{tokens}}}"#)).await
+}
+
+/// Answers `/v1/responses/input_tokens`.
+pub(super) async fn of_responses(
+    gateway: &Arc<Gateway>,
+    incoming: Incoming,
+    body: RequestBody,
+) -> Response<Body> {
+    let (asking, body) = match asking::read(gateway, incoming, body).await {
+        Ok(read) => read,
+        Err(refused) => return refused,
+    };
+    let prompt = responses::prompt(gateway, &asking, &body).await;
+    drop(body);
+    let told = |tokens| format!(r#"{{"object":"response.input_tokens","input_tokens":{tokens}}}"#);
+    count(gateway, asking, prompt, told).await
+}
+
+/// Answers with the number of tokens, as `object` tells it.
+async fn count(
+    gateway: &Arc<Gateway>,
+    asking: Asking,
+    prompt: Result<Prompt, ApiError>,
+    object: impl Fn(u64) -> String,
+) -> Response<Body> {
+    let checked =
+        prompt.and_then(|prompt| asking.known_model(prompt.model.as_deref()).map(|()| prompt));
     let request = match checked {
         Ok(request) => request,
         Err(error) => return asking.refuse(&error),
     };
-    drop(body);
     let id = asking.incoming.exchange.id.clone();
     let images = u64::try_from(request.images).unwrap_or(u64::MAX).saturating_mul(IMAGE_TOKENS);
     let prompt = request.chat.body;
-    let told = |tokens: u64| {
-        let object = format!(r#"{{"input_tokens":{}}}"#, tokens.saturating_add(images));
-        reply::json(StatusCode::OK, object)
-    };
+    let told = |tokens: u64| reply::json(StatusCode::OK, object(tokens.saturating_add(images)));
     let model = model_of(gateway, request.model);
     let own = match own_count(gateway, &model, &prompt).await {
         None if gateway.uncounted.has(&model) => Some(estimate(&prompt)),

@@ -90,7 +90,7 @@ impl KeptResponses {
         }
         let bytes = u64::try_from(entry.len()).unwrap_or(u64::MAX);
         let now = self.clock.now();
-        let life = Micros::new(u64::try_from(self.life.as_micros()).unwrap_or(u64::MAX));
+        let life = Micros::from(self.life);
         self.shelf().insert(name(tenant, id).key, Arc::new(kept), bytes, now + life, now);
         self.shared.as_ref().map(|_| entry)
     }

@@ -6,7 +6,7 @@ use http::Response;
 use overdraft_http::{Body, RequestBody};
 use overdraft_wire::Endpoint;
 use overdraft_wire::dialect::StreamTranslator;
-use overdraft_wire::dialect::messages::{self, Identity, Purpose, Writer};
+use overdraft_wire::dialect::messages::{self, Identity, Writer};
 
 use super::super::Gateway;
 use super::answer::{fresh_id, tell_left_out, translated};
@@ -23,7 +23,7 @@ pub(super) async fn create(
         Ok(read) => read,
         Err(refused) => return refused,
     };
-    let request = match messages::translate(&body, Purpose::Generate) {
+    let request = match messages::translate(&body) {
         Ok(request) => request,
         Err(error) => return asking.refuse(&error),
     };

@@ -8,7 +8,7 @@
 //! | Routes                                       | `route.rs`        |
 //! | Reading a request, asking as a chat          | `asking.rs`       |
 //! | `/v1/messages`                               | `messages.rs`     |
-//! | `/v1/messages/count_tokens`                  | `count_tokens.rs` |
+//! | Token counts of both                         | `count_tokens.rs` |
 //! | `/v1/responses`                              | `responses.rs`    |
 //! | Responses that nobody waits for              | `background.rs`   |
 //! | Kept responses                               | `kept.rs`         |
@@ -52,7 +52,10 @@ pub(super) async fn answer(
     let response = match (&route, &method) {
         (DialectRoute::Messages, &Method::POST) => messages::create(gateway, incoming, body).await,
         (DialectRoute::CountTokens, &Method::POST) => {
-            count_tokens::answer(gateway, incoming, body).await
+            count_tokens::of_messages(gateway, incoming, body).await
+        }
+        (DialectRoute::InputTokens, &Method::POST) => {
+            count_tokens::of_responses(gateway, incoming, body).await
         }
         (DialectRoute::Responses, &Method::POST) => {
             responses::create(gateway, incoming, body).await

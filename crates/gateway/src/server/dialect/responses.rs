@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use overdraft_http::{Body, RequestBody, reply};
 use overdraft_telemetry::unix_seconds;
-use overdraft_wire::dialect::StreamTranslator;
 use overdraft_wire::dialect::responses::{self, Course, Identity, Keeping, Request, Writer};
+use overdraft_wire::dialect::{Prompt, StreamTranslator};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -92,6 +92,21 @@ async fn prepare(
     let of = Identified { tenant, id: identity.id.clone(), input, previous };
     let writer = Writer::new(identity, translated, Arc::new(seal));
     Ok(Prepared { of, writer, body, left_out, streams, keeping, course })
+}
+
+/// What of a request makes its prompt, with the responses that it follows.
+pub(super) async fn prompt(
+    gateway: &Arc<Gateway>,
+    asking: &Asking,
+    body: &Bytes,
+) -> Result<Prompt, ApiError> {
+    let tenant = asking.caller.realm();
+    let request = Request::parse(body)?;
+    let history = match &request.previous {
+        Some(id) => history(gateway, tenant, id).await?,
+        None => Vec::new(),
+    };
+    request.prompt(&history, &gateway.responses.seals.of(tenant))
 }
 
 /// All items of the responses before, the oldest first.

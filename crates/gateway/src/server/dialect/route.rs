@@ -11,6 +11,7 @@ pub(in crate::server) enum DialectRoute {
     Messages,
     CountTokens,
     Responses,
+    InputTokens,
     Response(String),
     Cancel(String),
     InputItems(String),
@@ -23,6 +24,7 @@ impl DialectRoute {
             "/v1/messages" => return Some(Self::Messages),
             "/v1/messages/count_tokens" => return Some(Self::CountTokens),
             "/v1/responses" => return Some(Self::Responses),
+            "/v1/responses/input_tokens" => return Some(Self::InputTokens),
             _ => {}
         }
         let rest = path.strip_prefix("/v1/responses/")?;
@@ -40,6 +42,7 @@ impl DialectRoute {
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
             Self::Responses => "/v1/responses",
+            Self::InputTokens => "/v1/responses/input_tokens",
             Self::Response(_) => "/v1/responses/{id}",
             Self::Cancel(_) => "/v1/responses/{id}/cancel",
             Self::InputItems(_) => "/v1/responses/{id}/input_items",
@@ -48,9 +51,11 @@ impl DialectRoute {
 
     pub(super) const fn allowed(&self) -> &'static [Method] {
         match self {
-            Self::Messages | Self::CountTokens | Self::Responses | Self::Cancel(_) => {
-                &[Method::POST]
-            }
+            Self::Messages
+            | Self::CountTokens
+            | Self::Responses
+            | Self::InputTokens
+            | Self::Cancel(_) => &[Method::POST],
             Self::Response(_) => &[Method::GET, Method::DELETE],
             Self::InputItems(_) => &[Method::GET],
         }
@@ -59,9 +64,11 @@ impl DialectRoute {
     pub(super) const fn dialect(&self) -> Dialect {
         match self {
             Self::Messages | Self::CountTokens => Dialect::Messages,
-            Self::Responses | Self::Response(_) | Self::Cancel(_) | Self::InputItems(_) => {
-                Dialect::Responses
-            }
+            Self::Responses
+            | Self::InputTokens
+            | Self::Response(_)
+            | Self::Cancel(_)
+            | Self::InputItems(_) => Dialect::Responses,
         }
     }
 }

@@ -19,7 +19,7 @@ mod tools;
 pub use self::error::error;
 pub use self::events::Writer;
 pub use self::object::object;
-pub use self::request::{Purpose, Request, translate};
+pub use self::request::{Request, prompt, translate};
 
 /// Who answers, as the client knows it.
 #[derive(Clone, Debug)]

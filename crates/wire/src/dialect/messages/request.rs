@@ -5,31 +5,30 @@ use serde_json::value::RawValue;
 
 use super::blocks::{conversation, system};
 use super::tools;
+use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, LeftOut, json_schema};
 use crate::dialect::fields::{Fields, list_of, mistyped, text_of, unknown};
 use crate::error::ApiError;
 
 /// Fields that say nothing of the answer's text; coding agents send them with every request.
-const HINTS: [&str; 7] = [
+const HINTS: [&str; 9] = [
     "service_tier",
     "context_management",
     "cache_control",
     "inference_geo",
     "speed",
     "diagnostics",
+    "user_profile_id",
+    "workspace_id",
     "betas",
 ];
 
 /// The schema's name, which chat requires and this dialect does not have.
 const SCHEMA_NAME: &str = "output";
 
-/// The fields of a chat completion that its prompt depends on.
-const PROMPT: [&str; 5] =
-    ["model", "messages", "tools", "chat_template_kwargs", "continue_final_message"];
-
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+enum Purpose {
     /// An answer.
     Generate,
     /// The number of tokens of its prompt.
@@ -43,9 +42,7 @@ pub struct Request {
     pub model: Option<String>,
     /// Whether the answer is to be streamed.
     pub streams: bool,
-    /// Images that were taken out of a prompt whose tokens are to be counted.
-    pub images: usize,
-    /// As a chat completion; for [`Purpose::Count`] what of it makes the prompt.
+    /// As a chat completion.
     pub chat: Chat,
 }
 
@@ -53,7 +50,21 @@ pub struct Request {
 ///
 /// # Errors
 /// [`ApiError`] that names what cannot be translated.
-pub fn translate(body: &[u8], purpose: Purpose) -> Result<Request, ApiError> {
+pub fn translate(body: &[u8]) -> Result<Request, ApiError> {
+    read(body, Purpose::Generate).map(|(request, _)| request)
+}
+
+/// Translates what of a request makes its prompt; `max_tokens` may be missing.
+///
+/// # Errors
+/// [`ApiError`] that names what cannot be translated.
+pub fn prompt(body: &[u8]) -> Result<Prompt, ApiError> {
+    let (Request { model, chat, .. }, images) = read(body, Purpose::Count)?;
+    Ok(Prompt { model, images, chat })
+}
+
+/// The request, and the images that were taken out of a prompt to be counted.
+fn read(body: &[u8], purpose: Purpose) -> Result<(Request, usize), ApiError> {
     let mut fields = Fields::of_body(body)?;
     let (mut chat, mut left_out) = (ChatBody::default(), LeftOut::default());
     let model = fields.text("model")?;
@@ -101,11 +112,11 @@ pub fn translate(body: &[u8], purpose: Purpose) -> Result<Request, ApiError> {
     fields.skip(&HINTS);
     fields.finish()?;
     if purpose == Purpose::Count {
-        chat.keep(&PROMPT);
+        chat.keep_prompt();
         chat.set("add_generation_prompt", &!is_prefill);
     }
     let chat = Chat { body: chat.into_bytes(), left_out: left_out.into_names() };
-    Ok(Request { model, streams, images, chat })
+    Ok((Request { model, streams, chat }, images))
 }
 
 /// System prompt and turns.

@@ -7,15 +7,22 @@ use super::Seal;
 use super::echo::{Course, Echo, Keeping, Reasoning, default_of};
 use super::items::Reader;
 use super::tools::{Naming, Tools};
-use crate::dialect::chat::{Chat, ChatBody, LeftOut, json_schema};
+use crate::dialect::Prompt;
+use crate::dialect::chat::{Chat, ChatBody, ChatMessage, LeftOut, json_schema};
 use crate::dialect::conversation::Conversation;
 use crate::dialect::fields::{Fields, is_text, list_of, mistyped, text_of, unknown};
 use crate::dialect::steps::word_of;
 use crate::error::ApiError;
 
 /// Fields that say nothing of the answer's text.
-const HINTS: [&str; 4] =
-    ["stream_options", "client_metadata", "context_management", "prompt_cache_retention"];
+const HINTS: [&str; 6] = [
+    "stream_options",
+    "client_metadata",
+    "context_management",
+    "personality",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+];
 
 /// What `include` may name though nothing here makes it.
 const NEVER_MADE: [&str; 6] = [
@@ -170,6 +177,42 @@ impl<'a> Request<'a> {
         history: &[Box<RawValue>],
         seal: &dyn Seal,
     ) -> Result<Translated, ApiError> {
+        let messages = self.messages(history, seal)?;
+        self.chat.set("messages", &messages);
+        let naming = self.tools.translate(self.tool_choice, self.parallel, &mut self.chat)?;
+        if self.streams || self.course == Course::Background {
+            self.chat.set("stream", &true);
+            self.chat.set("stream_options", &json!({"include_usage": true}));
+        }
+        let chat = Chat { body: self.chat.into_bytes(), left_out: self.left_out.into_names() };
+        Ok(Translated { chat, naming, echo: self.echo, included: self.included })
+    }
+
+    /// The prompt of what [`Request::translate`] makes.
+    ///
+    /// # Errors
+    /// [`ApiError`] that names the item that cannot be translated.
+    pub fn prompt(
+        mut self,
+        history: &[Box<RawValue>],
+        seal: &dyn Seal,
+    ) -> Result<Prompt, ApiError> {
+        let mut messages = self.messages(history, seal)?;
+        let images = messages.iter_mut().map(ChatMessage::take_images).sum();
+        self.chat.set("messages", &messages);
+        self.tools.translate(self.tool_choice, self.parallel, &mut self.chat)?;
+        self.chat.keep_prompt();
+        self.chat.set("add_generation_prompt", &true);
+        let chat = Chat { body: self.chat.into_bytes(), left_out: self.left_out.into_names() };
+        Ok(Prompt { model: self.model, images, chat })
+    }
+
+    /// Instructions, history and input.
+    fn messages(
+        &mut self,
+        history: &[Box<RawValue>],
+        seal: &dyn Seal,
+    ) -> Result<Vec<ChatMessage>, ApiError> {
         let mut conversation = Conversation::default();
         conversation.system(self.echo.instructions.clone().unwrap_or_default());
         let left_out = &mut self.left_out;
@@ -192,14 +235,7 @@ impl<'a> Request<'a> {
         if messages.is_empty() {
             return Err(ApiError::invalid("input", "`input` says nothing; expected text or items"));
         }
-        self.chat.set("messages", &messages);
-        let naming = self.tools.translate(self.tool_choice, self.parallel, &mut self.chat)?;
-        if self.streams || self.course == Course::Background {
-            self.chat.set("stream", &true);
-            self.chat.set("stream_options", &json!({"include_usage": true}));
-        }
-        let chat = Chat { body: self.chat.into_bytes(), left_out: self.left_out.into_names() };
-        Ok(Translated { chat, naming, echo: self.echo, included: self.included })
+        Ok(messages)
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{chat_of_message, message, refuses_message, to_chat};
-use crate::dialect::messages::{Purpose, translate};
+use crate::dialect::messages::prompt;
 
 /// The chat messages of these turns.
 #[track_caller]
@@ -334,8 +334,8 @@ fn a_count_takes_what_the_prompt_depends_on() {
         "messages": [{"role": "user", "content": [text("look"), image("QUFBQQ==")]}],
         "tools": [{"name": "f", "input_schema": {}}],
     }));
-    let request = translate(&body, Purpose::Count).unwrap();
-    assert_eq!((request.images, request.streams), (1, false));
+    let request = prompt(&body).unwrap();
+    assert_eq!(request.images, 1);
     let chat: Value = serde_json::from_slice(&request.chat.body).unwrap();
     assert_eq!(
         chat,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::messages::{Purpose, Request as MessagesRequest};
+use super::messages::Request as MessagesRequest;
 use super::responses::{Request, Seal, Translated};
 use crate::error::ApiError;
 
@@ -55,7 +55,7 @@ fn merge(body: &mut Value, more: Value) {
 }
 
 fn to_chat(body: &[u8]) -> Result<MessagesRequest, ApiError> {
-    super::messages::translate(body, Purpose::Generate)
+    super::messages::translate(body)
 }
 
 fn translated(body: &[u8]) -> Result<Translated, ApiError> {
