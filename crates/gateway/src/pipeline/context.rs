@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::Response;
 use http::request::Parts;
 use overdraft_core::admit::Priority;
 use overdraft_http::Exchange;
@@ -141,13 +141,16 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Tells in the answer's head what the client may know of its own request.
-    pub(crate) fn sign(&self, pipeline: &Pipeline, head: &mut HeaderMap) {
+    pub(crate) fn sign<B>(&self, pipeline: &Pipeline, response: &mut Response<B>) {
         if let Some(priority) = self.priority {
-            refusal::tell_priority(head, priority);
+            refusal::tell_priority(response.headers_mut(), priority);
         }
         if let Some((key, budget)) = self.caller.as_ref().and_then(Caller::budget) {
             let now = pipeline.dispatcher.clock.now();
-            refusal::tell_standing(head, pipeline.budgets.standing(key, budget, now));
+            let standing = pipeline.budgets.standing(key, budget, now);
+            refusal::tell_standing(response.headers_mut(), standing);
+            // A dialect may tell it in its own words.
+            response.extensions_mut().insert(standing);
         }
     }
 }

@@ -351,7 +351,7 @@ fn none_up(model: &str) -> Refused {
 }
 
 /// Whether a model that no worker serves now will be served: it is configured, or it was served before.
-fn is_expected(pipeline: &Pipeline, model: &str) -> bool {
+pub(crate) fn is_expected(pipeline: &Pipeline, model: &str) -> bool {
     let settings = pipeline.settings();
     let is_it = |named: &Option<String>| named.as_deref() == Some(model);
     settings.routing.models.contains_key(model)

@@ -66,7 +66,7 @@ fn answered(
     mut context: RequestContext<'_>,
     mut response: Response<Body>,
 ) -> Response<Body> {
-    context.sign(&gateway.pipeline, response.headers_mut());
+    context.sign(&gateway.pipeline, &mut response);
     // An answer that goes on has taken the guard along.
     let trail = context.explanation.take_trail();
     if let Some(guard) = context.guard() {

@@ -391,6 +391,35 @@ async fn a_stream_that_is_held_is_sent_comments_and_then_its_answer() {
 }
 
 #[tokio::test]
+async fn a_stream_of_a_dialect_that_is_held_hears_of_it_in_that_dialect() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| settings.admission.keep_alive = SOON / 4).await;
+    let message = chat(r#","max_tokens":9,"stream":true"#);
+    let response = format!(r#"{{"model":"{MODEL}","input":"hi","stream":true}}"#);
+    let ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+    for (path, body, sign) in
+        [("/v1/messages", &message, ping), ("/v1/responses", &response, ": keep-alive\n\n")]
+    {
+        let mut client = gateway.client().await;
+        client.post(path, body).await;
+        assert_eq!(client.head().await.status, 200);
+        for _ in 0..3 {
+            assert_eq!(client.chunk().await, Ok(sign.to_owned()), "{path}");
+        }
+        drop(client);
+        waiting(&gateway, "default", 0).await;
+    }
+    mock.behave(|manner| manner.health = 200);
+    let mut client = gateway.client().await;
+    client.post("/v1/messages", &message).await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{DONE}", token("a"), finish("stop"))).await;
+    call.end().await;
+    assert!(client.rest_after_head().await.contains("event: message_stop"));
+}
+
+#[tokio::test]
 async fn what_is_refused_after_a_comment_is_told_in_band() {
     let mock = Mock::start(&[MODEL]).await;
     let gateway = holding(&mock, |settings| {

@@ -257,9 +257,20 @@ async fn a_key_that_has_spent_its_requests_is_told_when_it_has_more() {
     let seconds: u64 = head.header("retry-after").unwrap().parse().unwrap();
     let millis: u64 = head.header("retry-after-ms").unwrap().parse().unwrap();
     assert!((1..=30).contains(&seconds) && (1_000..=30_000).contains(&millis), "{}", head.text);
-    let line = "overdraft_budget_refusals_total{tenant=\"acme\",budget=\"budget_requests\"} 1";
+    // A client of Anthropic's reads the same in its own words.
+    let message = chat(r#","max_tokens":1"#);
+    let mut anthropic = gateway.client().await;
+    anthropic.post_with("/v1/messages", &bearer(ACME), &message).await;
+    let (head, body) = anthropic.whole().await;
+    assert!(head.status == 429 && body.contains("rate_limit_error"), "{body}");
+    assert_eq!(head.header("anthropic-ratelimit-requests-limit"), Some("2"));
+    assert_eq!(head.header("anthropic-ratelimit-requests-remaining"), Some("0"));
+    let reset = head.header("anthropic-ratelimit-requests-reset").unwrap();
+    assert!(reset.contains('T') && reset.ends_with('Z'), "{reset}");
+    assert!(head.header("anthropic-ratelimit-tokens-limit").is_none());
+    let line = "overdraft_budget_refusals_total{tenant=\"acme\",budget=\"budget_requests\"} 2";
     until_metrics(&gateway, line).await;
-    let line = "router_rejections_total{reason=\"budget_requests\",priority=\"default\"} 1";
+    let line = "router_rejections_total{reason=\"budget_requests\",priority=\"default\"} 2";
     until_metrics(&gateway, line).await;
 }
 

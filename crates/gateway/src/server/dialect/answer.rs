@@ -1,14 +1,19 @@
 //! Dialect answers: whole ones, errors, and what their heads say.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
+use jiff::Timestamp;
 use overdraft_http::{Body, reply};
-use overdraft_telemetry::RequestId;
+use overdraft_telemetry::{RequestId, unix_time};
 use overdraft_wire::ApiError;
 use overdraft_wire::dialect::{Dialect, Failure};
 use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::pipeline::keys::{Level, Standing};
 
 /// Bytes of a whole answer at most; it must be read to its end before it can be translated.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -21,6 +26,20 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// Tells what was left out of the translation.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-overdraft-left-out");
+
+/// Names of the headers on one budget, as Anthropic has them: limit, remaining, reset.
+type Names = [HeaderName; 3];
+
+const OF_REQUESTS: Names = [
+    HeaderName::from_static("anthropic-ratelimit-requests-limit"),
+    HeaderName::from_static("anthropic-ratelimit-requests-remaining"),
+    HeaderName::from_static("anthropic-ratelimit-requests-reset"),
+];
+const OF_TOKENS: Names = [
+    HeaderName::from_static("anthropic-ratelimit-tokens-limit"),
+    HeaderName::from_static("anthropic-ratelimit-tokens-remaining"),
+    HeaderName::from_static("anthropic-ratelimit-tokens-reset"),
+];
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -112,7 +131,29 @@ pub(super) async fn signed(response: Response<Body>, dialect: Dialect, id: &str)
     if let Ok(name) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, name);
     }
+    if dialect == Dialect::Messages
+        && let Some(standing) = response.extensions_mut().remove::<Standing>()
+    {
+        let now = Duration::try_from_secs_f64(unix_time()).unwrap_or_default();
+        tell_standing(response.headers_mut(), standing, now);
+    }
     response
+}
+
+/// Tells how a key stands, as Anthropic does: when a budget will be whole again is a time of the calendar.
+fn tell_standing(head: &mut HeaderMap, standing: Standing, now: Duration) {
+    for (names, level) in [(OF_REQUESTS, standing.requests), (OF_TOKENS, standing.tokens)] {
+        let Some(Level { limit, remaining, reset }) = level else { continue };
+        let [limit_name, remaining_name, reset_name] = names;
+        head.insert(limit_name, HeaderValue::from(limit));
+        head.insert(remaining_name, HeaderValue::from(remaining));
+        let micros = now.as_micros() + u128::from(reset.get());
+        let seconds = i64::try_from(micros.div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        let at = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+        if let Ok(value) = HeaderValue::from_str(&at.to_string()) {
+            head.insert(reset_name, value);
+        }
+    }
 }
 
 async fn reshaped(response: Response<Body>, dialect: Dialect, id: &str) -> Response<Body> {
@@ -130,5 +171,24 @@ pub(super) async fn failure_of(status: StatusCode, body: Body) -> Failure {
     match collect(body).await {
         Ok(body) => Failure::read(status.as_u16(), &body),
         Err(failure) => Failure { status: status.as_u16(), ..failure },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overdraft_units::Micros;
+
+    use super::*;
+
+    #[test]
+    fn a_budget_is_told_in_anthropic_s_words() {
+        let level = Level { limit: 60, remaining: 59, reset: Micros::new(1_500_000) };
+        let standing = Standing { requests: Some(level), tokens: None };
+        let mut head = HeaderMap::new();
+        tell_standing(&mut head, standing, Duration::from_secs(1_700_000_000));
+        assert_eq!(head["anthropic-ratelimit-requests-limit"], "60");
+        assert_eq!(head["anthropic-ratelimit-requests-remaining"], "59");
+        assert_eq!(head["anthropic-ratelimit-requests-reset"], "2023-11-14T22:13:22Z");
+        assert_eq!(head.len(), 3, "tokens are not limited");
     }
 }

@@ -17,6 +17,7 @@ use super::stream::Question;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::keys::Caller;
+use crate::pipeline::queue::is_expected;
 use crate::pipeline::request_guard::RequestGuard;
 
 /// A request as it comes from the listener.
@@ -96,7 +97,7 @@ impl Asking {
         let routes = pipeline.routes();
         let model = routes.model_behind(&named).unwrap_or(&named);
         let models = &self.gateway.fleet.models;
-        let is_known = models.card(model).is_some() || models.has_seen(model);
+        let is_known = models.card(model).is_some() || is_expected(pipeline, model);
         if is_known && self.caller.may_ask(&routes, &named) {
             return Ok(());
         }

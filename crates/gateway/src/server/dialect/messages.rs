@@ -11,7 +11,7 @@ use overdraft_wire::dialect::messages::{self, Identity, Writer};
 use super::super::Gateway;
 use super::answer::{fresh_id, tell_left_out, translated};
 use super::asking::{self, Incoming};
-use super::stream::{AfterFailure, Translated};
+use super::stream::{AfterFailure, Pacing, Translated};
 
 /// Answers one message.
 pub(super) async fn create(
@@ -35,8 +35,8 @@ pub(super) async fn create(
         let seed = identity.id.clone();
         let writer = Writer::new(identity, id.as_str().to_owned());
         let translator = StreamTranslator::new(&seed, writer);
-        let event_bytes = gateway.pipeline.settings().limits.event_bytes;
-        Translated::new(question, translator, event_bytes, AfterFailure::Abort).respond().await
+        let pacing = Pacing::of(&gateway.pipeline.settings());
+        Translated::new(question, translator, pacing, AfterFailure::Abort).respond().await
     } else {
         translated(question.await, |answer| messages::object(answer, &identity)).await
     };

@@ -16,7 +16,7 @@ use super::super::Gateway;
 use super::answer::{fresh_id, tell_left_out, translated};
 use super::asking::{self, Asking, Incoming};
 use super::background::Identified;
-use super::stream::{AfterFailure, Translated};
+use super::stream::{AfterFailure, Pacing, Translated};
 use crate::pipeline::keys::Realm;
 
 /// Responses that one may follow at most.
@@ -150,8 +150,8 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
         return response;
     }
     let translator = StreamTranslator::new(&of.id, writer);
-    let event_bytes = gateway.pipeline.settings().limits.event_bytes;
-    let stream = Translated::new(question, translator, event_bytes, AfterFailure::End);
+    let pacing = Pacing::of(&gateway.pipeline.settings());
+    let stream = Translated::new(question, translator, pacing, AfterFailure::End);
     if course == Course::Background {
         let Some(live) = owner.start(of, stream) else {
             let message = "too many responses are under way in the background; try again later";

@@ -7,7 +7,7 @@
 //! | collecting | an answer that is no stream, to be read whole | over                            |
 //! | over       | nothing                                       | the end, or the break           |
 //!
-//! A client hears something at least every [`PING`]. While the question has no answer, that costs the status:
+//! A client hears something at least every [`PING`], or as often as held streams are to. While the question has no answer, that costs the status:
 //! the head is sent with the first sign of life, and an error then comes as an event.
 //!
 //! **Invariant:** a stream that broke off upstream ends with the dialect's error.
@@ -28,9 +28,27 @@ use overdraft_wire::sse::{Ending, Event, Splitter};
 use tokio::time::timeout;
 
 use super::answer::{collect, failure_of, is_stream};
+use crate::settings::GatewaySettings;
 
 /// Between two signs of life; clients hang up after 15 s of silence and less.
 pub(super) const PING: Duration = Duration::from_secs(10);
+
+/// How a stream is paced and how long its events may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacing {
+    event_bytes: usize,
+    ping: Duration,
+}
+
+impl Pacing {
+    /// As the settings say: where requests are held, a client hears at least as often from us as they ask for.
+    pub(super) fn of(settings: &GatewaySettings) -> Self {
+        let admission = settings.admission;
+        let is_held = !admission.hold.is_zero() && !admission.keep_alive.is_zero();
+        let ping = if is_held { PING.min(admission.keep_alive) } else { PING };
+        Self { event_bytes: settings.limits.event_bytes, ping }
+    }
+}
 
 /// A question under way; its answer is a chat worker's.
 pub(super) type Question = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -53,6 +71,8 @@ pub(super) struct Translated<W> {
     translator: StreamTranslator<W>,
     splitter: Splitter,
     timer: DeadlineTimer,
+    /// Between two signs of life.
+    ping: Duration,
     out: Vec<u8>,
     after_failure: AfterFailure,
     ended: Option<Ended<W>>,
@@ -78,13 +98,14 @@ impl<W: EventWriter + Send + Unpin + 'static> Translated<W> {
     pub(super) fn new(
         question: Question,
         translator: StreamTranslator<W>,
-        event_bytes: usize,
+        pacing: Pacing,
         after_failure: AfterFailure,
     ) -> Self {
         Self {
             source: Source::Waiting(question),
             translator,
-            splitter: Splitter::new(event_bytes),
+            splitter: Splitter::new(pacing.event_bytes),
+            ping: pacing.ping,
             timer: DeadlineTimer::default(),
             out: Vec::new(),
             after_failure,
@@ -107,7 +128,7 @@ impl<W: EventWriter + Send + Unpin + 'static> Translated<W> {
         let Source::Waiting(question) = &mut self.source else {
             return reply::event_stream(Body::wrap(self));
         };
-        let Ok(response) = timeout(PING, question).await else {
+        let Ok(response) = timeout(self.ping, question).await else {
             self.translator.ping(&mut self.out);
             return reply::event_stream(Body::wrap(self));
         };
@@ -239,7 +260,7 @@ impl<W: EventWriter + Send + Unpin + 'static> HttpBody for Translated<W> {
         let this = self.get_mut();
         loop {
             if !this.out.is_empty() {
-                this.timer.arm(PING);
+                this.timer.arm(this.ping);
                 let events = std::mem::take(&mut this.out);
                 return Poll::Ready(Some(Ok(Frame::data(events.into()))));
             }
@@ -260,7 +281,7 @@ impl<W: EventWriter + Send + Unpin + 'static> HttpBody for Translated<W> {
                 return Poll::Pending;
             }
             if !this.timer.is_armed() {
-                this.timer.arm(PING);
+                this.timer.arm(this.ping);
             }
             ready!(this.timer.poll_due(cx));
             this.translator.ping(&mut this.out);
