@@ -52,9 +52,9 @@ pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
 use self::server::{Face, Gateway, GatewayService};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
-    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CorsSettings, Credentials,
-    DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings, GatewayError,
-    GatewaySettings, GenAi, IsolationSettings, KEYS_MAX, KeyDigest, KeySettings,
+    CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CompressionSettings, CorsSettings,
+    Credentials, DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings,
+    GatewayError, GatewaySettings, GenAi, IsolationSettings, KEYS_MAX, KeyDigest, KeySettings,
     KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings, NoticeSettings,
     PlaceError, Pool, PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook,
     RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -13,12 +13,14 @@ use overdraft_telemetry::RequestId;
 use overdraft_wire::{ApiError, ErrorKind};
 
 use crate::answer::{Answering, REQUEST_ID, Watched};
-use crate::body::{Body, RequestBody};
+use crate::body::Body;
+use crate::coding::{self, Coding};
 use crate::drain::Drain;
 use crate::exchange::{Access, AccessGuard, Exchange};
 use crate::limits::Limits;
 use crate::line::Line;
 use crate::reply;
+use crate::request_body::RequestBody;
 use crate::service::Service;
 use crate::shared::Shared;
 use crate::streams::Streams;
@@ -103,13 +105,17 @@ impl<S: Service> HyperService<Request<Incoming>> for Acceptor<S> {
             }
             streams.begin(exchange.access.clone())
         });
+        let coding = take_coding(request.headers_mut());
         let lease = Arc::clone(&exchange.body);
-        let request = request.map(|body| RequestBody::new(body, &shared.limits, line, lease));
+        let request =
+            request.map(|body| RequestBody::new(body, &shared.limits, line, lease, coding));
         let handler = Box::pin(async move {
-            match refusal {
-                Some(refused) => refused,
-                None => shared.service.call(exchange, request).await,
-            }
+            let Some(mut refused) = refusal else {
+                return shared.service.call(exchange, request).await;
+            };
+            let (head, _unread) = request.into_parts();
+            shared.service.sign_refusal(&head, refused.headers_mut());
+            refused
         });
         Answering::new(handler, id, guard, pulse)
     }
@@ -124,6 +130,14 @@ fn settle_authority<B>(request: &mut Request<B>) {
     if let Some(target) = request.uri().path_and_query().cloned() {
         *request.uri_mut() = Uri::from(target);
     }
+}
+
+/// Takes out what a body is encoded by, and the length that it has then: whoever reads it reads it decoded.
+fn take_coding(head: &mut HeaderMap) -> Option<Coding> {
+    let coding = Coding::of(head).ok().flatten()?;
+    head.remove(CONTENT_ENCODING);
+    head.remove(CONTENT_LENGTH);
+    Some(coding)
 }
 
 /// Why a request is answered without its handler, if it is: what RFC 9112 (section 3.2) says of `Host`, RFC 9113
@@ -145,11 +159,13 @@ fn refusal<B>(request: &Request<B>, scope: Scope, limits: &Limits) -> Option<Res
         let why = "expected one `Host` header with a host and perhaps a port";
         return Some(reply::error(&ApiError::new(ErrorKind::InvalidRequest, why)));
     }
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {
-        let why =
-            format!("the content encoding {encoding:?} is not understood; send the body as it is");
+    if let Err(encoding) = Coding::of(headers) {
+        let why = format!(
+            "the content encoding {encoding:?} is not understood; expected `gzip`, `zstd`, or the \
+             body as it is"
+        );
         let mut response = reply::error(&ApiError::new(ErrorKind::UnsupportedMediaType, why));
-        response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        response.headers_mut().insert(ACCEPT_ENCODING, coding::UNDERSTOOD);
         return Some(response);
     }
     (scope == Scope::Vital && !limits.vital.contains(&request.uri().path())).then(|| {

@@ -1,4 +1,4 @@
-//! HTTP bodies: request bodies with a bound, response bodies of any source.
+//! Bodies of answers, from any source.
 //!
 //! **Invariant:** a response body that fails aborts the connection; only one that ends by itself
 //! ends the answer cleanly. Nobody can mistake a broken answer for a whole one.
@@ -6,21 +6,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use overdraft_wire::{ApiError, ErrorKind};
 use tokio::sync::mpsc;
-
-use crate::body_budget::BodyLease;
-use crate::deadline_timer::DeadlineTimer;
-use crate::limits::Limits;
-use crate::line::Line;
 
 /// Any error that ends a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -211,160 +202,4 @@ where
             }
         }
     }
-}
-
-/// Why a request's body could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BodyError {
-    /// It is larger than the listener takes.
-    #[error("the body is larger than {limit} bytes")]
-    TooLarge {
-        /// The bound.
-        limit: usize,
-    },
-    /// It did not arrive in time.
-    #[error("the body did not arrive within {limit:?}")]
-    TimedOut {
-        /// The bound.
-        limit: Duration,
-    },
-    /// Other bodies have the memory.
-    #[error(
-        "the server holds as many bytes of requests as it may; send the request again in a moment"
-    )]
-    NoRoom,
-    /// The client went away, or its framing is wrong.
-    #[error("the body broke off: {0}")]
-    Broken(hyper::Error),
-}
-
-impl From<BodyError> for ApiError {
-    fn from(error: BodyError) -> Self {
-        match error {
-            BodyError::TooLarge { limit } => Self::request_too_large(limit),
-            BodyError::TimedOut { .. } => Self::new(ErrorKind::RequestTimeout, error.to_string()),
-            BodyError::NoRoom => Self::overloaded(error.to_string()),
-            BodyError::Broken(_) => Self::new(ErrorKind::InvalidRequest, error.to_string()),
-        }
-    }
-}
-
-/// The body of a request; fails as soon as it is known to be too large or too slow.
-#[derive(Debug)]
-pub struct RequestBody {
-    incoming: Incoming,
-    left: usize,
-    limit: usize,
-    span: Duration,
-    deadline: DeadlineTimer,
-    line: Arc<Line>,
-    lease: Arc<BodyLease>,
-    /// Chunked bodies do not know their end until it was read.
-    ended: bool,
-}
-
-impl RequestBody {
-    pub(crate) fn new(
-        incoming: Incoming,
-        limits: &Limits,
-        line: Arc<Line>,
-        lease: Arc<BodyLease>,
-    ) -> Self {
-        let (limit, span) = (limits.body_bytes, limits.body);
-        Self {
-            incoming,
-            left: limit,
-            limit,
-            span,
-            deadline: DeadlineTimer::default(),
-            line,
-            lease,
-            ended: false,
-        }
-    }
-}
-
-impl Drop for RequestBody {
-    fn drop(&mut self) {
-        if !self.ended && !self.incoming.is_end_stream() {
-            self.line.note_unread();
-        }
-    }
-}
-
-impl HttpBody for RequestBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        // A declared length is refused before a byte of it is read.
-        let declared = this.incoming.size_hint().lower();
-        if usize::try_from(declared).map_or(true, |declared| declared > this.left) {
-            return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
-        }
-        match Pin::new(&mut this.incoming).poll_frame(cx) {
-            Poll::Pending => {
-                if !this.deadline.is_armed() {
-                    this.deadline.arm(this.span);
-                }
-                ready!(this.deadline.poll_due(cx));
-                Poll::Ready(Some(Err(BodyError::TimedOut { limit: this.span })))
-            }
-            Poll::Ready(None) => {
-                this.ended = true;
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Broken(error)))),
-            Poll::Ready(Some(Ok(frame))) => {
-                let length = frame.data_ref().map_or(0, Bytes::len);
-                match this.left.checked_sub(length) {
-                    Some(_) if !this.lease.grow(length) => {
-                        Poll::Ready(Some(Err(BodyError::NoRoom)))
-                    }
-                    Some(left) => {
-                        this.left = left;
-                        Poll::Ready(Some(Ok(frame)))
-                    }
-                    None => Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit }))),
-                }
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
-    }
-}
-
-/// Reads a whole body; without a copy when it came in one piece.
-pub async fn read_body(mut body: RequestBody) -> Result<Bytes, ApiError> {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else {
-            continue;
-        };
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-            continue;
-        }
-        if rest.is_empty() {
-            // The declared length, already checked, saves growing step by step.
-            let declared = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-            rest.reserve(first.len() + data.len() + declared);
-            rest.extend_from_slice(&first);
-            first = Bytes::new();
-        }
-        rest.extend_from_slice(&data);
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
 }

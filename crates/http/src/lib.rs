@@ -9,6 +9,8 @@ mod acceptor;
 mod answer;
 mod body;
 mod body_budget;
+mod body_error;
+mod coding;
 mod connection;
 mod deadline_timer;
 mod drain;
@@ -19,6 +21,7 @@ mod limits;
 mod line;
 mod operator;
 pub mod reply;
+mod request_body;
 mod server;
 mod service;
 mod shared;
@@ -26,14 +29,15 @@ mod streams;
 mod timed_socket;
 mod wake_coalescer;
 
-pub use self::body::{
-    Body, BodyError, BodySender, BoxError, BrokenOff, Gone, RequestBody, read_body,
-};
+pub use self::body::{Body, BodySender, BoxError, BrokenOff, Gone};
+pub use self::body_error::BodyError;
+pub use self::coding::{Coding, encode};
 pub use self::deadline_timer::DeadlineTimer;
 pub use self::drain::{Awaited, Drain};
 pub use self::exchange::{Access, Exchange, RecordSource};
 pub use self::limits::{Http2Limits, Limits};
 pub use self::operator::{is_host_trusted, is_operator, presents};
+pub use self::request_body::{RequestBody, read_body};
 pub use self::server::{Drained, Server};
 pub use self::service::Service;
 pub use self::wake_coalescer::WakeCoalescer;

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 
-use http::{Request, Response};
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
 
-use crate::body::{Body, RequestBody};
+use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::request_body::RequestBody;
 
 /// Answers requests.
 ///
@@ -18,4 +20,7 @@ pub trait Service: Send + Sync + 'static {
         exchange: Exchange,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// Completes the head of a refusal that the listener itself gives to `request`.
+    fn sign_refusal(&self, _request: &Parts, _head: &mut HeaderMap) {}
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should panic")]
 
+#[path = "coding/mod.rs"]
+mod coding;
 #[path = "http2/mod.rs"]
 mod http2;
 mod support;
@@ -287,17 +289,6 @@ async fn a_request_needs_one_good_host() {
     }
     let mut old = server.client().await;
     assert_eq!(old.ask("GET /hello HTTP/1.0\r\n\r\n").await.status, 200);
-}
-
-#[tokio::test]
-async fn an_encoding_that_is_not_understood_is_415() {
-    let server = Running::start(quick()).await;
-    let mut client = server.client().await;
-    let head = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-encoding: ";
-    let reply = client.ask(&format!("{head}gzip\r\n\r\nhi")).await;
-    assert_eq!((reply.status, reply.header("accept-encoding")), (415, "identity"));
-    let mut client = server.client().await;
-    assert_eq!(client.ask(&format!("{head}identity\r\n\r\nhi")).await.status, 200);
 }
 
 #[tokio::test]

@@ -27,13 +27,15 @@ const ROUTERS: [&str; 5] = [
     "crates/gateway/src/server/views/mod.rs",
 ];
 
-/// Names that look like headers of ours and are none: a proxy's, a connection's, part of a prompt, a comment of streams.
-const NO_HEADERS: [&str; 5] = [
+/// Names that look like headers of ours and are none: a proxy's, a connection's, part of a prompt, a comment of streams,
+/// a coding.
+const NO_HEADERS: [&str; 6] = [
     "x-forwarded-for",
     "x-anthropic-billing-header",
     "x-overdraft-resumed",
     "keep-alive",
     "proxy-connection",
+    "x-gzip",
 ];
 
 /// A browser's word on where a request comes from, which nobody sends by hand.

@@ -27,8 +27,8 @@ use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::resume::{self, ResumeSettings};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, CorsSettings, DashboardSettings, GatewaySettings, Limits, Pool, ProbeSettings,
-    RequestBounds, ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
+    AdminSettings, CompressionSettings, CorsSettings, DashboardSettings, GatewaySettings, Limits,
+    Pool, ProbeSettings, RequestBounds, ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
 };
 use overdraft_http::Http2Limits;
 use overdraft_units::Micros;
@@ -69,6 +69,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.dashboard = dashboard(&config.dashboard);
+    settings.compression = compression(config.compression);
     settings.cors = cors(&config.cors);
     settings.prices = prices::prices(&config.prices);
     settings.tracing = tracing::tracing(&config.tracing);
@@ -88,6 +89,10 @@ fn dashboard(configured: &config::Dashboard) -> DashboardSettings {
         is_on: configured.enabled,
         requests: usize::try_from(configured.requests).unwrap_or(usize::MAX),
     }
+}
+
+const fn compression(configured: config::Compression) -> CompressionSettings {
+    CompressionSettings { answers: configured.answers }
 }
 
 fn cors(configured: &config::Cors) -> CorsSettings {

@@ -57,6 +57,7 @@ fn every_section_that_is_followed_arrives() {
          limits: {connections: 17, requests: 9, streams: 8}\n\
          shutdown: {lame_duck: 11s, drain: 12s}\n\
          http2: {max_concurrent_streams: 13}\n\
+         compression: {answers: true}\n\
          admin: {listen: '0.0.0.0:9091', hosts: [gateway-admin]}\n\
          cors: {origins: ['https://app.example.com'], max_age: 1h}\n\
          timeouts: {connect: 1ms, first_byte: 2ms, idle: 3ms, total: 4ms}\n\
@@ -79,6 +80,7 @@ fn every_section_that_is_followed_arrives() {
     assert_eq!((listen.connections, listen.lame_duck), (17, Duration::from_secs(11)));
     assert_eq!(listen.drain, Duration::from_secs(12));
     assert_eq!(listen.http2.map(|it| it.streams), Some(13));
+    assert!(settings.compression.answers);
     assert_eq!(settings.admin.hosts, ["gateway-admin"]);
     assert_eq!(settings.cors.origins, ["https://app.example.com"]);
     assert_eq!(settings.cors.max_age, Duration::from_hours(1));

@@ -10,6 +10,7 @@ mod cache;
 mod canaries;
 mod care;
 mod cascade;
+mod compression;
 mod cors;
 mod dashboard;
 mod discovery;
@@ -46,6 +47,7 @@ pub use self::cascade::{
     Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring, CascadeShadow,
     CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, TokenPrices,
 };
+pub use self::compression::Compression;
 pub use self::cors::Cors;
 pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
@@ -90,6 +92,8 @@ pub struct Config {
     pub admin: Admin,
     /// The operator's page.
     pub dashboard: Dashboard,
+    /// Compression of answers.
+    pub compression: Compression,
     /// Which pages of browsers may ask.
     pub cors: Cors,
     /// Traces of requests for an OpenTelemetry collector.
@@ -192,6 +196,7 @@ impl Default for Config {
             http2: Http2::default(),
             admin: Admin::default(),
             dashboard: Dashboard::default(),
+            compression: Compression::default(),
             cors: Cors::default(),
             tracing: Tracing::default(),
             keys: Vec::new(),

@@ -31,7 +31,10 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
      x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
      x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
-     x-overdraft-worker, x-overdraft-served-by, x-overdraft-priority, x-cache, age",
+     anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
+     anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
+     anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset, \
+     openai-processing-ms, x-overdraft-worker, x-overdraft-served-by, x-overdraft-priority, x-cache, age",
 );
 
 /// What one answer says to browsers.

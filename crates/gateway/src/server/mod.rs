@@ -3,6 +3,7 @@
 //! | subject                            | file         |
 //! |------------------------------------|--------------|
 //! | Owners of shared state, and reload | `gateway.rs` |
+//! | Compressed answers                 | `compression.rs` |
 //! | Route table                        | `service.rs` |
 //! | A request's path to its answer     | `forward.rs` |
 //! | Comments while it is held          | `held.rs`    |
@@ -14,6 +15,7 @@
 //! | Percent-decoding                   | `percent.rs` |
 
 mod admin;
+mod compression;
 mod cors;
 mod dialect;
 mod forward;

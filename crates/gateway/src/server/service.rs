@@ -5,12 +5,14 @@ use std::sync::{Arc, PoisonError};
 
 use http::header::ACCEPT;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use overdraft_http::{Body, Exchange, RequestBody, Service, is_host_trusted, presents, reply};
 use overdraft_telemetry::Audience;
 use overdraft_telemetry::metrics::Exposition;
+use overdraft_units::Instant;
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 
+use super::compression::Compression;
 use super::cors::Sharing;
 use super::dialect::{self, DialectRoute, Incoming};
 use super::forward::{Intake, forward};
@@ -19,6 +21,10 @@ use super::{Gateway, admin, gauges, held, views};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::request_guard::RequestGuard;
+use crate::settings::GatewaySettings;
+
+/// Milliseconds from the head of a request to the head of its answer.
+const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
 
 /// What a path leads to.
 enum Route<'a> {
@@ -133,23 +139,38 @@ pub(crate) struct GatewayService {
 impl Service for GatewayService {
     async fn call(&self, exchange: Exchange, request: Request<RequestBody>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let Some(sharing) = self.sharing(&head) else {
+        let settings = self.gateway.settings.settings();
+        let compression = Compression::of(settings.compression, &head);
+        let sharing = self.sharing(&settings, &head);
+        drop(settings);
+        if sharing.is_none() && compression.is_none() {
             return self.answer(exchange, head, body).await;
-        };
-        let mut response = match sharing.preflight(&head) {
+        }
+        let preflight = sharing.as_ref().and_then(|sharing| sharing.preflight(&head));
+        let mut response = match preflight {
             Some(response) => self.allowed(&exchange, &head, response),
             // In a box, or every request would have room for it twice.
             None => Box::pin(self.answer(exchange, head, body)).await,
         };
-        sharing.tell(response.headers_mut());
+        if let Some(compression) = compression {
+            response = compression.apply(response);
+        }
+        if let Some(sharing) = sharing {
+            sharing.tell(response.headers_mut());
+        }
         response
+    }
+
+    fn sign_refusal(&self, request: &Parts, head: &mut HeaderMap) {
+        if let Some(sharing) = self.sharing(&self.gateway.settings.settings(), request) {
+            sharing.tell(head);
+        }
     }
 }
 
 impl GatewayService {
     /// With which pages an answer is shared, where any may be.
-    fn sharing(&self, head: &Parts) -> Option<Sharing> {
-        let settings = self.gateway.settings.settings();
+    fn sharing(&self, settings: &GatewaySettings, head: &Parts) -> Option<Sharing> {
         let sharing = Sharing::of(&settings.cors, &head.headers)?;
         let is_shared = Route::of(&plain_path(head.uri.path())).is_for_pages();
         (self.face != Face::Operators && is_shared).then_some(sharing)
@@ -172,6 +193,7 @@ impl GatewayService {
     /// Answers a request by what its path leads to.
     async fn answer(&self, exchange: Exchange, head: Parts, body: RequestBody) -> Response<Body> {
         let Self { gateway, face } = self;
+        let begun = exchange.begun;
         let path = plain_path(head.uri.path());
         let route = Some(Route::of(&path)).filter(|route| route.is_at(*face));
         let route = route.unwrap_or(Route::Nowhere);
@@ -184,16 +206,18 @@ impl GatewayService {
                 drop(path);
                 let incoming = held::Incoming { exchange, head, endpoint, guard, body };
                 let answer = held::forward_held(gateway, incoming, admission.keep_alive);
-                return Box::pin(answer).await;
+                return self.timed(begun, Box::pin(answer).await);
             }
             let context = RequestContext::new(&exchange, &head, endpoint).guarded_by(guard);
-            return forward(gateway, context, Intake::Sent(body)).await;
+            let response = forward(gateway, context, Intake::Sent(body)).await;
+            return self.timed(begun, response);
         }
         if let Route::Dialect(route) = route {
             drop(path);
             let incoming = Incoming { exchange, head, guard };
             // In a box, as the admin's endpoints are.
-            return Box::pin(dialect::answer(gateway, route, incoming, body)).await;
+            let response = Box::pin(dialect::answer(gateway, route, incoming, body)).await;
+            return self.timed(begun, response);
         }
         let response = match route {
             ref route if self.is_misnamed(route, &head) => reply::error(&misnamed()),
@@ -205,6 +229,15 @@ impl GatewayService {
             _ => gateway.own(*face, &route, &exchange, &head),
         };
         guard.answered(response.status());
+        response
+    }
+
+    /// Tells how long the request took up to the head of its answer, as `OpenAI` does.
+    fn timed(&self, begun: Instant, mut response: Response<Body>) -> Response<Body> {
+        let took = self.gateway.dispatcher.clock.now().since(begun);
+        // A worker that is a provider itself tells its own.
+        let millis = || HeaderValue::from(took.get() / 1_000);
+        response.headers_mut().entry(PROCESSING_MS).or_insert_with(millis);
         response
     }
 

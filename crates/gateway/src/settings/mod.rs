@@ -9,6 +9,7 @@ mod cache;
 mod canary;
 mod cascade;
 mod cascade_log;
+mod compression;
 mod cors;
 mod dashboard;
 mod discovery;
@@ -48,6 +49,7 @@ pub use self::canary::CanarySettings;
 pub(crate) use self::cascade::drafts;
 pub use self::cascade::{CascadeSettings, Labels};
 pub use self::cascade_log::{CascadeLog, CascadeLogEntry};
+pub use self::compression::CompressionSettings;
 pub use self::cors::CorsSettings;
 pub use self::dashboard::DashboardSettings;
 pub(crate) use self::dashboard::REQUESTS_KEPT_MAX;
@@ -127,6 +129,8 @@ pub struct GatewaySettings {
     pub admin: AdminSettings,
     /// The dashboard, and what is kept for it.
     pub dashboard: DashboardSettings,
+    /// Which answers are compressed.
+    pub compression: CompressionSettings,
     /// Which pages of browsers may ask.
     pub cors: CorsSettings,
     /// What tokens and workers cost.
@@ -180,6 +184,7 @@ impl GatewaySettings {
             termination: None,
             admin: AdminSettings::default(),
             dashboard: DashboardSettings::default(),
+            compression: CompressionSettings::default(),
             cors: CorsSettings::default(),
             prices: PriceSettings::default(),
             tracing: None,

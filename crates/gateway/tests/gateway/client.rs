@@ -142,6 +142,12 @@ impl Client {
         text
     }
 
+    /// All bytes until the gateway closes the connection.
+    pub(crate) async fn rest_of_bytes(&mut self) -> Vec<u8> {
+        self.until_closed().await;
+        std::mem::take(&mut self.read)
+    }
+
     /// Whether the gateway has closed the connection and sent nothing more.
     pub(crate) async fn is_closed(&mut self) -> bool {
         self.read.is_empty() && !self.more().await

@@ -59,7 +59,11 @@ async fn a_page_of_the_list_asks_beforehand_and_reads_the_answer() {
     for name in ["x-request-id", "x-ratelimit-remaining-tokens", "retry-after"] {
         assert!(exposed.split(", ").any(|own| own == name), "{name}: {exposed}");
     }
-    // A page reads errors as well.
+    // A page reads errors as well, also those that the listener itself gives.
+    client.post_with(CHAT, &format!("origin: {PAGE}\r\ncontent-encoding: br\r\n"), "x").await;
+    let (head, _) = client.whole().await;
+    assert_eq!((head.status, allows(&head)), (415, Some(PAGE)));
+    let mut client = gateway.client().await;
     client.post_with(CHAT, &format!("origin: {PAGE}\r\n"), "rubbish").await;
     let (head, _) = client.whole().await;
     assert_eq!((head.status, allows(&head)), (400, Some(PAGE)));

@@ -19,6 +19,7 @@ mod admission;
 mod caching;
 mod care;
 mod cascade;
+mod compression;
 mod cors;
 mod dashboard;
 mod deadlines;

@@ -16,6 +16,7 @@ async fn a_whole_answer_comes_back_byte_for_byte() {
     assert_eq!(head.header("content-type"), Some("application/json"));
     assert_eq!(head.header("x-overdraft-worker"), Some("worker-0"));
     assert!(head.header("x-request-id").is_some_and(|id| id.starts_with("req_")));
+    assert!(head.header("openai-processing-ms").is_some_and(|ms| ms.parse::<u32>().is_ok()));
 }
 
 #[tokio::test]
