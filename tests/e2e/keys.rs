@@ -142,6 +142,12 @@ fn what_cannot_be_meant_is_refused_and_changes_nothing() {
         assert!(ended.said.contains(part), "`{part}` is not in: {}", ended.said);
     }
     assert_eq!(folder.text(), text);
+    // A slip in the file's name is told as one, and is no file without keys.
+    std::fs::remove_file(folder.file()).expect("it is there");
+    let ended = folder.keys("revoke", &["ci"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.said.contains("there is no such file"), "{}", ended.said);
+    assert!(!folder.file().exists());
 }
 
 #[test]

@@ -43,12 +43,17 @@ impl HeldFile {
         Ok(Self { path, _folder: opened })
     }
 
-    /// What stands in it; nothing where it is not there.
+    /// What stands in it.
     pub(super) fn read(&self) -> Result<KeysFile, Fault> {
+        Ok(KeysFile::read(&self.path)?)
+    }
+
+    /// What stands in it; nothing where it is not there.
+    pub(super) fn read_or_begin(&self) -> Result<KeysFile, Fault> {
         if !self.path.exists() {
             return Ok(KeysFile::empty(&self.path));
         }
-        Ok(KeysFile::read(&self.path)?)
+        self.read()
     }
 
     /// Replaces it; who owns it and who may read it stays.

@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Fault> {
     })?;
     let key = arguments.key(&text)?;
     let held = HeldFile::hold(&arguments.file)?;
-    held.write(&held.read()?.with(&key)?)?;
+    held.write(&held.read_or_begin()?.with(&key)?)?;
     crate::config::print(&text)?;
     let file = arguments.file.display();
     eprintln!("key {} is in `{file}` by its hash; it is shown this once", called(&key));

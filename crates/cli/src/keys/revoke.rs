@@ -48,16 +48,17 @@ What it began goes on: an answer under way ends as it would have.";
 #[expect(clippy::print_stderr, reason = "told to the person at the terminal")]
 pub(super) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let held = HeldFile::hold(&arguments.file)?;
-    let file = held.read()?;
     let settings = arguments.store.settings()?;
+    // A whole key or hash is refused by gateways even where there is no file at hand.
     if let Some(settings) = &settings
-        && let Some(key) = elsewhere(file.keys(), &arguments.which)
+        && let Some(key) = elsewhere(held.read_or_begin()?.keys(), &arguments.which)
     {
         store::revoke(settings, &key, calendar_time())?;
         let hash = short_hash(&key);
         eprintln!("key {hash} is not in the file; the gateways of `{}` refuse it", settings.place);
         return Ok(());
     }
+    let file = held.read()?;
     let index = find(file.keys(), &arguments.which)?;
     let (key, rest) = (&file.keys()[index], file.without(index)?);
     if let Some(settings) = &settings {
