@@ -182,9 +182,11 @@ async fn look(address: &Address) -> Result<WorkerReport, Fault> {
         Fault::running(format!("the worker's metrics cannot be read: {why}"))
             .hint("llama-server has them with `--metrics`, SGLang with `--enable-metrics`")
     };
-    let (status, page) = get(address, "/metrics", Want::Body(PAGE_BYTES_MAX))
-        .await
-        .map_err(|error| unread(error.to_string()))?;
+    let (status, page) =
+        get(address, "/metrics", Want::Body(PAGE_BYTES_MAX)).await.map_err(|error| {
+            Fault::running(format!("the worker was not reached: {error}"))
+                .hint("is it running, and does it listen on that address? `curl URL/metrics` tells")
+        })?;
     if !status.is_success() {
         return Err(unread(format!("`/metrics` answers {status}")));
     }
