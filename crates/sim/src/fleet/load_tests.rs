@@ -66,6 +66,26 @@ fn every_refusal_says_why() {
 }
 
 #[test]
+fn admission_costs_a_closed_loop_of_short_prompts_nothing() {
+    let ended = |mode: Mode, scrape_every: u64| {
+        let mut scenario = scenario(1);
+        scenario.pace = Pace::Closed(32);
+        scenario.scrape_every = Micros::new(scrape_every);
+        scenario.routing.admission.mode = mode;
+        let load = sessions("unique:question=300,output=30,spread=0.3,think=0", 2_000);
+        let told = run(&scenario, load);
+        let samples = told.recorder.samples();
+        assert!(samples.iter().all(|sample| sample.fate == Fate::Completed));
+        samples.iter().map(|sample| sample.ended.since(Instant::ORIGIN).get()).max().unwrap()
+    };
+    // It has 256 seats; those who wait for its next step wait for none.
+    for scrape_every in [100_000, 200_000, 1_000_000] {
+        let (off, peak) = (ended(Mode::Off, scrape_every), ended(Mode::Peak, scrape_every));
+        assert!(peak * 100 <= off * 102, "{scrape_every}: {peak} µs instead of {off}");
+    }
+}
+
+#[test]
 fn a_user_who_was_refused_waits_before_beginning_again() {
     let mut scenario = scenario(1);
     scenario.pace = Pace::Closed(1);
