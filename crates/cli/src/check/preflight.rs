@@ -292,7 +292,7 @@ async fn events(worker: &Worker, sources: &Answer, engine: Option<Dialect>) -> F
                 Ok(_other) => warn(format!("events at {shown}: what listens there is no ZeroMQ"))
                     .hint("name the `endpoint` of vLLM's `--kv-events-config`, not its HTTP port"),
                 Err(error) => warn(format!("events at {shown}: {error}")).hint(
-                    "without them the cache's content is estimated: start vLLM with \
+                    "without them the cache's content is estimated: start the engine with \
                      `--kv-events-config`",
                 ),
             }
@@ -304,8 +304,8 @@ async fn events(worker: &Worker, sources: &Answer, engine: Option<Dialect>) -> F
             };
             let off = |message: String| {
                 warn(message).hint(
-                    "the cache's content is estimated: start vLLM with `--kv-events-config`, name \
-                     `kv_events.endpoint`, or say `kv_events: off` if that is meant",
+                    "the cache's content is estimated: start the engine with `--kv-events-config`, \
+                     name `kv_events.endpoint`, or say `kv_events: off` if that is meant",
                 )
             };
             match sources.as_deref() {
