@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let binary = match &arguments.binary {
         Some(binary) => std::path::absolute(binary)?,
-        None => built()?,
+        None => shell::built()?,
     };
     let (suite, folder) = (shell::root().join("tests/engines"), shell::target().join("engines"));
     let mut prepare = vec![text(&suite.join("prepare.py")), text(&folder), text(&shell::root())];
@@ -64,11 +64,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check.extend(arguments.part.iter().map(|part| format!("--part={part}")));
     check.extend(arguments.only.iter().map(|only| format!("--only={only}")));
     shell::run(&vllm.with_file_name("python"), &strs(&check))
-}
-
-fn built() -> Result<PathBuf> {
-    shell::cargo(&["build", "--release", "--locked", "--package", "overdraft"])?;
-    Ok(shell::target().join("release").join("overdraft"))
 }
 
 fn text(path: &Path) -> String {

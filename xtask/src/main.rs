@@ -1,4 +1,4 @@
-//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | site | dashboard | bench | dist | release | deploy | headline | engines>`.
+//! The developer's own commands: `cargo xtask <up | check | test | tidy | docs | site | dashboard | bench | dist | release | deploy | headline | engines | soak>`.
 //!
 //! Everything a newcomer or the continuous integration runs is one of these, so that there is one
 //! way to do each thing. A bare toolchain (Rust, a C compiler, make, Python) is enough.
@@ -15,6 +15,7 @@ mod real;
 mod release;
 mod shell;
 mod site;
+mod soak;
 mod test;
 mod tidy;
 mod up;
@@ -58,6 +59,8 @@ enum Chore {
     Headline(headline::Arguments),
     /// Checks the gateway before real engines (vLLM, llama-server); writes docs/engines.md
     Engines(engines::Arguments),
+    /// Disturbs gateways, workers and Redis for an hour, and checks every token of every answer
+    Soak(soak::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Chore::Deploy(arguments) => deploy::run(&arguments),
         Chore::Headline(arguments) => headline::run(&arguments),
         Chore::Engines(arguments) => engines::run(&arguments),
+        Chore::Soak(arguments) => soak::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

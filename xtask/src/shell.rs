@@ -30,6 +30,12 @@ pub(crate) fn cargo_with(arguments: &[&str], environment: &[(&str, &str)]) -> Re
     Ok(())
 }
 
+/// Builds `overdraft` for release, and tells where it is.
+pub(crate) fn built() -> Result<PathBuf> {
+    cargo(&["build", "--release", "--locked", "--package", "overdraft"])?;
+    Ok(target().join("release").join("overdraft"))
+}
+
 /// Runs a program that was built here, and fails when it fails.
 pub(crate) fn run(program: &Path, arguments: &[&str]) -> Result<()> {
     let shown = program.display();
