@@ -147,15 +147,15 @@ def table(run):
 
 
 def growth(run, place):
-    """The most of the last half, and the mean of the tenth in the middle; `None` without samples."""
+    """The means of the last tenth and of the tenth in the middle, so that peaks of load do not count; `None` without samples."""
     samples = [(sample[0], sample[place]) for sample in run.samples if sample[place] is not None]
     if not samples:
         return None
     first, last = samples[0][0], samples[-1][0]
     parts = [((at - first) / max(last - first, 1), value) for at, value in samples]
     middle = [value for part, value in parts if 0.45 <= part <= 0.55]
-    half = [value for part, value in parts if part > 0.5]
-    return (max(half), statistics.mean(middle)) if middle and half else None
+    end = [value for part, value in parts if part >= 0.9]
+    return (statistics.mean(end), statistics.mean(middle)) if middle and end else None
 
 
 def judged(run):
@@ -174,10 +174,10 @@ def judged(run):
     memory, descriptors = growth(run, 1), growth(run, 2)
     if memory:
         share = memory[0] / memory[1] - 1
-        seen = f"{memory[1] / 2**20:.1f} MiB in the middle, at most {memory[0] / 2**20:.1f} MiB after it ({share:+.1%})"
+        seen = f"{memory[1] / 2**20:.1f} MiB in the middle, {memory[0] / 2**20:.1f} MiB at the end ({share:+.1%})"
         yield "memory of the first gateway is flat", share <= MEMORY_GROWTH_MAX if is_long else None, seen
     if descriptors:
-        seen = f"{descriptors[1]:.0f} in the middle, at most {descriptors[0]} after it"
+        seen = f"{descriptors[1]:.0f} in the middle, {descriptors[0]:.0f} at the end"
         yield "its descriptors are flat", descriptors[0] <= descriptors[1] + DESCRIPTORS_MORE_MAX if is_long else None, seen
 
 
