@@ -1,13 +1,14 @@
-//! Web address: the `http` URL of a metrics page or a webhook.
+//! Web address: the URL of a metrics page, a webhook or an issuer's keys.
 
 use std::fmt;
 
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{Authority, PathAndQuery};
 use overdraft_units::port_of;
 
-/// `http://host:port/path`.
+/// `http://host:port/path`, or the same by `https`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebPlace {
+    pub(crate) is_encrypted: bool,
     pub(crate) authority: Authority,
     pub(crate) path: PathAndQuery,
 }
@@ -20,24 +21,47 @@ pub struct PlaceError {
 }
 
 impl WebPlace {
-    /// Reads an address.
+    /// Reads an address of plain HTTP.
     ///
     /// # Errors
     /// Says what is wrong with it, never what it holds: there may be a password in it.
     pub fn parse(url: &str) -> Result<Self, PlaceError> {
+        let place = Self::parse_any(url)?;
+        if place.is_encrypted {
+            return Err(PlaceError { why: "its scheme is not `http`" });
+        }
+        Ok(place)
+    }
+
+    /// Reads an address whose answers nobody on the way can change: by `https`, or on this machine.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_trusted(url: &str) -> Result<Self, PlaceError> {
+        let place = Self::parse_any(url)?;
+        if !place.is_encrypted && !is_loopback(place.host()) {
+            return Err(PlaceError { why: "whoever is on the way could change its answers" });
+        }
+        Ok(place)
+    }
+
+    fn parse_any(url: &str) -> Result<Self, PlaceError> {
         let fault = |why| PlaceError { why };
         let uri: http::Uri = url.parse().map_err(|_| fault("it is not a URL"))?;
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(fault("its scheme is not `http`"));
-        }
+        let is_encrypted = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(fault("its scheme is neither `http` nor `https`")),
+        };
         let authority = uri.authority().ok_or_else(|| fault("it has no host"))?.clone();
         if authority.as_str().contains('@') {
             return Err(fault("it has a user name"));
         }
-        port_of(authority.as_str(), 80)
+        port_of(authority.as_str(), default_port(is_encrypted))
             .map_err(|_| fault("its port is not a number from 1 to 65535"))?;
         let path = uri.path_and_query().cloned();
-        Ok(Self { authority, path: path.unwrap_or(PathAndQuery::from_static("/")) })
+        let path = path.unwrap_or(PathAndQuery::from_static("/"));
+        Ok(Self { is_encrypted, authority, path })
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -45,14 +69,25 @@ impl WebPlace {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        port_of(self.authority.as_str(), 80).unwrap_or(80)
+        let default = default_port(self.is_encrypted);
+        port_of(self.authority.as_str(), default).unwrap_or(default)
     }
+}
+
+const fn default_port(is_encrypted: bool) -> u16 {
+    if is_encrypted { 443 } else { 80 }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<std::net::IpAddr>();
+    address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
 /// Without a query, which may be a secret.
 impl fmt::Display for WebPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path.path())
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path.path())
     }
 }
 

@@ -12,6 +12,7 @@ mod answer;
 mod connection;
 pub(crate) mod fetch;
 pub(crate) mod headers;
+mod http_call;
 mod pieces;
 mod pool;
 mod socket;
@@ -27,6 +28,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::answer::{AnswerBody, AnswerError};
 use self::connection::{Connection, Freshness};
+pub(crate) use self::http_call::{HttpCall, HttpCallError};
 pub(crate) use self::pieces::Pieces;
 use self::pool::Pool;
 use crate::settings::{Address, GatewaySettings, WorkerTraits};

@@ -13,8 +13,8 @@ use serde::Serialize;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::http_call::{HttpCall, HttpCallError};
 use crate::settings::{RestartHook, WebhookSettings};
+use crate::upstream::{HttpCall, HttpCallError};
 
 /// Maximum bytes of a hook's answer; they are discarded.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -59,6 +59,7 @@ async fn post(webhook: &WebhookSettings, occasion: &Occasion) -> Result<Hooked, 
     let body = serde_json::to_vec(occasion).expect("an occasion has string keys");
     let call = HttpCall {
         place: &webhook.place,
+        tls: None,
         method: Method::POST,
         token: webhook.token.as_ref(),
         body: Bytes::from(body),

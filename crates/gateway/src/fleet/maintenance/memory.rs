@@ -12,9 +12,9 @@ use overdraft_core::memory_drift::Reading;
 use overdraft_wire::prometheus::memory::{MemoryError, memory_permille};
 use tokio::time::sleep;
 
-use super::http_call::{HttpCall, HttpCallError};
 use crate::fleet::Fleet;
 use crate::settings::MemorySource;
+use crate::upstream::{HttpCall, HttpCallError};
 
 /// Why a look taught nothing.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,7 @@ async fn look(fleet: &Fleet, source: &MemorySource) -> Result<u16, MemoryFault> 
     let scrape = fleet.settings().scrape;
     let call = HttpCall {
         place: &source.place,
+        tls: None,
         method: Method::GET,
         token: None,
         body: Bytes::new(),

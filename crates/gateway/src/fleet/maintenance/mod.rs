@@ -4,7 +4,6 @@
 //! hooks, and begins and ends the drains.
 
 mod hook;
-mod http_call;
 mod memory;
 
 mod repair;

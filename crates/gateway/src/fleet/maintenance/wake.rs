@@ -17,9 +17,9 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::http_call::HttpCall;
 use crate::fleet::Fleet;
 use crate::settings::WebhookSettings;
+use crate::upstream::HttpCall;
 
 /// Between two looks for requests that are held.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -84,6 +84,7 @@ async fn call(model: String, hook: WebhookSettings, held: usize) -> (String, Wok
     let body = serde_json::to_vec(&occasion).expect("an occasion has string keys");
     let call = HttpCall {
         place: &hook.place,
+        tls: None,
         method: Method::POST,
         token: hook.token.as_ref(),
         body: Bytes::from(body),

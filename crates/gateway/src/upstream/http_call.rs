@@ -1,4 +1,4 @@
-//! One-shot HTTP call: a request to an exporter or a webhook over a connection of its own.
+//! One-shot HTTP call: a request to an exporter, a webhook or an issuer of tokens over a connection of its own.
 //!
 //! Such calls are rare, so there is no connection pool. Invariant: a call takes at most the time
 //! and the bytes that it is given.
@@ -11,29 +11,34 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use overdraft_tls::{ClientTls, Transport};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::settings::Token;
-use crate::settings::WebPlace;
-use crate::upstream::headers;
+use super::headers;
+use super::socket::WorkerStream;
+use crate::settings::{Token, WebPlace};
 
 /// A request and its address.
 #[derive(Debug)]
-pub(super) struct HttpCall<'a> {
-    pub(super) place: &'a WebPlace,
-    pub(super) method: Method,
-    pub(super) token: Option<&'a Token>,
-    pub(super) body: Bytes,
-    pub(super) timeout: Duration,
-    pub(super) answer_bytes: usize,
+pub(crate) struct HttpCall<'a> {
+    pub(crate) place: &'a WebPlace,
+    /// What the connection is encrypted by; none where the place is one of plain HTTP.
+    pub(crate) tls: Option<&'a ClientTls>,
+    pub(crate) method: Method,
+    pub(crate) token: Option<&'a Token>,
+    pub(crate) body: Bytes,
+    pub(crate) timeout: Duration,
+    pub(crate) answer_bytes: usize,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HttpCallError {
+pub(crate) enum HttpCallError {
     #[error("no connection: {0}")]
     Connect(std::io::Error),
+    #[error("no TLS connection: {0}")]
+    Handshake(std::io::Error),
     #[error("no answer: {0}")]
     Broken(hyper::Error),
     #[error("the answer broke off, or is not HTTP")]
@@ -48,7 +53,7 @@ pub(super) enum HttpCallError {
 
 impl HttpCall<'_> {
     /// Sends the request; an answer with any status is a success.
-    pub(super) async fn run(self) -> Result<(StatusCode, Bytes), HttpCallError> {
+    pub(crate) async fn run(self) -> Result<(StatusCode, Bytes), HttpCallError> {
         let patience = self.timeout;
         let ran = timeout(patience, self.exchange()).await;
         ran.unwrap_or_else(|_elapsed| Err(HttpCallError::TimedOut(patience)))
@@ -56,8 +61,7 @@ impl HttpCall<'_> {
 
     async fn exchange(self) -> Result<(StatusCode, Bytes), HttpCallError> {
         let request = self.request()?;
-        let stream = TcpStream::connect((self.place.host(), self.place.port())).await;
-        let stream = TokioIo::new(stream.map_err(HttpCallError::Connect)?);
+        let stream = TokioIo::new(self.connect().await?);
         let (mut sender, connection) =
             http1::handshake(stream).await.map_err(HttpCallError::Broken)?;
         let answer = async {
@@ -82,6 +86,14 @@ impl HttpCall<'_> {
             answer = answer => answer,
             never = driven => never,
         }
+    }
+
+    async fn connect(&self) -> Result<WorkerStream, HttpCallError> {
+        let stream = TcpStream::connect((self.place.host(), self.place.port())).await;
+        let stream = stream.map_err(HttpCallError::Connect)?;
+        let Some(tls) = self.tls else { return Ok(Transport::Plain(stream)) };
+        let agreed = tls.connect(self.place.host(), stream).await;
+        Ok(Transport::Encrypted(Box::new(agreed.map_err(HttpCallError::Handshake)?)))
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>, HttpCallError> {
