@@ -32,6 +32,7 @@ fn every_example_is_accepted() {
         "fleet",
         "kubernetes",
         "models",
+        "oidc",
         "one-gpu",
         "overdraft",
         "spot",

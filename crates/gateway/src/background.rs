@@ -92,6 +92,7 @@ pub(crate) fn start(
         status: Arc::clone(&gateway.store),
     };
     tasks.spawn(peers.run());
+    tasks.spawn(keep_issuer_keys(Arc::clone(gateway)));
     tasks.spawn(cache::heed_purges(Arc::clone(&gateway.cache)));
     if let Some(termination) = gateway.settings.settings().termination.clone() {
         tasks.spawn(drain_on_notice(Arc::clone(fleet), termination));
@@ -192,6 +193,24 @@ fn discover(fleet: &Fleet, sink: &mpsc::Sender<Found>) -> JoinSet<()> {
     }
     fleet.sources.replace(standings);
     tasks
+}
+
+/// Keeps the keys of the issuer of tokens up to date, where tokens are believed.
+async fn keep_issuer_keys(gateway: Arc<Gateway>) {
+    let mut verifier = gateway.pipeline.jwt.subscribe();
+    loop {
+        let cache = verifier.borrow_and_update().as_ref().map(|jwt| Arc::clone(jwt.cache()));
+        let keep = async {
+            match cache {
+                Some(cache) => cache.keep().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = keep => {}
+            changed = verifier.changed() => if changed.is_err() { return },
+        }
+    }
 }
 
 async fn tick(fleet: Arc<Fleet>) {

@@ -22,11 +22,11 @@ pub(super) fn report(config: &Config) -> Option<Report> {
 fn unguarded(config: &Config) -> Option<Finding> {
     (!config.needs_key() && !config.listen.ip().is_loopback()).then(|| {
         let message = format!(
-            "every client that reaches {} may ask: no `keys` are configured",
+            "every client that reaches {} may ask: neither `keys` nor `jwt` is configured",
             config.listen
         );
         Finding::new("keys", Verdict::Warn, message)
-            .hint("name `keys` or a `keys_file`, or let only a proxy that asks for them reach the listener")
+            .hint("name `keys`, a `keys_file` or `jwt`, or let only a proxy that asks for them reach the listener")
     })
 }
 
@@ -99,6 +99,8 @@ mod tests {
         assert!(unguarded(&config("listen: 0.0.0.0:8080")).is_some());
         let keys = "listen: 0.0.0.0:8080\nkeys: [{tenant: a, key: abcdefghijklmnop}]";
         assert_eq!(unguarded(&config(keys)), None);
+        let jwt = "listen: 0.0.0.0:8080\njwt: {issuer: a, audience: b, jwks_file: c}";
+        assert_eq!(unguarded(&config(jwt)), None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) const fn door(config: &config::Config) -> Door {
     if config.keys_file.is_some() { Door::Closed } else { Door::OpenWithoutKeys }
 }
 
-const fn priority(configured: config::Priority) -> Priority {
+pub(super) const fn priority(configured: config::Priority) -> Priority {
     match configured {
         config::Priority::Flex => Priority::Flex,
         config::Priority::Default => Priority::Default,

@@ -7,6 +7,7 @@ mod admission;
 mod cache;
 mod care;
 mod cascade;
+mod jwt;
 mod keys;
 mod prices;
 mod routing;
@@ -66,6 +67,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.admission = admission::waiting(&config.admission);
     settings.keys = config.all_keys().filter_map(keys::key).collect();
     settings.door = keys::door(config);
+    settings.jwt = config.jwt.as_ref().and_then(jwt::jwt);
     settings.termination = sources::termination(&config.termination);
     settings.admin = admin(&config.admin);
     settings.dashboard = dashboard(&config.dashboard);

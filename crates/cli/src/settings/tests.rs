@@ -12,8 +12,9 @@ use overdraft_core::deadline::{FIRST_TOKEN_LEAST, Patience, STALL_LEAST, TOTAL_L
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
-    CacheMode, CascadeSettings, GatewaySettings, GenAi, KeyDigest, KvEvents, Pool, RestartHook,
-    SaltPolicy, ScrapeFailure, Source, Template, TokenizerPlace, Tokenizing, WarmUp,
+    CacheMode, CascadeSettings, GatewaySettings, GenAi, JwtAlgorithm, KeyDigest, KeySetPlace,
+    KvEvents, Pool, RestartHook, SaltPolicy, ScrapeFailure, Source, Template, TokenizerPlace,
+    Tokenizing, WarmUp,
 };
 use overdraft_tls::{Identity, Trust};
 
@@ -286,6 +287,31 @@ fn keys_and_admission_arrive_and_no_key_is_shown() {
     assert_eq!((queue.requests, queue.tokens, queue.per_tenant), (40, 50, 30));
     let waits = Priority::ALL.map(|priority| settings.admission.first_token.of(priority));
     assert_eq!(waits, [1, 2, 3].map(Duration::from_secs));
+}
+
+#[test]
+fn whose_tokens_are_believed_arrives() {
+    let config = config(
+        "workers: [{url: 'http://a:1'}]\n\
+         jwt: {issuer: 'https://id.example', audience: llm, jwks_url: 'https://id.example/keys', ca_file: ca.pem,\n\
+               jwks_refresh: 2m, jwks_max_age: 3h, algorithms: [ES256], tenant_claim: org, models_claim: models,\n\
+               leeway: 5s, defaults: {priority: flex, requests_per_minute: 7, models: [m]}}\n",
+    );
+    let jwt = gateway(&config, Vec::new()).jwt.expect("it is named");
+    assert_eq!((jwt.issuer.as_str(), jwt.audience.as_str()), ("https://id.example", "llm"));
+    let KeySetPlace::Web(place) = &jwt.keys.place else { panic!("{:?}", jwt.keys.place) };
+    assert_eq!(place.to_string(), "https://id.example/keys");
+    assert_eq!(jwt.keys.tls.trust, Trust::Authorities("ca.pem".into()));
+    assert_eq!(jwt.keys.refresh, Duration::from_mins(2));
+    assert_eq!(jwt.keys.age_max, Duration::from_hours(3));
+    assert_eq!((jwt.algorithms, jwt.leeway), (vec![JwtAlgorithm::Es256], Duration::from_secs(5)));
+    assert_eq!((jwt.tenant_claim.as_str(), jwt.models_claim.as_deref()), ("org", Some("models")));
+    assert_eq!(
+        (jwt.defaults.priority, jwt.defaults.priority_max),
+        (Priority::Flex, Priority::Priority)
+    );
+    assert_eq!(jwt.defaults.budget.requests_per_minute, NonZeroU32::new(7));
+    assert_eq!(jwt.defaults.models, Some(BTreeSet::from(["m".to_owned()])));
 }
 
 #[test]

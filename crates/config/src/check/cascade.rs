@@ -135,7 +135,7 @@ fn in_vain(name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
 /// Where keys are configured, a tenant without one is a slip. A file of keys changes by itself: that it takes the last
 /// key of a tenant back must not be refused for this.
 fn tenants(config: &Config, name: &str, cascade: &Cascade, findings: &mut Findings<'_>) {
-    if config.keys.is_empty() || config.keys_file.is_some() {
+    if config.keys.is_empty() || config.keys_file.is_some() || config.jwt.is_some() {
         return;
     }
     let known: Vec<&str> = config.keys.iter().map(|key| key.tenant.as_str()).collect();

@@ -18,6 +18,7 @@ mod dashboard;
 mod events;
 mod findings;
 mod http2;
+mod jwt;
 mod keys;
 mod responses;
 mod served;
@@ -67,6 +68,7 @@ pub(crate) fn check(
     bounds(config, &mut findings);
     termination(config, needed, &mut findings);
     keys::check(config, &mut findings);
+    jwt::check(config, &mut findings);
     admission::check(config, &mut findings);
     care::care(config, &mut findings);
     cascade::check(config, needed, &mut findings);

@@ -89,7 +89,7 @@ const fn yes() -> bool {
     true
 }
 
-const fn most_urgent() -> Priority {
+pub(super) const fn most_urgent() -> Priority {
     Priority::Priority
 }
 

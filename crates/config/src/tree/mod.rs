@@ -16,6 +16,7 @@ mod dashboard;
 mod discovery;
 mod hedging;
 mod http2;
+mod jwt;
 mod keys;
 mod models;
 mod patience;
@@ -53,6 +54,7 @@ pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
 pub use self::hedging::{Hedging, HedgingMode};
 pub use self::http2::Http2;
+pub use self::jwt::{Jwt, JwtAlgorithm, JwtDefaults};
 pub use self::keys::{Key, Priority};
 pub use self::models::{Model, ModelTimeouts, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
@@ -104,6 +106,9 @@ pub struct Config {
     /// change of it is in force within two seconds; while it is empty, it lets nobody in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys_file: Option<PathBuf>,
+    /// Whose tokens are believed beside keys; with it, only requests with a key or a token are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<Jwt>,
     /// The keys of that file.
     #[serde(skip)]
     pub file_keys: Vec<Key>,
@@ -176,9 +181,9 @@ impl Config {
         !(self.workers.is_empty() && self.discovery.is_empty())
     }
 
-    /// Whether only requests with a key are served.
+    /// Whether only requests with a key or a token are served.
     pub fn needs_key(&self) -> bool {
-        !self.keys.is_empty() || self.keys_file.is_some()
+        !self.keys.is_empty() || self.keys_file.is_some() || self.jwt.is_some()
     }
 
     /// The keys that are named here, then those of `keys_file`.
@@ -201,6 +206,7 @@ impl Default for Config {
             tracing: Tracing::default(),
             keys: Vec::new(),
             keys_file: None,
+            jwt: None,
             file_keys: Vec::new(),
             model_default: None,
             models: BTreeMap::new(),

@@ -6,6 +6,7 @@ mod care;
 mod cascade;
 mod cors;
 mod http2;
+mod jwt;
 mod keys;
 mod meaning;
 mod notation;

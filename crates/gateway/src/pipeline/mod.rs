@@ -3,7 +3,7 @@
 //! | step                               | file                                             |
 //! |------------------------------------|--------------------------------------------------|
 //! | Request context and facts          | `context.rs`, `facts.rs`                         |
-//! | API key, priority and budget       | `keys/`, `charges.rs`                            |
+//! | API key or token, priority, budget | `keys/`, `jwt/`, `charges.rs`                    |
 //! | Inspection of the body, and bounds | `inspect.rs`, `request_info.rs`, `bounds.rs`     |
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
@@ -37,6 +37,7 @@ pub(crate) mod failed_attempt;
 pub(crate) mod fallback;
 mod hedge;
 pub(crate) mod inspect;
+mod jwt;
 pub(crate) mod keys;
 mod prefix_digest;
 mod pricing;
@@ -64,9 +65,11 @@ use overdraft_telemetry::metrics::{
     AdmissionMetrics, CacheMetrics, CanaryMetrics, CostMetrics, GatewayMetrics,
 };
 use overdraft_wire::ApiError;
+use tokio::sync::watch;
 
 use self::body_buffers::BodyBuffers;
 use self::canary::Canaries;
+use self::jwt::JwtVerifier;
 use self::keys::{Caller, Keyring};
 use self::request_log::RequestLog;
 use self::tenant_salt::Salts;
@@ -110,6 +113,8 @@ pub(crate) struct Pipeline {
     pub(crate) tracer: Option<Arc<Tracer>>,
     /// What happened to the last requests, and why.
     pub(crate) log: RequestLog,
+    /// Believes tokens, where they are believed.
+    pub(crate) jwt: watch::Sender<Option<Arc<JwtVerifier>>>,
     keyring: ArcSwap<Keyring>,
     salts: ArcSwap<Salts>,
     in_flight: AtomicUsize,
@@ -127,6 +132,7 @@ impl Pipeline {
         let settings = Arc::clone(&dispatcher.settings());
         let salts = Salts::new(&settings.isolation, None);
         warn_of_drawn(&salts, &settings);
+        let jwt = settings.jwt.clone().map(|jwt| Arc::new(JwtVerifier::new(jwt, None)));
         Self {
             dispatcher,
             fleet,
@@ -140,7 +146,8 @@ impl Pipeline {
             buffers: BodyBuffers::default(),
             tracer,
             log: RequestLog::new(&settings.dashboard),
-            keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys, settings.door)),
+            keyring: ArcSwap::from_pointee(Keyring::new(&settings.keys, settings.door())),
+            jwt: watch::Sender::new(jwt),
             salts: ArcSwap::from_pointee(salts),
             in_flight: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
@@ -157,12 +164,24 @@ impl Pipeline {
         self.dispatcher.routes()
     }
 
-    /// Who sent a request with this head, by the keys that are known now.
+    /// Who sent a request with this head, by the keys that are known now, or by a token.
     ///
     /// # Errors
-    /// 401 where a key is needed and none that is good is presented.
-    pub(crate) fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
-        Ok(self.keyring.load().identify(head, &self.revocations, calendar_time())?)
+    /// 401 where a key or a token is needed and none that is good is presented.
+    pub(crate) async fn identify(&self, head: &HeaderMap) -> Result<Caller, ApiError> {
+        let now = calendar_time();
+        let known = self.keyring.load().identify(head, &self.revocations, now);
+        let refused = match known {
+            Ok(caller) => return Ok(caller),
+            Err(refused) => refused,
+        };
+        let jwt = self.jwt.borrow().clone();
+        let Some(jwt) = jwt else { return Err(refused.into()) };
+        // In a box: it may wait, and what every request would carry along is small that way.
+        match Box::pin(keys::by_token(head, &jwt, now)).await {
+            Some(caller) => Ok(caller?),
+            None => Err(refused.into()),
+        }
     }
 
     /// What salts are made with now.
@@ -174,11 +193,23 @@ impl Pipeline {
     pub(crate) fn adopt(&self, settings: &GatewaySettings) {
         self.canaries.adopt(&settings.canaries);
         self.log.adopt(&settings.dashboard);
-        let keyring = Keyring::new(&settings.keys, settings.door);
-        self.budgets.retain(&keyring.numbers());
+        let keyring = Keyring::new(&settings.keys, settings.door());
+        // Tenants of tokens are nowhere listed: their budgets go when they have been idle for longest.
+        if settings.jwt.is_none() {
+            self.budgets.retain(&keyring.numbers());
+        }
         self.keyring.store(Arc::new(keyring));
+        self.adopt_jwt(settings);
         let salts = Salts::new(&settings.isolation, Some(&self.salts()));
         self.salts.store(Arc::new(salts));
+    }
+
+    fn adopt_jwt(&self, settings: &GatewaySettings) {
+        let before = self.jwt.borrow().clone();
+        if before.as_ref().map(|jwt| jwt.settings()) != settings.jwt.as_ref() {
+            let verifier = |jwt| Arc::new(JwtVerifier::new(jwt, before.as_deref()));
+            self.jwt.send_replace(settings.jwt.clone().map(verifier));
+        }
     }
 
     /// Takes a place among the requests in flight.

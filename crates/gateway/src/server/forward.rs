@@ -80,11 +80,11 @@ fn answered(
 ///
 /// # Errors
 /// [`Refused`] where nobody is known, or there is no room.
-pub(super) fn enter(
+pub(super) async fn enter(
     gateway: &Gateway,
     context: &mut RequestContext<'_>,
 ) -> Result<Caller, Refused> {
-    let caller = gateway.pipeline.identify(&context.head.headers)?;
+    let caller = gateway.pipeline.identify(&context.head.headers).await?;
     context.caller = Some(caller.clone());
     context.note(|record| record.tenant = caller.name());
     if !context.guard().is_some_and(RequestGuard::enter) {
@@ -102,7 +102,7 @@ async fn take_in(
     context.deadline = deadline::named(&context.head.headers)?;
     let caller = match &context.caller {
         Some(caller) => caller.clone(),
-        None => enter(gateway, context)?,
+        None => enter(gateway, context).await?,
     };
     context.deadline = context.deadline.or_else(|| deadline::of_key(&caller));
     let body = match body {

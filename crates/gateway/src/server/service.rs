@@ -225,7 +225,7 @@ impl GatewayService {
             Route::Admin => Box::pin(admin::answer(gateway, &exchange, &head, body)).await,
             Route::Dashboard if gateway.settings.settings().dashboard.is_on => views::page(&head),
             Route::Dashboard => reply::not_found(&head.method, head.uri.path()),
-            Route::Models | Route::Model(_) => gateway.models(&route, &head),
+            Route::Models | Route::Model(_) => gateway.models(&route, &head).await,
             _ => gateway.own(*face, &route, &exchange, &head),
         };
         guard.answered(response.status());
@@ -290,12 +290,12 @@ impl Gateway {
     }
 
     /// The models that whoever asks may ask for, or one of them.
-    fn models(&self, route: &Route<'_>, head: &Parts) -> Response<Body> {
+    async fn models(&self, route: &Route<'_>, head: &Parts) -> Response<Body> {
         if !route.allowed().contains(&head.method) {
             return reply::method_not_allowed(&head.method, head.uri.path(), route.allowed());
         }
         let (pipeline, models) = (&self.pipeline, &self.fleet.models);
-        let caller = match pipeline.identify(&head.headers) {
+        let caller = match pipeline.identify(&head.headers).await {
             Ok(caller) => caller,
             Err(error) => return reply::error(&error),
         };

@@ -80,6 +80,11 @@ pub enum GatewayError {
         /// The same, or another.
         other: String,
     },
+    /// Looking at an issuer's keys without a pause.
+    #[error(
+        "an interval of the issuer's keys is zero; expected some time between looks, as in 5 min"
+    )]
+    KeySetInterval,
     /// A source of workers that can never name one.
     #[error(transparent)]
     Source(#[from] SourceError),

@@ -15,6 +15,7 @@ mod dashboard;
 mod discovery;
 mod error;
 mod isolation;
+mod jwt;
 mod keys;
 mod limits;
 mod live;
@@ -58,6 +59,7 @@ pub use self::discovery::{
 };
 pub use self::error::{GatewayError, SourceError};
 pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
+pub use self::jwt::{JwtAlgorithm, JwtSettings, KeySetPlace, KeySetSettings};
 pub use self::keys::{Budget, Door, KEYS_MAX, KeyDigest, KeySettings};
 pub use self::limits::{Credentials, Limits, ProbeSettings, RequestBounds, Timeouts};
 pub(crate) use self::live::LiveSettings;
@@ -143,6 +145,8 @@ pub struct GatewaySettings {
     pub keys: Vec<KeySettings>,
     /// Who is served without one.
     pub door: Door,
+    /// Whose tokens are believed beside keys, if anybody's.
+    pub jwt: Option<JwtSettings>,
     /// How requests wait where there is no room.
     pub admission: AdmissionSettings,
     /// What pools are scaled by.
@@ -191,6 +195,7 @@ impl GatewaySettings {
             credentials: Credentials::default(),
             keys: Vec::new(),
             door: Door::default(),
+            jwt: None,
             admission: AdmissionSettings::default(),
             scaling: ScaleSettings::default(),
             repair: FragmentSettings::default(),
@@ -200,7 +205,12 @@ impl GatewaySettings {
 
     /// Whether requests without a key are served.
     pub(crate) const fn is_open(&self) -> bool {
-        matches!(self.door, Door::OpenWithoutKeys) && self.keys.is_empty()
+        matches!(self.door(), Door::OpenWithoutKeys) && self.keys.is_empty()
+    }
+
+    /// Who is served without a key or a token.
+    pub(crate) const fn door(&self) -> Door {
+        if self.jwt.is_some() { Door::Closed } else { self.door }
     }
 
     /// Refuses what cannot work.
@@ -243,6 +253,7 @@ impl GatewaySettings {
         if self.scrape.interval.is_zero() || self.scrape.idle_interval.is_zero() {
             return Err(GatewayError::ScrapeInterval);
         }
+        self.jwt.as_ref().map_or(Ok(()), jwt::check)?;
         keys::check(&self.keys)
     }
 }

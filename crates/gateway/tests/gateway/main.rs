@@ -31,6 +31,7 @@ mod failover;
 mod health;
 mod hedging;
 mod http2;
+mod jwt;
 mod keys;
 mod refusing;
 mod relaying;

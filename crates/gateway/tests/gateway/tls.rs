@@ -63,7 +63,7 @@ impl Authority {
 }
 
 /// A port that speaks TLS and passes on what comes to `inside`.
-async fn terminate(settings: ServerSettings, inside: SocketAddr) -> SocketAddr {
+pub(crate) async fn terminate(settings: ServerSettings, inside: SocketAddr) -> SocketAddr {
     let tls = Arc::new(ServerTls::new(settings, Offers::Http1).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -5,6 +5,8 @@
 //! only requests that present one of them are served; without any, all are, and requests with the
 //! same token, in whatever header it comes, belong to the same tenant.
 //!
+//! Where tokens are believed (`jwt/`), they come in the same headers, and a key is looked for first.
+//!
 //! Invariant: no key is stored, printed or logged.
 
 mod budget;
@@ -30,6 +32,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) use self::budget::{Bill, Charge, Extent, Need};
 pub use self::budget::{Budgets, Level, RetryAfter, Standing};
 pub(crate) use self::priority::{URGENCY, urgency};
+use super::jwt::{JwtRefused, JwtVerifier, is_token};
 use crate::settings::{Budget, Door, KeyDigest, KeySettings, Routes};
 
 /// What metrics call tenants that the configuration does not name.
@@ -52,6 +55,18 @@ struct Key {
     label: Arc<str>,
 }
 
+impl Key {
+    fn new(settings: KeySettings) -> Self {
+        Self {
+            number: settings.digest.number(),
+            tenant: Tenant(xxh3_64(settings.tenant.as_bytes())),
+            realm: realm_of_tenant(&settings.tenant),
+            label: settings.tenant.as_str().into(),
+            settings,
+        }
+    }
+}
+
 /// All keys.
 #[derive(Debug)]
 pub(crate) struct Keyring {
@@ -62,16 +77,7 @@ pub(crate) struct Keyring {
 impl Keyring {
     /// Puts the keys in a table.
     pub(crate) fn new(keys: &[KeySettings], door: Door) -> Self {
-        let key = |settings: &KeySettings| {
-            let key = Key {
-                number: settings.digest.number(),
-                tenant: Tenant(xxh3_64(settings.tenant.as_bytes())),
-                realm: realm_of_tenant(&settings.tenant),
-                label: settings.tenant.as_str().into(),
-                settings: settings.clone(),
-            };
-            (settings.digest, Arc::new(key))
-        };
+        let key = |settings: &KeySettings| (settings.digest, Arc::new(Key::new(settings.clone())));
         Self { keys: keys.iter().map(key).collect(), door }
     }
 
@@ -110,6 +116,17 @@ impl Keyring {
         }
         Err(refused)
     }
+}
+
+/// Who sent a request with a token in its head, in whatever header it comes; `None` where there is none.
+pub(crate) async fn by_token(
+    head: &HeaderMap,
+    jwt: &JwtVerifier,
+    now: Timestamp,
+) -> Option<Result<Caller, JwtRefused>> {
+    let token = presented(head).find(|presented| is_token(presented))?;
+    let settings = jwt.verify(token, now).await;
+    Some(settings.map(|settings| Caller::of(&Arc::new(Key::new(settings)))))
 }
 
 /// Why nobody is let in by the keys of a head.
@@ -212,12 +229,12 @@ impl Caller {
         self.key.as_ref().and_then(|key| key.settings.deadline)
     }
 
-    /// The tenant's name, where the configuration has it.
+    /// The tenant's name, where the configuration or a token has it.
     pub(crate) fn name(&self) -> Option<Arc<str>> {
         self.key.as_ref().map(|key| Arc::clone(&key.label))
     }
 
-    /// The tenant as metrics call it, which is bounded by the configuration.
+    /// The tenant as metrics call it, which bound how many they tell apart.
     pub(crate) fn label(&self) -> &str {
         self.key.as_ref().map_or(NAMELESS, |key| &key.label)
     }

@@ -41,8 +41,8 @@ impl Incoming {
     }
 
     /// Who asks, of a request that no worker sees.
-    pub(super) fn identify(&self, gateway: &Gateway) -> Result<Caller, ApiError> {
-        gateway.pipeline.identify(&self.head.headers)
+    pub(super) async fn identify(&self, gateway: &Gateway) -> Result<Caller, ApiError> {
+        gateway.pipeline.identify(&self.head.headers).await
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn read(
     let Incoming { exchange, head, guard } = incoming;
     let mut context =
         RequestContext::new(&exchange, &head, Endpoint::ChatCompletions).guarded_by(guard);
-    let entered = enter(gateway, &mut context);
+    let entered = enter(gateway, &mut context).await;
     let read = match entered {
         Ok(caller) => {
             gateway.pipeline.buffers.read(body).await.map_err(Into::into).map(|read| (caller, read))

@@ -175,7 +175,7 @@ async fn answer(gateway: &Arc<Gateway>, asking: Asking, prepared: Prepared) -> R
 
 /// A kept response, or the events of one in the background.
 pub(super) async fn retrieve(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
-    let caller = match incoming.identify(gateway) {
+    let caller = match incoming.identify(gateway).await {
         Ok(caller) => caller,
         Err(error) => return incoming.refuse(&error),
     };
@@ -209,7 +209,7 @@ pub(super) async fn retrieve(gateway: &Gateway, incoming: Incoming, id: &str) ->
 
 /// Deletes a response.
 pub(super) async fn delete(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
-    let caller = match incoming.identify(gateway) {
+    let caller = match incoming.identify(gateway).await {
         Ok(caller) => caller,
         Err(error) => return incoming.refuse(&error),
     };
@@ -223,7 +223,7 @@ pub(super) async fn delete(gateway: &Gateway, incoming: Incoming, id: &str) -> R
 
 /// Gives up a response in the background.
 pub(super) async fn cancel(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
-    let caller = match incoming.identify(gateway) {
+    let caller = match incoming.identify(gateway).await {
         Ok(caller) => caller,
         Err(error) => return incoming.refuse(&error),
     };
@@ -246,7 +246,7 @@ pub(super) async fn cancel(gateway: &Gateway, incoming: Incoming, id: &str) -> R
 
 /// The input of a response as a list, the newest item first.
 pub(super) async fn input_items(gateway: &Gateway, incoming: Incoming, id: &str) -> Response<Body> {
-    let caller = match incoming.identify(gateway) {
+    let caller = match incoming.identify(gateway).await {
         Ok(caller) => caller,
         Err(error) => return incoming.refuse(&error),
     };
