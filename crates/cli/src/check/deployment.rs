@@ -1,7 +1,9 @@
 //! Deployment check: settings that are valid by themselves and wrong together or on this machine.
 
-use overdraft_config::Config;
+use jiff::{SignedDuration, Timestamp};
+use overdraft_config::{Config, Key};
 use overdraft_store::Place;
+use overdraft_telemetry::calendar_time;
 use overdraft_tls::{Offers, ServerTls};
 
 use super::finding::{Finding, Report, Verdict};
@@ -9,11 +11,15 @@ use super::finding::{Finding, Report, Verdict};
 /// Files that a gateway has open beside its connections.
 const FILES_BESIDE: u64 = 64;
 
+/// How long before its end a key is told of: time enough to make another and hand it out.
+const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+
 /// What was found, nothing where all is well.
 pub(super) fn report(config: &Config) -> Option<Report> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = open_files(config, files_max(&limits));
-    let findings = [unguarded(config), certificates(config), unsalted(config), files];
+    let keys = expiring(config, calendar_time());
+    let findings = [unguarded(config), certificates(config), unsalted(config), keys, files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -49,6 +55,23 @@ fn unsalted(config: &Config) -> Option<Finding> {
              computed is not found by another",
         )
     })
+}
+
+/// Keys that will be refused soon. One that has expired is none that anybody could still lose.
+fn expiring(config: &Config, now: Timestamp) -> Option<Finding> {
+    let soon = now.saturating_add(EXPIRES_SOON).unwrap_or(Timestamp::MAX);
+    let end = |key: &Key| key.expires.map(|end| end.0).filter(|end| now < *end && *end <= soon);
+    let ends = || config.all_keys().filter_map(|key| Some((end(key)?, key)));
+    let (end, first) = ends().min_by_key(|(end, _)| *end)?;
+    let name = first.name.as_deref().unwrap_or("without a name");
+    let count = ends().count();
+    let message = format!(
+        "within 14 days keys expire: {count}, first the one of `{}` called `{name}`, at `{end}`",
+        first.tenant
+    );
+    Some(Finding::new("expiry", Verdict::Warn, message).hint(
+        "make another with `overdraft keys new`, hand it out, and take the old one out of its file",
+    ))
 }
 
 /// Fewer open files than connections.
@@ -101,6 +124,25 @@ mod tests {
         assert_eq!(unguarded(&config(keys)), None);
         let jwt = "listen: 0.0.0.0:8080\njwt: {issuer: a, audience: b, jwks_file: c}";
         assert_eq!(unguarded(&config(jwt)), None);
+    }
+
+    #[test]
+    fn keys_that_expire_within_two_weeks_are_told_of() {
+        let now: Timestamp = "2027-01-01T00:00:00Z".parse().expect("a point in time");
+        let found = |ends: &[&str]| {
+            let key = |(number, end): (usize, &&str)| {
+                format!("{{tenant: t{number}, name: ci, key: k{number}, expires: {end}}}")
+            };
+            let keys: Vec<String> = ends.iter().enumerate().map(key).collect();
+            expiring(&config(&format!("keys: [{}]", keys.join(", "))), now)
+        };
+        let (over, later) = ("2027-01-01T00:00:00Z", "2027-01-15T00:00:01Z");
+        assert_eq!(found(&[over, later]), None);
+        let soon = found(&["2027-01-15T00:00:00Z", "2027-01-14T00:00:00Z", later]);
+        let message = soon.expect("two of them").message;
+        let expected = "within 14 days keys expire: 2, first the one of `t1` called `ci`, at \
+                        `2027-01-14T00:00:00Z`";
+        assert_eq!(message, expected);
     }
 
     #[test]
