@@ -24,7 +24,7 @@ use crate::settings::{KeySetPlace, KeySetSettings};
 const NOW: i64 = 1_800_000_000;
 
 /// An RSA key of 2,048 bits that signs nothing but these tests: PKCS #8, in DER.
-const RSA: &[u8] = include_bytes!("rsa-2048-of-tests.der");
+const RSA: &[u8] = include_bytes!("tests/rsa-2048.der");
 
 fn base64(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
