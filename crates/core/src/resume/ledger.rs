@@ -249,6 +249,11 @@ impl Ledger {
         &self.ids
     }
 
+    /// Whether the client has been told ids, and so expects all of them.
+    pub fn owes_ids(&self) -> bool {
+        self.view == View::Ids && !self.ids.is_empty()
+    }
+
     /// Tokens of the answer so far.
     pub const fn tokens(&self) -> u32 {
         self.tokens

@@ -60,6 +60,22 @@ fn the_best_way_that_is_exact_is_taken() {
     check(&greedy, &redrawn, unknown, "replay");
 }
 
+#[test]
+fn who_was_told_ids_is_told_all_of_them_or_an_error() {
+    let (free, greedy) = (profile(&[], Draws::Free), profile(&[], Draws::Greedy));
+    let mut ids = Ledger::of(View::Ids);
+    ids.prompt(vec![1, 2]);
+    ids.tell(&part("a", Some(&[3])));
+    let mut closed = Closed::default();
+    closed.close(Way::Ids);
+    assert_eq!(way(&greedy, &ids, vllm(), closed), Ok(Way::Replay));
+    assert_eq!(way(&free, &ids, vllm(), closed), Err(Refusal::Capability));
+    // Its worker tells none: there is nothing to miss.
+    let mut none = Ledger::of(View::Ids);
+    none.tell(&part("a", None));
+    assert_eq!(way(&free, &none, vllm(), closed), Ok(Way::Text));
+}
+
 // Faults: 42
 #[test]
 fn what_a_way_cannot_carry_over_closes_it() {

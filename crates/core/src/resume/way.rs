@@ -183,6 +183,10 @@ fn by_text(profile: &Profile, ledger: &Ledger, ability: Ability) -> Result<(), R
     if !ledger.reasoning().is_empty() {
         return Err(Refusal::Reasoning);
     }
+    // An answer that goes on by text has no ids from there on.
+    if ledger.owes_ids() {
+        return Err(Refusal::Capability);
+    }
     // Nothing but white space is no beginning that a template keeps.
     if !ledger.solid_text().is_empty() && ability.continues(profile.prompt) {
         Ok(())

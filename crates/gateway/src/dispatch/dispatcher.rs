@@ -9,7 +9,7 @@ use bytes::Bytes;
 use overdraft_core::admit::Ticket;
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::deadline::Prediction;
-use overdraft_core::fleet::{Change, Failure, RefusalKind, Turn, WorkerId};
+use overdraft_core::fleet::{Cause, Change, Failure, RefusalKind, Turn, WorkerId};
 use overdraft_core::hedge::{Denial, Watch};
 use overdraft_core::route::{
     Attempted, Choice, Ejections, GiveUp, Placed, Request, RetrySettings, RouteSettings, Router,
@@ -327,6 +327,7 @@ impl Dispatcher {
         match change {
             Change::CameUp(worker) => {
                 tracing::info!(worker = self.upstream(worker).name(), "worker came up");
+                self.member(worker).came_up();
             }
             Change::ModelsChanged(worker) => {
                 tracing::info!(worker = self.upstream(worker).name(), "worker changed its models");
@@ -334,6 +335,9 @@ impl Dispatcher {
             Change::WentDown(worker, cause) => {
                 let upstream = self.upstream(worker);
                 tracing::warn!(worker = upstream.name(), ?cause, "worker went down");
+                if matches!(cause, Cause::Unready | Cause::Unreachable) {
+                    self.member(worker).went_down(self.clock.now());
+                }
                 upstream.sweep();
             }
             Change::Opened(worker) => {

@@ -42,6 +42,8 @@ pub(crate) struct Member {
     resume_ability: Mutex<Ability>,
     /// When its drain began, in microseconds from one on; zero while there is none.
     leaves_since: AtomicU64,
+    /// When it was found to take nothing new, plus one; zero while it does.
+    down_since: AtomicU64,
     /// What watches it; ends with it.
     watchers: Mutex<JoinSet<()>>,
     /// What its engine last reported of itself.
@@ -68,6 +70,7 @@ impl Member {
             is_still,
             resume_ability,
             leaves_since,
+            down_since: AtomicU64::new(0),
             watchers,
             reports,
         }
@@ -153,14 +156,29 @@ impl Member {
 
     /// It is sent nothing new from `now` on; or is again.
     pub(crate) fn leaves(&self, now: Option<units::Instant>) {
-        let since = now.map_or(0, |now| now.since(units::Instant::ORIGIN).get().saturating_add(1));
-        self.leaves_since.store(since, Ordering::Relaxed);
+        store(&self.leaves_since, now);
     }
 
-    /// Since when it has been sent nothing new, where it leaves.
+    /// It takes nothing new any more, as was found at `now`, and may go on with what it has: so does a process that was
+    /// told to end.
+    pub(crate) fn went_down(&self, now: units::Instant) {
+        if self.down_since.load(Ordering::Relaxed) == 0 {
+            store(&self.down_since, Some(now));
+        }
+    }
+
+    /// It is up again.
+    pub(crate) fn came_up(&self) {
+        store(&self.down_since, None);
+    }
+
+    /// Since when it has been sent nothing new: it drains, or is down.
     pub(crate) fn leaves_since(&self) -> Option<units::Instant> {
-        let since = self.leaves_since.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(units::Instant::ORIGIN + Micros::new(since))
+        let since = [&self.leaves_since, &self.down_since].map(|since| {
+            let since = since.load(Ordering::Relaxed).checked_sub(1)?;
+            Some(units::Instant::ORIGIN + Micros::new(since))
+        });
+        since.into_iter().flatten().min()
     }
 
     /// The tasks that watch it.
@@ -172,6 +190,12 @@ impl Member {
     pub(crate) fn dismiss(&self) {
         self.watchers().abort_all();
     }
+}
+
+/// Notes a time; zero is none.
+fn store(since: &AtomicU64, now: Option<units::Instant>) {
+    let at = now.map_or(0, |now| now.since(units::Instant::ORIGIN).get().saturating_add(1));
+    since.store(at, Ordering::Relaxed);
 }
 
 /// The table of members.

@@ -1,6 +1,9 @@
 //! Streams that break off and go on at another worker, as the client and the workers see it.
 
+use std::time::Duration;
+
 use overdraft_core::resume::Mode;
+use overdraft_gateway::GatewaySettings;
 use overdraft_units::Micros;
 use serde_json::{Value, json};
 
@@ -19,14 +22,15 @@ async fn pair() -> ([Mock; 2], Gateway) {
 
 /// The same with workers that speak as vLLM does, once the gateway knows it.
 async fn vllms(drain_after: Micros) -> ([Mock; 2], Gateway) {
+    vllms_with(|settings| settings.resume.drain_after = drain_after).await
+}
+
+async fn vllms_with(change: impl FnOnce(&mut GatewaySettings)) -> ([Mock; 2], Gateway) {
     let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
     for mock in &mocks {
         mock.behave(|manner| manner.metrics = Some(VLLM.into()));
     }
-    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], |settings| {
-        settings.resume.drain_after = drain_after;
-    })
-    .await;
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], change).await;
     let mut client = gateway.client().await;
     while client.get("/metrics").await.1.matches("result=\"ok\"").count() < 2 {
         tokio::task::yield_now().await;
@@ -460,4 +464,54 @@ async fn a_draining_worker_hands_its_streams_over_and_keeps_what_cannot_go() {
     call.end().await;
     let (rest, end) = client.rest().await;
     assert_eq!((rest, end), (format!("{}{}{DONE}", token(" three"), finish("stop")), End::Clean));
+}
+
+/// So does a worker that was told to end (SIGTERM): it says that it is not ready, and finishes what it has.
+#[tokio::test]
+async fn a_worker_that_is_not_ready_any_more_hands_its_streams_over() {
+    let ([mut first, mut second], gateway) = vllms_with(|settings| {
+        settings.resume.drain_after = Micros::ZERO;
+        settings.probe.interval = Duration::from_millis(20);
+    })
+    .await;
+    let mut client = gateway.stream().await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    first.behave(|manner| manner.health = 503);
+    gateway.until_up(1).await;
+    call.chunk(&token(" two")).await;
+    assert_eq!(client.chunk().await, Ok(token(" two")));
+    let mut next = second.call().await;
+    assert_eq!(body(&next)["messages"][1]["content"], "one two");
+    next.stream().await;
+    next.chunk(&format!("{}{}{DONE}", token(" three"), finish("stop"))).await;
+    next.end().await;
+    let (rest, end) = client.rest().await;
+    assert!(rest.contains("cause=drain") && rest.contains(" three"), "{rest}");
+    assert_eq!(end, End::Clean);
+    call.gone().await;
+}
+
+/// What a stream leaves out and a look-up does not is no text: the answer goes on by its text.
+#[tokio::test]
+async fn a_special_token_at_the_seam_is_not_told() {
+    let ([mut first, mut second], gateway) = vllms(LONG).await;
+    let mut client = gateway.stream().await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&format!("{ROLE}{}{}", ids_chunk("one", &[7]), ids_chunk("", &[1]))).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.reset();
+    second.call().await.answer(200, r#"{"prompt":"one<|im_start|>"}"#).await;
+    let mut next = second.call().await;
+    assert_eq!(body(&next)["messages"][1]["content"], "one");
+    next.stream().await;
+    next.chunk(&format!("{}{}{DONE}", token(" two"), finish("stop"))).await;
+    next.end().await;
+    let (rest, _) = client.rest().await;
+    assert!(rest.contains("way=text") && !rest.contains("im_start"), "{rest}");
 }

@@ -164,9 +164,17 @@ impl Journal {
         Ok(text.and_then(|text| {
             let whole = text.trim_end_matches(REPLACEMENT);
             let withheld = whole.strip_prefix(self.ledger.text())?.to_owned();
-            Some(Seam { withheld, is_open: whole.len() < text.len() })
+            let is_text = !is_special(&withheld);
+            is_text.then(|| Seam { withheld, is_open: whole.len() < text.len() })
         }))
     }
+}
+
+/// Whether this ends as special tokens are spelled (`<|im_end|>`, `</s>`, `[INST]`). Streams leave those out and look-ups
+/// do not, so that it may never have been withheld.
+fn is_special(withheld: &str) -> bool {
+    let last = withheld.trim_end().chars().next_back();
+    matches!(last, Some('>' | ']'))
 }
 
 /// The part that a seam's text is.
