@@ -11,12 +11,14 @@
 //! | What a request asks that matters here    | `profile.rs` |
 //! | What a worker can do                     | `ability.rs` |
 //! | What the client was told                 | `ledger.rs`  |
+//! | Special tokens that a stream leaves out  | `hidden_tokens.rs` |
 //! | The way to go on                         | `way.rs`     |
 //! | Comparison of a second answer            | `overlap.rs` |
 //! | Stop strings over the seam               | `stops.rs`   |
 //! | What of the second answer is told        | `splice.rs`  |
 
 mod ability;
+mod hidden_tokens;
 mod ledger;
 mod overlap;
 mod profile;
@@ -28,6 +30,7 @@ mod tests;
 mod way;
 
 pub use self::ability::{Ability, Engine, Extra};
+pub use self::hidden_tokens::{Withheld, withheld};
 pub use self::ledger::{Call, CallPart, LEDGER_BYTES_MAX, Ledger, Part, View};
 pub use self::overlap::Diverged;
 pub use self::profile::{Draws, Profile, PromptForm, Trait, Traits};

@@ -37,6 +37,7 @@ mod refusing;
 mod relaying;
 mod reporting;
 mod resuming;
+mod resuming_hidden;
 mod revoking;
 mod routing;
 mod sharing;

@@ -15,7 +15,7 @@ use overdraft_wire::resume::{Piece, resumed};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::journal::Journal;
-use super::question::{Asking, Seam, part};
+use super::question::{Asking, Decoded, Seam, part};
 use super::second::Last;
 use crate::dispatch::{Explanation, Lease, Member};
 use crate::pipeline::attempt::{Answer, Question, converse};
@@ -186,11 +186,8 @@ impl Journal {
                 lease.decline();
                 return self.full(seam, way, name).map(Some);
             }
-            Asking::Closed => {
-                lease.decline();
-                self.closed.close(way);
-                return Ok(None);
-            }
+            Asking::Closed => return Ok(self.close(lease, &[way])),
+            Asking::Hidden => return Ok(self.close(lease, &[Way::Ids, Way::Text])),
             // Another one may still say it.
             Asking::Unanswered => return self.unanswered(lease, &member).map(|()| None),
         };
@@ -234,6 +231,13 @@ impl Journal {
                 Ok(None)
             }
         }
+    }
+
+    /// Gives a worker back unasked: these ways are not open.
+    fn close(&mut self, mut lease: Lease, ways: &[Way]) -> Option<Found> {
+        lease.decline();
+        ways.iter().for_each(|way| self.closed.close(*way));
+        None
     }
 
     /// A worker did not answer what had to be known before it was asked.
@@ -348,8 +352,9 @@ impl Journal {
             } else {
                 ids.len()
             };
-            let seam = self.seam(member, &ids[..said]).await.ok().flatten();
-            let seam = seam.ok_or(Refusal::Capability)?;
+            let Ok(Decoded::Seam(seam)) = self.seam(member, &ids[..said]).await else {
+                return Err(Refusal::Capability);
+            };
             if !seam.is_open || finish.is_some() {
                 let is_token = true;
                 let part =

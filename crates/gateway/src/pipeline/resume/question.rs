@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::Uri;
-use overdraft_core::resume::{Draws, Engine, Part, Profile, PromptForm, Way};
+use overdraft_core::resume::{Draws, Engine, Part, Profile, PromptForm, Way, Withheld, withheld};
 use overdraft_wire::json::Object;
 use overdraft_wire::resume::{Left, by_ids, by_text};
 use overdraft_wire::{Endpoint, Generation};
@@ -37,6 +37,18 @@ pub(super) struct Seam {
     pub(super) is_open: bool,
 }
 
+/// What a worker says the ids come to.
+pub(super) enum Decoded {
+    /// All that was told, and this behind it.
+    Seam(Seam),
+    /// The worker does not say.
+    Unsaid,
+    /// All that was told, and what may be text or special tokens.
+    Unsure,
+    /// Another text: something in the answer is hidden, and its text alone does not say how it goes on.
+    Differs,
+}
+
 /// What there is to ask.
 pub(super) enum Asking {
     Question(Box<Prepared>),
@@ -44,6 +56,8 @@ pub(super) enum Asking {
     Full(Seam),
     /// The way turned out not to be open.
     Closed,
+    /// Neither by ids nor by text: the answer has more in it than its text.
+    Hidden,
     /// The worker did not answer what had to be known first.
     Unanswered,
 }
@@ -102,8 +116,9 @@ impl Journal {
         let Some((prompt, answer)) = self.ledger.ids() else { return Asking::Closed };
         let model = &self.request.info.model;
         let seam = match self.seam(member, &[]).await {
-            Ok(Some(seam)) => seam,
-            Ok(None) => return Asking::Closed,
+            Ok(Decoded::Seam(seam)) => seam,
+            Ok(Decoded::Unsaid | Decoded::Unsure) => return Asking::Closed,
+            Ok(Decoded::Differs) => return Asking::Hidden,
             Err(Unanswered) => return Asking::Unanswered,
         };
         let profile = self.profile_at(member);
@@ -146,35 +161,28 @@ impl Journal {
         Asking::Question(Box::new(Prepared { content, path, endpoint, seam }))
     }
 
-    /// What the answer's ids and `more` come to behind what was told; nothing where that is not how they begin.
+    /// What the answer's ids and `more` come to behind what was told.
     ///
     /// # Errors
     /// [`Unanswered`] where the worker does not answer.
-    pub(super) async fn seam(
-        &self,
-        member: &Member,
-        more: &[u32],
-    ) -> Result<Option<Seam>, Unanswered> {
+    pub(super) async fn seam(&self, member: &Member, more: &[u32]) -> Result<Decoded, Unanswered> {
         let ids = [self.ledger.ids_of_text(), more].concat();
         let request = &self.request;
         let credentials = request.pipeline.settings().credentials;
         let (from, upstream) = (&request.head.headers, &member.upstream);
         let head = headers::outgoing(from, upstream, &request.request_id, credentials);
         let text = lookups::text(upstream, &head, &request.info.model, &ids).await?;
-        Ok(text.and_then(|text| {
-            let whole = text.trim_end_matches(REPLACEMENT);
-            let withheld = whole.strip_prefix(self.ledger.text())?.to_owned();
-            let is_text = !is_special(&withheld);
-            is_text.then(|| Seam { withheld, is_open: whole.len() < text.len() })
-        }))
+        let Some(text) = text else { return Ok(Decoded::Unsaid) };
+        let whole = text.trim_end_matches(REPLACEMENT);
+        let (told, holds_back) = (self.ledger.text(), !request.stops.strings.is_empty());
+        Ok(match withheld(told, whole, holds_back) {
+            Withheld::Text(withheld) => {
+                Decoded::Seam(Seam { withheld, is_open: whole.len() < text.len() })
+            }
+            Withheld::Unsure if whole.starts_with(told) => Decoded::Unsure,
+            Withheld::Unsure | Withheld::Differs => Decoded::Differs,
+        })
     }
-}
-
-/// Whether this ends as special tokens are spelled (`<|im_end|>`, `</s>`, `[INST]`). Streams leave those out and look-ups
-/// do not, so that it may never have been withheld.
-fn is_special(withheld: &str) -> bool {
-    let last = withheld.trim_end().chars().next_back();
-    matches!(last, Some('>' | ']'))
 }
 
 /// The part that a seam's text is.
