@@ -102,7 +102,10 @@ impl Found {
 pub(crate) fn part(arguments: &Arguments) -> Result<Told> {
     let traces = arguments.traces.is_dir().then_some(arguments.traces.as_path());
     if traces.is_none() {
-        println!("no traces in {}: generators alone", arguments.traces.display());
+        println!(
+            "no traces in {}: generators alone, other draws than with them",
+            arguments.traces.display()
+        );
     }
     if let Some(number) = arguments.only {
         return alone(arguments, draw(arguments.seed, number, traces)?);
