@@ -20,6 +20,7 @@ mod questions;
 #[path = "../../tests/redis/server.rs"]
 #[expect(dead_code, reason = "the store's own tests use the rest")]
 mod redis;
+mod resume;
 mod routing;
 mod silicon;
 mod speculation;
@@ -61,6 +62,8 @@ enum Bench {
     Gateway(gateway::Arguments),
     /// CPU per request with dashboard, scrapes and traces beside the gateway without
     Observe(observe::Arguments),
+    /// CPU per chunk of streams that can be resumed beside those that cannot
+    Resume(resume::Arguments),
     /// A small model asked first: quality against cost
     Cascade(cascade::Arguments),
     /// Hits from memory and from Redis, and hit ratios by size
@@ -87,6 +90,7 @@ fn main() -> Result<ExitCode> {
         Bench::Admission(arguments) => admission::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
         Bench::Observe(arguments) => observe::run(arguments),
+        Bench::Resume(arguments) => resume::run(arguments),
         Bench::Cascade(arguments) => cascade::run(arguments),
         Bench::Cache(arguments) => cache::run(arguments),
         Bench::Loadtool(arguments) => loadtool::run(arguments),

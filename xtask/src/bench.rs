@@ -19,6 +19,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
     ("observe", "CPU per request with dashboard, scrapes and traces beside without (S4)"),
+    ("resume", "CPU per chunk of streams that can be resumed beside those that cannot (S8)"),
     (
         "cascade",
         "a small model asked first: quality against cost, shifts, first text, a useless draft (S1, S2, S4, S5)",

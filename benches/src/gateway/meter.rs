@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use overdraft_claims::{as_float, machine_load, median};
-use overdraft_gateway::{GatewaySettings, TracingSettings, WorkerSettings};
+use overdraft_gateway::{GatewaySettings, WorkerSettings};
 use overdraft_telemetry::logging::{self, LogSettings};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -18,15 +18,16 @@ use super::load::{self, Request, Volume};
 use super::mock::CHUNKS;
 use super::peer::{self, PEERS, Peer};
 
-/// The gateway as it comes: default settings, one worker, an access line per request; traced where asked.
+/// The gateway as it comes, but for what `adjust` changes: default settings, one worker, an access line per request.
 pub(crate) async fn gateway(
     listener: TcpListener,
     worker: &str,
-    tracing: Option<TracingSettings>,
+    adjust: impl FnOnce(&mut GatewaySettings),
 ) -> Result<()> {
     logging::install(&LogSettings::default())?;
     let workers = vec![WorkerSettings::new(format!("http://{worker}"))];
-    let settings = GatewaySettings { tracing, ..GatewaySettings::new(workers) };
+    let mut settings = GatewaySettings::new(workers);
+    adjust(&mut settings);
     overdraft_gateway::run(listener, settings, pending()).await?;
     Ok(())
 }

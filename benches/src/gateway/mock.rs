@@ -2,7 +2,8 @@
 //!
 //! Whole answers are a fixed document. A request that asks for a stream gets [`CHUNKS`] events, one
 //! every [`PACE`], so that each wakes the relay. A stream is asked for by a short request with
-//! `"stream":true`, for that is what every gateway passes on, whatever else it drops or moves.
+//! `"stream":true`, for that is what every gateway passes on, whatever else it drops or moves. Who asks for token ids
+//! gets them, as vLLM tells them.
 
 use std::time::Duration;
 
@@ -33,6 +34,11 @@ const METRICS: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\
 
 const EVENT: &str = "data: {\"id\":\"chatcmpl-0\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
 
+const EVENT_WITH_IDS: &str = "data: {\"id\":\"chatcmpl-0\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":[30001]}]}\n\n";
+
+/// Comes first, where ids are asked for.
+const PROMPT_IDS: &str = "data: {\"id\":\"chatcmpl-0\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"prompt_token_ids\":[128000,3923,374,279,6864,315,9822,30]}\n\n";
+
 const LAST: &str = "data: {\"id\":\"chatcmpl-0\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 /// Answers whoever connects.
@@ -61,7 +67,8 @@ async fn answer_all(mut stream: TcpStream) -> Result<()> {
             Asked::Models => stream.write_all(&models).await?,
             Asked::Metrics => stream.write_all(&metrics).await?,
             Asked::Whole => stream.write_all(&whole).await?,
-            Asked::Stream => events(&mut stream).await?,
+            Asked::Stream => events(&mut stream, "", EVENT).await?,
+            Asked::StreamWithIds => events(&mut stream, PROMPT_IDS, EVENT_WITH_IDS).await?,
         }
     }
 }
@@ -71,6 +78,7 @@ enum Asked {
     Metrics,
     Whole,
     Stream,
+    StreamWithIds,
 }
 
 /// Reads one request; what it asks for, or `None` at the end.
@@ -102,26 +110,28 @@ async fn request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Option<As
         }
         left = left.saturating_sub(got);
     }
-    let streams = || {
-        let spellings = [&br#""stream":true"#[..], br#""stream": true"#];
-        is_short && spellings.iter().any(|one| memchr::memmem::find(read, one).is_some())
-    };
+    let says = |what: &str| is_short && memchr::memmem::find(read, what.as_bytes()).is_some();
+    let streams = says(r#""stream":true"#) || says(r#""stream": true"#);
     Ok(Some(match () {
         () if is_metrics => Asked::Metrics,
         () if is_get => Asked::Models,
-        () if streams() => Asked::Stream,
+        () if streams && says(r#""return_token_ids":true"#) => Asked::StreamWithIds,
+        () if streams => Asked::Stream,
         () => Asked::Whole,
     }))
 }
 
-async fn events(stream: &mut TcpStream) -> Result<()> {
+async fn events(stream: &mut TcpStream, first: &str, event: &str) -> Result<()> {
     stream
         .write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
               transfer-encoding: chunked\r\n\r\n",
         )
         .await?;
-    let chunk = format!("{:x}\r\n{EVENT}\r\n", EVENT.len());
+    if !first.is_empty() {
+        stream.write_all(format!("{:x}\r\n{first}\r\n", first.len()).as_bytes()).await?;
+    }
+    let chunk = format!("{:x}\r\n{event}\r\n", event.len());
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for _ in 0..CHUNKS {

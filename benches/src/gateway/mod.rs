@@ -13,7 +13,7 @@ mod bare;
 pub(crate) mod child;
 pub(crate) mod load;
 pub(crate) mod meter;
-mod mock;
+pub(crate) mod mock;
 mod peer;
 mod report;
 
@@ -22,6 +22,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use overdraft_core::resume::Mode;
+use overdraft_gateway::GatewaySettings;
 
 use self::meter::Plan;
 use crate::{observe, runtime};
@@ -62,6 +64,11 @@ enum Role {
         /// `host:port`
         worker: String,
     },
+    /// The same, which resumes no stream
+    Unresumed {
+        /// `host:port`
+        worker: String,
+    },
     /// The same, which traces a tenth of the requests
     Traced {
         /// `host:port`
@@ -80,11 +87,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 child::serve(|listener| bare::serve(listener, worker)).await
             }
             Some(Role::Proxied { worker }) => {
-                child::serve(|listener| meter::gateway(listener, worker, None)).await
+                child::serve(|listener| meter::gateway(listener, worker, |_| ())).await
             }
             Some(Role::Traced { worker, collector }) => {
                 let tracing = Some(observe::tracing(collector)?);
-                child::serve(|listener| meter::gateway(listener, worker, tracing)).await
+                let trace = |settings: &mut GatewaySettings| settings.tracing = tracing;
+                child::serve(|listener| meter::gateway(listener, worker, trace)).await
+            }
+            Some(Role::Unresumed { worker }) => {
+                let stop = |settings: &mut GatewaySettings| settings.resume.mode = Mode::Off;
+                child::serve(|listener| meter::gateway(listener, worker, stop)).await
             }
             Some(Role::Train) => report::train().await,
             None => {
