@@ -92,9 +92,13 @@ class Run:
 
     async def watch(self):
         """Memory and descriptors of the first gateway, and a line now and then."""
-        told = self.begun
+        told, seen = self.begun, 0
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
+            for record in self.load.records[seen:]:
+                if record.verdict not in ("good", "killed"):
+                    self.say(f"{record.verdict}: {record.model}, {record.why}")
+            seen = len(self.load.records)
             gateway = self.fleet.gateways[0]
             self.samples.append((time.monotonic(), gateway.resident(), gateway.descriptors()))
             if time.monotonic() - told >= PROGRESS_SECONDS:
@@ -197,6 +201,10 @@ async def run(arguments):
         one = Run(arguments, fleet, load, faults)
         tasks = [asyncio.create_task(gateway.watch()) for gateway in fleet.gateways] + [asyncio.create_task(one.watch())]
         await one.go()
+    except asyncio.CancelledError:
+        if not tasks:
+            raise
+        print("\nended before its time; what was seen until then:")
     finally:
         for task in tasks:
             task.cancel()
@@ -208,7 +216,7 @@ async def run(arguments):
         failed += holds is False
         print(f"{'not judged' if holds is None else 'holds' if holds else 'FAILS'}  {what}: {seen}")
     print(f"load average {os.getloadavg()[0]:.1f}; logs in {arguments.work}")
-    return int(failed > 0)
+    return int(failed > 0 or not one.load.over)
 
 
 def main():
