@@ -28,6 +28,7 @@ pub(crate) fn worker(configured: &config::Worker) -> WorkerSettings {
         tls: tls::worker(&configured.tls),
         kv_share: configured.kv_share,
         sequences_max: configured.max_num_seqs,
+        serves: configured.serves.clone(),
     };
     let (memory, restart) = (configured.memory.as_ref(), configured.restart.as_ref());
     worker.care = care::care(memory, restart, configured.warm_up, care::place);
@@ -76,6 +77,7 @@ pub(super) fn each(configured: &config::Each) -> Each {
             tls: configured.tls.as_ref().map(tls::worker).unwrap_or_default(),
             kv_share: configured.kv_share,
             sequences_max: configured.max_num_seqs,
+            serves: configured.serves.clone(),
         },
         care: care::care(memory, restart, configured.warm_up, |text| Template::new(text)),
     }

@@ -43,6 +43,10 @@ pub struct Worker {
     /// The model it is expected to serve; a worker that serves another one is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Only these of the models that it lists are asked of it and told to clients; all, where none is named. For a
+    /// provider that lists dozens and stands in for one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serves: Vec<String>,
     /// Where it tells which blocks its cache holds: `auto` asks it, `off` never listens.
     #[serde(default)]
     pub kv_events: KvEvents,
@@ -93,6 +97,9 @@ pub struct Each {
     /// shown; `{}` trusts the system's authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<WorkerTls>,
+    /// Only these of the models that they list are asked of them; all, where none is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub serves: Vec<String>,
     /// Where they tell which blocks their caches hold, as in `tcp://{host}:5557`: `auto` asks them, `off`
     /// never listens.
     pub kv_events: KvEvents,
@@ -129,6 +136,7 @@ impl Worker {
             tls: WorkerTls::default(),
             pool: Pool::default(),
             model: None,
+            serves: Vec::new(),
             kv_events: KvEvents::default(),
             priority_scheduling: false,
             cache_salt: CacheSalt::default(),

@@ -34,8 +34,9 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Reads a worker's answer to `GET /v1/models`; `None` if it is not such an answer.
-    pub(crate) fn parse(answer: &[u8]) -> Option<Self> {
+    /// Reads a worker's answer to `GET /v1/models`; `None` if it is not such an answer. Only those of `serves` are
+    /// kept, where it names any.
+    pub(crate) fn parse(answer: &[u8], serves: &[String]) -> Option<Self> {
         #[derive(Deserialize)]
         struct List {
             data: Vec<Box<RawValue>>,
@@ -46,11 +47,17 @@ impl Listing {
             parent: Option<String>,
         }
         let list: List = serde_json::from_slice(answer).ok()?;
-        let cards = list.data.into_iter().take(WORKER_MODELS_MAX).map(|text| {
-            let named: Named = serde_json::from_str(text.get()).ok()?;
-            Some(Card { id: named.id, parent: named.parent, text })
-        });
-        Some(Self { cards: cards.collect::<Option<_>>()? })
+        let mut cards = Vec::new();
+        for text in list.data {
+            let Named { id, parent } = serde_json::from_str(text.get()).ok()?;
+            if serves.is_empty() || serves.contains(&id) {
+                cards.push(Card { id, parent, text });
+            }
+            if cards.len() == WORKER_MODELS_MAX {
+                break;
+            }
+        }
+        Some(Self { cards })
     }
 
     /// The models' names.

@@ -85,7 +85,7 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
     let was_up = before.is_up();
     warmth.observe(before);
     match seen {
-        Seen::Ready(list) => match Listing::parse(&list) {
+        Seen::Ready(list) => match Listing::parse(&list, &member.settings.traits.serves) {
             Some(listing) => {
                 let names = listing.names();
                 let wanted = member.settings.model.as_ref();

@@ -53,6 +53,8 @@ pub struct WorkerTraits {
     pub kv_share: bool,
     /// Sequences that it computes at once; learnt where it is not said.
     pub sequences_max: Option<NonZeroU32>,
+    /// The models of its list that are asked of it; all where none is named.
+    pub serves: Vec<String>,
 }
 
 impl WorkerTraits {

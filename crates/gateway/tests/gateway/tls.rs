@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use overdraft_gateway::{GatewayError, GatewaySettings, WorkerSettings};
+use overdraft_gateway::{GatewayError, GatewaySettings, ModelSettings, WorkerSettings};
 use overdraft_tls::{
     ClientSettings, ClientTls, Identity, Offers, ServerSettings, ServerTls, Trust,
 };
@@ -267,4 +267,44 @@ async fn certificates_that_cannot_be_used_are_refused_with_their_file() {
     settings.workers[0].url = "http://127.0.0.1:1".to_owned();
     let told = refusal(settings).await.to_string();
     assert!(told.contains("expected `https://`"), "{told}");
+}
+
+/// A provider that wants a key and lists models that nobody asked for stands in for a model whose worker is away.
+#[tokio::test]
+async fn a_provider_behind_tls_stands_in_with_its_own_key_and_one_of_its_models() {
+    let mut provider = Mock::start(&["dear-one", "stand-in", "other"]).await;
+    let (own, authority) = (Mock::start(&[MODEL]).await, Authority::new());
+    let server = authority.server(authority.vouch("provider", "api.example"), false);
+    let place = terminate(server, provider.address).await;
+    let gateway = Gateway::start_unready(&[&own], |settings| {
+        let mut external = WorkerSettings::new(format!("https://{place}"));
+        external.traits.tls = ClientSettings {
+            trust: authority.trust(),
+            server_name: Some("api.example".to_owned()),
+            ..ClientSettings::default()
+        };
+        external.traits.api_key = Some(overdraft_gateway::Token::new("sk-provider"));
+        external.traits.serves = vec!["stand-in".to_owned()];
+        settings.workers.push(external);
+        let fallback = vec!["stand-in".to_owned()];
+        let model = ModelSettings { fallback, ..ModelSettings::default() };
+        settings.routing.models.insert(MODEL.to_owned(), model);
+    })
+    .await;
+    gateway.until_up(2).await;
+    let mut client = gateway.client().await;
+    let (_, list) = client.get("/v1/models").await;
+    assert!(list.contains("stand-in") && !list.contains("dear-one"), "{list}");
+    own.stop().await;
+    let mut client = gateway.chat("").await;
+    let call = in_time(provider.call()).await;
+    assert_eq!(call.header("authorization"), Some("Bearer sk-provider"));
+    assert!(call.text().contains(r#""model":"stand-in""#), "{}", call.text());
+    call.answer(200, ANSWER).await;
+    let (head, _) = client.whole().await;
+    assert_eq!((head.status, head.header("x-overdraft-served-by")), (200, Some("stand-in")));
+    // What it lists beside that is nobody's to ask for.
+    let mut client = gateway.client().await;
+    client.post(CHAT, r#"{"model":"dear-one","messages":[{"role":"user","content":"hi"}]}"#).await;
+    assert_eq!(client.whole().await.0.status, 404);
 }
