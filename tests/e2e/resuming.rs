@@ -1,10 +1,14 @@
 //! Workers killed in the middle of an answer: the client gets the answer of an undisturbed run.
 #![expect(
     clippy::disallowed_methods,
-    reason = "how many kills is for whoever runs the test to say"
+    reason = "how many kills and draws is for whoever runs the tests to say"
 )]
 
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -22,7 +26,7 @@ fn arguments() -> Vec<String> {
     ["--model", &path, "--served-model-name", "target"].map(str::to_owned).to_vec()
 }
 
-fn worker(at: Option<std::net::SocketAddr>) -> Server {
+fn worker(at: Option<SocketAddr>) -> Server {
     let arguments = arguments();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     at.map_or_else(|| Server::worker(&arguments), |at| Server::worker_at(at, &arguments))
@@ -149,4 +153,161 @@ fn an_answer_goes_on_at_its_own_worker_once_that_is_restarted() {
     assert!(seen.errors.is_empty() && seen.is_done, "{seen:?}\n{}", gateway.log());
     let expected = whole["choices"][0]["message"]["content"].as_str();
     assert_eq!(Some(seen.text.as_str()), expected, "{seen:?}");
+}
+
+/// Sampled answers in the gate; `OVERDRAFT_DRAWS` says how many otherwise.
+const DRAWS: usize = 200;
+
+/// Tokens of a sampled answer, of which the first one or two come before the cut.
+const DRAWN: usize = 4;
+
+/// Rarer tokens are counted together: the chi-square approximation wants five in each cell.
+const LEAST_OF_A_CELL: u64 = 10;
+
+/// Before a worker: cuts the stream of each chat after its first or second token, by turns.
+fn cutting(worker: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has an address");
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
+            let Ok(server) = TcpStream::connect(worker) else { continue };
+            let is_chat = Arc::new(AtomicBool::new(false));
+            let (from, to) = (client.try_clone(), server.try_clone());
+            let (from, to) = (from.expect("a handle"), to.expect("a handle"));
+            let noted = Arc::clone(&is_chat);
+            std::thread::spawn(move || ask_on(from, to, &noted));
+            std::thread::spawn(move || answer_until(server, client, &is_chat, 1 + number % 2));
+        }
+    });
+    address
+}
+
+fn ask_on(mut from: TcpStream, mut to: TcpStream, is_chat: &AtomicBool) {
+    let mut piece = [0; 16_384];
+    while let Ok(read @ 1..) = from.read(&mut piece) {
+        let said = String::from_utf8_lossy(&piece[..read]);
+        let is_streamed_chat =
+            said.contains("POST /v1/chat/completions") && said.contains("\"stream\":true");
+        is_chat.fetch_or(is_streamed_chat, Ordering::SeqCst);
+        if to.write_all(&piece[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Hands an answer on; of a streamed chat only the role and so many tokens.
+fn answer_until(mut from: TcpStream, mut to: TcpStream, is_chat: &AtomicBool, tokens: usize) {
+    let (mut piece, mut seen) = ([0; 16_384], Vec::new());
+    while let Ok(read @ 1..) = from.read(&mut piece) {
+        let told = seen.len();
+        seen.extend_from_slice(&piece[..read]);
+        let events =
+            String::from_utf8_lossy(&seen).match_indices("\n\n").map(|(at, _)| at + 2).nth(tokens);
+        let cut = events.filter(|_| is_chat.load(Ordering::SeqCst));
+        let _ = to.write_all(&seen[told..cut.unwrap_or(seen.len()).max(told)]);
+        if cut.is_some() {
+            break;
+        }
+    }
+    let (_, _) = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
+}
+
+fn sampled(is_streamed: bool) -> Value {
+    json!({
+        "model": "target", "stream": is_streamed, "temperature": 2.0, "ignore_eos": true,
+        "max_tokens": DRAWN, "return_token_ids": true,
+        "messages": [{"role": "user", "content": "Name a word."}],
+    })
+}
+
+fn ids_of(choice: &Value) -> Vec<u64> {
+    let ids = choice["token_ids"].as_array().map(Vec::as_slice).unwrap_or_default();
+    ids.iter().filter_map(Value::as_u64).collect()
+}
+
+/// The ids of an answer that was cut and went on.
+fn resumed_ids(gateway: &Server) -> Vec<u64> {
+    let body = sampled(true).to_string();
+    let mut stream = gateway.open("POST", "/v1/chat/completions", &body);
+    let mut raw = String::new();
+    stream.read_to_string(&mut raw).expect("the answer ends");
+    assert!(raw.contains("; way=ids;") && raw.contains("[DONE]"), "{raw}\n{}", gateway.log());
+    let events = raw.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events = events.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+    events.flat_map(|event| ids_of(&event["choices"][0])).collect()
+}
+
+/// How often each answer begins with each of these; what is rare is one.
+type Cells = BTreeMap<Vec<u64>, [u64; 2]>;
+
+/// The chi-square statistic of two samples, and its degrees of freedom.
+fn chi_square(cells: &Cells) -> (f64, f64) {
+    let mut kept: Vec<[u64; 2]> = Vec::new();
+    let mut rest = [0; 2];
+    for counted in cells.values() {
+        if counted[0] + counted[1] < LEAST_OF_A_CELL {
+            rest = [rest[0] + counted[0], rest[1] + counted[1]];
+        } else {
+            kept.push(*counted);
+        }
+    }
+    kept.extend(Some(rest).filter(|rest| LEAST_OF_A_CELL <= rest[0] + rest[1]));
+    let real = |count: u64| f64::from(u32::try_from(count).expect("few draws"));
+    let sums = [0, 1].map(|sample: usize| real(kept.iter().map(|cell| cell[sample]).sum()));
+    let terms = kept.iter().flat_map(|cell| {
+        [0, 1].map(|sample: usize| {
+            let expected = real(cell[0] + cell[1]) * sums[sample] / (sums[0] + sums[1]);
+            (real(cell[sample]) - expected).powi(2) / expected
+        })
+    });
+    (terms.sum(), real(kept.len() as u64) - 1.0)
+}
+
+/// The statistic that one test in 30,000 exceeds by chance (Wilson and Hilferty, 1931).
+fn bound(freedom: f64) -> f64 {
+    let part = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - part + 4.0 * part.sqrt()).powi(3)
+}
+
+/// Drawn answers that go on by ids are distributed as undisturbed ones: at each place, and in pairs over the seam.
+#[test]
+fn a_sampled_answer_that_is_cut_is_drawn_as_an_undisturbed_one() {
+    let draws = std::env::var("OVERDRAFT_DRAWS").ok().and_then(|said| said.parse().ok());
+    let draws: usize = draws.unwrap_or(DRAWS);
+    let workers = [worker(None), worker(None)];
+    let urls = [0, 1].map(|one: usize| format!("http://{}", cutting(workers[one].address)));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("overdraft.yaml");
+    let text = format!(
+        "workers: [{{url: '{}'}}, {{url: '{}'}}]\nbreaker: {{failures: 1000000, failure_share: 0%}}\n",
+        urls[0], urls[1]
+    );
+    std::fs::write(&file, text).expect("it is writable");
+    let gateway = Server::serve(&["--config", file.to_str().expect("a path in UTF-8")]);
+    until("both workers are up", || gateway.metric("overdraft_worker_up") > 1.5);
+    let known = || gateway.ask("GET", "/metrics", "").body.matches("result=\"ok\"").count() >= 2;
+    until("it knows what they are", known);
+    let (mut places, mut pairs) = (vec![Cells::new(); DRAWN], vec![Cells::new(); DRAWN - 1]);
+    for _ in 0..draws {
+        let whole = workers[0].chat(&sampled(false));
+        for (sample, ids) in
+            [ids_of(&whole["choices"][0]), resumed_ids(&gateway)].iter().enumerate()
+        {
+            assert_eq!(ids.len(), DRAWN, "{ids:?}");
+            for (cells, id) in places.iter_mut().zip(ids) {
+                cells.entry(vec![*id]).or_default()[sample] += 1;
+            }
+            for (cells, pair) in pairs.iter_mut().zip(ids.windows(2)) {
+                cells.entry(pair.to_vec()).or_default()[sample] += 1;
+            }
+        }
+    }
+    for cells in places.iter().chain(&pairs) {
+        let (statistic, freedom) = chi_square(cells);
+        println!("chi-square {statistic:.1} of {freedom} degrees, bound {:.1}", bound(freedom));
+        assert!(0.5 < freedom, "nearly always the same: {cells:?}");
+        assert!(statistic < bound(freedom), "{statistic} {freedom} {cells:?}");
+    }
 }

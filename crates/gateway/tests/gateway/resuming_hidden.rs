@@ -30,6 +30,27 @@ async fn a_special_token_at_the_seam_is_not_told() {
     assert!(!rest.contains("im_start"), "{rest}");
 }
 
+/// A byte that begins no character is told as one that stands for it, and is over.
+#[tokio::test]
+async fn an_answer_that_broke_off_behind_a_byte_that_is_no_character_goes_on() {
+    let ([mut first, mut second], gateway) = vllms(LONG).await;
+    let mut client = gateway.chat(r#","stream":true,"max_tokens":9"#).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&format!("{ROLE}{}", ids_chunk("one\u{fffd}", &[7, 249]))).await;
+    client.head().await;
+    client.chunk().await.unwrap();
+    call.reset();
+    second.call().await.answer(200, "{\"prompt\":\"one\u{fffd}\"}").await;
+    let mut next = second.call().await;
+    assert_eq!(body(&next)["prompt"], json!([1, 2, 7, 249]));
+    next.stream().await;
+    next.chunk(&format!("{}{DONE}", text_chunk(" two", &[8], Some("stop")))).await;
+    next.end().await;
+    let (rest, _) = client.rest().await;
+    assert!(rest.contains("way=ids") && rest.contains("\" two\""), "{rest}");
+}
+
 /// An answer with something hidden in it is not known by its text: it goes on by a replay, or not at all.
 #[tokio::test]
 async fn an_answer_that_is_more_than_its_text_does_not_go_on_by_text() {

@@ -173,13 +173,14 @@ impl Journal {
         let head = headers::outgoing(from, upstream, &request.request_id, credentials);
         let text = lookups::text(upstream, &head, &request.info.model, &ids).await?;
         let Some(text) = text else { return Ok(Decoded::Unsaid) };
-        let whole = text.trim_end_matches(REPLACEMENT);
         let (told, holds_back) = (self.ledger.text(), !request.stops.strings.is_empty());
-        Ok(match withheld(told, whole, holds_back) {
-            Withheld::Text(withheld) => {
-                Decoded::Seam(Seam { withheld, is_open: whole.len() < text.len() })
+        Ok(match withheld(told, &text, holds_back) {
+            Withheld::Text(rest) => {
+                // One that was told stands for bytes that are no character, and is over.
+                let withheld = rest.trim_end_matches(REPLACEMENT).to_owned();
+                Decoded::Seam(Seam { is_open: withheld.len() < rest.len(), withheld })
             }
-            Withheld::Unsure if whole.starts_with(told) => Decoded::Unsure,
+            Withheld::Unsure if text.starts_with(told) => Decoded::Unsure,
             Withheld::Unsure | Withheld::Differs => Decoded::Differs,
         })
     }
