@@ -236,7 +236,9 @@ impl Journal {
     /// Gives a worker back unasked: these ways are not open.
     fn close(&mut self, mut lease: Lease, ways: &[Way]) -> Option<Found> {
         lease.decline();
-        ways.iter().for_each(|way| self.closed.close(*way));
+        for way in ways {
+            self.closed.close(*way);
+        }
         None
     }
 
