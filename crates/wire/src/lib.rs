@@ -9,6 +9,7 @@ pub mod answer;
 pub mod dialect;
 mod endpoint;
 pub mod error;
+pub mod form;
 pub mod json;
 pub mod kv_blocks;
 pub mod kv_events;

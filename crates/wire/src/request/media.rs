@@ -30,6 +30,13 @@ const PICTURE_TOKENS_MAX: u64 = 16_384;
 /// Letters of base64 to a token of a sound: 25 tokens a second (Whisper's encoder) of 32 kB.
 const SOUND_LETTERS_PER_TOKEN: u64 = 1_700;
 
+/// Bytes of a file to a token of a sound: 25 tokens a second of 32 kB where it is a WAVE file, else of 8 kB.
+const WAVE_BYTES_PER_TOKEN: usize = 1_280;
+const SOUND_BYTES_PER_TOKEN: usize = 320;
+
+/// Tokens of a sound at least: those of a second.
+const SOUND_TOKENS_MIN: u64 = 25;
+
 /// Tokens of a sound or a film whose length is not known.
 const SOUND_TOKENS: u64 = 750;
 const FILM_TOKENS: u64 = 4_096;
@@ -76,6 +83,30 @@ pub fn media(text: &str) -> Vec<Media> {
     found.dedup_by(|next, before| next.payload.start < before.payload.end);
     found.truncate(PARTS_MAX);
     found
+}
+
+/// Tokens that a file is likely to come to: a picture by its size, any other by its length as a sound.
+///
+/// ```
+/// use overdraft_wire::request::file_tokens;
+///
+/// assert_eq!(file_tokens(&[0; 32_000]), 100);
+/// ```
+pub fn file_tokens(file: &[u8]) -> u32 {
+    let header = &file[..file.len().min(HEADER_LETTERS)];
+    let tokens = if let Some((width, height)) = size_in(header) {
+        picture_tokens(width, height)
+    } else {
+        let is_wave = header.starts_with(b"RIFF") && header.get(8..12) == Some(b"WAVE");
+        let each = if is_wave { WAVE_BYTES_PER_TOKEN } else { SOUND_BYTES_PER_TOKEN };
+        u64::try_from(file.len() / each).unwrap_or(u64::MAX).max(SOUND_TOKENS_MIN)
+    };
+    u32::try_from(tokens.min(PART_TOKENS_MAX)).unwrap_or(u32::MAX)
+}
+
+fn picture_tokens(width: u32, height: u32) -> u64 {
+    let pixels = u64::from(width) * u64::from(height);
+    (pixels / PIXELS_PER_TOKEN).clamp(PICTURE_TOKENS_MIN, PICTURE_TOKENS_MAX)
 }
 
 /// What parts begin with: the name of a part of OpenAI's, or the source of one of Anthropic's.
@@ -133,12 +164,12 @@ fn tokens(payload: &str, kind: Kind) -> u64 {
     };
     let letters = base64.map_or(0, |base64| u64::try_from(base64.len()).unwrap_or(u64::MAX));
     match kind {
-        Kind::Picture => base64.and_then(picture_size).map_or(PICTURE_TOKENS, |(width, height)| {
-            let pixels = u64::from(width) * u64::from(height);
-            (pixels / PIXELS_PER_TOKEN).clamp(PICTURE_TOKENS_MIN, PICTURE_TOKENS_MAX)
-        }),
+        Kind::Picture => {
+            let size = base64.and_then(picture_size);
+            size.map_or(PICTURE_TOKENS, |(width, height)| picture_tokens(width, height))
+        }
         Kind::Sound if letters == 0 => SOUND_TOKENS,
-        Kind::Sound => (letters / SOUND_LETTERS_PER_TOKEN).max(25),
+        Kind::Sound => (letters / SOUND_LETTERS_PER_TOKEN).max(SOUND_TOKENS_MIN),
         Kind::Film => FILM_TOKENS,
     }
 }
@@ -149,12 +180,16 @@ fn picture_size(base64: &str) -> Option<(u32, u32)> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent);
     let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);
-    let header = engine.decode(base64.get(..letters)?).ok()?;
+    size_in(&engine.decode(base64.get(..letters)?).ok()?)
+}
+
+/// The size that a picture's first bytes tell, if they are one's.
+fn size_in(header: &[u8]) -> Option<(u32, u32)> {
     let size = match header.get(..4)? {
-        b"\x89PNG" => (big(&header, 16)?, big(&header, 20)?),
-        b"GIF8" => (little(&header, 6, 2)?, little(&header, 8, 2)?),
-        b"RIFF" => webp(&header)?,
-        [0xff, 0xd8, ..] => jpeg(&header)?,
+        b"\x89PNG" => (big(header, 16)?, big(header, 20)?),
+        b"GIF8" => (little(header, 6, 2)?, little(header, 8, 2)?),
+        b"RIFF" => webp(header)?,
+        [0xff, 0xd8, ..] => jpeg(header)?,
         _ => return None,
     };
     (0 < size.0 && 0 < size.1).then_some(size)

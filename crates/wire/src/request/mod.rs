@@ -20,7 +20,7 @@ mod truncation;
 pub use self::chat::{ChatRequest, PromptEnding, Rendering};
 pub use self::completion::{CompletionRequest, PROMPTS_MAX, Prompt};
 pub(crate) use self::fields::as_integer;
-pub use self::media::{Media, media};
+pub use self::media::{Media, file_tokens, media};
 pub use self::message::{Content, Message, ROLE_CHARS_MAX};
 pub use self::options::{
     CACHE_SALT_CHARS_MAX, CHOICES_MAX, Delivery, Ending, LOGIT_BIAS_MAX, LOGPROBS_MAX, Options,
