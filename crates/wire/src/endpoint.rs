@@ -23,6 +23,18 @@ pub enum Endpoint {
     Pooling,
     /// `POST /v1/moderations`
     Moderations,
+    /// `POST /v1/audio/transcriptions`
+    Transcriptions,
+    /// `POST /v1/audio/translations`
+    Translations,
+    /// `POST /v1/audio/speech`
+    Speech,
+    /// `POST /v1/images/generations`
+    ImageGenerations,
+    /// `POST /v1/images/edits`
+    ImageEdits,
+    /// `POST /v1/images/variations`
+    ImageVariations,
     /// `POST /tokenize`
     Tokenize,
     /// `POST /detokenize`
@@ -54,7 +66,7 @@ impl Generation {
 
 impl Endpoint {
     /// Every endpoint, in the order in which they are listed.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 18] = [
         Self::ChatCompletions,
         Self::Completions,
         Self::Embeddings,
@@ -63,6 +75,12 @@ impl Endpoint {
         Self::Classify,
         Self::Pooling,
         Self::Moderations,
+        Self::Transcriptions,
+        Self::Translations,
+        Self::Speech,
+        Self::ImageGenerations,
+        Self::ImageEdits,
+        Self::ImageVariations,
         Self::Tokenize,
         Self::Detokenize,
         Self::RenderChat,
@@ -101,6 +119,12 @@ impl Endpoint {
             Self::Classify => "/classify",
             Self::Pooling => "/pooling",
             Self::Moderations => "/v1/moderations",
+            Self::Transcriptions => "/v1/audio/transcriptions",
+            Self::Translations => "/v1/audio/translations",
+            Self::Speech => "/v1/audio/speech",
+            Self::ImageGenerations => "/v1/images/generations",
+            Self::ImageEdits => "/v1/images/edits",
+            Self::ImageVariations => "/v1/images/variations",
             Self::Tokenize => "/tokenize",
             Self::Detokenize => "/detokenize",
             Self::RenderChat => "/v1/chat/completions/render",
@@ -128,6 +152,12 @@ impl Endpoint {
             Self::Classify => "labels of a text, likewise",
             Self::Pooling => "what a model makes of each token of a text, likewise",
             Self::Moderations => "whether a text is harmful, likewise",
+            Self::Transcriptions => "a recording as text, likewise",
+            Self::Translations => "a recording as English text, likewise",
+            Self::Speech => "a text as a recording, likewise",
+            Self::ImageGenerations => "pictures of what a text describes, likewise",
+            Self::ImageEdits => "pictures changed as a text says, likewise",
+            Self::ImageVariations => "pictures like another, likewise",
             Self::Tokenize => "text to token ids",
             Self::Detokenize => "token ids to text",
             Self::RenderChat => "the prompt that a chat becomes, if a worker serves it",
@@ -154,9 +184,31 @@ impl Endpoint {
             Self::Classify => &["input", "messages", "text"],
             Self::Pooling => &["input", "messages", "data"],
             Self::Moderations => &["input"],
+            Self::Speech => &["input", "instructions"],
+            Self::Transcriptions | Self::Translations => &["prompt"],
+            Self::ImageGenerations | Self::ImageVariations => &["prompt"],
+            Self::ImageEdits => &["prompt", "images"],
             Self::ChatCompletions | Self::Completions => &[],
             Self::Tokenize | Self::Detokenize | Self::RenderChat | Self::RenderCompletion => &[],
         }
+    }
+
+    /// Whether its request may be a form (`multipart/form-data`), as one with a file is.
+    pub const fn takes_forms(self) -> bool {
+        matches!(
+            self,
+            Self::Transcriptions | Self::Translations | Self::ImageEdits | Self::ImageVariations
+        )
+    }
+
+    /// Whether its answer may be a recording, a picture or subtitles, or a stream of events with parts of one.
+    pub const fn answers_media(self) -> bool {
+        matches!(self, Self::Speech | Self::ImageGenerations) || self.takes_forms()
+    }
+
+    /// Whether its stream is a recording as it is made, in which no comment can stand.
+    pub const fn streams_bytes(self) -> bool {
+        matches!(self, Self::Speech)
     }
 
     /// Whether it generates tokens: such a request is admitted, queued, bounded in length and tried as a canary.
@@ -164,7 +216,7 @@ impl Endpoint {
         self.generation().is_some()
     }
 
-    /// Whether its answer may be a stream.
+    /// Whether its answer may be a stream of tokens, which tells their counts where it is asked to.
     pub const fn streams(self) -> bool {
         self.generates()
     }
@@ -213,6 +265,8 @@ mod tests {
         for endpoint in Endpoint::ALL {
             let others = [endpoint.streams(), endpoint.is_cacheable(), endpoint.is_cascadable()];
             assert!(endpoint.generates() || others == [false; 3], "{endpoint:?}");
+            assert!(!(endpoint.generates() && endpoint.answers_media()), "{endpoint:?}");
+            assert!(!endpoint.answers_media() || !endpoint.read_members().is_empty());
         }
     }
 }

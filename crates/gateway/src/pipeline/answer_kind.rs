@@ -12,8 +12,10 @@ use crate::settings::Credentials;
 pub(super) enum Kind {
     Stream,
     Whole,
-    /// Numbers as they lie in memory, which a client may ask for where nothing is generated.
-    Numbers,
+    /// No document: numbers as they lie in memory, or subtitles.
+    Opaque,
+    /// A recording or a picture, which goes out as it comes.
+    Recording,
     /// The worker says that it cannot, which another may.
     Refusal(Failure),
     Nonsense(String),
@@ -44,16 +46,40 @@ pub(super) fn kind(
         }
         status if status.is_success() && is(&head.headers, "text/event-stream") => Kind::Stream,
         _ if is_json(&head.headers) => Kind::Whole,
+        status if status.is_success() && endpoint.is_some_and(Endpoint::answers_media) => {
+            media(&head.headers)
+        }
         status
             if status.is_success()
                 && is(&head.headers, "application/octet-stream")
                 && endpoint.is_some_and(|endpoint| !endpoint.generates()) =>
         {
-            Kind::Numbers
+            Kind::Opaque
         }
         status => Kind::Nonsense(format!("it is no JSON, with status {status}")),
     }
 }
+
+/// What sort of media an answer is. A page is none: a proxy wrote it.
+fn media(headers: &HeaderMap) -> Kind {
+    let is_any = |types: &[&str]| types.iter().any(|media_type| is(headers, media_type));
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    match () {
+        () if is_any(&TEXTS) => Kind::Opaque,
+        () if is_any(&["application/octet-stream", "application/ogg"]) => Kind::Recording,
+        () if MEDIA.iter().any(|sort| begins(value, sort)) => Kind::Recording,
+        () => {
+            let told = String::from_utf8_lossy(value);
+            Kind::Nonsense(format!("its `content-type` is `{told}`; expected media, text or JSON"))
+        }
+    }
+}
+
+/// Subtitles, and what was heard without anything around it.
+const TEXTS: [&str; 3] = ["text/plain", "text/vtt", "application/x-subrip"];
+
+/// What media types of recordings and pictures begin with.
+const MEDIA: [&str; 3] = ["audio/", "image/", "video/"];
 
 /// Whether an error is back-pressure: the worker's memory is full. Where the client is blamed, the words may be its
 /// own that are said back to it, and prove nothing.
@@ -86,8 +112,10 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 /// Whether an answer has this media type, whatever its parameters.
 fn is(headers: &HeaderMap, media_type: &str) -> bool {
     let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    value.split_at_checked(media_type.len()).is_some_and(|(own, parameters)| {
-        own.eq_ignore_ascii_case(media_type.as_bytes())
-            && matches!(parameters.first(), None | Some(b';' | b' '))
-    })
+    begins(value, media_type) && matches!(value.get(media_type.len()), None | Some(b';' | b' '))
+}
+
+fn begins(value: &[u8], start: &str) -> bool {
+    let own = value.get(..start.len());
+    own.is_some_and(|own| own.eq_ignore_ascii_case(start.as_bytes()))
 }

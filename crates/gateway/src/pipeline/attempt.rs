@@ -9,22 +9,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use http::header::CACHE_CONTROL;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, response};
-use overdraft_core::deadline::{Limit, standstill};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, response};
+use overdraft_core::deadline::DeadlineSettings;
 use overdraft_core::fleet::{Ending, Failure, WorkerId};
 use overdraft_core::resume::Extra;
 use overdraft_core::route::Tried;
 use overdraft_http::Body;
-use overdraft_telemetry::{Delivery, Phase};
-use overdraft_units::Micros;
+use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
 use overdraft_wire::dialect::names_long_prompt;
 use tokio::time::{Instant, timeout_at};
 
 use super::Pipeline;
+use super::answer_head::{relayed, streamed};
 use super::answer_kind::{Kind, is_invalid, is_json, is_out_of_memory, kind, told};
 use super::context::RequestContext;
 use super::deadline::{self, Overrun, Which};
@@ -32,17 +31,12 @@ use super::failed_attempt::{Failed, TooLong};
 use super::hedge;
 use super::relay::whole::{self, Whole};
 use super::relay::{self, Fault, Opened, Story, Stream, Watch};
-use super::request_info::RequestInfo;
+use super::request_info::{FormContent, RequestInfo};
+use super::terms::Terms;
 use super::upstream_body::{Added, Content};
 use crate::dispatch::{Lease, Member, OwnField, Used};
-use crate::settings::{Credentials, Limits};
 use crate::trace::{AttemptTrace, Callee, RequestTrace};
 use crate::upstream::{AnswerBody, Outgoing, Pieces, Upstream, headers};
-
-/// Bytes of a stream that are held back for its first token at most; what goes on without one is relayed.
-const OPENING_BYTES_MAX: usize = 64 * 1024;
-
-const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// What is asked, the same for every worker.
 #[derive(Debug)]
@@ -60,12 +54,28 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    fn to(&self, upstream: &Upstream, body: &Pieces, credentials: Credentials) -> Outgoing {
+    fn answers_media(&self) -> bool {
+        self.endpoint.is_some_and(Endpoint::answers_media)
+    }
+
+    fn to(
+        &self,
+        upstream: &Upstream,
+        body: &Pieces,
+        form: Option<&FormContent>,
+        terms: &Terms,
+    ) -> Outgoing {
         let mut request = Outgoing::new(body.clone());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.path.clone();
         *request.headers_mut() =
-            headers::outgoing(&self.head.headers, upstream, &self.request_id, credentials);
+            headers::outgoing(&self.head.headers, upstream, &self.request_id, terms.credentials);
+        if let Some(form) = form {
+            request.headers_mut().insert(CONTENT_TYPE, form.content_type.clone());
+        }
+        if self.answers_media() {
+            request.headers_mut().insert(ACCEPT, headers::ANYTHING);
+        }
         request
     }
 }
@@ -105,7 +115,9 @@ pub(crate) async fn attempt(
     let upstream = &member.upstream;
     match answered {
         Ok(Answer::Stream { head, opened }) => {
-            lease.first_token();
+            if opened.watch.has_events() {
+                lease.first_token();
+            }
             if let Some(guard) = context.guard() {
                 guard.answered(head.status);
             }
@@ -115,18 +127,7 @@ pub(crate) async fn attempt(
                 record.end.phase = Phase::Data;
             });
             let deadlines = pipeline.routes().route(&info.model).deadlines;
-            let total = lease.limits(deadlines).total;
-            let story = Story {
-                lease,
-                guard: context.take_guard(),
-                facts: context.facts.clone(),
-                drain: context.exchange.drain.clone(),
-                deadlines,
-                total,
-                last: deadline::end_of(total, question.begun, sent),
-                deadline: context.deadline,
-                continuation: context.continuation.take(),
-            };
+            let story = story(context, deadlines, lease, question, sent);
             let body = Body::wrap(Stream::new(*opened, story));
             Attempted::Answered(streamed(head, body, upstream))
         }
@@ -145,6 +146,28 @@ pub(crate) async fn attempt(
             headers::signed(failed.response.headers_mut(), upstream);
             Attempted::Failed(worker, failed)
         }
+    }
+}
+
+/// What a stream takes along.
+fn story(
+    context: &mut RequestContext<'_>,
+    deadlines: DeadlineSettings,
+    lease: Lease,
+    question: &Question<'_>,
+    sent: Instant,
+) -> Story {
+    let total = lease.limits(deadlines).total;
+    Story {
+        lease,
+        guard: context.take_guard(),
+        facts: context.facts.clone(),
+        drain: context.exchange.drain.clone(),
+        deadlines,
+        total,
+        last: deadline::end_of(total, question.begun, sent),
+        deadline: context.deadline,
+        continuation: context.continuation.take(),
     }
 }
 
@@ -275,45 +298,19 @@ struct Route<'a> {
     trace: &'a AttemptTrace,
 }
 
-/// What an answer is waited for and read by.
-#[derive(Clone, Copy)]
-struct Terms {
-    /// The limit that it is waited for, as it is told where it is passed.
-    patience: Overrun,
-    /// For how long the worker's engine may stand still meanwhile, at the least.
-    standstill: Limit,
-    credentials: Credentials,
-    limits: Limits,
-}
-
-impl Terms {
-    fn of(pipeline: &Pipeline, info: &RequestInfo, lease: &Lease) -> Self {
-        let settings = pipeline.settings();
-        let deadlines = pipeline.routes().route(&info.model).deadlines;
-        let limits = lease.limits(deadlines);
-        // The head of a whole answer comes when the last token has been made.
-        let patience = match info.delivery {
-            Delivery::Streamed => Overrun { which: Which::FirstToken, limit: limits.first_token },
-            Delivery::Whole => Overrun { which: Which::Total, limit: limits.total },
-        };
-        Self {
-            patience,
-            standstill: standstill(deadlines, Micros::ZERO),
-            credentials: lease.member().credentials(&settings),
-            limits: settings.limits,
-        }
-    }
-}
-
 async fn answer(
     terms: &Terms,
     info: &RequestInfo,
     question: &Question<'_>,
     Route { added, upstream, source, trace }: &Route<'_>,
 ) -> Result<Heard, Failed> {
-    let body = question.content.with(*added);
+    let form = info.form.as_deref();
+    let body = match form {
+        Some(form) => form.pieces(&question.content.body),
+        None => question.content.with(*added),
+    };
     let make = || {
-        let mut request = question.to(upstream, &body, terms.credentials);
+        let mut request = question.to(upstream, &body, form, terms);
         trace.tell(request.headers_mut());
         if let Some(source) = source {
             headers::name_source(request.headers_mut(), source);
@@ -325,11 +322,18 @@ async fn answer(
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
     match kind(&head, terms.credentials, question.endpoint) {
         Kind::Stream => {
-            let watch = Watch::new(info.choices, terms.limits.event_bytes, info.counts);
-            let opened = open(body, watch).await;
-            opened
-                .map(|opened| Heard::Answer(Answer::Stream { head, opened: Box::new(opened) }))
-                .map_err(|fault| Failed::of_fault(&fault))
+            let bytes_max = terms.limits.event_bytes;
+            let watch = if question.answers_media() {
+                Watch::of_media(bytes_max)
+            } else {
+                Watch::new(info.choices, bytes_max, info.counts)
+            };
+            let opened = relay::open(body, watch).await;
+            opened.map(|opened| streaming(head, opened)).map_err(|fault| Failed::of_fault(&fault))
+        }
+        Kind::Recording => {
+            let opened = relay::open_bytes(body).await;
+            opened.map(|opened| streaming(head, opened)).map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Whole => {
             let collected = whole::collect(body, terms.limits.answer_bytes).await;
@@ -354,36 +358,51 @@ async fn answer(
                 }
             }
         }
-        Kind::Numbers => numbers(head, body, terms.limits.answer_bytes).await,
-        Kind::Refusal(failure) => {
-            let failed = Failed::new(failure, Phase::FirstToken, &told(failure, head.status));
-            // Who does not accept us says nothing that is for the client's eyes.
-            if failure == Failure::Misconfigured {
-                return Err(failed);
-            }
-            let collected = whole::collect(body, terms.limits.answer_bytes).await;
-            let Ok(Whole::Collected(bytes)) = collected else { return Err(failed) };
-            if is_out_of_memory(head.status, &bytes, question) {
-                return Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers));
-            }
-            // Two of them may be what the client is told.
-            if failure != Failure::Disputed && !is_json(&head.headers) {
-                return Err(failed.asking_to_wait(&head.headers));
-            }
-            Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
-        }
+        Kind::Opaque => opaque(head, body, terms.limits.answer_bytes).await,
+        Kind::Refusal(failure) => refusal(failure, head, body, terms, question, upstream).await,
         Kind::Nonsense(why) => Err(Failed::of_fault(&Fault::Broken(why))),
     }
 }
 
-/// Passes on numbers, in which nothing is read.
-async fn numbers(
+/// What a worker says that cannot answer, as far as it is for the client's eyes.
+async fn refusal(
+    failure: Failure,
+    head: response::Parts,
+    body: AnswerBody,
+    terms: &Terms,
+    question: &Question<'_>,
+    upstream: &Upstream,
+) -> Result<Heard, Failed> {
+    let failed = Failed::new(failure, Phase::FirstToken, &told(failure, head.status));
+    // Who does not accept us says nothing that is for the client's eyes.
+    if failure == Failure::Misconfigured {
+        return Err(failed);
+    }
+    let collected = whole::collect(body, terms.limits.answer_bytes).await;
+    let Ok(Whole::Collected(bytes)) = collected else { return Err(failed) };
+    if is_out_of_memory(head.status, &bytes, question) {
+        return Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers));
+    }
+    // Two of them may be what the client is told.
+    if failure != Failure::Disputed && !is_json(&head.headers) {
+        return Err(failed.asking_to_wait(&head.headers));
+    }
+    Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
+}
+
+/// Passes on a stream that has begun.
+fn streaming(head: response::Parts, opened: Opened) -> Heard {
+    Heard::Answer(Answer::Stream { head, opened: Box::new(opened) })
+}
+
+/// Passes on what is no document, in which nothing is read.
+async fn opaque(
     head: response::Parts,
     body: AnswerBody,
     bytes_max: usize,
 ) -> Result<Heard, Failed> {
-    let numbers = whole::numbers(body, bytes_max).await;
-    let body = numbers.map_err(|fault| Failed::of_fault(&fault))?;
+    let collected = whole::opaque(body, bytes_max).await;
+    let body = collected.map_err(|fault| Failed::of_fault(&fault))?;
     Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
 }
 
@@ -422,33 +441,6 @@ fn read(
     }
 }
 
-/// Waits for the first token of a stream, or its end. What comes before, a role or keep-alives, is held back
-/// until then: as long as the client has seen nothing, another worker can be asked.
-async fn open(mut answer: AnswerBody, mut watch: Watch) -> Result<Opened, Fault> {
-    let mut held = BytesMut::new();
-    loop {
-        match poll_fn(|cx| answer.poll_data(cx)).await {
-            Some(Ok(chunk)) => {
-                let seen = watch.take(chunk);
-                if let Some(fault) = seen.fault {
-                    return Err(fault);
-                }
-                let is_open =
-                    watch.has_begun() || OPENING_BYTES_MAX < held.len() + seen.relay.len();
-                if held.is_empty() && is_open {
-                    return Ok(Opened { answer, watch, first: seen.relay });
-                }
-                held.extend_from_slice(&seen.relay);
-                if is_open {
-                    return Ok(Opened { answer, watch, first: held.freeze() });
-                }
-            }
-            Some(Err(error)) => return Err(Fault::Broken(error.to_string())),
-            None => return Err(Fault::Broken("it ended before its first token".to_owned())),
-        }
-    }
-}
-
 /// Waits for an answer for as long as the worker's engine computes anything: a whole answer shows nothing before it
 /// is there, and its worker's API server answers probes whatever the engine does.
 async fn moving<T>(
@@ -476,18 +468,4 @@ async fn in_time<T>(
         Ok(done) => done,
         Err(_elapsed) => Err(Failed::of_fault(&Fault::Silent(terms.patience))),
     }
-}
-
-fn relayed(mut head: response::Parts, body: Body, upstream: &Upstream) -> Response<Body> {
-    headers::relayed(&mut head.headers, upstream);
-    Response::from_parts(head, body)
-}
-
-/// Nobody on the way may hold events back.
-fn streamed(head: response::Parts, body: Body, upstream: &Upstream) -> Response<Body> {
-    let mut response = relayed(head, body, upstream);
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
-    response
 }

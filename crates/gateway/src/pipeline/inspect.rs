@@ -3,6 +3,8 @@
 //! The body is scanned once and forwarded unchanged, except for a few members.
 
 use bytes::Bytes;
+use overdraft_core::admit::Priority;
+use overdraft_telemetry::Delivery;
 use overdraft_wire::json::Patch;
 use overdraft_wire::{ApiError, RequestPeek};
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,7 +16,7 @@ use super::request_info::{Asking, RequestInfo};
 use super::tenant_salt::SALT;
 use super::upstream_body::{Content, Front, RANK};
 use super::usage::{self, Counts};
-use super::{Pipeline, bounds};
+use super::{Pipeline, bounds, form};
 
 /// Models that a refusal names at most.
 const MODELS_NAMED_MAX: usize = 20;
@@ -27,28 +29,16 @@ pub(crate) fn inspect(
     caller: &Caller,
     body: &Bytes,
 ) -> Result<(RequestInfo, Content), ApiError> {
-    let (head, endpoint) = (context.head, context.endpoint);
+    let endpoint = context.endpoint;
+    if let Some(boundary) = form::boundary(context)? {
+        return form::inspect(pipeline, context, caller, body, &boundary);
+    }
     let peek = RequestPeek::parse(body)?;
     let settings = pipeline.settings();
     let routes = pipeline.routes();
-    let named = peek.model.as_deref().or(settings.model_default.as_deref()).ok_or_else(|| {
-        ApiError::invalid("model", "the request names no model; expected `model`: a string")
-    })?;
-    let priority = keys::urgency(caller, &head.headers, &peek)?;
-    if !caller.may_ask(&routes, named) {
-        return Err(unknown_model(pipeline, caller, routes.model_behind(named).unwrap_or(named)));
-    }
-    let dice = xxh3_64(context.exchange.id.as_str().as_bytes());
-    let side = endpoint.generates().then(|| {
-        let model = routes.model_behind(named).unwrap_or(named);
-        pipeline.canaries.side(named, || routes.session(model, &head.headers, &peek), dice)
-    });
-    let side = side.flatten();
-    let asked = side.as_ref().map_or(named, Side::asks_for);
-    let behind = routes.model_behind(asked);
-    let model = behind.unwrap_or(asked).to_owned();
+    let subject = Subject::of(pipeline, context, caller, &peek)?;
     let mut patch = Patch::new();
-    if let Some(model) = behind.or((asked != named).then_some(asked)) {
+    if let Some(model) = subject.renamed() {
         patch = patch.set("model", &model);
     }
     let stripped = settings.isolation.strip.iter().map(String::as_str);
@@ -70,8 +60,7 @@ pub(crate) fn inspect(
         patch = patch.set("max_tokens", &most);
     }
     let patched = (!patch.is_empty()).then(|| patch.apply(&peek.object).into());
-    let session = routes.session(&model, &head.headers, &peek);
-    let asking = Asking { model, session, dice };
+    let Subject { asking, priority, side, .. } = subject;
     let info = if endpoint.generates() {
         let salt = pipeline.salts().salt(caller, peek.cache_salt.as_deref());
         RequestInfo::of_text(&routes, asking, &peek, salt)
@@ -82,9 +71,60 @@ pub(crate) fn inspect(
     };
     let body = patched.unwrap_or_else(|| body.clone());
     let mut info = info.of(caller.clone(), priority, endpoint);
+    if endpoint.streams_bytes() {
+        info.delivery = Delivery::Whole;
+    }
     info.side = side;
     info.limit = info.limit.or(most);
     Ok((info, Content { body, front, tracked: None }))
+}
+
+/// The model that a request is for, and how urgent it is.
+pub(super) struct Subject {
+    pub(super) asking: Asking,
+    pub(super) priority: Priority,
+    /// The side of a comparison that it is on, where it is part of one.
+    side: Option<Side>,
+    /// Whether its worker must be told another name than the client's.
+    is_renamed: bool,
+}
+
+impl Subject {
+    /// What a request asks for, where `caller` may.
+    ///
+    /// # Errors
+    /// Where it names no model, one that `caller` may not ask for, or a priority that does not exist.
+    pub(super) fn of(
+        pipeline: &Pipeline,
+        context: &RequestContext<'_>,
+        caller: &Caller,
+        peek: &RequestPeek<'_>,
+    ) -> Result<Self, ApiError> {
+        let head = &context.head.headers;
+        let (settings, routes) = (pipeline.settings(), pipeline.routes());
+        let named = peek.model.as_deref().or(settings.model_default.as_deref());
+        let named = named.ok_or_else(|| {
+            ApiError::invalid("model", "the request names no model; expected `model`: a string")
+        })?;
+        let priority = keys::urgency(caller, head, peek)?;
+        let model = routes.model_behind(named).unwrap_or(named);
+        if !caller.may_ask(&routes, named) {
+            return Err(unknown_model(pipeline, caller, model));
+        }
+        let dice = xxh3_64(context.exchange.id.as_str().as_bytes());
+        let session = |model: &str| routes.session(model, head, peek);
+        let side = context.endpoint.generates();
+        let side = side.then(|| pipeline.canaries.side(named, || session(model), dice)).flatten();
+        let asked = side.as_ref().map_or(named, Side::asks_for);
+        let model = routes.model_behind(asked).unwrap_or(asked).to_owned();
+        let (session, is_renamed) = (session(&model), model != named);
+        Ok(Self { asking: Asking { model, session, dice }, priority, side, is_renamed })
+    }
+
+    /// The name that its worker must be told instead of the client's.
+    pub(super) fn renamed(&self) -> Option<&str> {
+        self.is_renamed.then_some(&self.asking.model)
+    }
 }
 
 /// Names the models that could have been asked for by `caller`.

@@ -4,12 +4,12 @@
 //! |------------------------------------|--------------------------------------------------|
 //! | Request context and facts          | `context.rs`, `facts.rs`                         |
 //! | API key or token, priority, budget | `keys/`, `jwt/`, `charges.rs`                    |
-//! | Inspection of the body, and bounds | `inspect.rs`, `request_info.rs`, `bounds.rs`     |
+//! | Inspection of the body, and bounds | `inspect.rs`, `form.rs`, `request_info.rs`, `bounds.rs` |
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
 //! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
 //! | Attempts, with retries             | `attempts.rs`, `attempt.rs`, `failed_attempt.rs`, `answer_kind.rs` |
-//! | Relay of the answer                | `relay/`                                         |
+//! | Relay of the answer                | `relay/`, `answer_head.rs`                       |
 //! | Second attempts for late first tokens | `hedge.rs`                                    |
 //! | Deadlines, other models            | `deadline.rs`, `fallback.rs`                     |
 //! | Streams that go on elsewhere       | `extras.rs`, `resume/`                           |
@@ -20,6 +20,7 @@
 //!
 //! The response cache and cascades stand above: they are asked first and use these steps.
 
+mod answer_head;
 mod answer_kind;
 pub(crate) mod attempt;
 pub(crate) mod attempts;
@@ -35,6 +36,7 @@ pub(crate) mod extras;
 pub(crate) mod facts;
 pub(crate) mod failed_attempt;
 pub(crate) mod fallback;
+mod form;
 mod hedge;
 pub(crate) mod inspect;
 mod jwt;
@@ -51,6 +53,7 @@ pub(crate) mod request_log;
 pub(crate) mod resume;
 mod spans;
 pub(crate) mod tenant_salt;
+mod terms;
 pub(crate) mod upstream_body;
 pub(crate) mod usage;
 

@@ -6,6 +6,8 @@
 
 use std::num::NonZeroU32;
 
+use bytes::Bytes;
+use http::HeaderValue;
 use overdraft_core::admit::Priority;
 use overdraft_core::estimate::{Kind, Media};
 use overdraft_core::fleet::{FirstToken, Turn};
@@ -23,6 +25,7 @@ use crate::pipeline::canary::Side;
 use crate::pipeline::keys::Caller;
 use crate::pipeline::usage::Counts;
 use crate::settings::{Routes, TEXT_CHUNK};
+use crate::upstream::Pieces;
 
 /// Chunks of one prompt that are looked up at most; what is beyond them is not told apart.
 pub(crate) const CHUNKS_MAX: usize = 16_384;
@@ -51,7 +54,25 @@ pub(crate) struct RequestInfo {
     pub(crate) salt: Option<String>,
     /// The side of a comparison that it is on, where it is part of one.
     pub(crate) side: Option<Side>,
+    /// How its body goes on, where that is a form and no JSON.
+    pub(crate) form: Option<Box<FormContent>>,
     prompt: Known,
+}
+
+/// A form on its way to a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct FormContent {
+    /// As the client wrote it, with the boundary.
+    pub(crate) content_type: HeaderValue,
+    /// The body with parts changed, where any is; else nothing.
+    pub(crate) edited: Vec<Bytes>,
+}
+
+impl FormContent {
+    /// The form as its worker gets it, where the client sent `body`.
+    pub(crate) fn pieces(&self, body: &Bytes) -> Pieces {
+        if self.edited.is_empty() { body.clone().into() } else { self.edited.as_slice().into() }
+    }
 }
 
 /// What a worker has to do for a request.
@@ -125,6 +146,7 @@ impl RequestInfo {
             work: Work::Generation,
             salt: tenant_salt,
             side: None,
+            form: None,
             prompt: Known::Text { bytes, media: counted(&parts), chain, chunk },
         }
     }
@@ -148,6 +170,7 @@ impl RequestInfo {
             work: Work::Chore,
             salt: None,
             side: None,
+            form: None,
             prompt: Known::Text { bytes: 0, media: Media::default(), chain, chunk },
         }
     }
@@ -164,8 +187,17 @@ impl RequestInfo {
             parts: parts.iter().map(|media| media.parts).sum(),
             guessed: parts.iter().map(|media| media.guessed).sum(),
         };
+        Self::of_form(asking, peek, u64::try_from(bytes).unwrap_or(u64::MAX), media)
+    }
+
+    /// The same of a form with so many bytes of text and these files.
+    pub(crate) fn of_form(
+        asking: Asking,
+        peek: &RequestPeek<'_>,
+        bytes: u64,
+        media: Media,
+    ) -> Self {
         let chain = PrefixChain::new(CacheSalt::default(), Chunking::Text(TEXT_CHUNK));
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let prompt = Known::Text { bytes, media, chain, chunk: TEXT_CHUNK };
         Self { work: Work::Reading, prompt, ..Self::of_chore(asking, peek) }
     }

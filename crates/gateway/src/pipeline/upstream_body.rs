@@ -15,6 +15,9 @@ use crate::upstream::Pieces;
 /// The member by which vLLM ranks requests. What clients write there is never passed on.
 pub(crate) const RANK: &str = "priority";
 
+/// Bytes of a body that are searched for words at most.
+const SEARCHED_BYTES_MAX: usize = 1024 * 1024;
+
 /// A request's body, and what is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
@@ -50,6 +53,10 @@ impl Front {
 impl Content {
     /// Whether an error that names a full memory may only repeat what the client wrote, perhaps in escapes.
     pub(crate) fn may_name_out_of_memory(&self) -> bool {
+        // What is this long may say anything.
+        if SEARCHED_BYTES_MAX < self.body.len() {
+            return true;
+        }
         let lower = self.body.to_ascii_lowercase();
         [&b"memory"[..], br"\u00"].iter().any(|part| memchr::memmem::find(&lower, part).is_some())
     }

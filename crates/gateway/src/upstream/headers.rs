@@ -23,7 +23,7 @@ pub(crate) const AGENT: HeaderValue =
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Accepts any content type.
-const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
+pub(crate) const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 
 const ANY_ANSWER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const OURSELVES: HeaderValue = HeaderValue::from_static("1.1 overdraft");

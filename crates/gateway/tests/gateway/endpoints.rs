@@ -1,5 +1,7 @@
 //! Endpoints: each one of `wire::Endpoint` is served, counted and listed without a word about it anywhere else.
 
+mod media;
+
 use overdraft_core::admit::Mode;
 use overdraft_wire::Endpoint;
 

@@ -333,11 +333,14 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+/// Chats have the first names, pictures and recordings the second.
 #[derive(Deserialize)]
 struct Counts {
     prompt_tokens: Option<Number>,
     completion_tokens: Option<Number>,
     prompt_tokens_details: Option<PromptDetails>,
+    input_tokens: Option<Number>,
+    output_tokens: Option<Number>,
 }
 
 #[derive(Deserialize)]
@@ -348,7 +351,8 @@ struct PromptDetails {
 impl Counts {
     /// The counts; nothing where neither of both is told.
     fn told(self) -> Option<UsageTold> {
-        let (prompt, completion) = (self.prompt_tokens, self.completion_tokens);
+        let prompt = self.prompt_tokens.or(self.input_tokens);
+        let completion = self.completion_tokens.or(self.output_tokens);
         if prompt.is_none() && completion.is_none() {
             return None;
         }

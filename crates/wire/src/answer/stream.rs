@@ -9,8 +9,14 @@
 //!
 //! A stream that ends while it is open or running was cut, however politely it ends. So was one whose
 //! worker says `[DONE]` though a choice that it began has not finished, or none was begun.
+//!
+//! Events of recordings and pictures have a `type` instead of choices. Such a stream is whole after one that ends in
+//! `.done` or `.completed` (`transcript.text.done`, `image_generation.completed`), and need not say `[DONE]`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
 
 use super::chunk::{AnswerChunk, Finish, UsageTold};
 use crate::error::clip;
@@ -50,9 +56,22 @@ pub enum StreamFault {
     Cut,
 }
 
+/// The types of events after which a stream of media is whole, by their ends.
+const LAST_EVENTS: [&str; 2] = [".done", ".completed"];
+
+/// What shows that a stream is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grammar {
+    /// Its choices.
+    Choices,
+    /// The type of its last event, or its choices: vLLM streams a transcription as it does a chat.
+    Media { has_ended: bool },
+}
+
 /// Reads the events of one stream.
 #[derive(Clone, Debug)]
 pub struct StreamState {
+    grammar: Grammar,
     /// Choices that were asked for.
     asked: usize,
     /// Those that were seen, and whether each has finished.
@@ -78,6 +97,7 @@ impl StreamState {
     pub fn new(choices: u32) -> Self {
         let asked = usize::try_from(choices).unwrap_or(usize::MAX).clamp(1, CHOICES_MAX);
         Self {
+            grammar: Grammar::Choices,
             asked,
             choices: BTreeMap::new(),
             finished: 0,
@@ -87,6 +107,21 @@ impl StreamState {
         }
     }
 
+    /// A stream of a recording, a picture or what was heard in one.
+    ///
+    /// ```
+    /// use overdraft_wire::answer::StreamState;
+    ///
+    /// let mut state = StreamState::of_media();
+    /// state.handle_data(br#"{"type":"transcript.text.delta","delta":"hi"}"#).unwrap();
+    /// assert!(state.has_begun() && !state.is_whole());
+    /// state.handle_data(br#"{"type":"transcript.text.done","text":"hi"}"#).unwrap();
+    /// assert!(state.is_whole());
+    /// ```
+    pub fn of_media() -> Self {
+        Self { grammar: Grammar::Media { has_ended: false }, ..Self::new(1) }
+    }
+
     /// Whether the worker has said `[DONE]` of a whole answer.
     pub const fn is_done(&self) -> bool {
         self.done
@@ -94,7 +129,8 @@ impl StreamState {
 
     /// Whether all has come that was asked for, said or not.
     pub const fn is_whole(&self) -> bool {
-        self.done || self.asked <= self.finished
+        let has_ended = matches!(self.grammar, Grammar::Media { has_ended: true });
+        self.done || has_ended || self.asked <= self.finished
     }
 
     /// Whether anything has come that a reader waits for.
@@ -142,6 +178,9 @@ impl StreamState {
             self.note(choice.index, choice.finish);
         }
         self.begun |= chunk.has_progress();
+        if self.grammar != Grammar::Choices {
+            return self.handle_media(data);
+        }
         Ok(match () {
             () if chunk.is_usage_only() => Heard::Usage,
             () if chunk.has_progress() => Heard::Progress,
@@ -149,10 +188,29 @@ impl StreamState {
         })
     }
 
+    /// Takes in an event of media; whatever it says, a reader waits for it.
+    fn handle_media(&mut self, data: &[u8]) -> Result<Heard, StreamFault> {
+        #[derive(Deserialize)]
+        struct Typed<'a> {
+            #[serde(borrow)]
+            r#type: Option<Cow<'a, str>>,
+        }
+        let typed: Option<Typed<'_>> = serde_json::from_slice(data).ok();
+        let kind = typed.and_then(|typed| typed.r#type).unwrap_or_default();
+        if kind == "error" {
+            return Err(StreamFault::Failed(message(data)));
+        }
+        self.begun = true;
+        let has_ended = LAST_EVENTS.iter().any(|last| kind.ends_with(last));
+        self.grammar = Grammar::Media { has_ended };
+        Ok(Heard::Progress)
+    }
+
     fn handle_done(&mut self) -> Result<Heard, StreamFault> {
         // A worker may give fewer choices than were asked for, as those do that know one only; each that it
         // began must have finished.
-        if self.choices.is_empty() || self.finished < self.choices.len() {
+        let is_cut = self.choices.is_empty() || self.finished < self.choices.len();
+        if is_cut && self.grammar == Grammar::Choices {
             return Err(StreamFault::Cut);
         }
         self.done = true;

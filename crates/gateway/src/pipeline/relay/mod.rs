@@ -8,6 +8,7 @@
 
 mod continuation;
 mod last_event;
+mod opening;
 mod stream;
 mod watch;
 pub(crate) mod whole;
@@ -22,7 +23,8 @@ use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, names_out_of_memory};
 
 pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resuming, Verdict};
-pub(crate) use self::stream::{Opened, Story, Stream};
+pub(crate) use self::opening::{Opened, open, open_bytes};
+pub(crate) use self::stream::{Story, Stream};
 pub(crate) use self::watch::Watch;
 use crate::dispatch::Used;
 use crate::pipeline::deadline::{self, Overrun};

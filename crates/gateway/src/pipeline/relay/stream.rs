@@ -7,8 +7,8 @@
 //!
 //! An answer that breaks off goes on at another worker where its [`Continuation`] says how.
 //!
-//! Invariant: it ends cleanly only after `[DONE]`. Every other end is an error event, then an
-//! aborted connection.
+//! Invariant: it ends cleanly only after `[DONE]`, or where a recording ends. Every other end is an error event, where
+//! events are in it, then an aborted connection.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use overdraft_units::{Micros, Tokens};
 use overdraft_wire::{ApiError, sse};
 use tokio::time::Instant;
 
-use super::{Continuation, Fault, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
+use super::{Continuation, Fault, Opened, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
 use crate::dispatch::{Lease, Used};
 use crate::pipeline::deadline::{Deadline, LATE, Overrun, Which};
 use crate::pipeline::facts::SharedFacts;
@@ -42,14 +42,6 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Events after which the core is told how far a stream has come.
 const PROGRESS_EVENTS: u32 = 32;
-
-/// A stream whose first events have come.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) answer: AnswerBody,
-    pub(crate) watch: Watch,
-    pub(crate) first: Bytes,
-}
 
 /// What a stream owns besides its bytes.
 #[derive(Debug)]
@@ -175,6 +167,9 @@ impl Stream {
 
     /// Counts what goes out, and reports it now and then.
     fn count(&mut self, events: &[u8]) {
+        if !self.watch.has_events() {
+            return;
+        }
         self.events = self.events.saturating_add(count_events(events));
         if PROGRESS_EVENTS <= self.events - self.reported
             && let Some(lease) = &mut self.lease
@@ -204,6 +199,7 @@ impl Stream {
                     }
                 }
                 Poll::Ready(None) => {
+                    self.watch.handle_end();
                     return Poll::Ready(self.end("it ended without a finish reason".to_owned()));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(self.end(error.to_string())),
@@ -262,11 +258,12 @@ impl Stream {
             let rest = self.watch.rest().map(|event| self.pass(event, None));
             self.finish();
             let ending = self.continuation.as_mut().map(|continuation| continuation.ending());
-            let ending = ending.unwrap_or(Bytes::from_static(sse::DONE));
-            return Some(match rest {
+            let ending = ending.unwrap_or_else(|| self.watch.ending());
+            let last = match rest {
                 Some(rest) => [rest, ending].concat().into(),
                 None => ending,
-            });
+            };
+            return Some(last).filter(|last: &Bytes| !last.is_empty());
         }
         self.broke(Fault::Broken(why));
         None
@@ -379,7 +376,7 @@ impl Stream {
         self.continuation.as_ref().map_or(last, |continuation| continuation.used(last))
     }
 
-    /// Relaying => Error
+    /// Relaying => Error | Flushing
     fn fail(&mut self, fault: &Fault) {
         self.fail_with(fault, &fault.error());
     }
@@ -392,7 +389,9 @@ impl Stream {
     }
 
     fn fail_with(&mut self, fault: &Fault, error: &ApiError) {
-        self.state = State::Error(sse::error_event(error).into());
+        let is_told = self.watch.has_events();
+        let event = || State::Error(sse::error_event(error).into());
+        self.state = if is_told { event() } else { State::Flushing };
         let used = self.used();
         if let Some(lease) = self.lease.take() {
             lease.end(fault.failure().map_or(Ending::Abandoned, Ending::Failed), used);

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 use overdraft_wire::answer::{Heard, StreamFault, StreamState};
-use overdraft_wire::sse::{Event, Splitter};
+use overdraft_wire::sse::{self, Event, Splitter};
 
 use super::last_event::LastEvent;
 use super::{Fault, used};
@@ -34,9 +34,21 @@ pub(crate) struct Seen {
     pub(crate) fault: Option<Fault>,
 }
 
+/// What a stream is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    /// Events with tokens, the last of which is `[DONE]`.
+    Tokens,
+    /// Events with parts of a recording or a picture; the connection ends where they do.
+    Media,
+    /// A recording itself, which is whole when its framing ends. Nothing in it is read.
+    Bytes { has_ended: bool },
+}
+
 /// Watches one stream.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    sort: Sort,
     splitter: Splitter,
     /// Bytes of an event that is not whole yet.
     held: usize,
@@ -51,12 +63,45 @@ impl Watch {
     /// Watches a stream of `choices` choices whose events have up to `event_bytes` bytes.
     pub(crate) fn new(choices: u32, event_bytes: usize, counts: Counts) -> Self {
         Self {
+            sort: Sort::Tokens,
             splitter: Splitter::new(event_bytes),
             held: 0,
             state: StreamState::new(choices),
             is_single: choices <= 1,
             counts,
             last: LastEvent::default(),
+        }
+    }
+
+    /// Watches a stream of events with parts of a recording or a picture, or of what was heard in one.
+    pub(crate) fn of_media(event_bytes: usize) -> Self {
+        let tokens = Self::new(1, event_bytes, Counts::Relayed);
+        // Any event may be the last.
+        Self { sort: Sort::Media, state: StreamState::of_media(), is_single: false, ..tokens }
+    }
+
+    /// Watches a recording or a picture as it comes.
+    pub(crate) fn of_bytes() -> Self {
+        Self { sort: Sort::Bytes { has_ended: false }, ..Self::of_media(0) }
+    }
+
+    /// Whether events are in it, so that an error can be told as one.
+    pub(crate) const fn has_events(&self) -> bool {
+        !matches!(self.sort, Sort::Bytes { .. })
+    }
+
+    /// The worker's answer has ended where its framing says.
+    pub(crate) const fn handle_end(&mut self) {
+        if let Sort::Bytes { has_ended } = &mut self.sort {
+            *has_ended = true;
+        }
+    }
+
+    /// What a whole stream ends with whose worker has not said `[DONE]`.
+    pub(crate) const fn ending(&self) -> Bytes {
+        match self.sort {
+            Sort::Tokens => Bytes::from_static(sse::DONE),
+            Sort::Media | Sort::Bytes { .. } => Bytes::new(),
         }
     }
 
@@ -67,7 +112,10 @@ impl Watch {
 
     /// Whether all has come that was asked for, said or not.
     pub(crate) const fn is_whole(&self) -> bool {
-        self.state.is_whole()
+        match self.sort {
+            Sort::Tokens | Sort::Media => self.state.is_whole(),
+            Sort::Bytes { has_ended } => has_ended,
+        }
     }
 
     /// Whether a token has come, or an end: roles and keep-alives open no answer.
@@ -84,6 +132,9 @@ impl Watch {
     pub(crate) fn take(&mut self, chunk: Bytes) -> Seen {
         if self.is_done() {
             return Seen { relay: Bytes::new(), has_data: false, fault: None };
+        }
+        if !self.has_events() {
+            return Seen { relay: chunk, has_data: true, fault: None };
         }
         let is_plain = self.is_single && self.has_begun() && !self.last.is_held();
         if is_plain && self.held == 0 && ends_event(&chunk) && !is_telling(&chunk) {

@@ -62,7 +62,7 @@ pub(crate) async fn collect(mut answer: AnswerBody, bytes_max: usize) -> Result<
 ///
 /// # Errors
 /// [`Fault::Broken`] where it breaks off within `bytes_max` bytes.
-pub(crate) async fn numbers(
+pub(crate) async fn opaque(
     answer: AnswerBody,
     bytes_max: usize,
 ) -> Result<overdraft_http::Body, Fault> {
