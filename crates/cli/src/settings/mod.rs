@@ -83,7 +83,8 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
 
 fn admin(configured: &config::Admin) -> AdminSettings {
     let token = configured.token.as_ref().map(|token| token.reveal().to_owned());
-    AdminSettings { token, hosts: configured.hosts.clone() }
+    let (hosts, audit_log) = (configured.hosts.clone(), configured.audit_log.clone());
+    AdminSettings { token, hosts, audit_log }
 }
 
 fn dashboard(configured: &config::Dashboard) -> DashboardSettings {

@@ -3,6 +3,7 @@
 use overdraft_units::Ratio;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::Duration;
 
 use overdraft_config::{Config, Timeouts};
@@ -59,7 +60,7 @@ fn every_section_that_is_followed_arrives() {
          shutdown: {lame_duck: 11s, drain: 12s}\n\
          http2: {max_concurrent_streams: 13}\n\
          compression: {answers: true}\n\
-         admin: {listen: '0.0.0.0:9091', hosts: [gateway-admin]}\n\
+         admin: {listen: '0.0.0.0:9091', hosts: [gateway-admin], audit_log: /a/b.jsonl}\n\
          cors: {origins: ['https://app.example.com'], max_age: 1h}\n\
          timeouts: {connect: 1ms, first_byte: 2ms, idle: 3ms, total: 4ms}\n\
          probe: {interval: 5ms, timeout: 6ms}\n\
@@ -83,6 +84,7 @@ fn every_section_that_is_followed_arrives() {
     assert_eq!(listen.http2.map(|it| it.streams), Some(13));
     assert!(settings.compression.answers);
     assert_eq!(settings.admin.hosts, ["gateway-admin"]);
+    assert_eq!(settings.admin.audit_log.as_deref(), Some(Path::new("/a/b.jsonl")));
     assert_eq!(settings.cors.origins, ["https://app.example.com"]);
     assert_eq!(settings.cors.max_age, Duration::from_hours(1));
     assert_eq!((retry.extra_attempts_max, retry.share_permille, retry.floor), (1, 300, 7));

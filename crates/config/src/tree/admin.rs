@@ -1,6 +1,7 @@
 //! Admin section: the operators' listener, and who may use it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,4 +27,8 @@ pub struct Admin {
     /// Names by which that listener may be asked, besides addresses and `localhost`; by another name
     /// it answers only probes, and requests with the token.
     pub hosts: Vec<String>,
+    /// A file to whose end each call that changes something is written, as a line of JSON, beside the log. While it
+    /// cannot be opened, such calls are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_log: Option<PathBuf>,
 }

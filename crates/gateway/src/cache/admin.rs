@@ -4,6 +4,7 @@
 //! "model": …}` purges the named entries, here and in the store, so that no gateway serves them
 //! again.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
@@ -94,7 +95,7 @@ pub(crate) fn standing(cache: &Cache) -> Response<Body> {
 /// What is to go; without either, everything.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Purge {
+pub(crate) struct Purge {
     tenant: Option<String>,
     model: Option<String>,
 }
@@ -107,21 +108,40 @@ struct Purged {
     store: Option<&'static str>,
 }
 
-/// Lets go of what the body names.
-pub(crate) async fn purge(
-    cache: &Arc<Cache>,
-    body: RequestBody,
-) -> Result<Response<Body>, ApiError> {
-    let body = cache.pipeline.buffers.read(body).await?;
-    let purge: Purge = if body.trim_ascii().is_empty() {
-        Purge::default()
-    } else {
+impl Purge {
+    /// Reads what the body of a request names.
+    ///
+    /// # Errors
+    /// 400 where it is something else.
+    pub(crate) async fn read(cache: &Cache, body: RequestBody) -> Result<Self, ApiError> {
+        let body = cache.pipeline.buffers.read(body).await?;
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
         serde_json::from_slice(&body).map_err(|error| {
             let why =
                 format!("{error}; expected an object with `tenant`, `model`, both or neither");
             ApiError::new(ErrorKind::InvalidRequest, why)
-        })?
-    };
+        })
+    }
+}
+
+impl fmt::Display for Purge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.tenant, &self.model) {
+            (None, None) => f.write_str("all answers"),
+            (Some(tenant), None) => write!(f, "tenant {tenant}"),
+            (None, Some(model)) => write!(f, "model {model}"),
+            (Some(tenant), Some(model)) => write!(f, "tenant {tenant}, model {model}"),
+        }
+    }
+}
+
+/// Lets go of what was named.
+///
+/// # Errors
+/// 503 where other gateways may still have it.
+pub(crate) async fn purge(cache: &Arc<Cache>, purge: &Purge) -> Result<Response<Body>, ApiError> {
     let tenant = purge.tenant.as_deref().map(realm_of_tenant);
     let routes = cache.pipeline.routes();
     let model =
@@ -147,7 +167,6 @@ pub(crate) async fn purge(
         },
     };
     let entries_here = cache.forget(scope);
-    tracing::info!(tenant = purge.tenant, model = purge.model, entries_here, "answers were purged");
     let text = serde_json::to_vec(&Purged { entries_here, store }).expect("it has string keys");
     Ok(reply::json(StatusCode::OK, text))
 }

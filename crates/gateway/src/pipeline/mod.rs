@@ -187,6 +187,12 @@ impl Pipeline {
         }
     }
 
+    /// The tenant of the key that a request with this head presents, where one is known; tokens are not looked at.
+    pub(crate) fn label_of(&self, head: &HeaderMap) -> Option<Arc<str>> {
+        let known = self.keyring.load().identify(head, &self.revocations, calendar_time());
+        known.ok().and_then(|caller| caller.name())
+    }
+
     /// What salts are made with now.
     pub(crate) fn salts(&self) -> Guard<Arc<Salts>> {
         self.salts.load()

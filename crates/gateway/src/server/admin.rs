@@ -14,10 +14,11 @@ use overdraft_http::{Body, Exchange, RequestBody, reply};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind, RequestPeek};
 use serde::Serialize;
 
+use super::audit::{audited, turned_away};
 use super::percent::unescaped;
 use super::views::{View, ViewRoute};
 use super::{Gateway, views};
-use crate::cache::admin as cache_admin;
+use crate::cache::admin::{self as cache_admin, Purge};
 use crate::dispatch::{Dispatcher, explain};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
@@ -70,6 +71,7 @@ pub(super) async fn answer(
     if !explanation::is_allowed(&gateway.settings.settings().admin, exchange, &head.headers) {
         let why = "`/admin` is for operators; expected the token of `admin.token` as `authorization: \
                    Bearer …`, or, where none is configured, a request over the loopback interface";
+        turned_away(gateway, exchange, head, "no operator", 403).await;
         return reply::error(&ApiError::new(ErrorKind::PermissionDenied, why.to_owned()));
     }
     let path = head.uri.path();
@@ -81,21 +83,46 @@ pub(super) async fn answer(
     if matches!(place, AdminRoute::View(_)) && views::is_foreign(has_token, &head.headers) {
         let why = "views are for pages of this gateway, called by its address or as `localhost` where \
                    no `admin.token` is configured";
+        turned_away(gateway, exchange, head, "foreign page", 403).await;
         return reply::error(&ApiError::new(ErrorKind::PermissionDenied, why.to_owned()));
     }
     match place {
         AdminRoute::Workers => reply::json(StatusCode::OK, workers(gateway)),
         AdminRoute::View(view) => views::answer(gateway, exchange, head.uri.query(), view),
         AdminRoute::Cache => cache_admin::standing(&gateway.cache),
-        AdminRoute::Purge => cache_admin::purge(&gateway.cache, body)
-            .await
-            .unwrap_or_else(|error| reply::error(&error)),
-        AdminRoute::Drain(name) => move_worker(gateway, &unescaped(name), Dispatcher::drain),
-        AdminRoute::Rejoin(name) => move_worker(gateway, &unescaped(name), Dispatcher::rejoin),
+        AdminRoute::Purge => purge(gateway, exchange, head, body).await,
+        AdminRoute::Drain(name) => {
+            let name = unescaped(name);
+            let act = async { move_worker(gateway, &name, Dispatcher::drain) };
+            audited(gateway, exchange, head, "drain", &name, act).await
+        }
+        AdminRoute::Rejoin(name) => {
+            let name = unescaped(name);
+            let act = async { move_worker(gateway, &name, Dispatcher::rejoin) };
+            audited(gateway, exchange, head, "rejoin", &name, act).await
+        }
         AdminRoute::Explain => explained(gateway, exchange, head, body)
             .await
             .unwrap_or_else(|error| reply::error(&error)),
     }
+}
+
+async fn purge(
+    gateway: &Arc<Gateway>,
+    exchange: &Exchange,
+    head: &Parts,
+    body: RequestBody,
+) -> Response<Body> {
+    let purge = Purge::read(&gateway.cache, body).await;
+    let subject = purge.as_ref().map_or_else(|_| "unreadable".to_owned(), Purge::to_string);
+    let act = async {
+        let purged = match &purge {
+            Ok(purge) => cache_admin::purge(&gateway.cache, purge).await,
+            Err(error) => Err(error.clone()),
+        };
+        purged.unwrap_or_else(|error| reply::error(&error))
+    };
+    audited(gateway, exchange, head, "purge", &subject, act).await
 }
 
 async fn explained(
@@ -123,13 +150,6 @@ fn move_worker(gateway: &Gateway, name: &str, act: fn(&Dispatcher, WorkerId)) ->
     };
     act(&gateway.dispatcher, id);
     let listed = listed(gateway).into_iter().find(|one| one.name == name);
-    if let Some(listed) = &listed {
-        tracing::info!(
-            worker = name,
-            draining = listed.draining,
-            "an operator drained a worker, or called the drain off"
-        );
-    }
     let text = serde_json::to_vec(&listed).expect("a worker has string keys");
     reply::json(StatusCode::OK, text)
 }

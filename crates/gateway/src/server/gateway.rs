@@ -13,6 +13,7 @@ use overdraft_telemetry::metrics::{
 };
 use overdraft_units::Instant;
 
+use super::audit::Audit;
 use super::dialect::{Responses, Uncounted};
 use super::history::{History, now_ms};
 use crate::cache::Cache;
@@ -40,6 +41,8 @@ pub(crate) struct Gateway {
     pub(crate) store: Arc<Status>,
     /// The last quarter of an hour, for the dashboard.
     pub(super) history: History,
+    /// What is remembered of operators' calls.
+    pub(super) audit: Audit,
     /// Streams of events that are open.
     pub(super) event_streams: AtomicUsize,
     /// When it started, in milliseconds since 1970.
@@ -97,6 +100,7 @@ impl Gateway {
             uncounted: Uncounted::default(),
             store: Arc::default(),
             history: History::default(),
+            audit: Audit::default(),
             event_streams: AtomicUsize::new(0),
             started_ms: now_ms(),
             reading: Mutex::new(()),

@@ -10,11 +10,13 @@
 //! | Probes: health and readiness       | `health.rs`  |
 //! | Other dialects than chat           | `dialect/`   |
 //! | Admin endpoints                    | `admin.rs`   |
+//! | Audit log of operators' calls      | `audit.rs`   |
 //! | Gauges of the workers              | `gauges.rs`  |
 //! | Dashboard and its JSON views       | `views/`, `history.rs` |
 //! | Percent-decoding                   | `percent.rs` |
 
 mod admin;
+mod audit;
 mod compression;
 mod cors;
 mod dialect;

@@ -17,7 +17,7 @@ use super::cors::Sharing;
 use super::dialect::{self, DialectRoute, Incoming};
 use super::forward::{Intake, forward};
 use super::percent::{plain_path, unescaped};
-use super::{Gateway, admin, gauges, held, views};
+use super::{Gateway, admin, audit, gauges, held, views};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::request_guard::RequestGuard;
@@ -220,7 +220,13 @@ impl GatewayService {
             return self.timed(begun, response);
         }
         let response = match route {
-            ref route if self.is_misnamed(route, &head) => reply::error(&misnamed()),
+            ref route if self.is_misnamed(route, &head) => {
+                if matches!(route, Route::Admin) {
+                    let why = "foreign host";
+                    Box::pin(audit::turned_away(gateway, &exchange, &head, why, 403)).await;
+                }
+                reply::error(&misnamed())
+            }
             // In a box, for every request carries room for the largest of these along.
             Route::Admin => Box::pin(admin::answer(gateway, &exchange, &head, body)).await,
             Route::Dashboard if gateway.settings.settings().dashboard.is_on => views::page(&head),

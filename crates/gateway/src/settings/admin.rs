@@ -1,5 +1,6 @@
 //! Settings of the operators' side: who may use `/admin`, and what their listener takes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use overdraft_http::Limits;
@@ -18,6 +19,8 @@ pub struct AdminSettings {
     pub token: Option<String>,
     /// Names by which operators reach their listener, besides addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// The file to which each call that changes something is written, if any.
+    pub audit_log: Option<PathBuf>,
 }
 
 impl AdminSettings {
@@ -31,6 +34,7 @@ impl std::fmt::Debug for AdminSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
         let mut shown = f.debug_struct("AdminSettings");
-        shown.field("token", &token).field("hosts", &self.hosts).finish()
+        shown.field("token", &token).field("hosts", &self.hosts);
+        shown.field("audit_log", &self.audit_log).finish()
     }
 }

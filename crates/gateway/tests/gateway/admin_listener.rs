@@ -1,5 +1,7 @@
 //! A listener for operators, probes and scrapers apart from clients'.
 
+mod audit;
+
 use crate::client::Client;
 use crate::harness::{ANSWER, CHAT, Gateway, MODEL, NEVER, chat, in_time};
 use crate::mock::Mock;
