@@ -38,7 +38,7 @@ pub use self::tree::{
     CanaryPrices, Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring,
     CascadeShadow, CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud,
     Compression, Config, Cors, Dashboard, Discovery, Dns, Each, FirstTokenWait, FitScore,
-    Fragmentation, GenAi, Hedging, HedgingMode, Hook, HookCommand, Http2, Isolation, Jwt,
+    Fragmentation, GenAi, Headers, Hedging, HedgingMode, Hook, HookCommand, Http2, Isolation, Jwt,
     JwtAlgorithm, JwtDefaults, Key, Kubernetes, KvEventSource, KvEvents, KvThreshold, Limits,
     Memory, Model, ModelCanary, ModelTimeouts, Parents, Policy, Pool, Port, Prefix, Prices,
     Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry, Reuse, Routing, Scaling,

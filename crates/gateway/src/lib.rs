@@ -54,14 +54,14 @@ pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CompressionSettings, CorsSettings,
     Credentials, DashboardSettings, DnsPatience, DnsSettings, Door, Each, FileSettings,
-    GatewayError, GatewaySettings, GenAi, IsolationSettings, JwtAlgorithm, JwtSettings, KEYS_MAX,
-    KeyDigest, KeySetPlace, KeySetSettings, KeySettings, KubernetesSettings, KvEvents, Labels,
-    Limits, MemorySource, ModelSettings, NoticeSettings, PlaceError, Pool, PriceSettings,
-    ProbeSettings, RequestBounds, ResponsesSettings, RestartHook, RoutingSettings, STRIPPED,
-    SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey, Source, SourceError,
-    StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token, TokenizerPlace,
-    Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings, WorkerSettings,
-    WorkerTraits,
+    GatewayError, GatewaySettings, GenAi, HeaderPattern, HeaderSettings, IsolationSettings,
+    JwtAlgorithm, JwtSettings, KEYS_MAX, KeyDigest, KeySetPlace, KeySetSettings, KeySettings,
+    KubernetesSettings, KvEvents, Labels, Limits, MemorySource, ModelSettings, NoticeSettings,
+    PlaceError, Pool, PriceSettings, ProbeSettings, RequestBounds, ResponsesSettings, RestartHook,
+    RoutingSettings, STRIPPED, SaltPolicy, ScrapeFailure, ScrapeSettings, ServicePort, SessionKey,
+    Source, SourceError, StreamOptions, TEXT_CHUNK, Template, TerminationSettings, Timeouts, Token,
+    TokenizerPlace, Tokenizing, TracingSettings, WarmUp, WarmUpSettings, WebPlace, WebhookSettings,
+    WorkerSettings, WorkerTraits,
 };
 
 /// The sockets that a gateway is given.

@@ -28,14 +28,15 @@ const ROUTERS: [&str; 5] = [
 ];
 
 /// Names that look like headers of ours and are none: a proxy's, a connection's, part of a prompt, a comment of streams,
-/// a coding.
-const NO_HEADERS: [&str; 6] = [
+/// a coding, what ours begin with.
+const NO_HEADERS: [&str; 7] = [
     "x-forwarded-for",
     "x-anthropic-billing-header",
     "x-overdraft-resumed",
     "keep-alive",
     "proxy-connection",
     "x-gzip",
+    "x-overdraft-",
 ];
 
 /// A browser's word on where a request comes from, which nobody sends by hand.

@@ -23,13 +23,16 @@ pub(crate) use self::cascade::cascade;
 pub(crate) use self::prices::of_tokens;
 pub(crate) use self::sharing::store;
 pub(crate) use self::workers::{worker, workers};
+use std::sync::Arc;
+
 use overdraft_config::{self as config, Config};
 use overdraft_core::hedge::{self, HedgeSettings};
 use overdraft_core::resume::{self, ResumeSettings};
 use overdraft_core::route::RetrySettings;
 use overdraft_gateway::{
-    AdminSettings, CompressionSettings, CorsSettings, DashboardSettings, GatewaySettings, Limits,
-    Pool, ProbeSettings, RequestBounds, ScrapeFailure, ScrapeSettings, Timeouts, WorkerSettings,
+    AdminSettings, CompressionSettings, CorsSettings, DashboardSettings, GatewaySettings,
+    HeaderPattern, HeaderSettings, Limits, Pool, ProbeSettings, RequestBounds, ScrapeFailure,
+    ScrapeSettings, Timeouts, WorkerSettings,
 };
 use overdraft_http::Http2Limits;
 use overdraft_units::Micros;
@@ -73,6 +76,7 @@ pub(crate) fn gateway(config: &Config, workers: Vec<WorkerSettings>) -> GatewayS
     settings.dashboard = dashboard(&config.dashboard);
     settings.compression = compression(config.compression);
     settings.cors = cors(&config.cors);
+    settings.headers = headers(&config.headers);
     settings.prices = prices::prices(&config.prices);
     settings.tracing = tracing::tracing(&config.tracing);
     settings.scaling = care::scaling(&config.scaling);
@@ -100,6 +104,19 @@ const fn compression(configured: config::Compression) -> CompressionSettings {
 
 fn cors(configured: &config::Cors) -> CorsSettings {
     CorsSettings { origins: configured.origins.clone(), max_age: configured.max_age.duration() }
+}
+
+/// The patterns have been checked.
+fn headers(configured: &config::Headers) -> Option<Arc<HeaderSettings>> {
+    if *configured == config::Headers::default() {
+        return None;
+    }
+    let read = |names: &[String]| -> Vec<HeaderPattern> {
+        names.iter().filter_map(|name| HeaderPattern::parse(name)).collect()
+    };
+    let is_any = configured.to_clients.iter().any(|name| name == "*");
+    let to_clients = (!is_any).then(|| read(&configured.to_clients));
+    Some(Arc::new(HeaderSettings { to_workers: read(&configured.to_workers), to_clients }))
 }
 
 fn scrape(configured: &config::Scrape, scrape: &mut ScrapeSettings) {

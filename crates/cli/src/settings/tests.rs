@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
+use http::HeaderName;
 use overdraft_config::{Config, Timeouts};
 use overdraft_core::admit::{self, Priority};
 use overdraft_core::cascade::Mode;
@@ -13,9 +14,9 @@ use overdraft_core::deadline::{FIRST_TOKEN_LEAST, Patience, STALL_LEAST, TOTAL_L
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::{Canary, Policy, Sticky};
 use overdraft_gateway::{
-    CacheMode, CascadeSettings, GatewaySettings, GenAi, JwtAlgorithm, KeyDigest, KeySetPlace,
-    KvEvents, Pool, RestartHook, SaltPolicy, ScrapeFailure, Source, Template, TokenizerPlace,
-    Tokenizing, WarmUp,
+    CacheMode, CascadeSettings, GatewaySettings, GenAi, HeaderPattern, HeaderSettings,
+    JwtAlgorithm, KeyDigest, KeySetPlace, KvEvents, Pool, RestartHook, SaltPolicy, ScrapeFailure,
+    Source, Template, TokenizerPlace, Tokenizing, WarmUp,
 };
 use overdraft_tls::{Identity, Trust};
 
@@ -23,12 +24,17 @@ use super::{gateway, workers};
 
 /// A configuration from YAML, read as the binary reads it.
 fn config(text: &str) -> Config {
+    read(text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The same, or what is wrong with it.
+fn read(text: &str) -> Result<Config, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("c.yaml");
     std::fs::write(&path, text).expect("it is writable");
     let loader = overdraft_config::Loader::new(path);
     let loader = loader.with_variables(overdraft_config::Variables::default());
-    loader.load().unwrap_or_else(|errors| panic!("{errors}")).config
+    loader.load().map(|loaded| loaded.config).map_err(|errors| errors.to_string())
 }
 
 #[test]
@@ -62,6 +68,7 @@ fn every_section_that_is_followed_arrives() {
          compression: {answers: true}\n\
          admin: {listen: '0.0.0.0:9091', hosts: [gateway-admin], audit_log: /a/b.jsonl}\n\
          cors: {origins: ['https://app.example.com'], max_age: 1h}\n\
+         headers: {to_workers: [x-team-*], to_clients: [etag]}\n\
          timeouts: {connect: 1ms, first_byte: 2ms, idle: 3ms, total: 4ms}\n\
          probe: {interval: 5ms, timeout: 6ms}\n\
          retry: {attempts_extra: 1, share: 30%, floor: 7}\n",
@@ -85,9 +92,69 @@ fn every_section_that_is_followed_arrives() {
     assert!(settings.compression.answers);
     assert_eq!(settings.admin.hosts, ["gateway-admin"]);
     assert_eq!(settings.admin.audit_log.as_deref(), Some(Path::new("/a/b.jsonl")));
+    let named = |name| vec![HeaderPattern::parse(name).expect("a name")];
+    let headers = HeaderSettings { to_workers: named("x-team-*"), to_clients: Some(named("etag")) };
+    assert_eq!(settings.headers.as_deref(), Some(&headers));
     assert_eq!(settings.cors.origins, ["https://app.example.com"]);
     assert_eq!(settings.cors.max_age, Duration::from_hours(1));
     assert_eq!((retry.extra_attempts_max, retry.share_permille, retry.floor), (1, 300, 7));
+}
+
+/// The configuration refuses by name what the gateway lets through by no pattern.
+#[test]
+fn headers_that_never_pass_are_the_same_on_both_sides() {
+    let is_refused = |key: &str, name: &str| {
+        let text = format!("workers: [{{url: 'http://a:1'}}]\nheaders: {{{key}: ['{name}']}}\n");
+        read(&text).is_err()
+    };
+    let any = HeaderPattern::parse("*").expect("a pattern");
+    let all = HeaderSettings { to_workers: vec![any.clone()], to_clients: Some(vec![any]) };
+    for name in [
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "access-control-allow-credentials",
+        "access-control-allow-origin",
+        "access-control-expose-headers",
+        "api-key",
+        "authorization",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "date",
+        "etag",
+        "expect",
+        "forwarded",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "server",
+        "set-cookie",
+        "te",
+        "traceparent",
+        "tracestate",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+        "via",
+        "x-api-key",
+        "x-data-parallel-rank",
+        "x-forwarded-for",
+        "x-overdraft-priority",
+        "x-request-id",
+        "x-team",
+    ] {
+        let header = HeaderName::try_from(name).expect("a name");
+        assert_eq!(is_refused("to_workers", name), !all.go_to_workers(&header), "{name}");
+        assert_eq!(is_refused("to_clients", name), !all.go_to_clients(&header), "{name}");
+    }
+    assert!(is_refused("to_workers", "X-Overdraft-*") && !is_refused("to_workers", "x-*"));
 }
 
 #[test]

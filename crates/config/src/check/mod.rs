@@ -17,6 +17,7 @@ mod cors;
 mod dashboard;
 mod events;
 mod findings;
+mod headers;
 mod http2;
 mod jwt;
 mod keys;
@@ -78,6 +79,7 @@ pub(crate) fn check(
     speculation::check(config, &mut findings);
     dashboard::check(config, &mut findings);
     cors::check(config, &mut findings);
+    headers::check(config, &mut findings);
     http2::check(config, &mut findings);
     tracing::check(config, &mut findings);
     resume(config, &mut findings);

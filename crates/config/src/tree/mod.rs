@@ -14,6 +14,7 @@ mod compression;
 mod cors;
 mod dashboard;
 mod discovery;
+mod headers;
 mod hedging;
 mod http2;
 mod jwt;
@@ -52,6 +53,7 @@ pub use self::compression::Compression;
 pub use self::cors::Cors;
 pub use self::dashboard::Dashboard;
 pub use self::discovery::{Discovery, Dns, Kubernetes, Port, Scheme, WatchedFile};
+pub use self::headers::Headers;
 pub use self::hedging::{Hedging, HedgingMode};
 pub use self::http2::Http2;
 pub use self::jwt::{Jwt, JwtAlgorithm, JwtDefaults};
@@ -98,6 +100,8 @@ pub struct Config {
     pub compression: Compression,
     /// Which pages of browsers may ask.
     pub cors: Cors,
+    /// Which headers pass between clients and workers.
+    pub headers: Headers,
     /// Traces of requests for an OpenTelemetry collector.
     pub tracing: Tracing,
     /// The keys that clients present; without any, everybody may ask.
@@ -203,6 +207,7 @@ impl Default for Config {
             dashboard: Dashboard::default(),
             compression: Compression::default(),
             cors: Cors::default(),
+            headers: Headers::default(),
             tracing: Tracing::default(),
             keys: Vec::new(),
             keys_file: None,

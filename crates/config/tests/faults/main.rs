@@ -5,6 +5,7 @@ mod cache;
 mod care;
 mod cascade;
 mod cors;
+mod headers;
 mod http2;
 mod jwt;
 mod keys;

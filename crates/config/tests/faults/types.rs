@@ -34,7 +34,7 @@ bad.yaml:1:1: unknown key `worker`; did you mean `workers`?
   |
 1 | worker:
   | ^^^^^^
-  = expected one of `version`, `listen`, `tls`, `http2`, `admin`, `dashboard`, `compression`, `cors`, `tracing`, `keys`, `keys_file`, `jwt`, `model_default`, `models`, `cascades`, `canaries`, `cascade_state`, `prices`, `routing`, `workers`, `discovery`, `scrape`, `probe`, `timeouts`, `limits`, `shutdown`, `admission`, `retry`, `resume`, `hedging`, `breaker`, `store`, `cache`, `responses`, `isolation`, `termination`, `scaling`, `fragmentation`, `warm_up`, `speculation`
+  = expected one of `version`, `listen`, `tls`, `http2`, `admin`, `dashboard`, `compression`, `cors`, `headers`, `tracing`, `keys`, `keys_file`, `jwt`, `model_default`, `models`, `cascades`, `canaries`, `cascade_state`, `prices`, `routing`, `workers`, `discovery`, `scrape`, `probe`, `timeouts`, `limits`, `shutdown`, `admission`, `retry`, `resume`, `hedging`, `breaker`, `store`, `cache`, `responses`, `isolation`, `termination`, `scaling`, `fragmentation`, `warm_up`, `speculation`
 ",
     );
 }

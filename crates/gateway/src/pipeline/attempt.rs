@@ -70,6 +70,9 @@ impl Question<'_> {
         *request.uri_mut() = self.path.clone();
         *request.headers_mut() =
             headers::outgoing(&self.head.headers, upstream, &self.request_id, terms.credentials);
+        if let Some(settings) = &terms.headers {
+            headers::pass_named(&self.head.headers, request.headers_mut(), settings);
+        }
         if let Some(form) = form {
             request.headers_mut().insert(CONTENT_TYPE, form.content_type.clone());
         }
@@ -113,6 +116,8 @@ pub(crate) async fn attempt(
     };
     let member = Arc::clone(lease.member());
     let upstream = &member.upstream;
+    let rules = pipeline.settings().headers.clone();
+    let rules = rules.as_deref();
     match answered {
         Ok(Answer::Stream { head, opened }) => {
             if opened.watch.has_events() {
@@ -129,13 +134,13 @@ pub(crate) async fn attempt(
             let deadlines = pipeline.routes().route(&info.model).deadlines;
             let story = story(context, deadlines, lease, question, sent);
             let body = Body::wrap(Stream::new(*opened, story));
-            Attempted::Answered(streamed(head, body, upstream))
+            Attempted::Answered(streamed(head, body, upstream, rules))
         }
         Ok(Answer::Whole { head, body, used, .. }) => {
             let is_result = head.status.is_success();
             lease.end(if is_result { Ending::Answered } else { Ending::Declined }, used);
             context.note(|record| relay::note_used(record, used));
-            Attempted::Answered(relayed(head, body, upstream))
+            Attempted::Answered(relayed(head, body, upstream, rules))
         }
         Err(mut failed) => {
             let worker = lease.worker();
@@ -387,7 +392,8 @@ async fn refusal(
     if failure != Failure::Disputed && !is_json(&head.headers) {
         return Err(failed.asking_to_wait(&head.headers));
     }
-    Err(failed.saying(relayed(head, Body::full(bytes), upstream)))
+    let rules = terms.headers.as_deref();
+    Err(failed.saying(relayed(head, Body::full(bytes), upstream, rules)))
 }
 
 /// Passes on a stream that has begun.

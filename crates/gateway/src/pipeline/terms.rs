@@ -1,5 +1,7 @@
 //! Terms of an attempt: how long its answer is waited for, and by which settings it is read.
 
+use std::sync::Arc;
+
 use overdraft_core::deadline::{Limit, standstill};
 use overdraft_telemetry::Delivery;
 use overdraft_units::Micros;
@@ -8,7 +10,7 @@ use super::Pipeline;
 use super::deadline::{Overrun, Which};
 use super::request_info::RequestInfo;
 use crate::dispatch::Lease;
-use crate::settings::{Credentials, Limits};
+use crate::settings::{Credentials, HeaderSettings, Limits};
 
 /// What an answer is waited for and read by.
 pub(super) struct Terms {
@@ -18,6 +20,8 @@ pub(super) struct Terms {
     pub(super) standstill: Limit,
     pub(super) credentials: Credentials,
     pub(super) limits: Limits,
+    /// Which headers pass, where that is not as usual.
+    pub(super) headers: Option<Arc<HeaderSettings>>,
 }
 
 impl Terms {
@@ -35,6 +39,7 @@ impl Terms {
             standstill: standstill(deadlines, Micros::ZERO),
             credentials: lease.member().credentials(&settings),
             limits: settings.limits,
+            headers: settings.headers.clone(),
         }
     }
 }

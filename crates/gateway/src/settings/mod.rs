@@ -14,6 +14,7 @@ mod cors;
 mod dashboard;
 mod discovery;
 mod error;
+mod headers;
 mod isolation;
 mod jwt;
 mod keys;
@@ -31,6 +32,7 @@ mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use overdraft_core::breaker::BreakerSettings;
 use overdraft_core::fleet::WORKERS_MAX;
@@ -58,6 +60,7 @@ pub use self::discovery::{
     DnsPatience, DnsSettings, Each, FileSettings, KubernetesSettings, ServicePort, Source, Template,
 };
 pub use self::error::{GatewayError, SourceError};
+pub use self::headers::{HeaderPattern, HeaderSettings};
 pub use self::isolation::{IsolationSettings, STRIPPED, SaltPolicy};
 pub use self::jwt::{JwtAlgorithm, JwtSettings, KeySetPlace, KeySetSettings};
 pub use self::keys::{Budget, Door, KEYS_MAX, KeyDigest, KeySettings};
@@ -135,6 +138,8 @@ pub struct GatewaySettings {
     pub compression: CompressionSettings,
     /// Which pages of browsers may ask.
     pub cors: CorsSettings,
+    /// Which headers pass between clients and workers, where that is not as usual.
+    pub headers: Option<Arc<HeaderSettings>>,
     /// What tokens and workers cost.
     pub prices: PriceSettings,
     /// Traces of requests, where they are wanted; fixed when the gateway starts.
@@ -190,6 +195,7 @@ impl GatewaySettings {
             dashboard: DashboardSettings::default(),
             compression: CompressionSettings::default(),
             cors: CorsSettings::default(),
+            headers: None,
             prices: PriceSettings::default(),
             tracing: None,
             credentials: Credentials::default(),

@@ -2,7 +2,8 @@
 //!
 //! To a worker go only the headers of an allow list, each built or checked here, so that no
 //! client's header reaches a worker unchecked. To the client go all headers except hop-by-hop ones
-//! and those that the gateway sets itself.
+//! and those that the gateway sets itself. `headers` in the configuration lets more through to workers, or fewer to
+//! clients.
 
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -12,7 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use overdraft_wire::kv_blocks::SOURCE_HEADER;
 
-use crate::settings::Credentials;
+use crate::settings::{Credentials, HeaderSettings};
 use crate::trace::{self, TRACE_PARENT, TRACE_STATE};
 use crate::upstream::Upstream;
 
@@ -37,7 +38,11 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 /// Maximum bytes of a client's header that is passed on.
 const PASSED_VALUE_BYTES_MAX: usize = 512;
 
-/// Room for every header that a worker may be sent.
+/// Headers that the configuration lets through of one request at most, and bytes of each.
+const NAMED_MAX: usize = 32;
+const NAMED_VALUE_BYTES_MAX: usize = 4 * 1024;
+
+/// Room for every header that a worker is sent as a rule.
 const OUTGOING_HEADERS: usize = 12;
 
 /// Headers that speak of the connection they came over, that the listener sets itself, or that would share answers
@@ -122,16 +127,43 @@ fn pass(from: &HeaderMap, to: &mut HeaderMap, name: HeaderName) {
     }
 }
 
-/// Turns the head's fields of a worker's answer into those of ours.
-pub(crate) fn relayed(headers: &mut HeaderMap, upstream: &Upstream) {
-    let nominated = headers
+/// Copies the client's headers that the configuration lets through, but for those that the gateway has written.
+pub(crate) fn pass_named(from: &HeaderMap, to: &mut HeaderMap, settings: &HeaderSettings) {
+    let of_connection: Vec<HeaderName> = nominated(from).collect();
+    let is_named = |name: &&HeaderName| {
+        settings.go_to_workers(name) && !of_connection.contains(name) && !to.contains_key(*name)
+    };
+    let named: Vec<HeaderName> = from.keys().filter(is_named).take(NAMED_MAX).cloned().collect();
+    for name in named {
+        let is_short = |value: &&HeaderValue| value.len() <= NAMED_VALUE_BYTES_MAX;
+        for value in from.get_all(&name).iter().take(NAMED_MAX).filter(is_short) {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// The headers that a `connection` header makes its own.
+fn nominated(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    headers
         .get_all(CONNECTION)
         .iter()
         .flat_map(|names| names.to_str().unwrap_or_default().split(','))
         .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .filter(|name| *name != CONTENT_TYPE);
+}
+
+/// Turns the head's fields of a worker's answer into those of ours.
+pub(crate) fn relayed(
+    headers: &mut HeaderMap,
+    upstream: &Upstream,
+    settings: Option<&HeaderSettings>,
+) {
+    let nominated = nominated(headers).filter(|name| *name != CONTENT_TYPE);
+    let is_named = |name: &HeaderName| {
+        settings.is_none_or(|settings| settings.go_to_clients(name)) || *name == CONTENT_TYPE
+    };
     // An answer has a handful; to look for each that it might have takes longer.
-    let ours = headers.keys().filter(|name| NOT_RELAYED.contains(name)).cloned();
+    let gone = |name: &&HeaderName| NOT_RELAYED.contains(name) || !is_named(name);
+    let ours = headers.keys().filter(gone).cloned();
     let gone: Vec<HeaderName> = nominated.chain(ours).collect();
     for name in &gone {
         headers.remove(name);

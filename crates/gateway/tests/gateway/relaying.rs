@@ -1,5 +1,7 @@
 //! What goes through goes through unchanged, at once, and no longer than its client listens.
 
+mod headers;
+
 use crate::client::End;
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, chat, finish, token};
 use crate::mock::Mock;
