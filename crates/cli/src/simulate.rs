@@ -107,6 +107,7 @@ Examples:
   overdraft simulate --workload tenants:groups=48,prefix=12000,rate=20
   overdraft simulate --policy all --seeds 5 --workload documents:rate=30 --goodput ttft:500 tpot:50
   overdraft simulate --rates 3,10,15:60s --warm-up 15:50 --workload documents:questions=5
+  overdraft simulate --workload coding:rate=2,parallel=2 --duration 1200 --kv-events
   overdraft simulate --profile h100-tp4/llama-3-70b-bf16 --workload mooncake:trace.jsonl
   overdraft simulate --profiles measured.toml --profile measured/qwen2.5-7b-measured
   overdraft simulate --access-log gateway.log --workers 6 --price-per-hour 2.5 --html out.html

@@ -14,7 +14,7 @@ pub(super) struct Knob {
 }
 
 /// All of them, in the order in which generators list their values.
-pub(super) const KNOBS: [Knob; 14] = [
+pub(super) const KNOBS: [Knob; 20] = [
     knob("rate", "requests a second", 1e-6, 1e6),
     knob("common", "tokens at the front of every prompt", 0.0, 1e6),
     knob("groups", "how many prefixes there are", 1.0, 1e6),
@@ -29,7 +29,16 @@ pub(super) const KNOBS: [Knob; 14] = [
     knob("period", "seconds from peak to peak", 1e-3, 1e6),
     knob("questions", "questions that a group is asked over and over (0: each is new)", 0.0, 1e6),
     knob("repeat", "share of sessions that ask what was asked before, word for word", 0.0, 1.0),
+    knob("calls", "rounds of tool calls after each question, each a request (0: none)", 0.0, 1e3),
+    knob("tool", "seconds that a tool takes", 0.0, 1e5),
+    knob("result", "tokens of a tool's result", 1.0, 1e6),
+    knob("parallel", "tools called at once in a round", 1.0, 64.0),
+    knob("pauses", "deviation of the logarithm of pauses (0: exponential)", 0.0, 3.0),
+    knob("window", "tokens of a prompt at which history is summed up (0: never)", 0.0, 4e6),
 ];
+
+/// Of which only generators with tools have any.
+const TOOL_KNOBS: [&str; 4] = ["calls", "tool", "result", "parallel"];
 
 const fn knob(name: &'static str, meaning: &'static str, least: f64, most: f64) -> Knob {
     Knob { name, meaning, least, most }
@@ -44,6 +53,22 @@ impl Values {
     pub(super) fn of(&self, name: &'static str) -> f64 {
         let place = KNOBS.iter().position(|knob| knob.name == name);
         place.and_then(|place| self.0.get(place)).copied().unwrap_or(0.0)
+    }
+
+    /// Those of a load without tools, pauses of which are exponential and whose history is kept.
+    pub(super) const fn without_tools(values: [f64; 14]) -> Self {
+        Self::with_tools(values, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0])
+    }
+
+    /// The first knobs, then the six of tools, pauses and history.
+    pub(super) const fn with_tools(values: [f64; 14], tools: [f64; 6]) -> Self {
+        let [rate, common, groups, prefix, skew, question, output, ..] = values;
+        let [.., spread, turns, think, swing, period, questions, repeat] = values;
+        let [calls, tool, result, parallel, pauses, window] = tools;
+        Self([
+            rate, common, groups, prefix, skew, question, output, spread, turns, think, swing,
+            period, questions, repeat, calls, tool, result, parallel, pauses, window,
+        ])
     }
 
     /// Reads `name=value,name=value` over the values that there are.
@@ -72,10 +97,14 @@ impl Values {
     }
 }
 
-/// `rate=8,common=0,…`
+/// `rate=8,common=0,…`; what only tools have is left out where none are called.
 pub(super) fn told(values: &Values) -> String {
     let mut text = String::new();
+    let calls_tools = 0.0 < values.of("calls");
     for (knob, value) in KNOBS.iter().zip(values.0) {
+        if !calls_tools && TOOL_KNOBS.contains(&knob.name) {
+            continue;
+        }
         let comma = if text.is_empty() { "" } else { "," };
         let _written = write!(text, "{comma}{}={value}", knob.name);
     }

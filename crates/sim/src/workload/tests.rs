@@ -211,6 +211,81 @@ fn what_is_asked_again_is_word_for_word_what_was_asked() {
     assert_eq!(names.len(), sessions.len(), "each session has a name of its own");
 }
 
+fn sessions_of(workload: &str, count: usize) -> Vec<Session> {
+    let source = Source::parse(workload).unwrap();
+    source.open(4).unwrap().sessions.take(count).map(Result::unwrap).collect()
+}
+
+/// The value at a share of a list.
+fn quantile(mut values: Vec<u64>, percent: usize) -> f64 {
+    values.sort_unstable();
+    float(values[values.len() * percent / 100]) / 1e6
+}
+
+#[test]
+fn coding_agents_call_tools_between_questions_and_pause_as_recorded_ones_do() {
+    let sessions = sessions_of("coding", 4_000);
+    let requests = sessions.iter().map(|session| length(session.turns.len())).sum::<u64>();
+    let mean = float(requests) / 4_000.0;
+    assert!((39.0..47.0).contains(&mean), "ten questions with 3.3 rounds after each: {mean}");
+    let rate = float(requests) / (float(at(sessions.last().unwrap())) / 1e6);
+    assert!((0.93..1.07).contains(&rate), "{rate} requests a second, however long sessions are");
+    // With lengths that do not spread, every fourth turn is a question.
+    let sessions = sessions_of("coding:spread=0,calls=3", 1_000);
+    let pauses = |is_question: bool| -> Vec<u64> {
+        let turns = sessions.iter().flat_map(|session| session.turns.iter().enumerate().skip(1));
+        turns
+            .filter(|(number, _)| (number % 4 == 0) == is_question)
+            .map(|(_, turn)| turn.think.get())
+            .collect()
+    };
+    // Recorded: tools 13 s, nine in ten within 65 s; people 89 s and 320 s.
+    let (median, tail) = (quantile(pauses(false), 50), quantile(pauses(false), 90));
+    assert!((11.0..16.0).contains(&median) && (50.0..80.0).contains(&tail), "{median} {tail}");
+    let (median, tail) = (quantile(pauses(true), 50), quantile(pauses(true), 90));
+    assert!((65.0..95.0).contains(&median) && (280.0..440.0).contains(&tail), "{median} {tail}");
+}
+
+#[test]
+fn a_history_grows_until_it_is_summed_up_behind_what_all_agents_of_a_kind_share() {
+    let sessions = sessions_of("coding:window=40000", 300);
+    let mut summed_up = 0;
+    for session in &sessions {
+        let tools = session.turns[0].prompt[0];
+        assert_eq!((tools.tokens, tools.voice), (Tokens::new(14_300), Voice::System));
+        for pair in session.turns.windows(2) {
+            let [before, after] = pair else { unreachable!("windows of two") };
+            assert_eq!(after.prompt[0], tools, "tools are told in every prompt");
+            let grows = after.prompt.starts_with(&before.prompt);
+            assert_eq!(grows, after.prompt.contains(&before.answer), "all of it or a summary");
+            summed_up += usize::from(!grows);
+            let kept = after.prompt_tokens() <= Tokens::new(40_000) || after.prompt.len() == 3;
+            assert!(kept, "{:?}", after.prompt);
+        }
+    }
+    assert!(100 < summed_up, "{summed_up}");
+    let kinds: std::collections::BTreeSet<u64> =
+        sessions.iter().map(|session| session.turns[0].prompt[0].content).collect();
+    assert_eq!(kinds.len(), 4);
+    assert_eq!(sessions_of("coding", 50), sessions_of("coding", 50), "equal seeds, equal loads");
+}
+
+#[test]
+fn tools_that_are_called_at_once_are_waited_for_together_and_all_tell_something() {
+    let plain = "coding:spread=0,pauses=0,window=0,turns=2,calls=2,result=100,question=10,output=5";
+    let sessions = sessions_of(&format!("{plain},parallel=4"), 2_000);
+    let added: Vec<u32> =
+        sessions[0].turns.iter().map(|turn| turn.prompt.last().unwrap().tokens.get()).collect();
+    assert_eq!(added, [10, 400, 400, 10, 400, 400]);
+    let mean = |sessions: &[Session]| {
+        let pauses = sessions.iter().map(|session| float(session.turns[1].think.get()) / 1e6);
+        pauses.sum::<f64>() / float(length(sessions.len()))
+    };
+    let ratio = mean(&sessions) / mean(&sessions_of(plain, 2_000));
+    // The longest of four exponential times is 1 + 1/2 + 1/3 + 1/4 of one on average.
+    assert!((1.95..2.2).contains(&ratio), "{ratio}");
+}
+
 #[test]
 fn bursts_come_in_waves_at_the_same_mean_rate() {
     let source = Source::parse("bursts:rate=50,swing=5,period=10").unwrap();
