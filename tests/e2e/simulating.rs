@@ -135,11 +135,15 @@ fn engines_are_set_by_the_names_that_vllm_has() {
         of(&["--gpu-memory-utilization", "0.25", "--admission", "off", "--kv-cache-dtype", "fp8"]);
     assert!(figure(&halved, "mean_ttft_ms") < figure(&tight, "mean_ttft_ms"), "{halved} {tight}");
     assert_eq!(of(&["--block-size", "32"])["completed"], 120);
+    // Of the host's part of a step nothing is left, and more of the memory is taken.
+    let newer = of(&["--engine", "vllm-0.32"]);
+    assert!(figure(&newer, "mean_tpot_ms") < figure(&plain, "mean_tpot_ms"), "{newer}");
     let wrong = |arguments: &[&str], says: &[&str]| {
         refuses(2, &[&["simulate"][..], arguments].concat(), says);
     };
     wrong(&["--gpu-memory-utilization", "1.5"], &["expected a share above zero"]);
     wrong(&["--gpu-memory-utilization", "0.1"], &["is impossible", "its weights take"]);
+    wrong(&["--engine", "vllm-9"], &["`vllm-9` is no known engine", "`vllm-0.32`"]);
     wrong(&["--kv-cache-dtype", "int3"], &["expected auto, bfloat16"]);
     wrong(&["--block-size", "0"], &["`--block-size 0` holds nothing"]);
 }

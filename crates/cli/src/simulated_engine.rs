@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use overdraft_gpu_model::{Profile, Scheduling};
+use overdraft_gpu_model::{Engine, Profile, Scheduling};
 use overdraft_units::{BlockSize, Tokens};
 
 use crate::fault::Fault;
@@ -33,7 +33,10 @@ impl FromStr for KvDtype {
 /// What the engine of a simulated GPU is like, beside a profile.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct GpuEngineOptions {
-    /// Share of a simulated GPU's memory that its engine uses [default: 0.9]
+    /// Engine of a simulated GPU: vllm-0.10, vllm-0.19, vllm-0.32, sglang-0.5; by default the profile's
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<Engine>,
+    /// Share of a simulated GPU's memory that its engine uses; by default as that engine takes
     #[arg(long, value_name = "SHARE", value_parser = share)]
     gpu_memory_utilization: Option<f64>,
     /// How a simulated cache keeps its numbers: auto, bfloat16, float16, fp8, `fp8_e4m3`, `fp8_e5m2`
@@ -64,6 +67,9 @@ pub(crate) struct SimulatedEngineOptions {
 impl GpuEngineOptions {
     /// The profile with a cache as it was asked for.
     pub(crate) fn apply(&self, mut profile: Profile) -> Profile {
+        if let Some(engine) = self.engine {
+            profile = profile.served_by(engine);
+        }
         if let Some(share) = self.gpu_memory_utilization {
             profile.memory_share = share;
         }
@@ -84,11 +90,12 @@ impl GpuEngineOptions {
         if self.settings().is_empty() {
             return Ok(());
         }
-        let why = "`--gpu-memory-utilization`, `--kv-cache-dtype` and `--async-scheduling` are of simulated GPUs";
+        let why = "`--engine`, `--gpu-memory-utilization`, `--kv-cache-dtype` and `--async-scheduling` are of simulated GPUs";
         Err(Fault::input(why).hint("give `--simulate PROFILE`, or `--kv-cache-memory-bytes`"))
     }
 
     fn settings(&self) -> Vec<(String, String)> {
+        let engine = self.engine.map(|engine| ("engine".to_owned(), engine.to_string()));
         let share = self.gpu_memory_utilization;
         let share = share.map(|share| ("gpu-memory-utilization".to_owned(), share.to_string()));
         let bytes = match self.kv_cache_dtype {
@@ -99,7 +106,7 @@ impl GpuEngineOptions {
         };
         let ahead =
             self.async_scheduling.then(|| ("scheduling".to_owned(), "asynchronous".to_owned()));
-        share.into_iter().chain(bytes).chain(ahead).collect()
+        engine.into_iter().chain(share).chain(bytes).chain(ahead).collect()
     }
 }
 

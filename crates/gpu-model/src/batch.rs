@@ -27,6 +27,8 @@ pub struct Batch {
     pub(crate) sampled: f64,
     /// Positions whose keys and values the decoding sequences read.
     pub(crate) decode_context: f64,
+    /// Those of them that another of these sequences reads as well, where that is known.
+    pub(crate) shared_context: f64,
     /// Sum over prefills of q (c + q/2): pairs of positions that attend.
     pub(crate) prefill_pairs: f64,
 }
@@ -58,6 +60,11 @@ impl Batch {
         self.sequences += 1.0;
         self.sampled += rows;
         self.decode_context += f64::from(before.get()) + rows;
+    }
+
+    /// All positions that the decoding sequences read lie in pages of so many tokens, each counted once.
+    pub fn share(&mut self, distinct: Tokens) {
+        self.shared_context = (self.decode_context - f64::from(distinct.get())).max(0.0);
     }
 
     /// Positions computed, of prompts and of completions.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use overdraft_units::Tokens;
 
 use crate::document::{Document, Entry};
+use crate::engine::Engine;
 use crate::error::ProfileError;
 use crate::profile::{Hardware, MEMORY_SHARE, Model, Profile, Scheduling};
 
@@ -134,7 +135,7 @@ impl Catalogue {
         };
         let step_tokens =
             bound("step_tokens", entry.step_tokens, like.map(|like| like.step_tokens.get()))?;
-        Ok(Profile {
+        let profile = Profile {
             hardware: hardware.clone(),
             model: model.clone(),
             tensor_parallel: entry.tensor_parallel,
@@ -146,14 +147,18 @@ impl Catalogue {
                 entry.running_max,
                 like.map(|like| like.running_max),
             )?,
+            engine: Engine::default(),
             memory_share: MEMORY_SHARE,
-            scheduling: if entry.async_scheduling {
-                Scheduling::Asynchronous
-            } else {
-                Scheduling::Between
-            },
+            scheduling: Scheduling::default(),
+            shared_reads: 0.0,
             confidence: entry.confidence,
             source: entry.source.clone(),
+        }
+        .served_by(entry.engine);
+        Ok(match entry.async_scheduling {
+            None => profile,
+            Some(true) => Profile { scheduling: Scheduling::Asynchronous, ..profile },
+            Some(false) => Profile { scheduling: Scheduling::Between, ..profile },
         })
     }
 

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::engine::Engine;
 use crate::profile::{Confidence, Hardware, Model, Rates};
 
 /// All that a file may hold.
@@ -41,9 +42,11 @@ pub(crate) struct Entry {
     pub(crate) step_tokens: Option<u32>,
     #[serde(alias = "max_num_seqs")]
     pub(crate) running_max: Option<u32>,
-    /// Whether the engine plans a step while the one before is computed.
+    /// Who serves the model.
     #[serde(default)]
-    pub(crate) async_scheduling: bool,
+    pub(crate) engine: Engine,
+    /// Whether the engine plans a step while the one before is computed, whichever it is.
+    pub(crate) async_scheduling: Option<bool>,
     pub(crate) confidence: Confidence,
     pub(crate) source: String,
 }

@@ -70,7 +70,8 @@ impl Profile {
         if batch.decode_context <= 0.0 {
             return 0.0;
         }
-        let bytes = self.model.kv_bytes_per_token() / self.gpus() * batch.decode_context;
+        let read = batch.decode_context - self.shared_reads * batch.shared_context;
+        let bytes = self.model.kv_bytes_per_token() / self.gpus() * read;
         self.attention_launches() + bytes / (self.rates.kv_tb_per_s * TERA)
     }
 

@@ -70,6 +70,9 @@ pub struct SimulatedBackend {
     settings: SimulatedSettings,
     /// What is known at each position of each page.
     pages: Vec<Known>,
+    /// For each page, the last step whose decodes read it.
+    read_in: Vec<u64>,
+    steps: u64,
     /// When the last step ended, or should have.
     ended: Instant,
 }
@@ -78,7 +81,9 @@ impl SimulatedBackend {
     /// With an empty cache.
     pub fn new(settings: SimulatedSettings) -> Self {
         let positions = index(settings.blocks.get()) * index(settings.block_size.get());
-        Self { settings, pages: vec![Known::default(); positions], ended: Instant::ORIGIN }
+        let read_in = vec![0; index(settings.blocks.get())];
+        let pages = vec![Known::default(); positions];
+        Self { settings, pages, read_in, steps: 0, ended: Instant::ORIGIN }
     }
 
     fn place(&self, slot: &BatchSlot<'_>, position: usize) -> Result<usize, BackendError> {
@@ -123,14 +128,33 @@ impl SimulatedBackend {
         logits[start + index(ECHO_TURN_END.0)] = if left == 0 { LOUD } else { SILENT };
     }
 
+    /// Positions in the pages that the step's decodes read, each page counted once.
+    fn distinct(&mut self, batch: &[BatchSlot<'_>]) -> Tokens {
+        self.steps += 1;
+        let page = self.settings.block_size.get();
+        let mut pages = 0_u32;
+        for slot in batch.iter().filter(|slot| slot.tokens.len() == 1) {
+            let read = index((slot.start + 1).div_ceil(page));
+            for block in slot.table.iter().take(read) {
+                let Some(read_in) = self.read_in.get_mut(index(block.0)) else { continue };
+                pages += u32::from(*read_in != self.steps);
+                *read_in = self.steps;
+            }
+        }
+        Tokens::new(pages.saturating_mul(page))
+    }
+
     /// How long the step takes, in real time.
-    fn duration(&self, batch: &[BatchSlot<'_>]) -> Duration {
+    fn duration(&mut self, slots: &[BatchSlot<'_>]) -> Duration {
         let chunk = |slot: &BatchSlot<'_>| Chunk {
             before: Tokens::new(slot.start),
             length: Tokens::new(u32::try_from(slot.tokens.len()).unwrap_or(u32::MAX)),
             samples: slot.logits != Logits::None,
         };
-        let batch: Batch = batch.iter().map(chunk).collect();
+        let mut batch: Batch = slots.iter().map(chunk).collect();
+        if 0.0 < self.settings.profile.shared_reads {
+            batch.share(self.distinct(slots));
+        }
         self.settings.profile.step(&batch).div_f64(self.settings.speed)
     }
 

@@ -140,6 +140,22 @@ fn a_step_takes_what_the_profile_says_and_speed_divides_it() {
 }
 
 #[test]
+fn a_page_that_several_decodes_read_counts_once() {
+    let mut backend = backend(AnswerLengths::default());
+    let token = [TokenId(1)];
+    let (one, other) = (table(0), table(200));
+    let slot = |table, start| BatchSlot { tokens: &token, start, table, logits: Logits::Last };
+    let page = backend.settings.block_size.get();
+    let pages = |slots: &[BatchSlot<'_>], backend: &mut SimulatedBackend| {
+        backend.distinct(slots).get() / page
+    };
+    assert_eq!(pages(&[slot(&one, 5 * page)], &mut backend), 6);
+    let both = [slot(&one, 5 * page), slot(&one, 3 * page), slot(&other, page - 1)];
+    assert_eq!(pages(&both, &mut backend), 7, "six and one");
+    assert_eq!(pages(&both, &mut backend), 7, "each step counts anew");
+}
+
+#[test]
 fn a_table_that_is_too_short_is_an_error_and_no_panic() {
     let mut backend = backend(AnswerLengths::default());
     let tokens = [TokenId(1); 17];

@@ -214,6 +214,7 @@ impl<'a> Simulation<'a> {
         match event {
             Event::Due(visit) => self.ask(visit)?,
             Event::Delivered(flight) => self.deliver(flight),
+            Event::Joined(flight) => self.join_planned(flight),
             Event::Stepped(worker) => self.end_step(worker),
             Event::FirstToken(id) => {
                 if self.is_left(id) {

@@ -24,6 +24,8 @@ pub(super) enum Event {
     Due(VisitId),
     /// A request has come to its worker.
     Delivered(FlightId),
+    /// It takes part in what is planned from here on.
+    Joined(FlightId),
     /// A worker has computed its step.
     Stepped(usize),
     /// The gateway sees an answer's first token.

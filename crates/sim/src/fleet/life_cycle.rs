@@ -75,6 +75,7 @@ impl Simulation<'_> {
             first: None,
             last: self.now,
             cached: Tokens::ZERO,
+            joins: None,
             held: Held::default(),
             source: Origin::Worker,
             fate: Fate::Completed,
@@ -233,11 +234,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A request has come to its worker.
-    pub(super) fn deliver(&mut self, id: FlightId) {
-        if self.is_left(id) {
-            return;
-        }
+    /// A worker takes a request in, or refuses it.
+    pub(super) fn join(&mut self, id: FlightId) {
         let flight = self.flights.of(id);
         let worker = flight.worker;
         if !self.workers[worker].is_up() {
@@ -278,7 +276,9 @@ impl Simulation<'_> {
             Next::Nothing => {}
             Next::Step(takes) => {
                 let stands = stall::stands(&self.scenario.stalls, worker, self.now);
-                self.agenda.enter(self.now + stands + takes, Event::Stepped(worker));
+                let ends = self.now + stands + takes;
+                workers[worker].step_ends = ends;
+                self.agenda.enter(ends, Event::Stepped(worker));
             }
             Next::Crash(lost) => {
                 let seen = self.now + self.scenario.network;
@@ -483,6 +483,7 @@ pub(super) fn unsent(flight: &Flight) -> Flight {
         said: flight.continues.get(),
         first: None,
         cached: Tokens::ZERO,
+        joins: None,
         tried: Tried::default(),
         failure: None,
         fate: Fate::Completed,

@@ -18,6 +18,7 @@ mod event_queue;
 mod faulty_workers;
 mod gateway;
 mod hedging;
+mod joining;
 mod kv_events;
 mod life_cycle;
 #[cfg(test)]

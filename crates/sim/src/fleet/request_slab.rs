@@ -62,6 +62,8 @@ pub(super) struct Flight {
     pub(super) first: Option<Instant>,
     pub(super) last: Instant,
     pub(super) cached: Tokens,
+    /// When its worker takes it in, where that has planned a step ahead.
+    pub(super) joins: Option<Instant>,
     /// What workers held of the prompt when it was sent.
     pub(super) held: Held,
     pub(super) source: Origin,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use overdraft_core::fleet::Scraped;
-use overdraft_gpu_model::{Batch, Chunk, Profile, StepTimes};
+use overdraft_gpu_model::{Batch, Chunk, Profile, Scheduling, StepTimes};
 use overdraft_scheduler::batch::{
     Arrival, BatchLimits, BatchStats, CacheChange, Logits, Outcome, Plan, PrefixReuse, Progress,
     Scheduler, Verdict,
@@ -39,6 +39,8 @@ pub(super) struct Worker {
     guesser: Option<Guesser>,
     /// The step that is being computed, and how long the target takes for it.
     step: Option<(Plan, Micros)>,
+    /// When that step ends.
+    pub(super) step_ends: Instant,
     /// Whether it can be reached.
     is_up: bool,
     /// Who is on it, and under which name.
@@ -141,6 +143,7 @@ impl Worker {
             left_behind: 0,
             guesser: None,
             step: None,
+            step_ends: Instant::ORIGIN,
             is_up: true,
             flights: BTreeMap::new(),
             named: 0,
@@ -194,6 +197,12 @@ impl Worker {
         Tokens::new(self.limits.context.get().saturating_sub(prompt.get()).max(1))
     }
 
+    /// While a step is computed and the one after it is planned already: when the former ends.
+    pub(super) fn next_is_planned_until(&self) -> Option<Instant> {
+        let plans_ahead = self.profile.scheduling == Scheduling::Asynchronous;
+        self.step.as_ref().filter(|_| plans_ahead).map(|_| self.step_ends)
+    }
+
     /// Takes a request in, or refuses it.
     pub(super) fn handle_arrival(
         &mut self,
@@ -239,13 +248,31 @@ impl Worker {
         if plan.overdraft().is_some() && matches!(overdraft, Overdraft::Crash(_)) {
             return Next::Crash(self.crash());
         }
-        let batch = batch(&plan);
+        let batch = self.batch(&plan);
         let took = self.times.step(&batch).as_micros();
         let took = Micros::new(u64::try_from(took).unwrap_or(u64::MAX).max(1));
         self.step = Some((plan, took));
         let guessing = self.guesser.as_ref().map_or(Micros::ZERO, Guesser::takes);
         self.busy = self.busy + took + guessing;
         Next::Step(took + guessing)
+    }
+
+    /// What a plan computes, as far as its time depends on it.
+    fn batch(&self, plan: &Plan) -> Batch {
+        let mut batch = Batch::new();
+        for slot in &plan.slots {
+            if slot.drafts == Tokens::ZERO {
+                let samples = slot.logits != Logits::None;
+                batch.push(Chunk { before: slot.start, length: slot.length, samples });
+            } else {
+                batch.push_verified(slot.start, slot.drafts);
+            }
+        }
+        if 0.0 < self.profile.shared_reads {
+            let held = self.stats().blocks_held.get();
+            batch.share(Tokens::new(held.saturating_mul(self.page().get())));
+        }
+        batch
     }
 
     /// A request is not wanted any more, if it was here.
@@ -376,20 +403,6 @@ fn scheduler(limits: BatchLimits, knowledge: CacheKnowledge) -> Scheduler {
 
 fn flight_of(sequence: SequenceId) -> FlightId {
     u32::try_from(sequence.0 & u64::from(u32::MAX)).unwrap_or(u32::MAX)
-}
-
-/// What a plan computes, as far as its time depends on it.
-fn batch(plan: &Plan) -> Batch {
-    let mut batch = Batch::new();
-    for slot in &plan.slots {
-        if slot.drafts == Tokens::ZERO {
-            let samples = slot.logits != Logits::None;
-            batch.push(Chunk { before: slot.start, length: slot.length, samples });
-        } else {
-            batch.push_verified(slot.start, slot.drafts);
-        }
-    }
-    batch
 }
 
 fn came(drafts: &[TokenId], emitted: &[TokenId]) -> Came {
