@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
-    /// Only these parts, with commas between them: pace, llm-d, tenants, documents, control,
+    /// Only these parts, with commas between them: pace, llm-d, ladder, tenants, documents, control,
     /// speculation, answers, burst, cost
     #[arg(long, value_name = "PART")]
     only: Option<String>,

@@ -11,11 +11,12 @@ use overdraft_claims::{Aim, Claim};
 use overdraft_core::route::{Policy, Sticky};
 use overdraft_sim::Draws;
 use overdraft_sim::fleet::CacheKnowledge::{Estimated, Reported};
-use overdraft_sim::workload::{self, Piece, Sender, Session, Sessions, Turn, Voice};
+use overdraft_sim::workload::{self, Sessions};
 use overdraft_units::{Instant, Micros, Tokens};
 use serde_json::json;
 
 use crate::part::{Effort, Part};
+use crate::prompts::{Prompts, Shape};
 use crate::scene::{Arm, Seen, estimate, seconds};
 
 const FLEET: (&str, u32) = ("h100-tp4/llama-3-70b-bf16", 4);
@@ -27,8 +28,8 @@ const KV_TOKENS: Tokens = Tokens::new(461_376);
 /// come after 0.14 s, of which a GPU explains 0.03 s.
 const INGEST_NS_PER_TOKEN: u64 = 12_000;
 
-const GROUPS: u64 = 83;
-const QUESTIONS: u64 = 3;
+const PROMPTS: Shape =
+    Shape { groups: 83, questions: 3, system: 8_000, question: 1_000, answer: 1_000 };
 
 /// A rate in requests a second, and for how many seconds it comes.
 type Stage = (f64, u64);
@@ -175,7 +176,7 @@ fn claims(means: &[(f64, f64)]) -> Vec<Claim> {
 fn climb(arm: &Arm, stage: Stage, seed: u64) -> Result<Seen> {
     let begins = WARM_UP.1 + PAUSE;
     let mut draws = Draws::new(seed, 0x006c_6c6d);
-    let mut prompts = Prompts::new(&mut draws);
+    let mut prompts = Prompts::new(PROMPTS, &mut draws);
     let mut sessions = VecDeque::new();
     for ((rate, span), from) in [(WARM_UP, 0), (stage, begins)] {
         let mut at = Instant::ORIGIN + seconds(from);
@@ -184,7 +185,7 @@ fn climb(arm: &Arm, stage: Stage, seed: u64) -> Result<Seen> {
             if Instant::ORIGIN + seconds(from + span) <= at {
                 break;
             }
-            sessions.push_back(Ok(prompts.ask(at)));
+            sessions.push_back(Ok(prompts.ask(at, workload::Stage::default())));
         }
     }
     let sessions: Sessions = Box::new(sessions.into_iter());
@@ -194,38 +195,4 @@ fn climb(arm: &Arm, stage: Stage, seed: u64) -> Result<Seen> {
 fn micros(seconds: f64) -> Micros {
     let span = std::time::Duration::from_secs_f64(seconds);
     Micros::from(span)
-}
-
-/// All prompts, over and over in one order.
-struct Prompts {
-    order: Vec<(u64, u64)>,
-    asked: u64,
-}
-
-impl Prompts {
-    fn new(draws: &mut Draws) -> Self {
-        let all = |group| (0..QUESTIONS).map(move |question| (group, question));
-        let mut order: Vec<(u64, u64)> = (0..GROUPS).flat_map(all).collect();
-        for (last, count) in (1..order.len()).rev().zip((2..=GROUPS * QUESTIONS).rev()) {
-            let other = usize::try_from(draws.below(count)).unwrap_or(0);
-            order.swap(last, other);
-        }
-        Self { order, asked: 0 }
-    }
-
-    fn ask(&mut self, at: Instant) -> Session {
-        let place = usize::try_from(self.asked % (GROUPS * QUESTIONS)).unwrap_or(0);
-        let (group, question) = self.order[place];
-        self.asked += 1;
-        let piece = |content, tokens, voice| Piece { content, tokens: Tokens::new(tokens), voice };
-        let prompt = vec![
-            piece(group, 8_000, Voice::System),
-            piece(1_000 + group * QUESTIONS + question, 1_000, Voice::User),
-        ];
-        // Sampled anew each time: nobody asks with an earlier answer in the prompt.
-        let answer = piece(1_000_000 + self.asked, 1_000, Voice::Assistant);
-        let turns = vec![Turn { think: Micros::ZERO, prompt, answer }];
-        let (sender, stage) = (Sender::default(), workload::Stage::default());
-        Session { at, name: self.asked, sender, stage, turns }
-    }
 }

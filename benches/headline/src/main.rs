@@ -6,10 +6,12 @@
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 mod guessing;
+mod ladder;
 mod llmd;
 mod overdraw;
 mod pace;
 mod part;
+mod prompts;
 mod reuse;
 mod routing;
 mod scene;
@@ -47,6 +49,7 @@ type Maker = (&'static str, fn(Effort) -> Result<Part>);
 const PARTS: &[Maker] = &[
     ("pace", pace::part),
     ("llm-d", llmd::part),
+    ("ladder", ladder::part),
     ("tenants", routing::tenants),
     ("documents", routing::documents),
     ("control", routing::control),
