@@ -345,6 +345,7 @@ const VERSION: &str =
 const FOR_CLIENTS: &str = "\
 POST /v1/messages           chat in Anthropic's dialect; /count_tokens counts a prompt
 POST /v1/responses          chat in the dialect of OpenAI's Responses; /input_tokens counts a prompt
+POST /v1/responses/compact  a conversation made shorter, with a summary for what was said
 GET  /v1/responses/{id}     one that is kept; DELETE, .../input_items, POST .../cancel
 GET  /v1/models             the models that can be asked for
 GET  /v1/models/{id}        one of them

@@ -14,6 +14,7 @@ const MESSAGES: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
 const RESPONSES: &str = "/v1/responses";
 const INPUT_TOKENS: &str = "/v1/responses/input_tokens";
+const COMPACT: &str = "/v1/responses/compact";
 
 fn message(more: &str) -> String {
     format!(
@@ -349,4 +350,43 @@ async fn gateways_that_share_a_store_keep_responses_together() {
     let (head, _) = ask(&mut there, &line.replace("GET", "DELETE"), "").await;
     assert_eq!(head.status, 200);
     assert_eq!(ask(&mut here, &line, "").await.0.status, 404);
+}
+
+#[tokio::test]
+async fn a_conversation_is_made_shorter_and_gone_on_from() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.client().await;
+    let (_, first) = answered(&mut mock, &mut client, (RESPONSES, "", &response(""))).await;
+    let id = first["id"].as_str().unwrap();
+    // With nothing but the response before, its whole conversation is meant.
+    let body = format!(r#"{{"model":"{MODEL}","previous_response_id":"{id}"}}"#);
+    let (asked, shorter) = answered(&mut mock, &mut client, (COMPACT, "", &body)).await;
+    let said: Vec<&Value> =
+        asked["messages"].as_array().unwrap().iter().map(|message| &message["content"]).collect();
+    assert_eq!(said[..2], [&json!("hi"), &json!("hello")]);
+    assert!(said[2].as_str().unwrap().contains("summary"), "{}", said[2]);
+    assert_eq!(shorter["object"], "response.compaction");
+    assert!(shorter["usage"]["total_tokens"].is_u64());
+    let kinds: Vec<&Value> =
+        shorter["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, ["message", "compaction"]);
+    assert!(!shorter.to_string().contains("hello"), "the summary is under its seal");
+    // What came out goes in again, with more behind it.
+    let mut input = shorter["output"].as_array().unwrap().clone();
+    input.push(json!({"role": "user", "content": "go on"}));
+    let body = json!({"model": MODEL, "input": input}).to_string();
+    let (asked, _) = answered(&mut mock, &mut client, (RESPONSES, "", &body)).await;
+    let messages = asked["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 3);
+    assert!(messages[1]["content"].as_str().unwrap().ends_with(":\n\nhello"), "{}", messages[1]);
+    // Another gateway has another key, and says so instead of forgetting.
+    let other = Gateway::start(&[&mock]).await;
+    let mut client = other.client().await;
+    client.post(RESPONSES, &body).await;
+    let (head, error) = client.whole().await;
+    let param = &read(&error)["error"]["param"];
+    assert_eq!((head.status, param), (400, &json!("input[1].encrypted_content")));
+    let (head, error) = ask(&mut client, &format!("GET {COMPACT}"), "").await;
+    assert_eq!((head.status, &error["error"]["type"]), (405, &json!("invalid_request_error")));
 }

@@ -45,6 +45,16 @@ impl ChatBody {
         self.0.retain(|(name, _)| PROMPT.contains(name));
     }
 
+    /// Takes members away.
+    pub(super) fn remove(&mut self, names: &[&str]) {
+        self.0.retain(|(name, _)| !names.contains(name));
+    }
+
+    /// Whether a member is set.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(set, _)| *set == name)
+    }
+
     /// The body's text.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         serde_json::to_vec(&self).expect("members are JSON already")

@@ -116,6 +116,11 @@ impl Conversation {
         });
     }
 
+    /// Whether nothing was said.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.system.is_empty() && self.messages.is_empty() && self.turn.is_none()
+    }
+
     /// The messages, with the system's first; none where nothing was said.
     pub(super) fn finish(mut self) -> Vec<ChatMessage> {
         self.end_turn();

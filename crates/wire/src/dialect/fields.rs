@@ -65,11 +65,7 @@ impl<'a> Fields<'a> {
         name: &str,
         expected: &str,
     ) -> Result<&'a RawValue, ApiError> {
-        self.take(name).ok_or_else(|| {
-            let path = self.path(name);
-            let message = format!("`{path}` is missing; expected {expected}");
-            ApiError::invalid(path, message)
-        })
+        self.take(name).ok_or_else(|| missing(&self.path(name), expected))
     }
 
     /// A text.
@@ -163,6 +159,11 @@ pub(super) fn text_of(raw: &RawValue, path: &str) -> Result<String, ApiError> {
 /// Whether a value is a string.
 pub(super) fn is_text(raw: &RawValue) -> bool {
     raw.get().starts_with('"')
+}
+
+/// A member that must be there and is not.
+pub(super) fn missing(path: &str, expected: &str) -> ApiError {
+    ApiError::invalid(path, format!("`{path}` is missing; expected {expected}"))
 }
 
 /// A value of the wrong type.

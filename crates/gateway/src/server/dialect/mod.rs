@@ -10,6 +10,7 @@
 //! | `/v1/messages`                               | `messages.rs`     |
 //! | Token counts of both                         | `count_tokens.rs` |
 //! | `/v1/responses`                              | `responses.rs`    |
+//! | Conversations made shorter                   | `compaction.rs`   |
 //! | Responses that nobody waits for              | `background.rs`   |
 //! | Kept responses                               | `kept.rs`         |
 //! | Sealed reasoning                             | `seal.rs`         |
@@ -19,6 +20,7 @@
 mod answer;
 mod asking;
 mod background;
+mod compaction;
 mod count_tokens;
 mod kept;
 mod messages;
@@ -60,6 +62,7 @@ pub(super) async fn answer(
         (DialectRoute::Responses, &Method::POST) => {
             responses::create(gateway, incoming, body).await
         }
+        (DialectRoute::Compact, &Method::POST) => compaction::create(gateway, incoming, body).await,
         (DialectRoute::Response(of), &Method::GET) => {
             responses::retrieve(gateway, incoming, of).await
         }

@@ -110,7 +110,7 @@ pub(super) async fn prompt(
 }
 
 /// All items of the responses before, the oldest first.
-async fn history(
+pub(super) async fn history(
     gateway: &Gateway,
     tenant: Realm,
     last: &str,

@@ -12,6 +12,7 @@ pub(in crate::server) enum DialectRoute {
     CountTokens,
     Responses,
     InputTokens,
+    Compact,
     Response(String),
     Cancel(String),
     InputItems(String),
@@ -25,6 +26,7 @@ impl DialectRoute {
             "/v1/messages/count_tokens" => return Some(Self::CountTokens),
             "/v1/responses" => return Some(Self::Responses),
             "/v1/responses/input_tokens" => return Some(Self::InputTokens),
+            "/v1/responses/compact" => return Some(Self::Compact),
             _ => {}
         }
         let rest = path.strip_prefix("/v1/responses/")?;
@@ -43,6 +45,7 @@ impl DialectRoute {
             Self::CountTokens => "/v1/messages/count_tokens",
             Self::Responses => "/v1/responses",
             Self::InputTokens => "/v1/responses/input_tokens",
+            Self::Compact => "/v1/responses/compact",
             Self::Response(_) => "/v1/responses/{id}",
             Self::Cancel(_) => "/v1/responses/{id}/cancel",
             Self::InputItems(_) => "/v1/responses/{id}/input_items",
@@ -55,6 +58,7 @@ impl DialectRoute {
             | Self::CountTokens
             | Self::Responses
             | Self::InputTokens
+            | Self::Compact
             | Self::Cancel(_) => &[Method::POST],
             Self::Response(_) => &[Method::GET, Method::DELETE],
             Self::InputItems(_) => &[Method::GET],
@@ -66,6 +70,7 @@ impl DialectRoute {
             Self::Messages | Self::CountTokens => Dialect::Messages,
             Self::Responses
             | Self::InputTokens
+            | Self::Compact
             | Self::Response(_)
             | Self::Cancel(_)
             | Self::InputItems(_) => Dialect::Responses,

@@ -7,6 +7,7 @@
 use serde_json::value::RawValue;
 
 use super::Seal;
+use super::compaction;
 use super::custom::arguments_of;
 use super::tools::chat_name;
 use crate::dialect::chat::{LeftOut, Part};
@@ -45,6 +46,7 @@ impl Reader<'_> {
             }
             "function_call_output" | "custom_tool_call_output" => self.output(&mut item)?,
             "reasoning" => self.reasoning(&mut item)?,
+            "compaction" | "compaction_summary" => self.compaction(&mut item)?,
             _ => {
                 let message = format!(
                     "`{path}` is an item of type `{}`, which cannot be carried to chat workers",
@@ -114,6 +116,23 @@ impl Reader<'_> {
         let opened = || sealed.and_then(|sealed| self.seal.open(&sealed));
         let thought = Some(content).filter(|text| !text.is_empty()).or_else(opened);
         self.conversation.thought(thought.unwrap_or(summary));
+        Ok(())
+    }
+
+    /// What stands for the conversation before it. One that nobody can read is refused: without it, all before would
+    /// be forgotten.
+    fn compaction(&mut self, item: &mut Fields<'_>) -> Result<(), ApiError> {
+        let sealed = item.required_text("encrypted_content")?;
+        item.skip(&["created_by"]);
+        let Some(summary) = self.seal.open(&sealed) else {
+            let path = item.path("encrypted_content");
+            let message = format!(
+                "`{path}` was not sealed here for this key; send the conversation itself, or give all gateways one \
+                 `isolation.salt_secret`"
+            );
+            return Err(ApiError::invalid(path, message));
+        };
+        self.conversation.user(vec![Part::text(compaction::reminder(&summary))]);
         Ok(())
     }
 

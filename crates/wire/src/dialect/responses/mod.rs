@@ -9,8 +9,10 @@
 //! | The answer's object and its items           | `object.rs`  |
 //! | The answer's events                         | `events.rs`  |
 //! | Input of freeform tools                     | `custom.rs`  |
+//! | Conversations made shorter                  | `compaction.rs` |
 //! | Errors                                      | `error.rs`   |
 
+mod compaction;
 mod custom;
 mod echo;
 mod error;
@@ -20,12 +22,13 @@ mod object;
 mod request;
 mod tools;
 
+pub use self::compaction::{Compaction, Summary};
 pub use self::echo::{Course, Keeping};
 pub use self::error::error;
 pub use self::events::{Identity, Writer, object};
 pub use self::request::{Request, Translated};
 
-/// Seals reasoning for clients that keep the conversation themselves.
+/// Seals thoughts and summaries for clients that keep the conversation themselves.
 pub trait Seal: Send + Sync + std::fmt::Debug {
     /// A text that nobody else can read; none where it cannot be sealed.
     fn seal(&self, text: &str) -> Option<String>;

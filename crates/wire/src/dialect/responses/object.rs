@@ -70,7 +70,7 @@ impl<'a> Object<'a> {
 }
 
 /// Token counts, all of them: Codex fails a turn that lacks one.
-fn usage(told: ChatUsage) -> Value {
+pub(super) fn usage(told: ChatUsage) -> Value {
     json!({
         "input_tokens": told.prompt,
         "input_tokens_details": {"cached_tokens": told.cached.unwrap_or(0)},

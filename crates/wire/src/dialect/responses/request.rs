@@ -10,7 +10,7 @@ use super::tools::{Naming, Tools};
 use crate::dialect::Prompt;
 use crate::dialect::chat::{Chat, ChatBody, ChatMessage, LeftOut, json_schema};
 use crate::dialect::conversation::Conversation;
-use crate::dialect::fields::{Fields, is_text, list_of, mistyped, text_of, unknown};
+use crate::dialect::fields::{Fields, is_text, list_of, missing, mistyped, text_of, unknown};
 use crate::dialect::steps::word_of;
 use crate::error::ApiError;
 
@@ -48,11 +48,11 @@ pub struct Request<'a> {
     /// The response that this one follows.
     pub previous: Option<String>,
     input: Input<'a>,
-    tools: Tools<'a>,
+    pub(super) tools: Tools<'a>,
     tool_choice: Option<&'a RawValue>,
     parallel: Option<bool>,
-    chat: ChatBody,
-    left_out: LeftOut,
+    pub(super) chat: ChatBody,
+    pub(super) left_out: LeftOut,
     pub(super) echo: Echo,
     /// What `include` asks for.
     pub(super) included: Included,
@@ -91,7 +91,8 @@ impl<'a> Request<'a> {
         let (mut chat, mut left_out) = (ChatBody::default(), LeftOut::default());
         let model = fields.text("model")?;
         chat.set_some("model", model.as_ref());
-        let input = input(&mut fields)?;
+        let previous = fields.text("previous_response_id")?;
+        let input = input(&mut fields, previous.as_deref())?;
         let tools = Tools::read(&mut fields, &mut left_out)?;
         let (tool_choice, parallel) =
             (fields.take("tool_choice"), fields.flag("parallel_tool_calls")?);
@@ -107,7 +108,6 @@ impl<'a> Request<'a> {
             let message = "`background` needs `store`: nobody could ask for the answer later";
             return Err(ApiError::invalid("background", message));
         }
-        let previous = fields.text("previous_response_id")?;
         let streams = fields.flag("stream")?.unwrap_or(false);
         let included = included(&mut fields)?;
         let mut echo = Echo {
@@ -207,12 +207,21 @@ impl<'a> Request<'a> {
         Ok(Prompt { model: self.model, images, chat })
     }
 
-    /// Instructions, history and input.
+    /// Instructions, history and input as messages.
     fn messages(
         &mut self,
         history: &[Box<RawValue>],
         seal: &dyn Seal,
     ) -> Result<Vec<ChatMessage>, ApiError> {
+        self.conversation(history, seal).map(Conversation::finish)
+    }
+
+    /// Instructions, history and input.
+    pub(super) fn conversation(
+        &mut self,
+        history: &[Box<RawValue>],
+        seal: &dyn Seal,
+    ) -> Result<Conversation, ApiError> {
         let mut conversation = Conversation::default();
         conversation.system(self.echo.instructions.clone().unwrap_or_default());
         let left_out = &mut self.left_out;
@@ -231,16 +240,20 @@ impl<'a> Request<'a> {
                 }
             }
         }
-        let messages = conversation.finish();
-        if messages.is_empty() {
+        if conversation.is_empty() {
             return Err(ApiError::invalid("input", "`input` says nothing; expected text or items"));
         }
-        Ok(messages)
+        Ok(conversation)
     }
 }
 
-fn input<'a>(fields: &mut Fields<'a>) -> Result<Input<'a>, ApiError> {
-    let raw = fields.required("input", "a string or a list of items")?;
+/// The input; a request that follows a response may have none.
+fn input<'a>(fields: &mut Fields<'a>, previous: Option<&str>) -> Result<Input<'a>, ApiError> {
+    let raw = match (fields.take("input"), previous) {
+        (Some(raw), _) => raw,
+        (None, Some(_)) => return Ok(Input::Items(Vec::new())),
+        (None, None) => return Err(missing("input", "a string or a list of items")),
+    };
     if is_text(raw) {
         return Ok(Input::Text(raw));
     }
@@ -348,6 +361,7 @@ fn named(raw: &RawValue, seed: &str, at: usize) -> Box<RawValue> {
         Some("function_call") => "fc",
         Some("custom_tool_call") => "ctc",
         Some("reasoning") => "rs",
+        Some("compaction") => "cmp",
         Some(_) => "item",
     };
     let id = format!("{prefix}_{}", word_of(seed, at));

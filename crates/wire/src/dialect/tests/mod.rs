@@ -2,6 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "JSON literals are handed over")]
 
+mod compaction;
 mod errors;
 mod messages;
 mod responses;
