@@ -37,14 +37,14 @@ pub use self::tree::{
     Admin, Admission, AdmissionMode, AdmissionQueue, Breaker, Cache, CacheMode, CacheSalt, Canary,
     CanaryPrices, Cascade, CascadeLabels, CascadeMode, CascadePrices, CascadeScoring,
     CascadeShadow, CascadeSlowdown, CascadeThreshold, CascadeTokenizers, CascadeWindow, Cloud,
-    Compression, Config, Cors, Dashboard, Discovery, Dns, Each, FirstTokenWait, FitScore,
-    Fragmentation, GenAi, Headers, Hedging, HedgingMode, Hook, HookCommand, Http2, Isolation, Jwt,
-    JwtAlgorithm, JwtDefaults, Key, Kubernetes, KvEventSource, KvEvents, KvThreshold, Limits,
-    Memory, Model, ModelCanary, ModelTimeouts, Parents, Policy, Pool, Port, Prefix, Prices,
-    Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry, Reuse, Routing, Scaling,
-    Scheme, Scrape, ScrapeFailure, Secret, Shutdown, Speculation, Sticky, StickyKey, Store,
-    StoreUrl, StreamOptions, Termination, Timeouts, Tls, TokenPrices, Tokenize, Tokenizer, Tracing,
-    WarmUp, WatchedFile, Worker, WorkerTls, WorkerUrlError, host_and_port,
+    Compression, Config, Cors, Dashboard, DialectWay, Dialects, Discovery, Dns, Each,
+    FirstTokenWait, FitScore, Fragmentation, GenAi, Headers, Hedging, HedgingMode, Hook,
+    HookCommand, Http2, Isolation, Jwt, JwtAlgorithm, JwtDefaults, Key, Kubernetes, KvEventSource,
+    KvEvents, KvThreshold, Limits, Memory, Model, ModelCanary, ModelTimeouts, Parents, Policy,
+    Pool, Port, Prefix, Prices, Priority, Probe, Responses, Restart, Resume, ResumeMode, Retry,
+    Reuse, Routing, Scaling, Scheme, Scrape, ScrapeFailure, Secret, Shutdown, Speculation, Sticky,
+    StickyKey, Store, StoreUrl, StreamOptions, Termination, Timeouts, Tls, TokenPrices, Tokenize,
+    Tokenizer, Tracing, WarmUp, WatchedFile, Worker, WorkerTls, WorkerUrlError, host_and_port,
 };
 pub use self::watch::{Change, LOOK_EVERY, Stale, Watcher};
 pub use self::worker_source::WorkerSource;

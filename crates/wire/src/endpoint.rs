@@ -4,6 +4,8 @@
 //! the response cache, cascades, token counting and the list at `/` follow from its properties. Another path to
 //! one that is here is a word in its row of spellings.
 
+use crate::dialect::Dialect;
+
 /// An endpoint of a worker, by OpenAI's path or vLLM's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
@@ -43,6 +45,10 @@ pub enum Endpoint {
     RenderChat,
     /// `POST /v1/completions/render`
     RenderCompletion,
+    /// `POST /v1/messages`
+    Messages,
+    /// `POST /v1/responses`
+    Responses,
 }
 
 /// The shape of what a generating endpoint takes and answers.
@@ -65,7 +71,8 @@ impl Generation {
 }
 
 impl Endpoint {
-    /// Every endpoint, in the order in which they are listed.
+    /// Every endpoint that is forwarded by its path, in the order in which they are listed. Those of dialects are not
+    /// among them: their requests are translated unless their model says otherwise.
     pub const ALL: [Self; 18] = [
         Self::ChatCompletions,
         Self::Completions,
@@ -129,6 +136,8 @@ impl Endpoint {
             Self::Detokenize => "/detokenize",
             Self::RenderChat => "/v1/chat/completions/render",
             Self::RenderCompletion => "/v1/completions/render",
+            Self::Messages => "/v1/messages",
+            Self::Responses => "/v1/responses",
         }
     }
 
@@ -162,6 +171,8 @@ impl Endpoint {
             Self::Detokenize => "token ids to text",
             Self::RenderChat => "the prompt that a chat becomes, if a worker serves it",
             Self::RenderCompletion => "the same of a completion",
+            Self::Messages => "chat in Anthropic's dialect",
+            Self::Responses => "chat in the dialect of OpenAI's Responses",
         }
     }
 
@@ -174,8 +185,17 @@ impl Endpoint {
         }
     }
 
-    /// The members of a request whose texts the model reads without generating anything; none of an endpoint that
-    /// generates, or that no model is asked for.
+    /// The dialect that it speaks, where that is none of chats and completions.
+    pub const fn dialect(self) -> Option<Dialect> {
+        match self {
+            Self::Messages => Some(Dialect::Messages),
+            Self::Responses => Some(Dialect::Responses),
+            _ => None,
+        }
+    }
+
+    /// The members of a request whose texts the model reads without generating anything, or before it does in a dialect;
+    /// none of another endpoint that generates, or that no model is asked for.
     pub const fn read_members(self) -> &'static [&'static str] {
         match self {
             Self::Embeddings => &["input", "messages"],
@@ -188,6 +208,8 @@ impl Endpoint {
             Self::Transcriptions | Self::Translations => &["prompt"],
             Self::ImageGenerations | Self::ImageVariations => &["prompt"],
             Self::ImageEdits => &["prompt", "images"],
+            Self::Messages => &["system", "messages", "tools"],
+            Self::Responses => &["instructions", "input", "tools"],
             Self::ChatCompletions | Self::Completions => &[],
             Self::Tokenize | Self::Detokenize | Self::RenderChat | Self::RenderCompletion => &[],
         }
@@ -213,27 +235,27 @@ impl Endpoint {
 
     /// Whether it generates tokens: such a request is admitted, queued, bounded in length and tried as a canary.
     pub const fn generates(self) -> bool {
-        self.generation().is_some()
+        self.generation().is_some() || self.dialect().is_some()
     }
 
     /// Whether its answer may be a stream of tokens, which tells their counts where it is asked to.
     pub const fn streams(self) -> bool {
-        self.generates()
+        self.generation().is_some()
     }
 
     /// Whether the response cache may hold its answers.
     pub const fn is_cacheable(self) -> bool {
-        self.generates()
+        self.generation().is_some()
     }
 
     /// Whether a cascade may put it to a draft model first.
     pub const fn is_cascadable(self) -> bool {
-        self.generates()
+        self.generation().is_some()
     }
 
     /// Whether the tokens of its prompt can be counted before it is routed.
     pub const fn counts_tokens(self) -> bool {
-        self.generates()
+        self.generation().is_some()
     }
 }
 
@@ -255,6 +277,15 @@ mod tests {
             }
         }
         assert_eq!(Endpoint::ChatCompletions.spelled_as("/v1/messages"), "/v1/chat/completions");
+        for (endpoint, dialect) in
+            [(Endpoint::Messages, Dialect::Messages), (Endpoint::Responses, Dialect::Responses)]
+        {
+            assert_eq!(
+                (Endpoint::of_path(endpoint.path()), endpoint.dialect()),
+                (None, Some(dialect))
+            );
+            assert!(endpoint.generates() && !endpoint.streams() && !endpoint.is_cacheable());
+        }
         for path in ["", "/", "/v1/chat/completions/", "/V1/completions", "v1/completions"] {
             assert_eq!(Endpoint::of_path(path), None, "{path}");
         }

@@ -13,6 +13,7 @@ use overdraft_gateway::{
     ModelSettings, RoutingSettings, SessionKey, TEXT_CHUNK, TokenizerPlace, Tokenizing,
 };
 use overdraft_units::Micros;
+use overdraft_wire::dialect::Dialect;
 
 /// The section `routing`, with what `models` say differently.
 pub(super) fn routing(
@@ -91,12 +92,21 @@ fn model(own: &config::Model, all: &RouteSettings) -> ModelSettings {
         fallback: own.fallback.clone(),
         // Said with the care for workers.
         wake: None,
+        passed: passed(own.dialects),
         tokenizer: match &own.tokenizer {
             config::Tokenizer::Worker => TokenizerPlace::Worker,
             config::Tokenizer::Off => TokenizerPlace::Off,
             config::Tokenizer::Path(path) => TokenizerPlace::Folder(path.clone()),
         },
     }
+}
+
+/// The dialects that are not translated.
+fn passed(configured: config::Dialects) -> Vec<Dialect> {
+    let ways =
+        [(Dialect::Messages, configured.messages), (Dialect::Responses, configured.responses)];
+    let passed = ways.into_iter().filter(|(_, way)| *way == config::DialectWay::Pass);
+    passed.map(|(dialect, _)| dialect).collect()
 }
 
 fn canary(configured: config::Canary) -> Canary {

@@ -1,6 +1,7 @@
 //! The mapping: defaults agree on both sides, and every section arrives.
 
 use overdraft_units::Ratio;
+use overdraft_wire::dialect::Dialect;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -250,7 +251,7 @@ fn routing_arrives_with_what_models_say_differently() {
          routing: {policy: fit-score, sticky: {header: X-Session-Id, load_factor: 1.5}, \
                    tokenize: never, slow_start: 7s, prefix: {keys_max: 99}}\n\
          models:\n  m:\n    aliases: [gpt-4o]\n    policy: least-load\n    \
-         canary: {policy: cost, share: 10%}\n    tokenizer: off\n\
+         canary: {policy: cost, share: 10%}\n    tokenizer: off\n    dialects: {responses: pass}\n\
          discovery:\n  - file: {path: more}\n  - dns: {name: w.local, port: 9, pool: draft, each: {warm_up: true, cache_salt: off, \
          restart: {supervise: {url: 'http://{host}:7'}}}}\n\
          termination: {cloud: aws, workers: [a]}\n",
@@ -271,6 +272,7 @@ fn routing_arrives_with_what_models_say_differently() {
     assert_eq!((route.policy, route.sticky), (Policy::LeastLoad, routing.route.sticky));
     assert_eq!(route.canary, Some(Canary { policy: Policy::Cost, share_permille: 100 }));
     assert_eq!((&own.aliases[0][..], &own.tokenizer), ("gpt-4o", &TokenizerPlace::Off));
+    assert_eq!(own.passed, [Dialect::Responses]);
     let [_, Source::Dns(dns)] = settings.discovery.as_slice() else { panic!("{settings:?}") };
     assert_eq!(
         (dns.each.traits.cache_salt, dns.each.care.warm_up),

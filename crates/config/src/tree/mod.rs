@@ -58,7 +58,7 @@ pub use self::hedging::{Hedging, HedgingMode};
 pub use self::http2::Http2;
 pub use self::jwt::{Jwt, JwtAlgorithm, JwtDefaults};
 pub use self::keys::{Key, Priority};
-pub use self::models::{Model, ModelTimeouts, Tokenizer};
+pub use self::models::{DialectWay, Dialects, Model, ModelTimeouts, Tokenizer};
 pub use self::patience::{Limits, Probe, Retry, Scrape, ScrapeFailure, Shutdown, Timeouts};
 pub use self::prices::Prices;
 pub use self::responses::Responses;

@@ -41,6 +41,9 @@ pub struct Model {
     /// Models that are asked instead, in this order, when nobody can serve this one, or when a prompt is too long for it;
     /// at most 4. Told in `x-overdraft-served-by`. Never in the middle of an answer, and not for requests with a seed.
     pub fallback: Vec<String>,
+    /// What becomes of requests of other dialects than OpenAI's chats and completions.
+    #[serde(skip_serializing_if = "Dialects::is_default")]
+    pub dialects: Dialects,
     /// Who is told by a POST when requests for it are held while no worker of it is up (`admission.hold`): a service
     /// that can start one, or wake an engine that sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +51,36 @@ pub struct Model {
     /// How long its answers may take, instead of `timeouts`.
     #[serde(skip_serializing_if = "ModelTimeouts::is_empty")]
     pub timeouts: ModelTimeouts,
+}
+
+/// What becomes of a model's requests of each dialect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dialects {
+    /// Of those at `/v1/messages`, Anthropic's.
+    pub messages: DialectWay,
+    /// Of those at `/v1/responses`, OpenAI's.
+    pub responses: DialectWay,
+}
+
+impl Dialects {
+    /// Whether all are translated.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How a request of a dialect reaches a worker.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum DialectWay {
+    /// As a chat completion.
+    #[default]
+    Translate,
+    /// As it came, to workers that serve its path themselves; all workers of the model must.
+    Pass,
 }
 
 /// Limits of time that differ for one model.

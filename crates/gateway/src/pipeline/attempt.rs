@@ -19,7 +19,7 @@ use overdraft_core::route::Tried;
 use overdraft_http::Body;
 use overdraft_telemetry::Phase;
 use overdraft_wire::Endpoint;
-use overdraft_wire::dialect::names_long_prompt;
+use overdraft_wire::dialect::{Dialect, names_long_prompt};
 use tokio::time::{Instant, timeout_at};
 
 use super::Pipeline;
@@ -58,6 +58,22 @@ impl Question<'_> {
         self.endpoint.is_some_and(Endpoint::answers_media)
     }
 
+    fn dialect(&self) -> Option<Dialect> {
+        self.endpoint.and_then(Endpoint::dialect)
+    }
+
+    /// What watches an answer that is a stream of events.
+    fn watch(&self, info: &RequestInfo, event_bytes: usize) -> Watch {
+        match self.dialect() {
+            Some(dialect) => {
+                let request = self.request_id.to_str().unwrap_or_default();
+                Watch::of_dialect(dialect, request, event_bytes)
+            }
+            None if self.answers_media() => Watch::of_media(event_bytes),
+            None => Watch::new(info.choices, event_bytes, info.counts),
+        }
+    }
+
     fn to(
         &self,
         upstream: &Upstream,
@@ -78,6 +94,9 @@ impl Question<'_> {
         }
         if self.answers_media() {
             request.headers_mut().insert(ACCEPT, headers::ANYTHING);
+        }
+        if self.dialect() == Some(Dialect::Messages) {
+            headers::pass_versions(&self.head.headers, request.headers_mut());
         }
         request
     }
@@ -327,13 +346,7 @@ async fn answer(
     let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
     match kind(&head, terms.credentials, question.endpoint) {
         Kind::Stream => {
-            let bytes_max = terms.limits.event_bytes;
-            let watch = if question.answers_media() {
-                Watch::of_media(bytes_max)
-            } else {
-                Watch::new(info.choices, bytes_max, info.counts)
-            };
-            let opened = relay::open(body, watch).await;
+            let opened = relay::open(body, question.watch(info, terms.limits.event_bytes)).await;
             opened.map(|opened| streaming(head, opened)).map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Recording => {
@@ -442,7 +455,10 @@ fn read(
     endpoint: Option<Endpoint>,
 ) -> Result<Option<Used>, Fault> {
     match endpoint {
-        Some(endpoint) if status.is_success() => whole::read(answer, endpoint.generates()),
+        Some(endpoint) if status.is_success() => match endpoint.dialect() {
+            Some(dialect) => whole::read_dialect(answer, dialect),
+            None => whole::read(answer, endpoint.generates()),
+        },
         _ => Ok(whole::read(answer, false).ok().flatten()),
     }
 }

@@ -82,7 +82,9 @@ fn others(pipeline: &Pipeline, info: &RequestInfo, question: &Question<'_>) -> V
     let routes = pipeline.routes();
     let named = routes.settings.models.get(&info.model).map(|own| own.fallback.as_slice());
     let named = named.unwrap_or_default();
-    if named.is_empty() || info.work != Work::Generation {
+    // What came in a dialect of its own says nothing to the workers of others.
+    let is_passed = question.endpoint.is_some_and(|endpoint| endpoint.dialect().is_some());
+    if named.is_empty() || info.work != Work::Generation || is_passed {
         return Vec::new();
     }
     let object = Object::parse(&question.content.body);

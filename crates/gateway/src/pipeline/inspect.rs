@@ -113,7 +113,7 @@ impl Subject {
         }
         let dice = xxh3_64(context.exchange.id.as_str().as_bytes());
         let session = |model: &str| routes.session(model, head, peek);
-        let side = context.endpoint.generates();
+        let side = context.endpoint.generation().is_some();
         let side = side.then(|| pipeline.canaries.side(named, || session(model), dice)).flatten();
         let asked = side.as_ref().map_or(named, Side::asks_for);
         let model = routes.model_behind(asked).unwrap_or(asked).to_owned();

@@ -4,7 +4,7 @@
 //! |------------------------------------|--------------------------------------------------|
 //! | Request context and facts          | `context.rs`, `facts.rs`                         |
 //! | API key or token, priority, budget | `keys/`, `jwt/`, `charges.rs`                    |
-//! | Inspection of the body, and bounds | `inspect.rs`, `form.rs`, `request_info.rs`, `bounds.rs` |
+//! | Inspection of the body, and bounds | `inspect.rs`, `form.rs`, `passed.rs`, `request_info.rs`, `bounds.rs` |
 //! | Prompt tokens                      | `prompt_tokens.rs`                               |
 //! | Upstream body                      | `upstream_body.rs`, `usage.rs`, `tenant_salt.rs` |
 //! | Admission queue, back-pressure     | `queue.rs`, `back_pressure.rs`                   |
@@ -41,6 +41,7 @@ mod hedge;
 pub(crate) mod inspect;
 mod jwt;
 pub(crate) mod keys;
+pub(crate) mod passed;
 mod prefix_digest;
 mod pricing;
 pub(crate) mod prompt_tokens;

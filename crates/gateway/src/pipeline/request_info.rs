@@ -190,6 +190,16 @@ impl RequestInfo {
         Self::of_form(asking, peek, u64::try_from(bytes).unwrap_or(u64::MAX), media)
     }
 
+    /// A request that generates, of whose prompt nothing is known but the size of these members.
+    pub(crate) fn of_size(
+        asking: Asking,
+        peek: &RequestPeek<'_>,
+        members: &[&str],
+        limit: Option<u32>,
+    ) -> Self {
+        Self { work: Work::Generation, limit, ..Self::of_reading(asking, peek, members) }
+    }
+
     /// The same of a form with so many bytes of text and these files.
     pub(crate) fn of_form(
         asking: Asking,

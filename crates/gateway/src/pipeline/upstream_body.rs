@@ -41,12 +41,16 @@ pub(crate) enum Front {
         /// As above.
         counts: bool,
     },
+    /// Nothing at all: its dialect has no such fields.
+    Shut,
 }
 
 impl Front {
     const fn counts(self) -> bool {
-        let (Self::Open { counts } | Self::Unknown { counts }) = self;
-        counts
+        match self {
+            Self::Open { counts } | Self::Unknown { counts } => counts,
+            Self::Shut => false,
+        }
     }
 }
 
@@ -72,7 +76,7 @@ impl Content {
 
     /// What the gateway adds to it for one worker.
     pub(crate) fn added<'a>(&self, info: &'a RequestInfo, worker: &Member) -> Added<'a> {
-        if info.work != Work::Generation {
+        if info.work != Work::Generation || self.front == Front::Shut {
             return Added::default();
         }
         let is_refused = |field| worker.refusals.include(field);

@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, Uri};
 use overdraft_http::{Body, RequestBody};
 use overdraft_telemetry::Delivery;
 use overdraft_units::Micros;
-use overdraft_wire::ApiError;
+use overdraft_wire::{ApiError, Endpoint};
 use tokio::time::Instant;
 
 use super::Gateway;
@@ -20,9 +20,11 @@ use crate::pipeline::charges::charge;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
 use crate::pipeline::keys::Caller;
+use crate::pipeline::passed::Passed;
 use crate::pipeline::refusal::{Refused, Retry};
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::{RequestInfo, Work};
+use crate::pipeline::upstream_body::Content;
 use crate::pipeline::{bounds, deadline, explanation, fallback, prompt_tokens, resume};
 
 /// The body of a request that is forwarded.
@@ -31,6 +33,18 @@ pub(super) enum Intake {
     Sent(RequestBody),
     /// Read already, and translated.
     Read(Bytes),
+    /// Read already, and to go on as it came.
+    Passed(Bytes, Passed),
+}
+
+impl Intake {
+    /// What is known of it beside its body, where it goes on as it came.
+    const fn passed(&self) -> Option<&Passed> {
+        match self {
+            Self::Sent(_) | Self::Read(_) => None,
+            Self::Passed(_, passed) => Some(passed),
+        }
+    }
 }
 
 /// Forwards one request to its endpoint of a worker.
@@ -107,7 +121,7 @@ async fn take_in(
     context.deadline = context.deadline.or_else(|| deadline::of_key(&caller));
     let body = match body {
         Intake::Sent(body) => gateway.pipeline.buffers.read(body).await?,
-        Intake::Read(body) => body,
+        Intake::Read(body) | Intake::Passed(body, _) => body,
     };
     Ok((caller, body))
 }
@@ -119,8 +133,12 @@ async fn ask(
     body: Intake,
 ) -> Result<Response<Body>, Refused> {
     let pipeline = &gateway.pipeline;
+    let passed = body.passed().cloned();
     let (caller, body) = take_in(gateway, context, body).await?;
-    let (mut info, content) = inspect(pipeline, context, &caller, &body)?;
+    let (mut info, content) = match &passed {
+        Some(passed) => passed.inspect(pipeline, context, &caller, &body)?,
+        None => inspect(pipeline, context, &caller, &body)?,
+    };
     context.priority = Some(info.priority);
     // By the name that the client gave: the body's own may be the target's by now.
     let plan = cascade::consider(&gateway.cascade, context, &body, &info)?;
@@ -139,22 +157,18 @@ async fn ask(
             Served::Ask(mark) => mark,
         }
     };
-    prompt_tokens::count(pipeline, &mut info, &content.body, context.endpoint).await;
+    match passed.and_then(|passed| passed.chat) {
+        Some(chat) => {
+            prompt_tokens::count(pipeline, &mut info, &chat, Endpoint::ChatCompletions).await;
+        }
+        None => prompt_tokens::count(pipeline, &mut info, &content.body, context.endpoint).await,
+    }
     bounds::check_prompt(pipeline, &info)?;
     let charged = charge(pipeline, &info)?;
     if let Some(guard) = context.guard() {
         guard.charge(charged);
     }
-    let mut question = Question {
-        content,
-        path: Uri::from_static(context.endpoint.spelled_as(&plain_path(context.head.uri.path()))),
-        endpoint: Some(context.endpoint),
-        request_id: HeaderValue::from_str(context.exchange.id.as_str())
-            .expect("a request's name is printable"),
-        head: context.head,
-        begun: Instant::now(),
-        trace: context.facts.trace().clone(),
-    };
+    let mut question = question(context, content);
     if explanation::is_wanted(&pipeline.settings().admin, context.exchange, &context.head.headers) {
         context.explanation.want();
     }
@@ -182,6 +196,20 @@ async fn ask(
         explanation::attach(response.headers_mut(), words);
     }
     Ok(response)
+}
+
+/// What workers are asked.
+fn question<'a>(context: &RequestContext<'a>, content: Content) -> Question<'a> {
+    Question {
+        content,
+        path: Uri::from_static(context.endpoint.spelled_as(&plain_path(context.head.uri.path()))),
+        endpoint: Some(context.endpoint),
+        request_id: HeaderValue::from_str(context.exchange.id.as_str())
+            .expect("a request's name is printable"),
+        head: context.head,
+        begun: Instant::now(),
+        trace: context.facts.trace().clone(),
+    }
 }
 
 /// Notes what is known of the request by now in its access record.

@@ -16,14 +16,14 @@ use http::{HeaderName, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use overdraft_http::{Body, BoxError, BrokenOff, Exchange, RequestBody};
-use overdraft_wire::{ApiError, Endpoint, sse};
-use serde_json::Value;
+use overdraft_wire::Endpoint;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Gateway;
 use super::forward::{Intake, forward};
 use crate::pipeline::context::RequestContext;
+use crate::pipeline::relay::ErrorShape;
 use crate::pipeline::request_guard::RequestGuard;
 
 /// What a client reads over that waits.
@@ -34,6 +34,7 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// Bytes of a refusal that are told at most.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
+/// An answer that is being made.
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// A request that may be held, as a listener hands it over.
@@ -73,13 +74,14 @@ pub(super) async fn forward_held(
     tokio::select! {
         biased;
         response = &mut answering => response,
-        () = is_late => waiting(answering, every),
+        () = is_late => waiting(answering, every, ErrorShape::Chat),
     }
 }
 
-/// The answer to a client that still waits.
-fn waiting(answering: Answering, every: Duration) -> Response<Body> {
-    let body = Body::unfold(State::Begun(answering), move |state| step(state, every));
+/// The answer to a client that still waits; an error in it has that shape.
+pub(super) fn waiting(answering: Answering, every: Duration, shape: ErrorShape) -> Response<Body> {
+    let body =
+        Body::unfold(State::Begun(answering), move |state| step(state, every, shape.clone()));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, EVENTS);
@@ -99,7 +101,11 @@ enum State {
     Refused,
 }
 
-async fn step(state: State, every: Duration) -> Result<Option<(Bytes, State)>, BoxError> {
+async fn step(
+    state: State,
+    every: Duration,
+    shape: ErrorShape,
+) -> Result<Option<(Bytes, State)>, BoxError> {
     let comment = Bytes::from_static(COMMENT);
     match state {
         // Begun => Waiting
@@ -107,7 +113,7 @@ async fn step(state: State, every: Duration) -> Result<Option<(Bytes, State)>, B
         // Waiting => Waiting | Relaying | Refused
         State::Waiting(mut answering) => tokio::select! {
             biased;
-            response = &mut answering => answered(response).await,
+            response = &mut answering => answered(response, &shape).await,
             () = sleep(every) => Ok(Some((comment, State::Waiting(answering)))),
         },
         // Relaying => Relaying
@@ -120,23 +126,19 @@ async fn step(state: State, every: Duration) -> Result<Option<(Bytes, State)>, B
     }
 }
 
-async fn answered(response: Response<Body>) -> Result<Option<(Bytes, State)>, BoxError> {
+async fn answered(
+    response: Response<Body>,
+    shape: &ErrorShape,
+) -> Result<Option<(Bytes, State)>, BoxError> {
     let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|told| {
         told.as_bytes().starts_with(EVENTS.as_bytes()) && response.status().is_success()
     });
     if is_stream {
         return relay(response.into_body()).await;
     }
+    let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await?.to_bytes();
-    let told = serde_json::from_slice::<Value>(&body).ok();
-    let event = match told.filter(|told| told["error"].is_object()) {
-        Some(error) => format!("data: {error}\n\n").into(),
-        None => sse::error_event(&ApiError::upstream(
-            "the worker's answer is no stream, and one was asked for".to_owned(),
-        ))
-        .into(),
-    };
-    Ok(Some((event, State::Refused)))
+    Ok(Some((shape.event_of(status, &body), State::Refused)))
 }
 
 /// The next bytes of an answer.

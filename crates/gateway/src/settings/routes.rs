@@ -12,6 +12,7 @@ use overdraft_core::prefix::PrefixLimits;
 use overdraft_core::response_cache::Reuse;
 use overdraft_core::route::RouteSettings;
 use overdraft_wire::RequestPeek;
+use overdraft_wire::dialect::Dialect;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{CascadeSettings, WebhookSettings};
@@ -75,6 +76,8 @@ pub struct ModelSettings {
     pub fallback: Vec<String>,
     /// Who is told when requests for it are held while no worker of it is up.
     pub wake: Option<WebhookSettings>,
+    /// The dialects whose requests its workers get as they came; others are translated.
+    pub passed: Vec<Dialect>,
 }
 
 /// What tells that two requests belong together.
@@ -145,6 +148,16 @@ impl Routes {
         let mut patterns: Vec<(String, String)> = patterns.into_iter().map(beginning).collect();
         patterns.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
         Self { settings, aliases, patterns }
+    }
+
+    /// Whether requests for `model` in `dialect` go to its workers as they came.
+    pub(crate) fn passes(&self, model: &str, dialect: Dialect) -> bool {
+        self.settings.models.get(model).is_some_and(|own| own.passed.contains(&dialect))
+    }
+
+    /// Whether they do for any model.
+    pub(crate) fn passes_any(&self, dialect: Dialect) -> bool {
+        self.settings.models.values().any(|own| own.passed.contains(&dialect))
     }
 
     /// Whether other models stand in for this one.

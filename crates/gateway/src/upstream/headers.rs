@@ -32,6 +32,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const WORKER: HeaderName = HeaderName::from_static("x-overdraft-worker");
 const KV_SOURCE: HeaderName = HeaderName::from_static(SOURCE_HEADER);
 const RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
@@ -125,6 +127,12 @@ fn pass(from: &HeaderMap, to: &mut HeaderMap, name: HeaderName) {
     {
         to.insert(name, value.clone());
     }
+}
+
+/// Copies the versions and trials of its dialect that one of Anthropic's clients names.
+pub(crate) fn pass_versions(from: &HeaderMap, to: &mut HeaderMap) {
+    pass(from, to, ANTHROPIC_VERSION);
+    pass(from, to, ANTHROPIC_BETA);
 }
 
 /// Copies the client's headers that the configuration lets through, but for those that the gateway has written.

@@ -33,6 +33,7 @@ mod hedging;
 mod http2;
 mod jwt;
 mod keys;
+mod passing;
 mod refusing;
 mod relaying;
 mod reporting;

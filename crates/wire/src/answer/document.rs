@@ -1,6 +1,10 @@
 //! Whole answers: whether a document is one, and whether a long one was read to its last brace.
 
+use serde_json::Value;
+
 use super::chunk::{AnswerChunk, Finish, UsageTold};
+use super::dialect::DialectUsage;
+use crate::dialect::{Dialect, message_of};
 
 /// Why a document is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +13,7 @@ pub enum DocumentFault {
     Cut(String),
     /// The worker says that it failed, in these words.
     Failed(String),
-    /// It was to have choices and has none.
+    /// It was to have choices, or what a dialect has for them, and has none.
     Empty,
     /// The worker gave a choice up.
     Aborted,
@@ -41,6 +45,28 @@ impl Document {
             return Err(DocumentFault::Aborted);
         }
         Ok(Self { usage: chunk.usage })
+    }
+
+    /// Reads an answer with status 200 of a worker that speaks a dialect itself.
+    ///
+    /// # Errors
+    /// [`DocumentFault`] where it is none. A response that says itself that it failed is one.
+    pub fn read_dialect(answer: &[u8], dialect: Dialect) -> Result<Self, DocumentFault> {
+        let document: Value =
+            serde_json::from_slice(answer).map_err(|why| DocumentFault::Cut(why.to_string()))?;
+        let (kind, said) = match dialect {
+            Dialect::Messages => (&document["type"], &document["content"]),
+            Dialect::Responses => (&document["object"], &document["output"]),
+        };
+        let is_answer = kind == "message" || kind == "response";
+        if !is_answer && let Some(message) = message_of(answer) {
+            return Err(DocumentFault::Failed(message));
+        }
+        if !said.is_array() {
+            return Err(DocumentFault::Empty);
+        }
+        let usage = DialectUsage::of(dialect, &document["usage"]);
+        Ok(Self { usage: usage.and_then(DialectUsage::told) })
     }
 }
 

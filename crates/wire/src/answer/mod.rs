@@ -6,6 +6,7 @@
 //! its last brace.
 
 mod chunk;
+mod dialect;
 mod document;
 mod fingerprint;
 mod stream;

@@ -10,6 +10,8 @@
 //! A stream that ends while it is open or running was cut, however politely it ends. So was one whose
 //! worker says `[DONE]` though a choice that it began has not finished, or none was begun.
 //!
+//! A stream in a dialect of its own is done after that dialect's last event, whatever the worker adds to it.
+//!
 //! Events of recordings and pictures have a `type` instead of choices. Such a stream is whole after one that ends in
 //! `.done` or `.completed` (`transcript.text.done`, `image_generation.completed`), and need not say `[DONE]`.
 
@@ -19,6 +21,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::chunk::{AnswerChunk, Finish, UsageTold};
+use super::dialect::{DialectEvent, DialectUsage, Sense};
+use crate::dialect::Dialect;
 use crate::error::clip;
 use crate::sse::Event;
 
@@ -66,6 +70,8 @@ enum Grammar {
     Choices,
     /// The type of its last event, or its choices: vLLM streams a transcription as it does a chat.
     Media { has_ended: bool },
+    /// The types of its events.
+    Dialect(Dialect),
 }
 
 /// Reads the events of one stream.
@@ -80,6 +86,7 @@ pub struct StreamState {
     begun: bool,
     done: bool,
     usage: Option<UsageTold>,
+    dialect_usage: DialectUsage,
 }
 
 impl StreamState {
@@ -104,7 +111,24 @@ impl StreamState {
             begun: false,
             done: false,
             usage: None,
+            dialect_usage: DialectUsage::default(),
         }
+    }
+
+    /// A stream of a worker that speaks a dialect itself.
+    ///
+    /// ```
+    /// use overdraft_wire::answer::StreamState;
+    /// use overdraft_wire::dialect::Dialect;
+    ///
+    /// let mut state = StreamState::of_dialect(Dialect::Messages);
+    /// state.handle_data(br#"{"type":"content_block_delta","index":0}"#).unwrap();
+    /// assert!(state.has_begun() && !state.is_whole());
+    /// state.handle_data(br#"{"type":"message_stop"}"#).unwrap();
+    /// assert!(state.is_whole());
+    /// ```
+    pub fn of_dialect(dialect: Dialect) -> Self {
+        Self { grammar: Grammar::Dialect(dialect), ..Self::new(1) }
     }
 
     /// A stream of a recording, a picture or what was heard in one.
@@ -122,7 +146,7 @@ impl StreamState {
         Self { grammar: Grammar::Media { has_ended: false }, ..Self::new(1) }
     }
 
-    /// Whether the worker has said `[DONE]` of a whole answer.
+    /// Whether the worker has said `[DONE]` of a whole answer, or the last event of its dialect.
     pub const fn is_done(&self) -> bool {
         self.done
     }
@@ -166,6 +190,9 @@ impl StreamState {
     /// # Errors
     /// [`StreamFault`] where it says that the stream is no answer.
     pub fn handle_data(&mut self, data: &[u8]) -> Result<Heard, StreamFault> {
+        if let Grammar::Dialect(dialect) = self.grammar {
+            return self.handle_dialect(dialect, data);
+        }
         let Ok(chunk) = AnswerChunk::parse(data) else { return Ok(Heard::Idle) };
         if let Some(message) = chunk.error {
             return Err(StreamFault::Failed(message));
@@ -186,6 +213,25 @@ impl StreamState {
             () if chunk.has_progress() => Heard::Progress,
             () => Heard::Idle,
         })
+    }
+
+    /// Takes in an event of a dialect.
+    fn handle_dialect(&mut self, dialect: Dialect, data: &[u8]) -> Result<Heard, StreamFault> {
+        let event = DialectEvent::read(dialect, data);
+        if let Some(usage) = event.usage {
+            self.dialect_usage = self.dialect_usage.or(usage);
+            self.usage = self.dialect_usage.told();
+        }
+        match event.sense {
+            Sense::Idle => return Ok(Heard::Idle),
+            Sense::Progress => {}
+            Sense::Failed(why) => return Err(StreamFault::Failed(why)),
+            // Nothing has been seen of it, so that another worker may do better.
+            Sense::EndedFailed(why) if !self.begun => return Err(StreamFault::Failed(why)),
+            Sense::Ended | Sense::EndedFailed(_) => self.done = true,
+        }
+        self.begun = true;
+        Ok(if self.done { Heard::Done } else { Heard::Progress })
     }
 
     /// Takes in an event of media; whatever it says, a reader waits for it.
@@ -210,7 +256,7 @@ impl StreamState {
         // A worker may give fewer choices than were asked for, as those do that know one only; each that it
         // began must have finished.
         let is_cut = self.choices.is_empty() || self.finished < self.choices.len();
-        if is_cut && self.grammar == Grammar::Choices {
+        if is_cut && !matches!(self.grammar, Grammar::Media { .. }) {
             return Err(StreamFault::Cut);
         }
         self.done = true;

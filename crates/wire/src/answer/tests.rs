@@ -6,6 +6,7 @@ use super::{
     AnswerChunk, Completeness, Document, DocumentFault, Finish, Heard, StreamFault, StreamState,
     UsageTold, names_fingerprint, with_fingerprint,
 };
+use crate::dialect::Dialect;
 use crate::sse::Splitter;
 
 const EVENT_BYTES_MAX: usize = 64 * 1024;
@@ -243,5 +244,83 @@ proptest! {
             bytes.chunks(pieces).for_each(|piece| completeness.handle(piece));
             prop_assert_eq!(completeness.is_complete(), cut == text.len());
         }
+    }
+}
+
+/// What a stream of a dialect amounts to: each event, and whether it is whole after the last.
+fn dialect(dialect: Dialect, events: &[&str]) -> (Vec<&'static str>, StreamState) {
+    let mut state = StreamState::of_dialect(dialect);
+    let sense = |heard| match heard {
+        Ok(Heard::Idle) => "idle",
+        Ok(Heard::Progress) => "progress",
+        Ok(Heard::Usage) => "usage",
+        Ok(Heard::Done) => "done",
+        Err(StreamFault::Failed(_)) => "failed",
+        Err(StreamFault::Aborted) => "aborted",
+        Err(StreamFault::Cut) => "cut",
+    };
+    let heard = events.iter().map(|data| sense(state.handle_data(data.as_bytes()))).collect();
+    (heard, state)
+}
+
+#[test]
+fn a_stream_of_a_dialect_is_whole_at_its_last_event() {
+    let events = [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":1}}}"#,
+        r#"{"type":"ping"}"#,
+        r#"{"type":"content_block_start","index":0}"#,
+        r#"{"type":"content_block_delta","index":0}"#,
+        r#"{"type":"message_delta","usage":{"output_tokens":7.0}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let (heard, state) = dialect(Dialect::Messages, &events);
+    assert_eq!(heard, ["idle", "idle", "idle", "progress", "progress", "done"]);
+    let told = UsageTold { prompt: 7, cached: Some(2), completion: 7 };
+    assert_eq!((state.is_done(), state.usage()), (true, Some(told)));
+    let events = [
+        r#"{"type":"response.created","response":{"usage":null}}"#,
+        r#"{"type":"response.output_item.added","item":{}}"#,
+        r#"{"type":"response.reasoning_text.delta","delta":"a"}"#,
+        r#"{"type":"response.of_tomorrow.searching"}"#,
+        r#"{"type":"response.incomplete","response":{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},"output_tokens":3}}}"#,
+    ];
+    let (heard, state) = dialect(Dialect::Responses, &events);
+    assert_eq!(heard, ["idle", "idle", "progress", "progress", "done"]);
+    let told = UsageTold { prompt: 5, cached: Some(4), completion: 3 };
+    assert_eq!((state.is_whole(), state.usage()), (true, Some(told)));
+}
+
+#[test]
+fn a_stream_of_a_dialect_that_was_cut_is_not_whole() {
+    for which in [Dialect::Messages, Dialect::Responses] {
+        let (heard, mut state) = dialect(which, &[r#"{"type":"x.delta"}"#, "half", "{}"]);
+        assert_eq!((heard, state.is_whole()), (vec!["progress", "idle", "idle"], false));
+        let mut done = Splitter::new(EVENT_BYTES_MAX);
+        done.push(b"data: [DONE]\n\n");
+        let event = done.next_event().unwrap().unwrap();
+        assert_eq!(state.handle_event(&event), Err(StreamFault::Cut));
+        let error = r#"{"type":"error","error":{"message":"no"}}"#;
+        assert_eq!(dialect(which, &[error]).0, ["failed"]);
+    }
+    // It says itself that it failed: before anybody has seen anything of it, another may be asked.
+    let failed = r#"{"type":"response.failed","response":{"error":{"message":"no"}}}"#;
+    assert_eq!(dialect(Dialect::Responses, &[failed]).0, ["failed"]);
+    let delta = r#"{"type":"response.output_text.delta"}"#;
+    assert_eq!(dialect(Dialect::Responses, &[delta, failed]).0, ["progress", "done"]);
+}
+
+#[test]
+fn a_document_of_a_dialect_has_its_members() {
+    let read = |which, text: &str| Document::read_dialect(text.as_bytes(), which);
+    let message = r#"{"type":"message","content":[],"usage":{"input_tokens":5,"output_tokens":3}}"#;
+    let usage = Some(UsageTold { prompt: 5, cached: None, completion: 3 });
+    assert_eq!(read(Dialect::Messages, message), Ok(Document { usage }));
+    let failed = r#"{"object":"response","status":"failed","error":{"message":"no"},"output":[]}"#;
+    assert_eq!(read(Dialect::Responses, failed), Ok(Document { usage: None }));
+    for which in [Dialect::Messages, Dialect::Responses] {
+        let error = r#"{"type":"error","error":{"message":"no"}}"#;
+        assert_eq!(read(which, error), Err(DocumentFault::Failed("no".to_owned())));
+        assert_eq!(read(which, "{}"), Err(DocumentFault::Empty));
+        assert!(matches!(read(which, r#"{"type":"#), Err(DocumentFault::Cut(_))));
     }
 }

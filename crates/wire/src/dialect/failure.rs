@@ -82,7 +82,7 @@ pub fn names_long_prompt(status: u16, body: &[u8]) -> bool {
 }
 
 /// The message of an error in whatever shape; none where it has no words.
-pub(super) fn message_of(body: &[u8]) -> Option<String> {
+pub(crate) fn message_of(body: &[u8]) -> Option<String> {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         let text = String::from_utf8_lossy(body);
         return clipped(text.trim());

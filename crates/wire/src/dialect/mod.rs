@@ -33,6 +33,7 @@ mod tests;
 
 pub use self::answer::{ChatUsage, Finish};
 pub use self::chat::Chat;
+pub(crate) use self::failure::message_of;
 pub use self::failure::{Failure, names_long_prompt};
 pub use self::stream::{EventWriter, StreamTranslator, translate_whole};
 
@@ -63,5 +64,14 @@ impl Dialect {
             Self::Messages => messages::error(failure, request_id),
             Self::Responses => responses::error(failure),
         }
+    }
+
+    /// The event of this dialect by which a stream tells that it failed.
+    pub fn error_event(self, failure: &Failure, request_id: &str) -> Vec<u8> {
+        let data = match self {
+            Self::Messages => messages::error(failure, request_id).1,
+            Self::Responses => responses::error_event(failure),
+        };
+        [&b"event: error\ndata: "[..], &data, b"\n\n"].concat()
     }
 }

@@ -7,6 +7,7 @@
 //! Invariant: an answer that broke off upstream never ends cleanly downstream.
 
 mod continuation;
+mod error_shape;
 mod last_event;
 mod opening;
 mod stream;
@@ -23,6 +24,7 @@ use overdraft_wire::answer::UsageTold;
 use overdraft_wire::{ApiError, names_out_of_memory};
 
 pub(crate) use self::continuation::{Continuation, Outcome, Passed, Resumed, Resuming, Verdict};
+pub(crate) use self::error_shape::ErrorShape;
 pub(crate) use self::opening::{Opened, open, open_bytes};
 pub(crate) use self::stream::{Story, Stream};
 pub(crate) use self::watch::Watch;

@@ -7,7 +7,7 @@
 //!
 //! An answer that breaks off goes on at another worker where its [`Continuation`] says how.
 //!
-//! Invariant: it ends cleanly only after `[DONE]`, or where a recording ends. Every other end is an error event, where
+//! Invariant: it ends cleanly only after `[DONE]` or the last event of a dialect, or where a recording ends. Every other end is an error event, where
 //! events are in it, then an aborted connection.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use overdraft_core::fleet::Ending;
 use overdraft_http::{Awaited, BrokenOff, DeadlineTimer, Drain};
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::{Micros, Tokens};
-use overdraft_wire::{ApiError, sse};
+use overdraft_wire::ApiError;
 use tokio::time::Instant;
 
 use super::{Continuation, Fault, Opened, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
@@ -390,7 +390,7 @@ impl Stream {
 
     fn fail_with(&mut self, fault: &Fault, error: &ApiError) {
         let is_told = self.watch.has_events();
-        let event = || State::Error(sse::error_event(error).into());
+        let event = || State::Error(self.watch.error_event(error));
         self.state = if is_told { event() } else { State::Flushing };
         let used = self.used();
         if let Some(lease) = self.lease.take() {

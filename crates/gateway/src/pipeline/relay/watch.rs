@@ -15,11 +15,13 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
+use overdraft_wire::ApiError;
 use overdraft_wire::answer::{Heard, StreamFault, StreamState};
+use overdraft_wire::dialect::Dialect;
 use overdraft_wire::sse::{self, Event, Splitter};
 
 use super::last_event::LastEvent;
-use super::{Fault, used};
+use super::{ErrorShape, Fault, used};
 use crate::dispatch::Used;
 use crate::pipeline::usage::Counts;
 
@@ -41,6 +43,8 @@ enum Sort {
     Tokens,
     /// Events with parts of a recording or a picture; the connection ends where they do.
     Media,
+    /// Events of a dialect, the last of which is its own.
+    Dialect,
     /// A recording itself, which is whole when its framing ends. Nothing in it is read.
     Bytes { has_ended: bool },
 }
@@ -57,6 +61,7 @@ pub(crate) struct Watch {
     is_single: bool,
     counts: Counts,
     last: LastEvent,
+    shape: ErrorShape,
 }
 
 impl Watch {
@@ -70,7 +75,15 @@ impl Watch {
             is_single: choices <= 1,
             counts,
             last: LastEvent::default(),
+            shape: ErrorShape::Chat,
         }
+    }
+
+    /// Watches a stream of a worker that speaks `dialect`, asked for by the request of that name.
+    pub(crate) fn of_dialect(dialect: Dialect, request: &str, event_bytes: usize) -> Self {
+        let media = Self::of_media(event_bytes);
+        let shape = ErrorShape::Dialect(dialect, request.into());
+        Self { sort: Sort::Dialect, state: StreamState::of_dialect(dialect), shape, ..media }
     }
 
     /// Watches a stream of events with parts of a recording or a picture, or of what was heard in one.
@@ -101,11 +114,16 @@ impl Watch {
     pub(crate) const fn ending(&self) -> Bytes {
         match self.sort {
             Sort::Tokens => Bytes::from_static(sse::DONE),
-            Sort::Media | Sort::Bytes { .. } => Bytes::new(),
+            Sort::Media | Sort::Dialect | Sort::Bytes { .. } => Bytes::new(),
         }
     }
 
-    /// Whether `[DONE]` has been given out.
+    /// The event that tells an error in it.
+    pub(crate) fn error_event(&self, error: &ApiError) -> Bytes {
+        self.shape.event(error)
+    }
+
+    /// Whether `[DONE]` has been given out, or what a dialect has for it.
     pub(crate) const fn is_done(&self) -> bool {
         self.state.is_done()
     }
@@ -113,7 +131,7 @@ impl Watch {
     /// Whether all has come that was asked for, said or not.
     pub(crate) const fn is_whole(&self) -> bool {
         match self.sort {
-            Sort::Tokens | Sort::Media => self.state.is_whole(),
+            Sort::Tokens | Sort::Media | Sort::Dialect => self.state.is_whole(),
             Sort::Bytes { has_ended } => has_ended,
         }
     }

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use overdraft_wire::answer::{Completeness, Document, DocumentFault};
+use overdraft_wire::dialect::Dialect;
 use overdraft_wire::names_out_of_memory;
 
 use super::{Fault, used};
@@ -81,7 +82,19 @@ pub(crate) async fn opaque(
 /// [`Fault::Broken`] for half of one, [`Fault::Worker`] or [`Fault::OutOfMemory`] for one that tells a failure, was
 /// aborted, or has no choice though it was to have some.
 pub(crate) fn read(answer: &[u8], generates: bool) -> Result<Option<Used>, Fault> {
-    match Document::read(answer, generates) {
+    judged(Document::read(answer, generates), answer)
+}
+
+/// The same of an answer in a dialect of the worker's own.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_dialect(answer: &[u8], dialect: Dialect) -> Result<Option<Used>, Fault> {
+    judged(Document::read_dialect(answer, dialect), answer)
+}
+
+fn judged(read: Result<Document, DocumentFault>, answer: &[u8]) -> Result<Option<Used>, Fault> {
+    match read {
         Ok(document) => Ok(document.usage.map(used)),
         Err(DocumentFault::Cut(why)) => Err(Fault::Broken(why)),
         Err(DocumentFault::Failed(why)) => Err(Fault::of_worker(why)),

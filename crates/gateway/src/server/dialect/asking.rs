@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use overdraft_http::{Body, Exchange, RequestBody, reply};
+use overdraft_wire::dialect::Dialect;
 use overdraft_wire::{ApiError, Endpoint};
 
 use super::super::Gateway;
@@ -17,6 +18,7 @@ use super::stream::Question;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::keys::Caller;
+use crate::pipeline::passed::Passed;
 use crate::pipeline::queue::is_expected;
 use crate::pipeline::request_guard::RequestGuard;
 
@@ -51,7 +53,7 @@ impl Incoming {
 pub(super) struct Asking {
     pub(super) incoming: Incoming,
     pub(super) caller: Caller,
-    gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Gateway>,
 }
 
 /// Takes a request in: its caller, its place among those in flight, its body.
@@ -106,12 +108,25 @@ impl Asking {
 
     /// Asks, as a chat completion or of another endpoint.
     pub(super) fn ask(self, body: Vec<u8>, endpoint: Endpoint) -> Question {
+        self.put(Intake::Read(body.into()), endpoint)
+    }
+
+    /// Asks what was asked, as it came.
+    pub(super) fn pass(self, body: Bytes, passed: Passed) -> Question {
+        let endpoint = match passed.dialect {
+            Dialect::Messages => Endpoint::Messages,
+            Dialect::Responses => Endpoint::Responses,
+        };
+        self.put(Intake::Passed(body, passed), endpoint)
+    }
+
+    fn put(self, body: Intake, endpoint: Endpoint) -> Question {
         let Self { incoming, caller, gateway } = self;
         Box::pin(async move {
             let Incoming { exchange, head, guard } = incoming;
             let mut context = RequestContext::new(&exchange, &head, endpoint).guarded_by(guard);
             context.caller = Some(caller);
-            forward(&gateway, context, Intake::Read(body.into())).await
+            forward(&gateway, context, body).await
         })
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use http::Response;
 use overdraft_http::{Body, RequestBody};
 use overdraft_wire::Endpoint;
-use overdraft_wire::dialect::StreamTranslator;
 use overdraft_wire::dialect::messages::{self, Identity, Writer};
+use overdraft_wire::dialect::{Dialect, StreamTranslator};
 
 use super::super::Gateway;
 use super::answer::{fresh_id, tell_left_out, translated};
 use super::asking::{self, Incoming};
+use super::passing;
 use super::stream::{AfterFailure, Pacing, Translated};
 
 /// Answers one message.
@@ -23,7 +24,12 @@ pub(super) async fn create(
         Ok(read) => read,
         Err(refused) => return refused,
     };
-    let request = match messages::translate(&body) {
+    let request = messages::translate(&body);
+    if passing::passes(gateway, &asking.caller, Dialect::Messages, &body) {
+        let chat = request.ok().map(|request| request.chat.body);
+        return passing::create(asking, body, Dialect::Messages, chat).await;
+    }
+    let request = match request {
         Ok(request) => request,
         Err(error) => return asking.refuse(&error),
     };

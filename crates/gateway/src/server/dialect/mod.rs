@@ -1,12 +1,13 @@
 //! Dialect endpoints: Anthropic Messages and OpenAI Responses before workers that speak chat completions.
 //!
 //! A request is translated, takes the path of a chat completion (cache, cascade, queue, attempts), and its
-//! answer is translated on the way out.
+//! answer is translated on the way out. Where its model says so, it passes to workers that speak its dialect.
 //!
 //! | subject                                      | file              |
 //! |----------------------------------------------|-------------------|
 //! | Routes                                       | `route.rs`        |
 //! | Reading a request, asking as a chat          | `asking.rs`       |
+//! | Requests that pass as they came              | `passing.rs`      |
 //! | `/v1/messages`                               | `messages.rs`     |
 //! | Token counts of both                         | `count_tokens.rs` |
 //! | `/v1/responses`                              | `responses.rs`    |
@@ -25,6 +26,7 @@ mod count_tokens;
 mod kept;
 mod messages;
 pub(super) mod models;
+mod passing;
 mod responses;
 mod route;
 mod seal;

@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use overdraft_http::{Body, RequestBody, reply};
 use overdraft_telemetry::unix_seconds;
 use overdraft_wire::dialect::responses::{self, Course, Identity, Keeping, Request, Writer};
-use overdraft_wire::dialect::{Prompt, StreamTranslator};
+use overdraft_wire::dialect::{Dialect, Prompt, StreamTranslator};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -16,6 +16,7 @@ use super::super::Gateway;
 use super::answer::{fresh_id, tell_left_out, translated};
 use super::asking::{self, Asking, Incoming};
 use super::background::Identified;
+use super::passing;
 use super::stream::{AfterFailure, Pacing, Translated};
 use crate::pipeline::keys::Realm;
 
@@ -36,6 +37,12 @@ pub(super) async fn create(
         Ok(read) => read,
         Err(refused) => return refused,
     };
+    if passing::passes(gateway, &asking.caller, Dialect::Responses, &body) {
+        let seal = gateway.responses.seals.of(asking.caller.realm());
+        let chat = Request::parse(&body).and_then(|request| request.translate(&[], &seal));
+        let chat = chat.ok().map(|translated| translated.chat.body);
+        return passing::create(asking, body, Dialect::Responses, chat).await;
+    }
     let prepared = prepare(gateway, &asking, &body).await;
     drop(body);
     let prepared = match prepared {

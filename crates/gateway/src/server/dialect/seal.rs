@@ -21,6 +21,9 @@ const PURPOSE: &[u8] = b"overdraft reasoning seal 1";
 /// What seals of ours begin with.
 const PREFIX: &str = "od1.";
 
+/// The same in JSON, where a seal is a text of its own.
+pub(super) const SEALED: &str = "\"od1.";
+
 /// Bytes of a secret that is drawn.
 const SECRET_BYTES: usize = 32;
 

@@ -37,7 +37,8 @@ pub(super) const PING: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacing {
     event_bytes: usize,
-    ping: Duration,
+    /// Between two signs of life.
+    pub(super) ping: Duration,
 }
 
 impl Pacing {
@@ -50,7 +51,7 @@ impl Pacing {
     }
 }
 
-/// A question under way; its answer is a chat worker's.
+/// A question under way; its answer is a worker's.
 pub(super) type Question = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// What a stream that broke off does to the connection.

@@ -16,6 +16,17 @@ pub fn error(failure: &Failure) -> (u16, Vec<u8>) {
     (status, json!({ "error": error }).to_string().into_bytes())
 }
 
+/// The data of the event that tells an error in a stream of another's.
+pub fn error_event(failure: &Failure) -> Vec<u8> {
+    let event = json!({
+        "type": "error",
+        "code": code(failure),
+        "message": failure.message,
+        "param": failure.param,
+    });
+    event.to_string().into_bytes()
+}
+
 const fn error_type(status: u16) -> &'static str {
     match status {
         429 => "rate_limit_error",

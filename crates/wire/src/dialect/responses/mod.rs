@@ -24,7 +24,7 @@ mod tools;
 
 pub use self::compaction::{Compaction, Summary};
 pub use self::echo::{Course, Keeping};
-pub use self::error::error;
+pub use self::error::{error, error_event};
 pub use self::events::{Identity, Writer, object};
 pub use self::request::{Request, Translated};
 
