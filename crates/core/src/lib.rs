@@ -18,6 +18,7 @@ pub mod deadline;
 pub mod estimate;
 pub mod fleet;
 mod hash_mix;
+pub mod header_rules;
 pub mod hedge;
 pub mod memory_drift;
 pub mod prefix;

@@ -19,7 +19,8 @@ pub(super) fn report(config: &Config) -> Option<Report> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = open_files(config, files_max(&limits));
     let keys = expiring(config, calendar_time());
-    let findings = [unguarded(config), certificates(config), unsalted(config), keys, files];
+    let (certificates, audit) = (certificates(config), unwritable(config));
+    let findings = [unguarded(config), certificates, unsalted(config), audit, keys, files];
     let findings: Vec<Finding> = findings.into_iter().flatten().collect();
     (!findings.is_empty()).then(|| Report::of("deployment", findings))
 }
@@ -42,6 +43,20 @@ fn certificates(config: &Config) -> Option<Finding> {
     let error = ServerTls::new(settings, Offers::Http2).err()?;
     let finding = Finding::new("tls", Verdict::Fail, error.to_string());
     Some(finding.hint("mend the files that `tls` names; they are read where `serve` runs"))
+}
+
+/// A place for the audit log where no file can be made: calls that change something would be refused.
+fn unwritable(config: &Config) -> Option<Finding> {
+    let path = config.admin.audit_log.as_deref()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let why = match folder {
+        _ if path.is_dir() => "it is a folder",
+        Some(folder) if !folder.is_dir() => "its folder is not there",
+        _ => return None,
+    };
+    let message = format!("no audit log can be written to `{}`: {why}", path.display());
+    let finding = Finding::new("audit log", Verdict::Fail, message);
+    Some(finding.hint("make the folder, or mend `admin.audit_log`; until then drains, rejoins and purges are refused"))
 }
 
 /// Several gateways that salt the same tenant differently: no prefix is found at the other's worker.
@@ -99,6 +114,8 @@ fn files_max(limits: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn config(yaml: &str) -> Config {
@@ -114,6 +131,20 @@ mod tests {
         let files = "tls: {certificate_file: /nowhere/own.pem, key_file: /nowhere/own.key}";
         let found = certificates(&config(files)).expect("no gateway starts with it");
         assert!(format!("{found:?}").contains("/nowhere/own.pem"), "{found:?}");
+    }
+
+    #[test]
+    fn an_audit_log_that_cannot_be_written_fails() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = |path: &Path| {
+            let path = path.display();
+            unwritable(&config(&format!("admin: {{audit_log: '{path}'}}")))
+        };
+        assert_eq!(unwritable(&config("")), None);
+        assert_eq!(found(&folder.path().join("audit.jsonl")), None);
+        for bad in [folder.path().to_owned(), folder.path().join("gone/audit.jsonl")] {
+            assert!(found(&bad).is_some_and(|finding| finding.verdict == Verdict::Fail), "{bad:?}");
+        }
     }
 
     #[test]

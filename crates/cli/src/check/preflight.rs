@@ -218,7 +218,14 @@ fn expected(worker: &Worker, served: &[String]) -> Finding {
             Finding::new("model", Verdict::Fail, message)
                 .hint("mend `model` in the file, or start the worker with `--served-model-name`")
         }
-        _ => Finding::new("model", Verdict::Ok, format!("serves {shown}")),
+        _ => match worker.serves.iter().find(|wanted| !served.contains(wanted)) {
+            Some(unlisted) => {
+                let message = format!("it serves {shown}, and `serves` names `{unlisted}`");
+                Finding::new("model", Verdict::Warn, message)
+                    .hint("mend `serves` in the file: clients never see a model that is not listed")
+            }
+            None => Finding::new("model", Verdict::Ok, format!("serves {shown}")),
+        },
     }
 }
 

@@ -1,5 +1,7 @@
 //! Header validation: names of headers, and none that never passes.
 
+use overdraft_core::header_rules::{HeaderDirection, OURS};
+
 use super::findings::Findings;
 use crate::node::Step;
 use crate::tree::Config;
@@ -7,62 +9,18 @@ use crate::tree::Config;
 /// Patterns of one direction at most; each header of a request is compared with them.
 const PATTERNS_MAX: usize = 64;
 
-/// Headers that belong to one connection, or tell where its messages end.
-const OF_CONNECTIONS: [&str; 10] = [
-    "connection",
-    "content-length",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Headers of clients that are credentials, or that the gateway writes itself.
-const OF_CLIENTS: [&str; 17] = [
-    "accept",
-    "accept-encoding",
-    "api-key",
-    "authorization",
-    "content-encoding",
-    "content-type",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "traceparent",
-    "tracestate",
-    "user-agent",
-    "via",
-    "x-api-key",
-    "x-data-parallel-rank",
-    "x-request-id",
-];
-
-/// Headers of workers that the listener writes itself, or that only `cors` may.
-const OF_WORKERS: [&str; 8] = [
-    "access-control-allow-credentials",
-    "access-control-allow-origin",
-    "access-control-expose-headers",
-    "date",
-    "server",
-    "set-cookie",
-    "via",
-    "x-request-id",
-];
-
-const OURS: &str = "x-overdraft-";
-
 pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
     let headers = &config.headers;
-    patterns("to_workers", &headers.to_workers, &OF_CLIENTS, findings);
-    patterns("to_clients", &headers.to_clients, &OF_WORKERS, findings);
+    patterns("to_workers", &headers.to_workers, HeaderDirection::ToWorkers, findings);
+    patterns("to_clients", &headers.to_clients, HeaderDirection::ToClients, findings);
 }
 
-fn patterns(key: &'static str, names: &[String], never: &[&str], findings: &mut Findings<'_>) {
+fn patterns(
+    key: &'static str,
+    names: &[String],
+    direction: HeaderDirection,
+    findings: &mut Findings<'_>,
+) {
     if PATTERNS_MAX < names.len() {
         let message = format!("{} headers are named", names.len());
         findings.key(&path!["headers", key], message, format!("expected at most {PATTERNS_MAX}"));
@@ -76,10 +34,7 @@ fn patterns(key: &'static str, names: &[String], never: &[&str], findings: &mut 
         if name != "*" && !is_name {
             let message = format!("`{name}` is not the name of a header");
             findings.value(&path, message, "expected one as in `x-team`, or `x-team-*`");
-        } else if OF_CONNECTIONS.contains(&&*lower)
-            || never.contains(&&*lower)
-            || stem.starts_with(OURS)
-        {
+        } else if direction.never_passes(&lower) || stem.starts_with(OURS) {
             let message = format!("`{name}` never passes by `headers.{key}`");
             let expected =
                 "expected none of a connection, no credential, none that the gateway writes";

@@ -167,6 +167,7 @@ pub(crate) async fn purge(cache: &Arc<Cache>, purge: &Purge) -> Result<Response<
         },
     };
     let entries_here = cache.forget(scope);
+    tracing::info!(%purge, entries_here, store, "answers were purged");
     let text = serde_json::to_vec(&Purged { entries_here, store }).expect("it has string keys");
     Ok(reply::json(StatusCode::OK, text))
 }

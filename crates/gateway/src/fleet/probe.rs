@@ -97,6 +97,7 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
                 } else {
                     fleet.tokenizers.look_for(worker, &names, || Arc::clone(&member.upstream));
                     if *listed != list {
+                        tell_unlisted(&member, &names);
                         fleet.models.note(worker, Some(listing));
                         *listed = list;
                     }
@@ -178,6 +179,20 @@ fn tell_untrusted(member: &Member, seen: &Seen, is_told: &mut bool) {
 
 /// Models that a complaint names at most.
 const MODELS_NAMED_MAX: usize = 8;
+
+/// Says with each new list which models of `serves` are not in it.
+fn tell_unlisted(member: &Member, names: &[String]) {
+    let is_unlisted = |wanted: &&String| !names.contains(wanted);
+    let unlisted = member.settings.traits.serves.iter().filter(is_unlisted);
+    let unlisted: Vec<&str> = unlisted.take(MODELS_NAMED_MAX).map(String::as_str).collect();
+    if !unlisted.is_empty() {
+        tracing::warn!(
+            worker = member.upstream.name(),
+            "its `serves` names `{}`, which it does not list; mend the name, or start the worker with it",
+            unlisted.join("`, `")
+        );
+    }
+}
 
 /// Says once what is wrong with a worker that serves something else than it is configured for.
 fn tell_wrong_model(fleet: &Fleet, worker: WorkerId, wanted: &str, names: &[String]) {

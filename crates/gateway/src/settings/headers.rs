@@ -1,59 +1,9 @@
 //! Settings of header filtering: which headers pass between clients and workers, beside those that always do.
 //!
-//! Invariant: no pattern lets a header through that belongs to one connection, that is a credential, that the gateway
-//! writes itself, or whose name begins with `x-overdraft-`.
+//! Invariant: no pattern lets a header through that never passes (`overdraft_core::header_rules`).
 
 use http::HeaderName;
-
-/// Headers that belong to one connection, or tell where its messages end.
-const OF_CONNECTIONS: [&str; 10] = [
-    "connection",
-    "content-length",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Headers of clients that are credentials, or that the gateway writes itself.
-const OF_CLIENTS: [&str; 17] = [
-    "accept",
-    "accept-encoding",
-    "api-key",
-    "authorization",
-    "content-encoding",
-    "content-type",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "traceparent",
-    "tracestate",
-    "user-agent",
-    "via",
-    "x-api-key",
-    "x-data-parallel-rank",
-    "x-request-id",
-];
-
-/// Headers of workers that the listener writes itself, or that only `cors` may.
-const OF_WORKERS: [&str; 8] = [
-    "access-control-allow-credentials",
-    "access-control-allow-origin",
-    "access-control-expose-headers",
-    "date",
-    "server",
-    "set-cookie",
-    "via",
-    "x-request-id",
-];
-
-/// What the gateway's own headers begin with.
-const OURS: &str = "x-overdraft-";
+use overdraft_core::header_rules::HeaderDirection;
 
 /// What a pattern ends with that stands for every name that begins so.
 const ANY: char = '*';
@@ -99,26 +49,18 @@ pub struct HeaderSettings {
 impl HeaderSettings {
     /// Whether a worker is sent a client's header.
     pub fn go_to_workers(&self, name: &HeaderName) -> bool {
-        self.to_workers.iter().any(|pattern| pattern.matches(name)) && may_go_to_workers(name)
+        self.to_workers.iter().any(|pattern| pattern.matches(name))
+            && !HeaderDirection::ToWorkers.never_passes(name.as_str())
     }
 
     /// Whether a client is sent a worker's header.
     pub fn go_to_clients(&self, name: &HeaderName) -> bool {
         let named = |patterns: &Vec<HeaderPattern>| {
-            patterns.iter().any(|pattern| pattern.matches(name)) && may_go_to_clients(name)
+            patterns.iter().any(|pattern| pattern.matches(name))
+                && !HeaderDirection::ToClients.never_passes(name.as_str())
         };
         self.to_clients.as_ref().is_none_or(named)
     }
-}
-
-fn may_go_to_workers(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !(OF_CONNECTIONS.contains(&name) || OF_CLIENTS.contains(&name) || name.starts_with(OURS))
-}
-
-fn may_go_to_clients(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !(OF_CONNECTIONS.contains(&name) || OF_WORKERS.contains(&name) || name.starts_with(OURS))
 }
 
 #[cfg(test)]
@@ -144,15 +86,15 @@ mod tests {
 
     #[test]
     fn no_pattern_lets_through_what_never_passes() {
-        let all: Vec<&str> =
-            OF_CONNECTIONS.into_iter().chain(OF_CLIENTS).chain(OF_WORKERS).collect();
+        let (to_workers, to_clients) = (HeaderDirection::ToWorkers, HeaderDirection::ToClients);
+        let all: Vec<&str> = to_workers.names().chain(to_clients.names()).collect();
         let names = [&all[..], &["*", "x-*", "x-overdraft-*", "x-overdraft-worker"]].concat();
         let settings = settings(&names, &names);
         let name = |name: &str| HeaderName::try_from(name).unwrap();
-        for never in OF_CONNECTIONS.into_iter().chain(OF_CLIENTS).chain(["x-overdraft-admin"]) {
+        for never in to_workers.names().chain(["x-overdraft-admin"]) {
             assert!(!settings.go_to_workers(&name(never)), "{never}");
         }
-        for never in OF_CONNECTIONS.into_iter().chain(OF_WORKERS).chain(["x-overdraft-worker"]) {
+        for never in to_clients.names().chain(["x-overdraft-worker"]) {
             assert!(!settings.go_to_clients(&name(never)), "{never}");
         }
         assert!(settings.go_to_workers(&name("x-team")) && settings.go_to_clients(&name("etag")));
