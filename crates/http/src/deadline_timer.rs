@@ -41,6 +41,21 @@ impl DeadlineTimer {
         self.at.is_some()
     }
 
+    /// Ready once a write has waited for longer than `patience`; one that has ended lifts the deadline.
+    pub(crate) fn poll_stalled<T>(
+        &mut self,
+        wrote: &Poll<T>,
+        patience: Duration,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if wrote.is_ready() {
+            self.disarm();
+        } else if !self.is_armed() {
+            self.arm(patience);
+        }
+        self.poll_due(cx)
+    }
+
     /// Ready once the deadline has passed; wakes the task when it does.
     pub fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };

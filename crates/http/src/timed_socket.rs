@@ -133,19 +133,12 @@ impl TimedSocket {
         cx: &mut Context<'_>,
         wrote: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if wrote.is_ready() {
-            self.stall.disarm();
+        if self.stall.poll_stalled(&wrote, self.limits.write_stall, cx).is_pending() {
             return wrote;
         }
-        if !self.stall.is_armed() {
-            self.stall.arm(self.limits.write_stall);
-        }
-        if self.stall.poll_due(cx).is_ready() {
-            self.line.note_stall();
-            self.read = ReadSide::Ended;
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Poll::Pending
+        self.line.note_stall();
+        self.read = ReadSide::Ended;
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

@@ -85,14 +85,9 @@ impl MultiplexedSocket {
         cx: &mut Context<'_>,
         wrote: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if wrote.is_ready() {
-            self.stall.disarm();
+        if self.stall.poll_stalled(&wrote, self.limits.write_stall, cx).is_pending() {
             return wrote;
         }
-        if !self.stall.is_armed() {
-            self.stall.arm(self.limits.write_stall);
-        }
-        ready!(self.stall.poll_due(cx));
         self.line.note_stall();
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
