@@ -413,6 +413,20 @@ mod tests {
     }
 
     #[test]
+    fn a_model_that_is_not_listed_is_told_of() {
+        let verdict = |serves: &str| {
+            let path = tempfile::NamedTempFile::with_suffix(".yaml").expect("a file");
+            let yaml = format!("workers: [{{url: 'http://127.0.0.1:1', serves: [{serves}]}}]\n");
+            std::fs::write(path.path(), yaml).expect("it is written");
+            let config = overdraft_config::Loader::new(path.path()).load().expect("it is good");
+            expected(&config.config.workers[0], &["a".to_owned(), "b".to_owned()]).verdict
+        };
+        assert_eq!(verdict(""), Verdict::Ok);
+        assert_eq!(verdict("b"), Verdict::Ok);
+        assert_eq!(verdict("b, c"), Verdict::Warn);
+    }
+
+    #[test]
     fn http_is_not_taken_for_zeromq() {
         assert!(is_zeromq(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f]));
         assert!(!is_zeromq(b"HTTP/1.1 4"));

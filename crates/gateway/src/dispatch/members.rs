@@ -3,8 +3,10 @@
 //! Invariant: while an attempt is in flight at a worker, the worker's index in the table is not
 //! reused.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use overdraft_core::cascade::Abilities;
@@ -14,7 +16,7 @@ use overdraft_units::{self as units, Micros};
 use overdraft_wire::prometheus::engine::WorkerReport;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::FieldRefusals;
 use crate::settings::{Credentials, GatewaySettings, WorkerSettings};
@@ -44,6 +46,8 @@ pub(crate) struct Member {
     leaves_since: AtomicU64,
     /// When it was found to take nothing new, plus one; zero while it does.
     down_since: AtomicU64,
+    /// Whether it has been looked at since it joined: what it serves is known then, or that it does not answer.
+    is_asked: AtomicBool,
     /// What watches it; ends with it.
     watchers: Mutex<JoinSet<()>>,
     /// What its engine last reported of itself.
@@ -71,6 +75,7 @@ impl Member {
             resume_ability,
             leaves_since,
             down_since: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
             watchers,
             reports,
         }
@@ -204,6 +209,10 @@ pub(crate) struct Members {
     /// By place in the fleet. A member that left stays until its place is another's: answers of
     /// its are still on their way.
     places: RwLock<Vec<Option<Arc<Member>>>>,
+    /// How many of those that name workers (the settings, and each discovery) have done so.
+    sources: AtomicUsize,
+    /// Rings when one of them has, and when a member has been looked at for the first time.
+    first_looks: Notify,
 }
 
 impl Members {
@@ -227,6 +236,46 @@ impl Members {
             Arc::clone(&member.expect("the core only names places that it gave out").name)
         };
         workers.map(name).collect()
+    }
+
+    /// A member was looked at, or will not be any more.
+    pub(crate) fn asked(&self, member: &Member) {
+        if !member.is_asked.swap(true, Ordering::Relaxed) {
+            self.first_looks.notify_waiters();
+        }
+    }
+
+    /// So many sources have named their workers, and those are members.
+    pub(crate) fn named_by(&self, sources: usize) {
+        self.sources.store(sources, Ordering::Relaxed);
+        self.first_looks.notify_waiters();
+    }
+
+    /// Whether `sources` have named their workers and every member has been looked at: before that nobody knows which
+    /// models there are.
+    pub(crate) fn are_asked(&self, sources: usize) -> bool {
+        if self.sources.load(Ordering::Relaxed) < sources {
+            return false;
+        }
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        places.iter().flatten().all(|member| member.is_asked.load(Ordering::Relaxed))
+    }
+
+    /// Waits until that is so, for so long at most; whether there was anything to wait for.
+    pub(crate) async fn until_asked(&self, sources: usize, patience: Duration) -> bool {
+        let looks = async {
+            let mut waited = false;
+            loop {
+                let mut look = pin!(self.first_looks.notified());
+                look.as_mut().enable();
+                if self.are_asked(sources) {
+                    return waited;
+                }
+                waited = true;
+                look.await;
+            }
+        };
+        timeout(patience, looks).await.unwrap_or(true)
     }
 
     /// Ends every watcher.

@@ -92,6 +92,7 @@ impl Membership {
                 Err(error) => tracing::error!(url, %error, "worker cannot join the fleet"),
             }
         }
+        fleet.dispatcher.members.named_by(self.named.len());
     }
 
     fn dismiss_all_but(&mut self, wanted: &IndexMap<String, WorkerSettings>, fleet: &Fleet) {
@@ -108,6 +109,7 @@ impl Membership {
                 let dispatcher = &fleet.dispatcher;
                 let member = dispatcher.member(id);
                 member.dismiss();
+                dispatcher.members.asked(&member);
                 fleet.models.note(id, None);
                 dispatcher.metrics.routing.forget(
                     member.upstream.name(),

@@ -44,6 +44,7 @@ pub(crate) async fn watch(fleet: Arc<Fleet>, worker: WorkerId) {
     let mut memory = Memory::default();
     loop {
         look(&fleet, worker, &mut memory).await;
+        fleet.dispatcher.members.asked(&fleet.dispatcher.member(worker));
         fleet.dispatcher.upstream(worker).sweep();
         let unproven = fleet.dispatcher.view().fleet().worker(worker).health() == Health::Unproven;
         let interval = fleet.settings().probe.interval;

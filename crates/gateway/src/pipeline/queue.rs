@@ -73,6 +73,9 @@ pub(crate) async fn place(
 ) -> Result<Lease, Refused> {
     let mut placed = seek(pipeline, context, info).await;
     let is_unknown = |denied: &Denied| matches!(denied.why, Denial::Choice(Choice::UnknownModel));
+    if placed.as_ref().is_err_and(is_unknown) && Box::pin(first_look(pipeline)).await {
+        placed = seek(pipeline, context, info).await;
+    }
     if placed.as_ref().is_err_and(is_unknown)
         && Box::pin(locked_workers::introduce(&pipeline.fleet, &context.head.headers)).await
     {
@@ -92,6 +95,14 @@ pub(crate) async fn place(
         None => Ok(lease),
     });
     placed.map_err(|denied| refused(pipeline, info, denied.why, denied.figures))
+}
+
+/// Waits until every worker has been asked what it serves: who comes right after a start is else told that there is no
+/// such model. Whether there was anything to wait for.
+async fn first_look(pipeline: &Pipeline) -> bool {
+    let patience = pipeline.settings().probe.timeout;
+    let sources = pipeline.settings().worker_sources();
+    pipeline.dispatcher.members.until_asked(sources, patience).await
 }
 
 /// Why a request that is expected to take that is not worth beginning, where it is not; its access record tells it.

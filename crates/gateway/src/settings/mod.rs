@@ -163,6 +163,11 @@ pub struct GatewaySettings {
 }
 
 impl GatewaySettings {
+    /// How many name workers: these settings, and each discovery.
+    pub(crate) const fn worker_sources(&self) -> usize {
+        1 + self.discovery.len()
+    }
+
     /// A gateway before `workers` with everything else at its default.
     pub fn new(workers: Vec<WorkerSettings>) -> Self {
         Self {

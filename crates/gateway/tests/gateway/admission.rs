@@ -3,7 +3,9 @@
 //! Each worker takes one request at a time, so that the test decides when there is room.
 
 use overdraft_core::admit::{ByPriority, Mode};
-use overdraft_gateway::{GatewaySettings, ModelSettings, WebPlace, WebhookSettings};
+use overdraft_gateway::{
+    GatewaySettings, ModelSettings, WebPlace, WebhookSettings, WorkerSettings,
+};
 
 use crate::client::{Client, End, Head};
 use crate::harness::{
@@ -347,6 +349,34 @@ async fn who_is_held_for_too_long_is_told_to_come_back() {
     // A model that nobody knows is not waited for.
     let mut client = gateway.client().await;
     client.post(CHAT, r#"{"model":"unknown","messages":[]}"#).await;
+    assert_eq!(client.whole().await.0.status, 404);
+}
+
+/// A gateway before a worker that does not answer yet, a client that asked it at once, and the worker.
+async fn at_once(body: &str) -> (Gateway, Client, Mock) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let gateway = Gateway::start_unready(&[], |settings| {
+        settings.workers = vec![WorkerSettings::new(url)];
+    })
+    .await;
+    let mut client = gateway.client().await;
+    client.post(CHAT, body).await;
+    // Time enough for a refusal.
+    tokio::time::sleep(SOON).await;
+    (gateway, client, Mock::start_at(listener, &[MODEL]))
+}
+
+#[tokio::test]
+async fn who_comes_right_after_a_start_waits_until_the_workers_have_told_what_they_serve() {
+    let (_gateway, mut client, mut mock) = at_once(&chat("")).await;
+    mock.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+}
+
+#[tokio::test]
+async fn a_model_that_no_worker_has_told_of_is_unknown_once_all_were_asked() {
+    let (_gateway, mut client, _mock) = at_once(r#"{"model":"unknown","messages":[]}"#).await;
     assert_eq!(client.whole().await.0.status, 404);
 }
 

@@ -99,7 +99,10 @@ impl Asking {
         let routes = pipeline.routes();
         let model = routes.model_behind(&named).unwrap_or(&named);
         let models = &self.gateway.fleet.models;
-        let is_known = models.card(model).is_some() || is_expected(pipeline, model);
+        // Until every worker has been asked, whoever places the request waits for that and says so.
+        let is_known = models.card(model).is_some()
+            || is_expected(pipeline, model)
+            || !pipeline.dispatcher.members.are_asked(pipeline.settings().worker_sources());
         if is_known && self.caller.may_ask(&routes, &named) {
             return Ok(());
         }
