@@ -211,9 +211,15 @@ fn store(since: &AtomicU64, now: Option<units::Instant>) {
     since.store(at, Ordering::Relaxed);
 }
 
+/// How long after a gateway's start a request may wait until it is known what workers serve: a source of workers that
+/// does not answer would else hold up every request for a model that there is not.
+const FIRST_LOOKS_MAX: Duration = Duration::from_secs(10);
+
 /// The table of members.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Members {
+    /// When the gateway began.
+    begun: Instant,
     /// By place in the fleet. A member that left stays until its place is another's: answers of
     /// its are still on their way.
     places: RwLock<Vec<Option<Arc<Member>>>>,
@@ -221,6 +227,17 @@ pub(crate) struct Members {
     sources: AtomicUsize,
     /// Rings when one of them has, and when a member has been looked at for the first time.
     first_looks: Notify,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            places: RwLock::default(),
+            sources: AtomicUsize::new(0),
+            first_looks: Notify::new(),
+        }
+    }
 }
 
 impl Members {
@@ -261,7 +278,7 @@ impl Members {
 
     /// Whether `sources` have named their workers and every member has been looked at: before that nobody knows which
     /// models there are.
-    pub(crate) fn are_asked(&self, sources: usize) -> bool {
+    fn are_asked(&self, sources: usize) -> bool {
         if self.sources.load(Ordering::Relaxed) < sources {
             return false;
         }
@@ -269,7 +286,7 @@ impl Members {
         places.iter().flatten().all(|member| member.is_asked.load(Ordering::Relaxed))
     }
 
-    /// Waits until that is so, for so long at most; whether there was anything to wait for.
+    /// Waits until that is so, for so long at most and only soon after a start; whether there was anything to wait for.
     pub(crate) async fn until_asked(&self, sources: usize, patience: Duration) -> bool {
         let looks = async {
             let mut waited = false;
@@ -283,7 +300,8 @@ impl Members {
                 look.await;
             }
         };
-        timeout(patience, looks).await.unwrap_or(true)
+        let left = FIRST_LOOKS_MAX.saturating_sub(self.begun.elapsed());
+        !left.is_zero() && timeout(patience.min(left), looks).await.unwrap_or(true)
     }
 
     /// Ends every watcher.

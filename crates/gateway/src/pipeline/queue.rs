@@ -99,7 +99,7 @@ pub(crate) async fn place(
 
 /// Waits until every worker has been asked what it serves: who comes right after a start is else told that there is no
 /// such model. Whether there was anything to wait for.
-async fn first_look(pipeline: &Pipeline) -> bool {
+pub(crate) async fn first_look(pipeline: &Pipeline) -> bool {
     let patience = pipeline.settings().probe.timeout;
     let sources = pipeline.settings().worker_sources();
     pipeline.dispatcher.members.until_asked(sources, patience).await

@@ -19,7 +19,7 @@ use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::unknown_model;
 use crate::pipeline::keys::Caller;
 use crate::pipeline::passed::Passed;
-use crate::pipeline::queue::is_expected;
+use crate::pipeline::queue::{first_look, is_expected};
 use crate::pipeline::request_guard::RequestGuard;
 
 /// A request as it comes from the listener.
@@ -88,7 +88,15 @@ impl Asking {
     }
 
     /// Refuses a model that nobody serves, before anybody is asked.
-    pub(super) fn known_model(&self, named: Option<&str>) -> Result<(), ApiError> {
+    pub(super) async fn known_model(&self, named: Option<&str>) -> Result<(), ApiError> {
+        let judged = self.judge_model(named);
+        if judged.is_err() && first_look(&self.gateway.pipeline).await {
+            return self.judge_model(named);
+        }
+        judged
+    }
+
+    fn judge_model(&self, named: Option<&str>) -> Result<(), ApiError> {
         let pipeline = &self.gateway.pipeline;
         let Some(named) =
             named.map(str::to_owned).or_else(|| pipeline.settings().model_default.clone())
@@ -99,10 +107,7 @@ impl Asking {
         let routes = pipeline.routes();
         let model = routes.model_behind(&named).unwrap_or(&named);
         let models = &self.gateway.fleet.models;
-        // Until every worker has been asked, whoever places the request waits for that and says so.
-        let is_known = models.card(model).is_some()
-            || is_expected(pipeline, model)
-            || !pipeline.dispatcher.members.are_asked(pipeline.settings().worker_sources());
+        let is_known = models.card(model).is_some() || is_expected(pipeline, model);
         if is_known && self.caller.may_ask(&routes, &named) {
             return Ok(());
         }

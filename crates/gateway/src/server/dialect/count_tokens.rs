@@ -62,8 +62,10 @@ async fn count(
     prompt: Result<Prompt, ApiError>,
     object: impl Fn(u64) -> String,
 ) -> Response<Body> {
-    let checked =
-        prompt.and_then(|prompt| asking.known_model(prompt.model.as_deref()).map(|()| prompt));
+    let checked = match prompt {
+        Ok(prompt) => asking.known_model(prompt.model.as_deref()).await.map(|()| prompt),
+        Err(error) => Err(error),
+    };
     let request = match checked {
         Ok(request) => request,
         Err(error) => return asking.refuse(&error),

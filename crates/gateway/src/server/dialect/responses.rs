@@ -76,7 +76,7 @@ async fn prepare(
     let request = Request::parse(body)?;
     let (streams, keeping, course) = (request.streams, request.keeping, request.course);
     if course == Course::Background {
-        asking.known_model(request.model.as_deref())?;
+        asking.known_model(request.model.as_deref()).await?;
     }
     let previous = request.previous.clone();
     let history = match &previous {
