@@ -9,6 +9,7 @@ use bytes::Bytes;
 use overdraft_wire::dialect::Dialect;
 use overdraft_wire::json::{Object, Patch};
 use overdraft_wire::{ApiError, RequestPeek};
+use serde_json::Number;
 
 use super::context::RequestContext;
 use super::inspect::Subject;
@@ -43,7 +44,9 @@ impl Passed {
         let translated = self.chat.as_ref().map(|chat| RequestPeek::parse(chat)).transpose()?;
         let peek = translated.as_ref().unwrap_or(&own);
         let (settings, routes) = (pipeline.settings(), pipeline.routes());
-        let subject = Subject::of(pipeline, context, caller, peek)?;
+        // A tier is the engine's to judge: dialects have other words for it.
+        let untiered = RequestPeek { service_tier: None, ..peek.clone() };
+        let subject = Subject::of(pipeline, context, caller, &untiered)?;
         let mut patch = Patch::new();
         if let Some(model) = subject.renamed() {
             patch = patch.set("model", &model);
@@ -88,7 +91,16 @@ impl Passed {
         }
     }
 
+    /// The longest answer, in any spelling of a whole number.
     fn limit(&self, peek: &RequestPeek<'_>) -> Option<u32> {
-        serde_json::from_str(peek.object.raw(self.limit_name())?).ok()
+        let number: Number = serde_json::from_str(peek.object.raw(self.limit_name())?).ok()?;
+        let saturated = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, and what has a fraction is no limit"
+        )]
+        let whole = |number: f64| (0.0 <= number && number.fract() == 0.0).then_some(number as u32);
+        number.as_u64().map(saturated).or_else(|| number.as_f64().and_then(whole))
     }
 }

@@ -132,7 +132,12 @@ fn pass(from: &HeaderMap, to: &mut HeaderMap, name: HeaderName) {
 /// Copies the versions and trials of its dialect that one of Anthropic's clients names.
 pub(crate) fn pass_versions(from: &HeaderMap, to: &mut HeaderMap) {
     pass(from, to, ANTHROPIC_VERSION);
-    pass(from, to, ANTHROPIC_BETA);
+    let is_good =
+        |value: &&HeaderValue| value.len() <= NAMED_VALUE_BYTES_MAX && value.to_str().is_ok();
+    // A client may write a line for each.
+    for value in from.get_all(&ANTHROPIC_BETA).iter().filter(is_good).take(NAMED_MAX) {
+        to.append(ANTHROPIC_BETA, value.clone());
+    }
 }
 
 /// Copies the client's headers that the configuration lets through, but for those that the gateway has written.

@@ -82,12 +82,14 @@ async fn a_message_and_its_answer_pass_byte_for_byte() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start_with(&[&mock], pass).await;
     let mut client = gateway.client().await;
-    let versions = "anthropic-version: 2023-06-01\r\nanthropic-beta: a-1,b-2\r\n";
+    let versions =
+        "anthropic-version: 2023-06-01\r\nanthropic-beta: a-1,b-2\r\nanthropic-beta: c-3\r\n";
     client.post_with("/v1/messages?beta=true", versions, &odd("")).await;
     let call = mock.call().await;
     assert_eq!((path(&call), call.text()), (MESSAGES, odd("").as_str()));
     assert_eq!(call.header("anthropic-version"), Some("2023-06-01"));
-    assert_eq!(call.header("anthropic-beta"), Some("a-1,b-2"));
+    let betas = call.head.lines().filter(|line| line.starts_with("anthropic-beta: "));
+    assert_eq!(betas.collect::<Vec<_>>(), ["anthropic-beta: a-1,b-2", "anthropic-beta: c-3"]);
     call.answer(200, MESSAGE).await;
     let (head, body) = client.whole().await;
     assert_eq!((head.status, body.as_str()), (200, MESSAGE));
@@ -130,8 +132,26 @@ async fn a_stream_is_whole_at_the_dialect_s_last_event_and_else_ends_with_its_er
         } else {
             assert!(rest.starts_with("event: error\ndata: {\"type\":\"error\""), "{rest}");
             assert!(rest.contains("request_id") && rest.contains("api_error"), "{rest}");
+            assert_ne!(counted(&gateway).await.1, json!(0), "what was told is counted");
         }
     }
+}
+
+#[tokio::test]
+async fn limits_hold_in_any_spelling_of_a_number_and_tiers_are_the_engine_s() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        pass(settings);
+        settings.limits.of_request.max_tokens = Some(100);
+    })
+    .await;
+    let mut client = gateway.client().await;
+    client.post(MESSAGES, &odd("").replace(": 9,", ": 100000.0,")).await;
+    let (head, body) = client.whole().await;
+    assert_eq!(head.status, 400, "{body}");
+    client.post(MESSAGES, &odd(r#","service_tier":"standard_only""#)).await;
+    mock.call().await.answer(200, MESSAGE).await;
+    assert_eq!(client.whole().await.0.status, 200);
 }
 
 #[tokio::test]

@@ -77,6 +77,9 @@ impl DialectEvent {
         };
         let event: Value = serde_json::from_slice(data).unwrap_or_default();
         let usage = event.pointer(place).and_then(|usage| DialectUsage::of(dialect, usage));
+        // What a message begins with tells nothing of its answer yet, whatever number stands there.
+        let is_begun = kind == "message_start";
+        let usage = usage.map(|usage| if is_begun { usage.of_prompt() } else { usage });
         Self { sense, usage }
     }
 }
@@ -131,6 +134,11 @@ impl DialectUsage {
         (counts != Self::default()).then_some(counts)
     }
 
+    /// The same without what it tells of the answer.
+    const fn of_prompt(self) -> Self {
+        Self { output: None, ..self }
+    }
+
     /// The same with what is told later, which counts.
     pub(super) fn or(self, later: Self) -> Self {
         Self {
@@ -141,13 +149,11 @@ impl DialectUsage {
         }
     }
 
-    /// As all answers tell them.
+    /// As all answers tell them; nothing before the answer was counted.
     pub(super) fn told(self) -> Option<UsageTold> {
-        if self.input.is_none() && self.output.is_none() {
-            return None;
-        }
+        let completion = self.output?;
         let prompt = self.input.unwrap_or(0).saturating_add(self.beside.unwrap_or(0));
-        Some(UsageTold { prompt, cached: self.cached, completion: self.output.unwrap_or(0) })
+        Some(UsageTold { prompt, cached: self.cached, completion })
     }
 }
 

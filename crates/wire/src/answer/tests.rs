@@ -275,6 +275,8 @@ fn a_stream_of_a_dialect_is_whole_at_its_last_event() {
     ];
     let (heard, state) = dialect(Dialect::Messages, &events);
     assert_eq!(heard, ["idle", "idle", "idle", "progress", "progress", "done"]);
+    let begun = dialect(Dialect::Messages, &events[..4]).1;
+    assert_eq!(begun.usage(), None, "its answer is not counted yet");
     let told = UsageTold { prompt: 7, cached: Some(2), completion: 7 };
     assert_eq!((state.is_done(), state.usage()), (true, Some(told)));
     let events = [
@@ -315,6 +317,10 @@ fn a_document_of_a_dialect_has_its_members() {
     let message = r#"{"type":"message","content":[],"usage":{"input_tokens":5,"output_tokens":3}}"#;
     let usage = Some(UsageTold { prompt: 5, cached: None, completion: 3 });
     assert_eq!(read(Dialect::Messages, message), Ok(Document { usage }));
+    // No value can hold these, and a client may know what to do with them.
+    let odd =
+        r#"{"type":"message","content":[{"type":"tool_use","input":{"x":1e999,"y":"\ud800"}}]}"#;
+    assert_eq!(read(Dialect::Messages, odd), Ok(Document { usage: None }));
     let failed = r#"{"object":"response","status":"failed","error":{"message":"no"},"output":[]}"#;
     assert_eq!(read(Dialect::Responses, failed), Ok(Document { usage: None }));
     for which in [Dialect::Messages, Dialect::Responses] {
