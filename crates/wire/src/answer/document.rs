@@ -1,6 +1,8 @@
 //! Whole answers: whether a document is one, and whether a long one was read to its last brace.
 
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::chunk::{AnswerChunk, Finish, UsageTold};
 use super::dialect::DialectUsage;
@@ -52,20 +54,36 @@ impl Document {
     /// # Errors
     /// [`DocumentFault`] where it is none. A response that says itself that it failed is one.
     pub fn read_dialect(answer: &[u8], dialect: Dialect) -> Result<Self, DocumentFault> {
-        let document: Value =
+        // What the model said is scanned and not read: it may hold numbers and escapes that no value can.
+        #[derive(Deserialize)]
+        struct Told<'a> {
+            #[serde(borrow)]
+            r#type: Option<&'a RawValue>,
+            #[serde(borrow)]
+            object: Option<&'a RawValue>,
+            #[serde(borrow)]
+            content: Option<&'a RawValue>,
+            #[serde(borrow)]
+            output: Option<&'a RawValue>,
+            #[serde(borrow)]
+            usage: Option<&'a RawValue>,
+        }
+        let document: Told<'_> =
             serde_json::from_slice(answer).map_err(|why| DocumentFault::Cut(why.to_string()))?;
-        let (kind, said) = match dialect {
-            Dialect::Messages => (&document["type"], &document["content"]),
-            Dialect::Responses => (&document["object"], &document["output"]),
+        let (kind, answered, said) = match dialect {
+            Dialect::Messages => (document.r#type, "\"message\"", document.content),
+            Dialect::Responses => (document.object, "\"response\"", document.output),
         };
-        let is_answer = kind == "message" || kind == "response";
+        let is_answer = kind.is_some_and(|kind| kind.get() == answered);
         if !is_answer && let Some(message) = message_of(answer) {
             return Err(DocumentFault::Failed(message));
         }
-        if !said.is_array() {
+        if !said.is_some_and(|said| said.get().starts_with('[')) {
             return Err(DocumentFault::Empty);
         }
-        let usage = DialectUsage::of(dialect, &document["usage"]);
+        let usage: Option<Value> =
+            document.usage.and_then(|usage| serde_json::from_str(usage.get()).ok());
+        let usage = usage.and_then(|usage| DialectUsage::of(dialect, &usage));
         Ok(Self { usage: usage.and_then(DialectUsage::told) })
     }
 }

@@ -9,6 +9,7 @@ use overdraft_telemetry::unix_seconds;
 use overdraft_wire::dialect::responses::{self, Course, Identity, Keeping, Request, Writer};
 use overdraft_wire::dialect::{Dialect, Prompt, StreamTranslator};
 use overdraft_wire::{ApiError, Endpoint, ErrorKind};
+use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -274,14 +275,25 @@ pub(super) async fn input_items(gateway: &Gateway, incoming: Incoming, id: &str)
     let has_more = limit < items.len();
     items.truncate(limit);
     let end = |item: Option<&(String, &RawValue)>| item.map(|(id, _)| id.clone());
-    let list = json!({
-        "object": "list",
-        "data": items.iter().map(|(_, item)| item).collect::<Vec<_>>(),
-        "first_id": end(items.first()),
-        "last_id": end(items.last()),
-        "has_more": has_more,
-    });
-    incoming.answer_with(reply::json(StatusCode::OK, list.to_string()))
+    let list = ItemList {
+        object: "list",
+        data: items.iter().map(|(_, item)| *item).collect(),
+        first_id: end(items.first()),
+        last_id: end(items.last()),
+        has_more,
+    };
+    let list = serde_json::to_vec(&list).expect("it has string keys");
+    incoming.answer_with(reply::json(StatusCode::OK, list))
+}
+
+/// A page of items, as they were sent.
+#[derive(Serialize)]
+struct ItemList<'a> {
+    object: &'static str,
+    data: Vec<&'a RawValue>,
+    first_id: Option<String>,
+    last_id: Option<String>,
+    has_more: bool,
 }
 
 fn id_of(item: &RawValue) -> String {

@@ -6,17 +6,18 @@
 //!
 //! **Invariant:** nothing that the model said is passed on as it is, and a summary that was cut says so.
 
-use serde_json::json;
+use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::echo::Course;
+use super::echo::{Course, default_of, message};
 use super::events::Identity;
 use super::object::usage;
 use super::{Request, Seal};
 use crate::dialect::answer::{Finish, Said};
 use crate::dialect::chat::{Chat, Part};
 use crate::dialect::failure::Failure;
-use crate::dialect::fields::{Fields, is_text};
+use crate::dialect::fields::Fields;
 use crate::dialect::steps::word_of;
 use crate::error::ApiError;
 
@@ -130,16 +131,26 @@ impl Summary {
         let mut output = kept;
         let id = format!("cmp_{}", word_of(&identity.id, 0));
         let item = json!({"id": id, "type": "compaction", "encrypted_content": sealed});
-        output.push(serde_json::value::to_raw_value(&item).expect("a value is JSON"));
-        let object = json!({
-            "id": identity.id,
-            "object": "response.compaction",
-            "created_at": identity.created_at,
-            "output": output,
-            "usage": usage(said.usage.unwrap_or_default()),
-        });
-        Ok(object.to_string().into_bytes())
+        output.push(default_of(&item));
+        let object = Compacted {
+            id: &identity.id,
+            object: "response.compaction",
+            created_at: identity.created_at,
+            output,
+            usage: usage(said.usage.unwrap_or_default()),
+        };
+        Ok(serde_json::to_vec(&object).expect("it has string keys"))
     }
+}
+
+/// A conversation that was made shorter.
+#[derive(Serialize)]
+struct Compacted<'a> {
+    id: &'a str,
+    object: &'static str,
+    created_at: u64,
+    output: Vec<Box<RawValue>>,
+    usage: Value,
 }
 
 /// An item of the input as an item of the output, where it is one that stays.
@@ -151,12 +162,6 @@ fn kept(raw: &RawValue) -> Option<Box<RawValue>> {
         return None;
     }
     let content = item.take("content")?;
-    let content = if is_text(content) {
-        json!([{"type": "input_text", "text": content}])
-    } else {
-        json!(content)
-    };
-    let id = item.text("id").ok()?;
-    let item = json!({"id": id, "type": "message", "status": "completed", "role": role, "content": content});
-    serde_json::value::to_raw_value(&item).ok()
+    let id = item.text("id").ok().flatten();
+    Some(message(id.as_deref(), &role, content))
 }

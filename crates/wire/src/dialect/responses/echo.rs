@@ -4,6 +4,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::dialect::fields::is_text;
+
 /// Whether somebody waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
@@ -69,4 +71,37 @@ pub(super) struct Reasoning {
 /// A default as JSON text.
 pub(super) fn default_of(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("a value is JSON")
+}
+
+/// A message that a client has sent, as an item; a content that is a text becomes a part.
+///
+/// What the client wrote goes in byte for byte: it was scanned and never read, so it may hold numbers or escapes that no
+/// value can.
+pub(super) fn message(id: Option<&str>, role: &str, content: &RawValue) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Text<'a> {
+        r#type: &'static str,
+        text: &'a RawValue,
+    }
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Content<'a> {
+        Text([Text<'a>; 1]),
+        Parts(&'a RawValue),
+    }
+    #[derive(Serialize)]
+    struct Message<'a> {
+        id: Option<&'a str>,
+        r#type: &'static str,
+        status: &'static str,
+        role: &'a str,
+        content: Content<'a>,
+    }
+    let content = if is_text(content) {
+        Content::Text([Text { r#type: "input_text", text: content }])
+    } else {
+        Content::Parts(content)
+    };
+    let message = Message { id, r#type: "message", status: "completed", role, content };
+    serde_json::value::to_raw_value(&message).expect("it has string keys")
 }

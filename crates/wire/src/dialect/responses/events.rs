@@ -180,7 +180,7 @@ impl Writer {
         let text = &open.text;
         match &open.kind {
             OpenKind::Message(logprobs) => {
-                let done = json!({"text": text, "logprobs": logprobs});
+                let done = WithLogprobs { text, logprobs };
                 self.event("response.output_text.done", Placed { place: place(), body: done }, out);
                 let body = WithPart { part: Part::text(text, logprobs) };
                 self.event("response.content_part.done", Placed { place: place(), body }, out);
@@ -380,6 +380,12 @@ struct WithResponse<T: Serialize> {
 #[derive(Serialize)]
 struct WithPart<'a> {
     part: Part<'a>,
+}
+
+#[derive(Serialize)]
+struct WithLogprobs<'a> {
+    text: &'a str,
+    logprobs: &'a [Box<RawValue>],
 }
 
 #[derive(Serialize)]

@@ -4,7 +4,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Seal;
-use super::echo::{Course, Echo, Keeping, Reasoning, default_of};
+use super::echo::{Course, Echo, Keeping, Reasoning, default_of, message};
 use super::items::Reader;
 use super::tools::{Naming, Tools};
 use crate::dialect::Prompt;
@@ -160,9 +160,7 @@ impl<'a> Request<'a> {
         match &self.input {
             Input::Text(text) => {
                 let id = format!("msg_{}", word_of(&format!("{seed}/input"), 0));
-                let content = [json!({"type": "input_text", "text": text})];
-                vec![default_of(&json!({"id": id, "type": "message", "role": "user",
-                    "status": "completed", "content": content}))]
+                vec![message(Some(&id), "user", text)]
             }
             Input::Items(items) => items.iter().enumerate().map(item).collect(),
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{OpenSeal, chat_of_response, refuses_response, response};
-use crate::dialect::responses::{Compaction, Identity, Summary};
+use crate::dialect::responses::{Compaction, Identity, Request, Summary};
 use crate::error::ApiError;
 
 fn identity() -> Identity {
@@ -70,6 +70,23 @@ fn the_messages_of_others_than_the_model_stay_and_a_summary_stands_for_the_rest(
     let chat = chat_of_response(json!({"input": output}));
     let last = chat["messages"].as_array().unwrap().last().unwrap();
     assert!(last["content"].as_str().unwrap().ends_with("all is done"), "{last}");
+}
+
+#[test]
+fn what_no_value_can_hold_stays_as_it_was_sent() {
+    let body = r#"{"model":"m","input":[{"id":7,"role":"user","content":[{"type":"input_text","text":"a","x":1e999,"y":1.10}]}]}"#;
+    let compaction = Compaction::parse(body.as_bytes()).unwrap();
+    let (_, summary) = compaction.translate(identity(), &[], &OpenSeal).unwrap();
+    let object = summary.object(answer("s", "stop").to_string().as_bytes(), &OpenSeal).unwrap();
+    let object = String::from_utf8(object).unwrap();
+    assert!(
+        object.contains(r#""content":[{"type":"input_text","text":"a","x":1e999,"y":1.10}]"#),
+        "{object}"
+    );
+    // Half a character is found out when the text is read, and kept until then.
+    let request = Request::parse(br#"{"model":"m","input":"\ud800"}"#).unwrap();
+    let [item] = &request.input_items("r")[..] else { panic!("one item") };
+    assert!(item.get().contains(r#""text":"\ud800""#), "{item}");
 }
 
 #[test]
