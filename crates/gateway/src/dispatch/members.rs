@@ -13,8 +13,7 @@ use overdraft_core::cascade::Abilities;
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::resume::Ability;
 use overdraft_units::{self as units, Micros};
-use overdraft_wire::prometheus::engine::{Dialect, WorkerReport};
-use overdraft_wire::resume::IdsPlace;
+use overdraft_wire::prometheus::engine::WorkerReport;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -153,13 +152,6 @@ impl Member {
     /// What its engine last reported of itself.
     pub(crate) fn report(&self) -> Option<WorkerReport> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What it writes in the place of ids that nobody asked for: our own worker, which speaks like vLLM, nothing.
-    pub(crate) fn ids_place(&self) -> IdsPlace {
-        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_vllm = |report: &WorkerReport| report.dialect == Dialect::Vllm && !report.is_ours;
-        if reports.as_ref().is_some_and(is_vllm) { IdsPlace::Null } else { IdsPlace::Absent }
     }
 
     /// What it understands of what resuming needs.

@@ -4,6 +4,8 @@
 //! its own: `router_request_duration_seconds`. Models come from clients, hence a cap; paths, pools,
 //! workers and end codes are closed sets.
 
+use std::sync::atomic::AtomicU64;
+
 use overdraft_units::{Micros, Tokens};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,7 +17,6 @@ use super::buckets::{FIRST_TOKEN, GATEWAY, seconds};
 use super::exposition::Exposition;
 use super::known::Known;
 use super::label_cap::LabelCap;
-use super::single::tell_build;
 use crate::access::EndCode;
 
 /// Models that get a label value of their own.
@@ -120,7 +121,9 @@ impl GatewayMetrics {
         };
         metrics.register();
         metrics.create_closed_sets();
-        tell_build(&mut metrics.registry);
+        let version = Family::<One, Gauge<f64, AtomicU64>>::default();
+        version.get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1.0);
+        metrics.registry.register("overdraft_build_info", "What is running", version);
         metrics
     }
 

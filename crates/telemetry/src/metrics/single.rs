@@ -1,4 +1,4 @@
-//! Single metrics: those without labels that the registry's own types do not cover, and what is running.
+//! Gauges without labels that the registry's own types do not cover.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-
-/// Which release is running, as a label.
-pub(super) fn tell_build(to: &mut Registry) {
-    let version = Family::<[(&'static str, &'static str); 1], Gauge>::default();
-    version.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
-    to.register("overdraft_build_info", "What is running", version);
-}
 
 /// A gauge without a sample while there is nothing to tell: a share of nothing is no share, and an
 /// alert on it must not fire.

@@ -19,7 +19,6 @@ use super::buckets::{
 };
 use super::exposition::Exposition;
 use super::kv_share::KvShareMetrics;
-use super::single::tell_build;
 use super::speculation::{SpeculationFacts, SpeculationMetrics};
 
 type Labels = [(&'static str, &'static str); 1];
@@ -193,7 +192,6 @@ impl WorkerMetrics {
             speculation: None,
         };
         metrics.expose(identity, names);
-        tell_build(&mut metrics.registry);
         // A scraper should see every series from the start, as zero.
         for reason in ["stop", "length", "abort", "error"] {
             drop(metrics.success.get_or_create(&[("finished_reason", reason)]));

@@ -20,9 +20,6 @@ pub const RANKS_MAX: usize = 256;
 /// Most draft positions whose acceptance is kept.
 pub const POSITIONS_MAX: usize = 16;
 
-/// What our own worker says of itself, beside vLLM's names.
-const BUILD_INFO: &str = "overdraft_build_info";
-
 /// Our own worker's metric of its KV fetch rate.
 const KV_FETCH_RATE: &str = "overdraft_kv_fetch_tokens_per_second";
 
@@ -71,8 +68,6 @@ pub enum Dialect {
 pub struct WorkerReport {
     /// Whose names were read.
     pub dialect: Dialect,
-    /// Whether our own worker wrote it, which has vLLM's names.
-    pub is_ours: bool,
     /// The model's name, as the engine labels its samples.
     pub model: Option<String>,
     /// Requests being computed.
@@ -251,10 +246,9 @@ pub fn report(page: &[u8]) -> Result<WorkerReport, ReportError> {
 /// As [`report`].
 pub fn report_of(page: &[u8], rank: Option<u32>) -> Result<WorkerReport, ReportError> {
     let only = rank.map(|rank| rank.to_string());
-    let (mut tally, mut is_ours): (Option<Tally>, bool) = (None, false);
+    let mut tally: Option<Tally> = None;
     for line in lines(page)? {
         let line = line?;
-        is_ours |= line.name() == BUILD_INFO;
         let Some((dialect, name)) = dialect_of(line.name()) else { continue };
         // One engine to a page: what comes first has named it.
         let tally = tally.get_or_insert_with(|| Tally::new(dialect));
@@ -270,8 +264,7 @@ pub fn report_of(page: &[u8], rank: Option<u32>) -> Result<WorkerReport, ReportE
             }
         }
     }
-    let report = tally.ok_or(ReportError::NoEngine)?.finish()?;
-    Ok(WorkerReport { is_ours, ..report })
+    tally.ok_or(ReportError::NoEngine)?.finish()
 }
 
 /// What has been read so far.
@@ -382,7 +375,6 @@ impl Tally {
         };
         Ok(WorkerReport {
             dialect: self.dialect,
-            is_ours: false,
             running: u32::try_from(running).unwrap_or(u32::MAX),
             waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
             kv_use_permille: self.kv_use_permille(),

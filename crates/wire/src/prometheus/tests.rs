@@ -92,7 +92,6 @@ fn a_bad_line_is_named_with_what_was_expected() {
 fn common(dialect: Dialect) -> WorkerReport {
     WorkerReport {
         dialect,
-        is_ours: false,
         model: Some("acme/large".to_owned()),
         running: 12,
         waiting: 3,
@@ -123,15 +122,6 @@ fn our_own_worker_tells_how_fast_it_fetches() {
     let page = "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_waiting{engine=\"0\"} 0\n\
         overdraft_kv_fetch_tokens_per_second{engine=\"0\"} 41000\n";
     assert_eq!(report(page.as_bytes()).unwrap().kv_fetch_rate, Some(41_000));
-}
-
-#[test]
-fn our_own_worker_is_told_from_a_vllm() {
-    let vllm = "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n";
-    assert!(!report(vllm.as_bytes()).unwrap().is_ours);
-    let build = "overdraft_build_info{version=\"0.2.0\"} 1\n";
-    assert!(report(format!("{vllm}{build}").as_bytes()).unwrap().is_ours);
-    assert!(report(build.as_bytes()).is_err(), "a gateway is no worker");
 }
 
 #[test]

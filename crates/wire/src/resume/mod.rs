@@ -17,5 +17,5 @@ pub use self::asking::{Left, by_ids, by_text, detokenize, text_of_detokenized};
 pub use self::heading::{Choice, Heading, Sums, resumed};
 pub use self::members::{Asked, Judged, judge};
 pub use self::piece::{NotJson, Piece, PieceCall, Role};
-pub use self::template::{IdsPlace, Matched, Template};
-pub use self::without::{nulled, without};
+pub use self::template::{Matched, Template};
+pub use self::without::without;

@@ -2,8 +2,7 @@
 //!
 //! Nearly all chunks of a stream differ in a text and some ids. One that was read by its grammar gives a
 //! template; the next that matches it byte for byte, but for these, is read without a parser. **Invariant:** what
-//! a template reads and writes is what [`Piece`](super::Piece), [`without`](super::without) and
-//! [`nulled`](super::nulled) would.
+//! a template reads and writes is what [`Piece`](super::Piece) and [`without`](super::without) would.
 
 use std::borrow::Cow;
 
@@ -28,16 +27,6 @@ pub struct Template {
     after: Option<Vec<u8>>,
     /// How much of `between` stands before the member with the ids.
     kept: usize,
-}
-
-/// What a worker writes in the place of ids that nobody asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IdsPlace {
-    /// Nothing, as our own worker.
-    #[default]
-    Absent,
-    /// `null`, as vLLM.
-    Null,
 }
 
 /// A chunk that a template has read.
@@ -116,16 +105,10 @@ impl Template {
     }
 
     /// Writes an event that was read without its ids.
-    pub fn write(&self, matched: &Matched<'_>, place: IdsPlace, out: &mut Vec<u8>) {
+    pub fn write(&self, matched: &Matched<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before);
         out.extend_from_slice(matched.written);
-        match place {
-            IdsPlace::Null if self.has_ids() => {
-                out.extend_from_slice(&self.between[..self.between.len() - 1]);
-                out.extend_from_slice(b"null");
-            }
-            IdsPlace::Null | IdsPlace::Absent => out.extend_from_slice(&self.between[..self.kept]),
-        }
+        out.extend_from_slice(&self.between[..self.kept]);
         out.extend_from_slice(self.after.as_deref().unwrap_or_default());
     }
 }

@@ -137,22 +137,6 @@ fn members_are_taken_out_where_they_are_members() {
     check(r#"{"token_ids":[1"#, r#"{"token_ids":[1"#);
 }
 
-#[test]
-fn members_are_emptied_where_they_are_members() {
-    let check = |event: &str, expected: &str| {
-        let out = nulled(event.as_bytes(), &["token_ids", "prompt_token_ids"]);
-        assert_eq!(std::str::from_utf8(&out), Ok(expected));
-    };
-    check(r#"{"a":1,"token_ids":[1, 2],"b":2}"#, r#"{"a":1,"token_ids":null,"b":2}"#);
-    check(
-        r#"{"c":[{"token_ids":[1]},{"token_ids" : [2]}],"prompt_token_ids":[]}"#,
-        r#"{"c":[{"token_ids":null},{"token_ids" : null}],"prompt_token_ids":null}"#,
-    );
-    let text = r#"{"t":",\"token_ids\":[1]","u":"token_ids"}"#;
-    check(text, text);
-    check(r#"{"token_ids":[1"#, r#"{"token_ids":[1"#);
-}
-
 /// An event as vLLM writes it.
 fn event(text: &str, ids: Option<&[u32]>, is_chat: bool) -> String {
     let text = json!(text);
@@ -218,11 +202,8 @@ proptest! {
         let piece = Piece::parse(data(&second)).unwrap();
         prop_assert_eq!(&found, &piece.ids.unwrap_or_default());
         let mut out = Vec::new();
-        template.write(&matched, IdsPlace::Absent, &mut out);
+        template.write(&matched, &mut out);
         prop_assert_eq!(&out[..], &*without(second.as_bytes(), &["token_ids"]));
-        out.clear();
-        template.write(&matched, IdsPlace::Null, &mut out);
-        prop_assert_eq!(&out[..], &*nulled(second.as_bytes(), &["token_ids"]));
         for cut in 0..second.len() {
             prop_assert_eq!(template.read(&second.as_bytes()[..cut], &mut Vec::new()), None);
         }

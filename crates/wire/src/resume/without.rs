@@ -19,53 +19,22 @@ pub fn without<'a>(event: &'a [u8], names: &[&str]) -> Cow<'a, [u8]> {
     out
 }
 
-/// The event with `null` for what the members of these names hold, at any depth.
-pub fn nulled<'a>(event: &'a [u8], names: &[&str]) -> Cow<'a, [u8]> {
-    let mut out = Cow::Borrowed(event);
-    for name in names {
-        let quoted = format!("\"{name}\"");
-        let mut from = 0;
-        while let Some(member) = member(&out, from, quoted.as_bytes()) {
-            from = member.value + NULL.len();
-            out.to_mut().splice(member.value..member.end, NULL.iter().copied());
-        }
-    }
-    out
-}
-
-const NULL: &[u8] = b"null";
-
-/// Where a member stands in an event.
-struct Member {
-    /// Its name, with the quote before it.
-    name: usize,
-    value: usize,
-    end: usize,
-}
-
-/// The first member of that name at `from` or behind it.
-fn member(event: &[u8], from: usize, quoted: &[u8]) -> Option<Member> {
-    memmem::find_iter(event.get(from..)?, quoted).find_map(|at| {
-        let name = from + at;
-        let before = event[..name].trim_ascii_end();
-        let colon = name + quoted.len() + spaces(&event[name + quoted.len()..]);
+/// Where a member stands, with the comma that it has to its left or, if it is the first, to its right.
+fn find(event: &[u8], quoted: &[u8]) -> Option<(usize, usize)> {
+    memmem::find_iter(event, quoted).find_map(|at| {
+        let before = event[..at].trim_ascii_end();
+        let colon = at + quoted.len() + spaces(&event[at + quoted.len()..]);
         if !matches!(before.last(), Some(b'{' | b',')) || event.get(colon) != Some(&b':') {
             return None;
         }
         let value = colon + 1 + spaces(&event[colon + 1..]);
-        Some(Member { name, value, end: value + length(&event[value..])? })
+        let end = value + length(&event[value..])?;
+        if before.ends_with(b",") {
+            return Some((before.len() - 1, end));
+        }
+        let next = end + spaces(&event[end..]);
+        Some((at, if event.get(next) == Some(&b',') { next + 1 } else { end }))
     })
-}
-
-/// Where a member stands, with the comma that it has to its left or, if it is the first, to its right.
-fn find(event: &[u8], quoted: &[u8]) -> Option<(usize, usize)> {
-    let Member { name, end, .. } = member(event, 0, quoted)?;
-    let before = event[..name].trim_ascii_end();
-    if before.ends_with(b",") {
-        return Some((before.len() - 1, end));
-    }
-    let next = end + spaces(&event[end..]);
-    Some((name, if event.get(next) == Some(&b',') { next + 1 } else { end }))
 }
 
 fn spaces(text: &[u8]) -> usize {

@@ -1,6 +1,5 @@
 //! Journal: follows one stream, and keeps what its client was told.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,9 +8,7 @@ use overdraft_core::route::Tried;
 use overdraft_units::Tokens;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::request::StreamUsage;
-use overdraft_wire::resume::{
-    Heading, IdsPlace, NotJson, Piece, Role, Sums, Template, nulled, without,
-};
+use overdraft_wire::resume::{Heading, NotJson, Piece, Role, Sums, Template, without};
 use overdraft_wire::sse::{self, Ending, Event, Splitter};
 
 use super::Resumable;
@@ -52,8 +49,6 @@ pub(super) struct Journal {
     template: Option<Template>,
     /// Who answers now.
     pub(super) member: Option<Arc<Member>>,
-    /// What that worker writes in the place of ids that nobody asked for.
-    place: IdsPlace,
     /// The second answer, where there is one.
     pub(super) splice: Option<Splice>,
     pub(super) tried: Tried,
@@ -81,7 +76,6 @@ impl Journal {
             splitter: Splitter::new(event_bytes),
             template: None,
             member: None,
-            place: IdsPlace::default(),
             splice: None,
             tried: Tried::default(),
             spent: Spent::default(),
@@ -134,7 +128,7 @@ impl Journal {
             if !is_ours {
                 out.extend_from_slice(&rest[..matched.length]);
             } else if !matched.text.is_empty() || is_every {
-                template.write(&matched, self.place, out);
+                template.write(&matched, out);
             }
             rest = &rest[matched.length..];
             ids.clear();
@@ -238,18 +232,14 @@ impl Journal {
             return;
         }
         let mut names = Vec::new();
-        let mut told = Cow::Borrowed(&event.raw()[..]);
         if tracked.ids == IdsFor::Gateway && (piece.ids.is_some() || piece.prompt_ids.is_some()) {
-            match self.place {
-                IdsPlace::Absent => names.extend(OURS),
-                IdsPlace::Null => told = nulled(event.raw(), &OURS),
-            }
+            names.extend(OURS);
         }
         let keeps = tracked.usage == StreamUsage::Every || self.counts_at_end(piece);
         if !keeps && piece.usage.is_some() && piece.has_choice {
             names.push("usage");
         }
-        out.extend_from_slice(&without(&told, &names));
+        out.extend_from_slice(&without(event.raw(), &names));
     }
 
     /// What the whole answer used, as far as is known.
@@ -268,7 +258,6 @@ impl Journal {
 
 impl Continuation for Journal {
     fn begins(&mut self, member: &Arc<Member>) {
-        self.place = member.ids_place();
         // Who was asked before has failed it.
         if let Some(before) = self.member.replace(Arc::clone(member)) {
             self.tried.add(before.id);
