@@ -183,6 +183,9 @@ vLLM tells `system_fingerprint` in the last event of a stream, which are the tok
 asks for them always; a client that did not finds the fingerprint in the event that finishes the answer, where vLLM would have
 put it. Of several choices only the one that finishes last has it through the gateway; asked directly, vLLM gives it to each.
 
+So that a stream can go on elsewhere, the gateway asks for token ids, and takes them out of each event. A vLLM that nobody asks
+writes `null` in their place (`token_ids`, `prompt_token_ids`); through the gateway these members are missing.
+
 {versions}
 
 | engine | promise | kept | whose | measured |
