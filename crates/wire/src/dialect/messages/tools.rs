@@ -1,6 +1,6 @@
 //! Tools of a Messages request as functions, and the choice among them.
 //!
-//! Tools that run on Anthropic's servers have a type and no schema. Among others they are left out and told;
+//! Tools of Anthropic's own have a type and no schema. Among others they are left out and told;
 //! alone or forced they are refused by name, for then the answer depends on them.
 
 use crate::dialect::chat::{ChatBody, Function, LeftOut, Schema, Tool, forced};
@@ -27,11 +27,11 @@ pub(super) fn translate(
     for (at, raw) in fields.list("tools")?.unwrap_or_default().into_iter().enumerate() {
         let mut tool = Fields::of(raw, format!("tools[{at}]"))?;
         let kind = tool.text("type")?;
-        let schema = tool.take("input_schema");
-        let name = tool.required_text("name")?;
-        match (kind, schema) {
-            (Some(kind), None) if kind != "custom" => servers.push((kind, name)),
+        match (kind, tool.take("input_schema")) {
+            // A set of tools has no name.
+            (Some(kind), None) if kind != "custom" => servers.push((kind, tool.text("name")?)),
             (_, Some(schema)) => {
+                let name = tool.required_text("name")?;
                 let description = tool.text("description")?;
                 let strict = tool.flag("strict")?;
                 tool.skip(&TOOL_HINTS);
@@ -62,7 +62,7 @@ pub(super) fn translate(
 
 fn choose(
     mut choice: Fields<'_>,
-    servers: &[(String, String)],
+    servers: &[(String, Option<String>)],
     chat: &mut ChatBody,
 ) -> Result<(), ApiError> {
     let kind = choice.required_text("type")?;
@@ -72,7 +72,9 @@ fn choose(
         "none" => chat.set("tool_choice", "none"),
         "tool" => {
             let name = choice.required_text("name")?;
-            if let Some((kind, _)) = servers.iter().find(|(_, server)| *server == name) {
+            if let Some((kind, _)) =
+                servers.iter().find(|(_, server)| server.as_ref() == Some(&name))
+            {
                 return Err(refused(kind));
             }
             chat.set("tool_choice", &forced(&name));
@@ -87,8 +89,7 @@ fn choose(
 
 fn refused(kind: &str) -> ApiError {
     let message = format!(
-        "`{}` is a tool that runs on Anthropic's servers and is not offered here; give a tool with an \
-         `input_schema`",
+        "`{}` is a tool of Anthropic's own and is not offered here; give a tool with an `input_schema`",
         clip(kind)
     );
     ApiError::invalid("tools", message)
