@@ -158,6 +158,7 @@ fn image(block: &mut Fields<'_>) -> Result<Part, ApiError> {
 
 /// A document of text goes as text, its title first; other documents no chat worker reads.
 fn document(block: &mut Fields<'_>, left_out: &mut LeftOut) -> Result<Vec<Part>, ApiError> {
+    citations(block, left_out)?;
     let mut head = Vec::new();
     for name in ["title", "context"] {
         head.extend(block.text(name)?);
@@ -192,7 +193,19 @@ fn document(block: &mut Fields<'_>, left_out: &mut LeftOut) -> Result<Vec<Part>,
     Ok(parts)
 }
 
+/// No chat worker cites: a wish for it is left out.
+fn citations(block: &mut Fields<'_>, left_out: &mut LeftOut) -> Result<(), ApiError> {
+    let path = block.path("citations");
+    let Some(mut citations) = block.object("citations")? else { return Ok(()) };
+    if citations.flag("enabled")? == Some(true) {
+        left_out.note(path);
+    }
+    left_out.note_unread(&citations);
+    Ok(())
+}
+
 fn search_result(block: &mut Fields<'_>, left_out: &mut LeftOut) -> Result<String, ApiError> {
+    citations(block, left_out)?;
     let mut lines = Vec::new();
     for name in ["title", "source"] {
         lines.extend(block.text(name)?);
