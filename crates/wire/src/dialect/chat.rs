@@ -212,22 +212,27 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// The `response_format` of a schema.
-pub(super) fn json_schema(name: &str, schema: &RawValue, strict: Option<bool>) -> impl Serialize {
-    #[derive(Serialize)]
-    struct Format {
-        r#type: &'static str,
-        json_schema: Named,
+/// A schema that the answer is to follow.
+#[derive(Debug, Serialize)]
+pub(super) struct JsonSchema<'a> {
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+    pub(super) schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) strict: Option<bool>,
+}
+
+impl JsonSchema<'_> {
+    /// The `response_format` of it.
+    pub(super) fn format(&self) -> impl Serialize {
+        #[derive(Serialize)]
+        struct Format<'a, S> {
+            r#type: &'static str,
+            json_schema: &'a S,
+        }
+        Format { r#type: "json_schema", json_schema: self }
     }
-    #[derive(Serialize)]
-    struct Named {
-        name: String,
-        schema: Box<RawValue>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        strict: Option<bool>,
-    }
-    let json_schema = Named { name: name.to_owned(), schema: schema.to_owned(), strict };
-    Format { r#type: "json_schema", json_schema }
 }
 
 /// The `tool_choice` that forces one function.

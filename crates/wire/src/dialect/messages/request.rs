@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::blocks::{conversation, system};
 use super::tools;
 use crate::dialect::Prompt;
-use crate::dialect::chat::{Chat, ChatBody, ChatMessage, LeftOut, json_schema};
+use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
 use crate::dialect::fields::{Fields, list_of, mistyped, text_of, unknown};
 use crate::error::ApiError;
 
@@ -199,8 +199,9 @@ fn output(fields: &mut Fields<'_>, chat: &mut ChatBody) -> Result<(), ApiError> 
         return Err(unknown(&format.path("type"), &kind, "`json_schema`"));
     }
     let schema = format.required("schema", "a JSON schema")?;
-    let name = format.text("name")?;
-    chat.set("response_format", &json_schema(name.as_deref().unwrap_or(SCHEMA_NAME), schema, None));
+    let name = format.text("name")?.unwrap_or_else(|| SCHEMA_NAME.to_owned());
+    let named = JsonSchema { name, description: None, schema, strict: None };
+    chat.set("response_format", &named.format());
     format.finish()
 }
 

@@ -8,7 +8,7 @@ use super::echo::{Course, Echo, Keeping, Reasoning, default_of, message};
 use super::items::Reader;
 use super::tools::{Naming, Tools};
 use crate::dialect::Prompt;
-use crate::dialect::chat::{Chat, ChatBody, ChatMessage, LeftOut, json_schema};
+use crate::dialect::chat::{Chat, ChatBody, ChatMessage, JsonSchema, LeftOut};
 use crate::dialect::conversation::Conversation;
 use crate::dialect::fields::{Fields, is_text, list_of, missing, mistyped, text_of, unknown};
 use crate::dialect::steps::word_of;
@@ -299,8 +299,8 @@ fn reasoning(
     let Some(mut reasoning) = fields.object("reasoning")? else { return Ok(()) };
     echo.reasoning.effort = reasoning.text("effort")?;
     chat.set_some("reasoning_effort", echo.reasoning.effort.as_ref());
-    echo.reasoning.summary = reasoning.text("summary")?;
-    reasoning.skip(&["generate_summary"]);
+    let older = reasoning.text("generate_summary")?;
+    echo.reasoning.summary = reasoning.text("summary")?.or(older);
     left_out.note_unread(&reasoning);
     Ok(())
 }
@@ -321,9 +321,10 @@ fn format(fields: &mut Fields<'_>, chat: &mut ChatBody, echo: &mut Echo) -> Resu
             "json_schema" => {
                 let name = format.required_text("name")?;
                 let schema = format.required("schema", "a JSON schema")?;
+                let description = format.text("description")?;
                 let strict = format.flag("strict")?;
-                chat.set("response_format", &json_schema(&name, schema, strict));
-                format.skip(&["description"]);
+                let named = JsonSchema { name, description, schema, strict };
+                chat.set("response_format", &named.format());
             }
             _ => {
                 let expected = "`text`, `json_object` or `json_schema`";

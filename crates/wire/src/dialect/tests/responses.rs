@@ -68,7 +68,7 @@ fn fields_become_those_of_chat() {
         "user": "u",
         "reasoning_effort": "none",
         "response_format": {"type": "json_schema",
-            "json_schema": {"name": "out", "schema": schema, "strict": true}},
+            "json_schema": {"name": "out", "description": "d", "schema": schema, "strict": true}},
         "logprobs": true,
         "top_logprobs": 3,
         "stream": true,
