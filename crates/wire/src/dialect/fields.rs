@@ -52,6 +52,11 @@ impl<'a> Fields<'a> {
         &self.path
     }
 
+    /// Whether a member is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|(key, value)| key == name && value.get() != "null")
+    }
+
     /// A member's value, which counts as read.
     pub(super) fn take(&mut self, name: &str) -> Option<&'a RawValue> {
         let at = self.members.iter().position(|(key, _)| key == name)?;

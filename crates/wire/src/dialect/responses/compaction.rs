@@ -94,7 +94,7 @@ impl<'a> Compaction<'a> {
         let kept = history.iter().chain(&input).filter_map(|raw| kept(raw)).collect();
         request.chat.remove(&OF_ANSWER);
         request.chat.set("messages", &conversation.finish());
-        request.tools.translate(None, None, &mut request.chat)?;
+        request.tools.translate(None, None, &mut request.chat, &mut request.left_out)?;
         if request.chat.has("tools") {
             // They stay, for templates put them first; but none is to be called now.
             request.chat.set("tool_choice", "none");

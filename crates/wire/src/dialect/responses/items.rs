@@ -30,7 +30,10 @@ impl Reader<'_> {
     /// Adds an item.
     pub(super) fn add(&mut self, raw: &RawValue, path: &str) -> Result<(), ApiError> {
         let mut item = Fields::of(raw, path)?;
-        let kind = item.text("type")?.unwrap_or_else(|| "message".to_owned());
+        // What has an id alone refers to an item that the vendor keeps.
+        let untyped =
+            if item.has("role") || !item.has("id") { "message" } else { "item_reference" };
+        let kind = item.text("type")?.unwrap_or_else(|| untyped.to_owned());
         match kind.as_str() {
             "message" => self.message(&mut item)?,
             "function_call" => {

@@ -177,7 +177,8 @@ impl<'a> Request<'a> {
     ) -> Result<Translated, ApiError> {
         let messages = self.messages(history, seal)?;
         self.chat.set("messages", &messages);
-        let naming = self.tools.translate(self.tool_choice, self.parallel, &mut self.chat)?;
+        let (chat, left_out) = (&mut self.chat, &mut self.left_out);
+        let naming = self.tools.translate(self.tool_choice, self.parallel, chat, left_out)?;
         if self.streams || self.course == Course::Background {
             self.chat.set("stream", &true);
             self.chat.set("stream_options", &json!({"include_usage": true}));
@@ -198,7 +199,8 @@ impl<'a> Request<'a> {
         let mut messages = self.messages(history, seal)?;
         let images = messages.iter_mut().map(ChatMessage::take_images).sum();
         self.chat.set("messages", &messages);
-        self.tools.translate(self.tool_choice, self.parallel, &mut self.chat)?;
+        let (chat, left_out) = (&mut self.chat, &mut self.left_out);
+        self.tools.translate(self.tool_choice, self.parallel, chat, left_out)?;
         self.chat.keep_prompt();
         self.chat.set("add_generation_prompt", &true);
         let chat = Chat { body: self.chat.into_bytes(), left_out: self.left_out.into_names() };

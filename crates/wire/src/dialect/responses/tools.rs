@@ -129,7 +129,6 @@ impl<'a> Tools<'a> {
                 for (at, raw) in tool.list("tools")?.unwrap_or_default().into_iter().enumerate() {
                     self.add(Fields::of(raw, format!("{path}[{at}]"))?, Some(&name), left_out)?;
                 }
-                tool.skip(&["description"]);
             }
             kind if is_hosted(kind) => {
                 self.hosted.push(kind.to_owned());
@@ -159,8 +158,9 @@ impl<'a> Tools<'a> {
         choice: Option<&RawValue>,
         parallel: Option<bool>,
         chat: &mut ChatBody,
+        left_out: &mut LeftOut,
     ) -> Result<Naming, ApiError> {
-        let chosen = choice.map(|raw| self.choose(raw)).transpose()?.flatten();
+        let chosen = choice.map(|raw| self.choose(raw, left_out)).transpose()?.flatten();
         if !self.functions.is_empty() {
             chat.set("tools", &self.functions);
             chat.set_some("tool_choice", chosen);
@@ -169,7 +169,11 @@ impl<'a> Tools<'a> {
         Ok(self.naming)
     }
 
-    fn choose(&mut self, raw: &RawValue) -> Result<Option<serde_json::Value>, ApiError> {
+    fn choose(
+        &mut self,
+        raw: &RawValue,
+        left_out: &mut LeftOut,
+    ) -> Result<Option<serde_json::Value>, ApiError> {
         const WORDS: &str = "`auto`, `none`, `required` or an object";
         if is_text(raw) {
             let word = text_of(raw, "tool_choice")?;
@@ -187,24 +191,37 @@ impl<'a> Tools<'a> {
                 choice.finish()?;
                 Ok(Some(forced(&chat_name(namespace.as_deref(), &name))))
             }
-            "allowed_tools" => self.allow(choice).map(Some),
+            "allowed_tools" => self.allow(choice, left_out).map(Some),
             kind if is_hosted(kind) => Err(refused(kind)),
             _ => Err(unknown("tool_choice.type", &kind, WORDS)),
         }
     }
 
     /// Only some of the tools may be called: the worker is told of no others.
-    fn allow(&mut self, mut choice: Fields<'_>) -> Result<serde_json::Value, ApiError> {
+    fn allow(
+        &mut self,
+        mut choice: Fields<'_>,
+        left_out: &mut LeftOut,
+    ) -> Result<serde_json::Value, ApiError> {
         let mode = choice.text("mode")?.unwrap_or_else(|| "auto".to_owned());
+        if !matches!(mode.as_str(), "auto" | "required") {
+            return Err(unknown("tool_choice.mode", &mode, "`auto` or `required`"));
+        }
         let mut allowed = Vec::new();
         for (at, raw) in choice.list("tools")?.unwrap_or_default().into_iter().enumerate() {
             let mut tool = Fields::of(raw, format!("tool_choice.tools[{at}]"))?;
-            if let Some(name) = tool.text("name")? {
-                allowed.push(chat_name(tool.text("namespace")?.as_deref(), &name));
+            match tool.text("name")? {
+                Some(name) => allowed.push(chat_name(tool.text("namespace")?.as_deref(), &name)),
+                None => left_out.note(tool.place()),
             }
         }
         choice.finish()?;
         self.functions.retain(|tool| allowed.contains(&tool.function.name));
+        if self.functions.is_empty() {
+            let message =
+                "`tool_choice.tools` names none of the functions in `tools`; name one of them";
+            return Err(ApiError::invalid("tool_choice.tools", message));
+        }
         Ok(json!(mode))
     }
 }

@@ -221,6 +221,18 @@ fn choices_among_tools_are_carried() {
         (&chat["tool_choice"], chat["tools"].as_array().unwrap().len()),
         (&json!("required"), 1)
     );
+    let allowed = |tools: Value| json!({"type": "allowed_tools", "mode": "auto", "tools": tools});
+    for none in
+        [json!([]), json!([{"type": "function", "name": "h"}]), json!([{"type": "web_search"}])]
+    {
+        refuses_response(
+            json!({"tools": tools, "tool_choice": allowed(none)}),
+            "tool_choice.tools",
+        );
+    }
+    let mixed = allowed(json!([{"type": "web_search"}, {"type": "function", "name": "f"}]));
+    let body = response(json!({"tools": tools, "tool_choice": mixed}));
+    assert_eq!(translated(&body).unwrap().chat.left_out, ["tool_choice.tools[0]"]);
     let hosted = json!({"type": "web_search"});
     refuses_response(json!({"tools": tools, "tool_choice": hosted}), "web_search");
     refuses_response(json!({"tools": [{"type": "web_search"}]}), "web_search");
@@ -286,6 +298,7 @@ fn what_changes_the_answer_is_refused_by_name() {
     {
         refuses_response(json!({"input": [user("q"), {"type": kind, "id": "x"}]}), kind);
     }
+    refuses_response(json!({"input": [user("q"), {"id": "x"}]}), "item_reference");
 }
 
 #[test]
