@@ -6,7 +6,6 @@ mod compaction;
 mod errors;
 mod messages;
 mod responses;
-mod schema;
 mod streams;
 
 use std::sync::Arc;
