@@ -40,6 +40,8 @@ pub(crate) struct Member {
     still: Notify,
     /// Whether it did when it was last asked.
     is_still: AtomicBool,
+    /// Whether it had work and counted nothing between its last two reports.
+    is_paused: AtomicBool,
     /// What it understands of what resuming needs.
     resume_ability: Mutex<Ability>,
     /// When its drain began, in microseconds from one on; zero while there is none.
@@ -72,6 +74,7 @@ impl Member {
             lock,
             still,
             is_still,
+            is_paused: AtomicBool::new(false),
             resume_ability,
             leaves_since,
             down_since: AtomicU64::new(0),
@@ -92,6 +95,16 @@ impl Member {
     /// Whether its engine computed nothing when it last told.
     pub(crate) fn is_still(&self) -> bool {
         self.is_still.load(Ordering::Relaxed)
+    }
+
+    /// Whether its engine had work and counted nothing between its last two reports, which one long step does too.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// It had work and counted nothing since the report before, or it did not.
+    pub(crate) fn note_pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
     /// Resolves when its engine stands still, `from` then on.

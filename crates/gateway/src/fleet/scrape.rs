@@ -160,7 +160,9 @@ fn note_standstill(fleet: &Fleet, worker: WorkerId, report: &WorkerReport, still
     let counted = report.steps.map_or(Progress::Tokens, |_| Progress::Steps);
     let (settings, now) = (fleet.settings().routing.route.deadlines, fleet.dispatcher.clock.now());
     let limit = fleet.dispatcher.view().standstill_limit(worker, settings, counted, now);
-    fleet.dispatcher.member(worker).note_standstill(limit.after < still);
+    let member = fleet.dispatcher.member(worker);
+    member.note_pause(still != Micros::ZERO);
+    member.note_standstill(limit.after < still);
 }
 
 const fn engine(dialect: Dialect) -> Engine {

@@ -494,3 +494,29 @@ async fn a_worker_that_is_not_ready_any_more_hands_its_streams_over() {
     assert_eq!(end, End::Clean);
     call.gone().await;
 }
+
+#[tokio::test]
+async fn a_worker_whose_engine_stands_still_is_not_asked_to_go_on() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    let mut mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| {
+        let at_work = "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n";
+        manner.metrics = Some(format!("{at_work}vllm:generation_tokens_total 5\n").into());
+    });
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.scrape.interval = Duration::from_millis(50);
+        settings.scrape.idle_interval = settings.scrape.interval;
+        let deadlines = &mut settings.routing.route.deadlines;
+        (deadlines.first_token, deadlines.stall) = ((LIMIT / 4).into(), LIMIT.into());
+        settings.resume.patience = Micros::from(LIMIT);
+    })
+    .await;
+    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    let (text, events, end) = text(&mut client).await;
+    assert_eq!((text.as_str(), end), ("one", End::Aborted));
+    assert!(events.contains("could not go on elsewhere: no_worker"), "{events}");
+    assert!(mock.call_now().is_none(), "its engine computes nothing");
+}

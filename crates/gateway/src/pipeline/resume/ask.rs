@@ -142,7 +142,7 @@ impl Journal {
     }
 
     /// A worker that has not failed it. Where all have, one that did so before the last: it may be another process
-    /// by now.
+    /// by now. One that fell silent and has computed nothing since would only fail it again.
     fn place(&mut self, cause: Cause) -> Option<Lease> {
         if let Ok(lease) = self.place_at(cause, &self.tried) {
             return Some(lease);
@@ -151,7 +151,11 @@ impl Journal {
         if let Some(member) = &self.member {
             last.add(member.id);
         }
-        let lease = self.place_at(cause, &last).ok()?;
+        let mut lease = self.place_at(cause, &last).ok()?;
+        if cause == Cause::Broken(Failure::Silent) && lease.member().is_paused() {
+            lease.decline();
+            return None;
+        }
         self.tried = last;
         Some(lease)
     }
