@@ -16,17 +16,15 @@ const IDS_MAX: usize = 64;
 /// What stands before the ids of a chunk.
 const IDS: &[u8] = b",\"token_ids\":[";
 
-/// What the chunks of a stream have in common.
+/// What the chunks of a stream have in common: one piece of memory, for it is cold whenever a chunk comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Up to the quote that the text begins with.
-    before: Vec<u8>,
-    /// From the quote that ends it to the ids, or to the end.
-    between: Vec<u8>,
-    /// Whether ids follow, and what follows them.
-    after: Option<Vec<u8>>,
-    /// How much of `between` stands before the member with the ids.
-    kept: usize,
+    /// Up to the quote that the text begins with, from the quote that ends it, and what follows the ids.
+    bytes: Box<[u8]>,
+    /// Where the second part begins.
+    text: usize,
+    /// Where the member with the ids begins, and where its list does, which the third part follows.
+    ids: Option<(usize, usize)>,
 }
 
 /// A chunk that a template has read.
@@ -64,52 +62,60 @@ impl Template {
         let end = begin + text_length(&event[begin..])?;
         let rest = &event[end..];
         let Some(ids) = &piece.ids else {
-            return Some(Self {
-                before: event[..begin].to_vec(),
-                between: rest.to_vec(),
-                after: None,
-                kept: rest.len(),
-            });
+            let bytes = [&event[..begin], rest].concat().into();
+            return Some(Self { bytes, text: begin, ids: None });
         };
-        let kept = memmem::find(rest, IDS)?;
-        let list = kept + IDS.len();
+        let member = memmem::find(rest, IDS)?;
+        let list = member + IDS.len();
         let closing = list + memchr::memchr(b']', &rest[list..])?;
-        (numbers(&rest[list..closing]).as_ref() == Some(ids)).then(|| Self {
-            before: event[..begin].to_vec(),
-            between: rest[..list].to_vec(),
-            after: Some(rest[closing + 1..].to_vec()),
-            kept,
+        let mut found = Vec::new();
+        read_numbers(&rest[list..closing], &mut found)?;
+        (found == *ids).then(|| Self {
+            bytes: [&event[..begin], &rest[..list], &rest[closing + 1..]].concat().into(),
+            text: begin,
+            ids: Some((begin + member, begin + list)),
         })
     }
 
     /// Whether its chunks have ids.
     pub const fn has_ids(&self) -> bool {
-        self.after.is_some()
+        self.ids.is_some()
     }
 
     /// Reads the event that `bytes` begin with, and puts its ids behind `ids`; nothing where it does not match.
     pub fn read<'a>(&self, bytes: &'a [u8], ids: &mut Vec<u32>) -> Option<Matched<'a>> {
-        let rest = bytes.strip_prefix(self.before.as_slice())?;
+        let (before, after) = self.bytes.split_at(self.text);
+        let rest = bytes.strip_prefix(before)?;
         let length = text_length(rest)?;
         let (written, rest) = rest.split_at(length);
-        let mut rest = rest.strip_prefix(self.between.as_slice())?;
         let text = text(written)?;
-        let mut found = Vec::new();
-        if let Some(after) = &self.after {
-            let closing = memchr::memchr(b']', rest)?;
-            found = numbers(&rest[..closing])?;
-            rest = rest[closing + 1..].strip_prefix(after.as_slice())?;
-        }
-        ids.append(&mut found);
+        let rest = match self.ids {
+            None => rest.strip_prefix(after)?,
+            Some((_, list)) => {
+                let (between, after) = after.split_at(list - self.text);
+                let rest = rest.strip_prefix(between)?;
+                let closing = memchr::memchr(b']', rest)?;
+                let (numbers, rest) = rest.split_at(closing);
+                let rest = rest[1..].strip_prefix(after)?;
+                read_numbers(numbers, ids)?;
+                rest
+            }
+        };
         Some(Matched { length: bytes.len() - rest.len(), text, written })
     }
 
     /// Writes an event that was read without its ids.
     pub fn write(&self, matched: &Matched<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.before);
+        let (member, list) = self.ids.unwrap_or((self.bytes.len(), self.bytes.len()));
+        // An answer of one chunk, as most are, is written to memory of its size.
+        let length = self.bytes.len() - (list - member) + matched.written.len();
+        if out.is_empty() {
+            out.reserve_exact(length);
+        }
+        out.extend_from_slice(&self.bytes[..self.text]);
         out.extend_from_slice(matched.written);
-        out.extend_from_slice(&self.between[..self.kept]);
-        out.extend_from_slice(self.after.as_deref().unwrap_or_default());
+        out.extend_from_slice(&self.bytes[self.text..member]);
+        out.extend_from_slice(&self.bytes[list..]);
     }
 }
 
@@ -134,18 +140,26 @@ fn text(written: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(plain))
 }
 
-/// A list of ids without white space.
-fn numbers(list: &[u8]) -> Option<Vec<u32>> {
-    let mut ids = Vec::new();
-    if list.is_empty() {
-        return Some(ids);
+/// Puts a list of ids without white space behind `ids`; where it is none, nothing of it.
+fn read_numbers(list: &[u8], ids: &mut Vec<u32>) -> Option<()> {
+    let before = ids.len();
+    let read = read_each(list, ids);
+    if read.is_none() {
+        ids.truncate(before);
     }
-    for number in list.split(|byte| *byte == b',') {
+    read
+}
+
+fn read_each(list: &[u8], ids: &mut Vec<u32>) -> Option<()> {
+    if list.is_empty() {
+        return Some(());
+    }
+    for (read, number) in list.split(|byte| *byte == b',').enumerate() {
         let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
-        if !is_number || IDS_MAX <= ids.len() || (number.len() > 1 && number[0] == b'0') {
+        if !is_number || IDS_MAX <= read || (number.len() > 1 && number[0] == b'0') {
             return None;
         }
         ids.push(std::str::from_utf8(number).ok()?.parse().ok()?);
     }
-    Some(ids)
+    Some(())
 }

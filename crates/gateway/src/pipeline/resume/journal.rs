@@ -14,7 +14,7 @@ use overdraft_wire::sse::{self, Ending, Event, Splitter};
 use super::Resumable;
 use super::doubt::{Doubt, Judgement};
 use crate::dispatch::{Member, Used};
-use crate::pipeline::extras::IdsFor;
+use crate::pipeline::extras::{IdsFor, Tracked};
 use crate::pipeline::relay::{Continuation, Fault, Passed, Resuming, Verdict};
 
 /// Members of chunks that only the gateway asks for.
@@ -38,15 +38,30 @@ enum Counting {
     Told,
 }
 
+/// Chunks that looked like those before.
+#[derive(Debug, Default)]
+struct Alike {
+    /// Their bytes.
+    length: usize,
+    /// Whether something is taken out of each, ...
+    is_cut: bool,
+    /// ... and then what is left of them.
+    told: Vec<u8>,
+}
+
 /// Follows one stream.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) request: Arc<Resumable>,
+    /// The request's, at hand: every chunk asks.
+    tracked: Tracked,
     pub(super) ledger: Ledger,
     pub(super) heading: Heading,
     pub(super) splitter: Splitter,
     /// What the chunks of the first answer look like, once one was read.
     template: Option<Template>,
+    /// Ids of the chunk that is read; memory that the next one uses again.
+    chunk_ids: Vec<u32>,
     /// Who answers now.
     pub(super) member: Option<Arc<Member>>,
     /// The second answer, where there is one.
@@ -70,11 +85,13 @@ impl Journal {
         let view = if request.tracked.ids == IdsFor::Client { View::Ids } else { View::Text };
         let event_bytes = request.pipeline.settings().limits.event_bytes;
         Self {
+            tracked: request.tracked,
             request: Arc::new(request),
             ledger: Ledger::of(view),
             heading: Heading::default(),
             splitter: Splitter::new(event_bytes),
             template: None,
+            chunk_ids: Vec::new(),
             member: None,
             splice: None,
             tried: Tried::default(),
@@ -113,27 +130,26 @@ impl Journal {
         events
     }
 
-    /// Notes and tells chunks of the first answer as long as they look like those before; how many bytes they were.
-    fn note_alike(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    /// Notes and tells chunks of the first answer as long as they look like those before.
+    fn note_alike(&mut self, bytes: &[u8]) -> Alike {
+        let mut alike = Alike::default();
         let is_plain = self.splice.is_none() && self.doubt.is_none();
         let Some(template) = self.template.as_ref().filter(|_| is_plain) else {
-            return 0;
+            return alike;
         };
-        let tracked = self.request.tracked;
-        let is_ours = template.has_ids() && tracked.ids == IdsFor::Gateway;
-        let is_every = tracked.usage == StreamUsage::Every;
-        let (mut rest, mut ids) = (bytes, Vec::new());
-        while let Some(matched) = template.read(rest, &mut ids) {
-            self.ledger.tell_text(&matched.text, template.has_ids().then_some(&ids));
-            if !is_ours {
-                out.extend_from_slice(&rest[..matched.length]);
-            } else if !matched.text.is_empty() || is_every {
-                template.write(&matched, out);
+        alike.is_cut = template.has_ids() && self.tracked.ids == IdsFor::Gateway;
+        let is_every = self.tracked.usage == StreamUsage::Every;
+        let mut rest = bytes;
+        while let Some(matched) = template.read(rest, &mut self.chunk_ids) {
+            self.ledger.tell_text(&matched.text, template.has_ids().then_some(&self.chunk_ids));
+            if alike.is_cut && (!matched.text.is_empty() || is_every) {
+                template.write(&matched, &mut alike.told);
             }
             rest = &rest[matched.length..];
-            ids.clear();
+            self.chunk_ids.clear();
         }
-        bytes.len() - rest.len()
+        alike.length = bytes.len() - rest.len();
+        alike
     }
 
     /// An event of the first answer: noted, and told without what only the gateway asked for.
@@ -154,7 +170,7 @@ impl Journal {
             self.ledger.prompt_counted(usage.prompt);
         }
         if let (Some(member), IdsFor::Gateway, true) =
-            (&self.member, self.request.tracked.ids, piece.is_token() && self.ledger.tokens() == 0)
+            (&self.member, self.tracked.ids, piece.is_token() && self.ledger.tokens() == 0)
         {
             member.resume_ability().told_ids(piece.ids.is_some());
         }
@@ -172,7 +188,7 @@ impl Journal {
 
     /// An event was no JSON: what follows is held back, where a count will tell whether a token was lost with it.
     fn doubts(&mut self, error: NotJson) -> Result<Verdict, NotJson> {
-        if self.request.tracked.usage == StreamUsage::Never {
+        if self.tracked.usage == StreamUsage::Never {
             return Err(error);
         }
         self.doubt = Some(Doubt::default());
@@ -211,7 +227,7 @@ impl Journal {
     /// Whether the counts that the client asked for come with the finish reason, as llama-server tells them for
     /// completions.
     fn counts_at_end(&self, piece: &Piece<'_>) -> bool {
-        let is_wanted = self.request.tracked.usage == StreamUsage::Last;
+        let is_wanted = self.tracked.usage == StreamUsage::Last;
         is_wanted
             && piece.usage.is_some()
             && piece.finish.is_some()
@@ -220,7 +236,7 @@ impl Journal {
 
     /// Tells an event of the first answer as it is, but for what only the gateway asked for.
     fn relay(&self, event: &Event, piece: &Piece<'_>, out: &mut Vec<u8>) {
-        let tracked = self.request.tracked;
+        let tracked = self.tracked;
         let is_ours = tracked.ids == IdsFor::Gateway && piece.ids.is_some();
         let is_bare = piece.text.is_empty() && piece.reasoning.is_empty() && piece.calls.is_empty();
         let is_idle = is_bare
@@ -265,9 +281,15 @@ impl Continuation for Journal {
     }
 
     fn pass(&mut self, events: &Bytes) -> Passed {
-        let mut out = Vec::with_capacity(events.len());
-        let alike = self.note_alike(events, &mut out);
-        for event in self.events(&events[alike..]) {
+        let alike = self.note_alike(events);
+        if alike.length == events.len() {
+            // Most chunks go out as they came in.
+            let events = if alike.is_cut { alike.told.into() } else { events.clone() };
+            return Passed { events, verdict: Verdict::GoesOn };
+        }
+        let (same, rest) = events.split_at(alike.length);
+        let mut out = if alike.is_cut { alike.told } else { same.to_vec() };
+        for event in self.events(rest) {
             let noted = match &self.doubt {
                 Some(_) => self.hold(event, &mut out),
                 None if self.splice.is_some() => self.second(&event, &mut out),
@@ -284,7 +306,7 @@ impl Continuation for Journal {
 
     fn ending(&mut self) -> Bytes {
         let mut out = Vec::new();
-        if self.request.tracked.usage != StreamUsage::Never
+        if self.tracked.usage != StreamUsage::Never
             && self.counting != Counting::Told
             && let Some(sums) = self.sums()
         {
