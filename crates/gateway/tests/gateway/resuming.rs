@@ -132,6 +132,33 @@ async fn counts_that_come_with_the_finish_reason_stay_there() {
 }
 
 #[tokio::test]
+async fn counts_that_llama_server_ends_completions_with_stay_though_nobody_asked() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| {
+        manner.metrics =
+            Some(b"llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\n".into());
+    });
+    let gateway = Gateway::start(&[&mock]).await;
+    let mut client = gateway.client().await;
+    while !client.get("/metrics").await.1.contains("result=\"ok\"") {
+        tokio::task::yield_now().await;
+    }
+    let asked = format!(r#"{{"model":"{MODEL}","prompt":"p","stream":true,"temperature":0}}"#);
+    client.post("/v1/completions", &asked).await;
+    let mut call = mock.call().await;
+    call.stream().await;
+    let event = |choice: &str, more: &str| format!("data: {{\"choices\":[{choice}]{more}}}\n\n");
+    let text = event(r#"{"text":" one","index":0,"finish_reason":null}"#, "");
+    let usage = r#","usage":{"completion_tokens":1,"prompt_tokens":7,"total_tokens":8}"#;
+    let last = event(r#"{"text":"","index":0,"finish_reason":"stop"}"#, usage);
+    let whole = format!("{text}{last}{DONE}");
+    call.chunk(&whole).await;
+    call.end().await;
+    client.head().await;
+    assert_eq!(client.rest().await, (whole, End::Clean));
+}
+
+#[tokio::test]
 async fn an_answer_that_differs_is_an_error_and_none_of_it_is_told() {
     let ([mut first, mut second], gateway) = pair().await;
     let mut client = gateway.chat(r#","stream":true,"seed":7"#).await;

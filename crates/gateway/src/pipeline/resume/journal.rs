@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use overdraft_core::resume::{CallPart, Closed, Ledger, Part, Spent, Splice, View};
+use overdraft_core::resume::{CallPart, Closed, Engine, Ledger, Part, Spent, Splice, View};
 use overdraft_core::route::Tried;
 use overdraft_units::Tokens;
+use overdraft_wire::Generation;
 use overdraft_wire::answer::UsageTold;
 use overdraft_wire::request::StreamUsage;
 use overdraft_wire::resume::{Heading, NotJson, Piece, Role, Sums, Template, without};
@@ -234,6 +235,13 @@ impl Journal {
             && self.counting != Counting::SoFar
     }
 
+    /// Whether these counts would have come had nobody asked for any: llama-server ends all completions so.
+    fn counts_unasked(&self, piece: &Piece<'_>) -> bool {
+        let is_completion = self.request.generation == Generation::Completion;
+        let engine = || self.member.as_ref().and_then(|member| member.resume_ability().engine());
+        is_completion && piece.finish.is_some() && engine() == Some(Engine::LlamaServer)
+    }
+
     /// Tells an event of the first answer as it is, but for what only the gateway asked for.
     fn relay(&self, event: &Event, piece: &Piece<'_>, out: &mut Vec<u8>) {
         let tracked = self.tracked;
@@ -251,7 +259,9 @@ impl Journal {
         if tracked.ids == IdsFor::Gateway && (piece.ids.is_some() || piece.prompt_ids.is_some()) {
             names.extend(OURS);
         }
-        let keeps = tracked.usage == StreamUsage::Every || self.counts_at_end(piece);
+        let keeps = tracked.usage == StreamUsage::Every
+            || self.counts_at_end(piece)
+            || self.counts_unasked(piece);
         if !keeps && piece.usage.is_some() && piece.has_choice {
             names.push("usage");
         }
