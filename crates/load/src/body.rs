@@ -46,8 +46,11 @@ impl Interface {
 impl Asking {
     /// The body that asks for a turn.
     pub(crate) fn body(&self, turn: &Turn, answers: &Answers) -> Bytes {
-        let messages = self.messages(turn, answers);
-        let mut body = self.head(&messages, turn.answer.tokens.get());
+        let mut body = match self.interface {
+            Interface::Chat => self.chat(&self.messages(turn, answers)),
+            Interface::Completions => self.completion(self.text(turn, answers)),
+        };
+        body.insert("max_tokens".to_owned(), turn.answer.tokens.get().into());
         body.insert("stream".to_owned(), true.into());
         body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
         for (name, value) in &self.extra {
@@ -58,27 +61,43 @@ impl Asking {
 
     /// A body without a stream that says one text.
     pub(crate) fn whole(&self, text: String, output: u32) -> Bytes {
-        Value::Object(self.head(&[(Voice::User, text)], output)).to_string().into()
+        let mut body = match self.interface {
+            Interface::Chat => self.chat(&[(Voice::User, text)]),
+            Interface::Completions => self.completion(text),
+        };
+        body.insert("max_tokens".to_owned(), output.into());
+        Value::Object(body).to_string().into()
     }
 
-    fn head(&self, messages: &[(Voice, String)], output: u32) -> Map<String, Value> {
+    fn chat(&self, messages: &[(Voice, String)]) -> Map<String, Value> {
+        let told =
+            messages.iter().map(|(voice, text)| json!({ "role": role(*voice), "content": text }));
+        self.head("messages", told.collect())
+    }
+
+    fn completion(&self, text: String) -> Map<String, Value> {
+        self.head("prompt", text.into())
+    }
+
+    fn head(&self, name: &str, asked: Value) -> Map<String, Value> {
         let mut body = Map::new();
         body.insert("model".to_owned(), self.model.as_str().into());
-        match self.interface {
-            Interface::Chat => {
-                let told = messages
-                    .iter()
-                    .map(|(voice, text)| json!({ "role": role(*voice), "content": text }));
-                body.insert("messages".to_owned(), told.collect());
-            }
-            Interface::Completions => {
-                let texts: Vec<&str> = messages.iter().map(|(_, text)| text.as_str()).collect();
-                body.insert("prompt".to_owned(), texts.join(" ").into());
-            }
-        }
-        body.insert("max_tokens".to_owned(), output.into());
+        body.insert(name.to_owned(), asked);
         body.insert("temperature".to_owned(), 0.into());
         body
+    }
+
+    /// All pieces as one text. What was answered stands as it came, right behind what it was an answer to: one
+    /// space more would be other tokens than those in the worker's cache.
+    fn text(&self, turn: &Turn, answers: &Answers) -> String {
+        let mut text = String::new();
+        for piece in &turn.prompt {
+            match answers.get(&piece.content) {
+                Some(answer) => text.push_str(answer),
+                None => self.wording.write(*piece, &mut text),
+            }
+        }
+        text
     }
 
     /// Pieces of one voice that follow each other are one message.

@@ -260,6 +260,23 @@ async fn a_turn_says_what_was_really_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_goes_on_behind_what_was_asked_and_answered_to_the_letter() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    let mut plan = plan(endpoint.target(), Loop::Open);
+    plan.asking.interface = Interface::Completions;
+    let workload = "chat:turns=2,spread=0,think=0,common=8,question=5,rate=50";
+    let (recorder, _) = send(plan, workload, so_many(2)).await;
+    assert_eq!(summary(&recorder).completed, 2);
+    let bodies = endpoint.bodies.lock().unwrap();
+    let [first, second] = bodies.as_slice() else { panic!("two turns: {bodies:?}") };
+    let (first, second) = (first["prompt"].as_str().unwrap(), second["prompt"].as_str().unwrap());
+    let behind = second.strip_prefix(first).unwrap_or_else(|| panic!("{first}\n{second}"));
+    let question =
+        behind.strip_prefix("word word word word ").unwrap_or_else(|| panic!("{behind}"));
+    assert_eq!(question.split_whitespace().count(), 5, "{behind}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_are_counted_apart_and_told() {
     let endpoint = Endpoint::start(Manner { status: "503 Service Unavailable", ..PROMPT }).await;
     let plan = plan(endpoint.target(), Loop::Open);
