@@ -42,6 +42,7 @@ fn a_simulated_worker_is_measured_and_found_again() {
     let flags = ["--quick", "--hardware", "mine", "--write", path, "--max-num-seqs", "1024"];
     let told = calibrate(&server, &flags, 0);
     assert!(told.contains("mean absolute error") && told.contains("not fitted"), "{told}");
+    assert!(told.contains("--profile mine-tp1/llama-3-8b-measured --network-ms "), "{told}");
     let simulate = |profile: &str, more: &[&str]| -> Value {
         let load = ["--workload", "unique:question=600,output=100,spread=0", "--users", "6"];
         let out = Command::new(binary())

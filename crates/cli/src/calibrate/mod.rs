@@ -290,10 +290,12 @@ fn told(
         text,
         "mean absolute error {:.1} %; cache of {cache} tokens, {seats} sequences at once; {:.2} ms a request besides\n\
          a load that was not fitted: {checked}\n\
-         `{file}` is written: overdraft simulate --profiles {file} --profile {}\n",
+         `{file}` is written: overdraft simulate --profiles {file} --profile {} --network-ms {:.2}\n",
         fit.error * 100.0,
         fit.per_request * 1e3,
-        measured.name()
+        measured.name(),
+        // Half of it on each way, as the check above has it.
+        fit.per_request * 1e3 / 2.0
     );
     text
 }
