@@ -1,7 +1,8 @@
-//! Load generator and simulator agreement, with each other and with other tools (S5, S6).
+//! Load generator and simulator agreement, with each other and with other tools (S4, S5, S6).
 //!
 //! Everything is the real binary in processes of its own. A simulated worker in real time is compared with
 //! the discrete-event simulation of the same load, and `overdraft bench` with another tool on the same worker.
+//! Of a fleet behind the gateway every figure of the report is compared.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 mod binary;
@@ -15,11 +16,13 @@ use anyhow::Result;
 use overdraft_claims::{Aim, Claim, judge, machine_load, save};
 
 use self::peer::{Round, Told};
-use self::realtime::{Figures, PROFILE, Pair, SCENES};
+use self::realtime::{Figures, PROFILE, Pair, SCENES, Scene};
 use crate::runtime;
 
 /// How far times may be apart, in percent.
 const TIMES_APART_MAX: f64 = 10.0;
+/// How far any figure of a fleet may be from its simulation, in percent.
+const FIGURES_APART_MAX: f64 = 5.0;
 /// How far the medians of two tools may be apart, in percent.
 const TOOLS_APART_MAX: f64 = 5.0;
 
@@ -40,6 +43,9 @@ pub(crate) struct Arguments {
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
+    /// Runs only this scene of real beside virtual time, and no other tool
+    #[arg(long, value_name = "NAME", value_parser = SCENES.map(|scene| scene.name))]
+    scene: Option<String>,
     /// The binary to try; by default the one beside this one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -64,15 +70,25 @@ async fn measure(arguments: &Arguments) -> Result<ExitCode> {
         "\n{:<22}{:>12}{:>12}{:>12}{:>12}",
         "", "TTFT p50 ms", "TTFT mean", "TPOT p50 ms", "tokens/s"
     );
-    for scene in SCENES {
+    let is_wanted = |scene: &Scene| arguments.scene.as_ref().is_none_or(|name| name == scene.name);
+    for scene in SCENES.into_iter().filter(is_wanted) {
         let pair = scene.measure(&binary, arguments.quick).await?;
         row(&format!("{}, real time", pair.scene), &pair.real);
         row(&format!("{}, virtual time", pair.scene), &pair.simulated);
         pairs.push(pair);
     }
+    for pair in pairs.iter().filter(|pair| pair.is_fleet) {
+        side_by_side(pair);
+    }
     let mut rounds = Vec::new();
-    println!("\n{:<34}{:>12}{:>12}", "", "TTFT p50 ms", "TPOT p50 ms");
-    let round_list = if arguments.quick { &ROUNDS_QUICK[..] } else { &ROUNDS[..] };
+    let round_list = match (&arguments.scene, arguments.quick) {
+        (Some(_), _) => &[][..],
+        (None, true) => &ROUNDS_QUICK[..],
+        (None, false) => &ROUNDS[..],
+    };
+    if !round_list.is_empty() {
+        println!("\n{:<34}{:>12}{:>12}", "", "TTFT p50 ms", "TPOT p50 ms");
+    }
     for round in round_list {
         let told = round.measure(&binary, &arguments.peers).await?;
         let (users, ours) = (told.users, told.ours);
@@ -95,10 +111,28 @@ async fn measure(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn row(name: &str, figures: &Figures) {
-    let Figures { ttft_p50, ttft_mean, tpot_p50, tokens_per_second } = figures;
+    let [first, first_mean, token, rate] =
+        ["median_ttft_ms", "mean_ttft_ms", "median_tpot_ms", "output_throughput"]
+            .map(|name| figures.get(name));
+    println!("{name:<22}{first:>12.1}{first_mean:>12.1}{token:>12.2}{rate:>12.1}");
+}
+
+/// Every figure of a scene in both times, and how far simulated histories are from their median.
+fn side_by_side(pair: &Pair) {
     println!(
-        "{name:<22}{ttft_p50:>12.1}{ttft_mean:>12.1}{tpot_p50:>12.2}{tokens_per_second:>12.1}"
+        "\n{:<26}{:>14}{:>14}{:>9}{:>18}",
+        pair.scene, "real time", "virtual time", "apart %", "histories, %"
     );
+    for (name, real) in &pair.real.0 {
+        let simulated = pair.simulated.get(name);
+        let off = |figure: f64| (figure / simulated - 1.0) * 100.0;
+        let each = pair.histories.iter().map(|history| off(history.get(name)));
+        let (least, most) = (each.clone().fold(0.0, f64::min), each.fold(0.0, f64::max));
+        let real_off = off(*real);
+        println!(
+            "{name:<26}{real:>14.2}{simulated:>14.2}{real_off:>+9.1}{least:>+9.1}{most:>+9.1}"
+        );
+    }
 }
 
 /// How far two figures are apart, in percent of the second.
@@ -106,17 +140,18 @@ fn apart(one: f64, other: f64) -> f64 {
     (one / other - 1.0).abs() * 100.0
 }
 
-fn of_times(pair: &Pair) -> [Claim; 2] {
-    let claim = |figure: &str, real: f64, simulated: f64| Claim {
-        demonstration: "S5",
+fn of_times(pair: &Pair) -> Vec<Claim> {
+    let claim = |demonstration, figure: &str, name: &str, most| Claim {
+        demonstration,
         figure: format!("realtime_{}_{figure}_apart_percent", pair.scene),
-        measured: Ok(apart(real, simulated)),
-        aim: Aim::AtMost(TIMES_APART_MAX),
+        measured: Ok(apart(pair.real.get(name), pair.simulated.get(name))),
+        aim: Aim::AtMost(most),
     };
-    [
-        claim("ttft_p50", pair.real.ttft_p50, pair.simulated.ttft_p50),
-        claim("throughput", pair.real.tokens_per_second, pair.simulated.tokens_per_second),
-    ]
+    let first = claim("S5", "ttft_p50", "median_ttft_ms", TIMES_APART_MAX);
+    let rate = claim("S5", "throughput", "output_throughput", TIMES_APART_MAX);
+    let all = pair.real.0.keys().filter(|_| pair.is_fleet);
+    let all = all.map(|name| claim("S4", name, name, FIGURES_APART_MAX));
+    [first, rate].into_iter().chain(all).collect()
 }
 
 fn of_tools(told: &Told) -> [Claim; 2] {

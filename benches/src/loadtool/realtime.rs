@@ -5,10 +5,13 @@
 //! arrivals and lengths are; what differs is all that only a real server has: sockets, text that is
 //! tokenised, threads that are woken late.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use overdraft_claims::median;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::binary::{Server, figure, told};
 
@@ -18,6 +21,54 @@ pub(crate) const PROFILE: &str = "h100-tp2/llama-3-70b-fp8";
 /// What the loopback takes, one way, in milliseconds.
 const NETWORK_MS: &str = "0.05";
 
+/// What both reports tell of a run, under the names of the JSON; how late requests were sent has no counterpart.
+const FIGURES: [&str; 33] = [
+    "completed",
+    "total_input_tokens",
+    "total_output_tokens",
+    "duration",
+    "request_throughput",
+    "output_throughput",
+    "total_token_throughput",
+    "max_output_tokens_per_s",
+    "max_concurrent_requests",
+    "mean_ttft_ms",
+    "median_ttft_ms",
+    "std_ttft_ms",
+    "p90_ttft_ms",
+    "p95_ttft_ms",
+    "p99_ttft_ms",
+    "mean_tpot_ms",
+    "median_tpot_ms",
+    "std_tpot_ms",
+    "p90_tpot_ms",
+    "p95_tpot_ms",
+    "p99_tpot_ms",
+    "mean_itl_ms",
+    "median_itl_ms",
+    "std_itl_ms",
+    "p90_itl_ms",
+    "p95_itl_ms",
+    "p99_itl_ms",
+    "mean_e2el_ms",
+    "median_e2el_ms",
+    "std_e2el_ms",
+    "p90_e2el_ms",
+    "p95_e2el_ms",
+    "p99_e2el_ms",
+];
+
+/// Shares of a report, as the names of a part and of a whole.
+const SHARES: [(&str, &str, &str); 2] = [
+    ("cached_share", "total_cached_tokens", "total_input_tokens"),
+    ("answered_share", "completed", "num_prompts"),
+];
+
+/// Microseconds for each prompt token before a worker has it, one for each simulated history of a fleet. Where a
+/// request comes 15 µs later, another worker may be the better one for it, and all that follows is another history
+/// of the same load; what is compared is the median over them.
+const HISTORIES: [&str; 9] = ["0", "0.01", "0.02", "0.03", "0.04", "0.05", "0.06", "0.07", "0.08"];
+
 /// A load and who bears it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
@@ -26,6 +77,8 @@ pub(crate) struct Scene {
     workers: u16,
     /// Users of a closed loop; an open loop otherwise.
     users: Option<u32>,
+    /// Seconds at the start that are sent and not counted.
+    warm_up: u32,
     requests: u32,
     requests_quick: u32,
 }
@@ -37,6 +90,7 @@ pub(crate) const SCENES: [Scene; 3] = [
         workload: "unique:question=1000,output=80,spread=0.3,rate=4",
         workers: 1,
         users: None,
+        warm_up: 0,
         requests: 300,
         requests_quick: 40,
     },
@@ -46,16 +100,21 @@ pub(crate) const SCENES: [Scene; 3] = [
         workload: "tenants:groups=8,prefix=2000,question=200,output=80,spread=0.5",
         workers: 1,
         users: Some(12),
+        warm_up: 0,
         requests: 480,
         requests_quick: 96,
     },
     Scene {
         name: "fleet",
-        workload: "tenants:groups=12,prefix=3000,question=200,output=80,spread=0.5,rate=8",
-        workers: 2,
+        // One gap in six between tokens has a prompt in it, and questions differ little: no percentile lies where
+        // a gap more or less with a prompt changes it by half.
+        workload: "tenants:groups=4,prefix=1000,question=500,output=60,spread=0.3,rate=24",
+        workers: 4,
         users: None,
-        requests: 480,
-        requests_quick: 80,
+        // Which worker computes which prefix first is chance.
+        warm_up: 20,
+        requests: 5_600,
+        requests_quick: 1_200,
     },
 ];
 
@@ -63,30 +122,45 @@ pub(crate) const SCENES: [Scene; 3] = [
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pair {
     pub(crate) scene: &'static str,
+    /// Whether all figures are judged.
+    pub(crate) is_fleet: bool,
     pub(crate) real: Figures,
+    /// Of a fleet the medians over its histories.
     pub(crate) simulated: Figures,
+    /// Each of them.
+    pub(crate) histories: Vec<Figures>,
 }
 
-/// Of one run; milliseconds and tokens a second.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Figures {
-    pub(crate) ttft_p50: f64,
-    pub(crate) ttft_mean: f64,
-    pub(crate) tpot_p50: f64,
-    pub(crate) tokens_per_second: f64,
-}
+/// Of one run, by their names in the report; shares in percent.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures(pub(crate) BTreeMap<&'static str, f64>);
 
 impl Figures {
-    fn of(report: &serde_json::Value, requests: u32) -> Result<Self> {
+    fn of(report: &Value) -> Result<Self> {
         let of = |name: &str| figure(report, &["runs", "0", name]);
-        let completed = of("completed")?;
-        ensure!(completed >= f64::from(requests), "{completed} of {requests} were answered");
-        Ok(Self {
-            ttft_p50: of("median_ttft_ms")?,
-            ttft_mean: of("mean_ttft_ms")?,
-            tpot_p50: of("median_tpot_ms")?,
-            tokens_per_second: of("output_throughput")?,
-        })
+        let mut all = BTreeMap::new();
+        for name in FIGURES {
+            all.insert(name, of(name)?);
+        }
+        for (name, part, whole) in SHARES {
+            // An endpoint without a cache tells nothing of it.
+            if let Ok(part) = of(part) {
+                all.insert(name, part / of(whole)? * 100.0);
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// Each figure's median over several histories.
+    fn median(histories: &[Self]) -> Self {
+        let names = histories.first().into_iter().flat_map(|first| first.0.keys());
+        let each = |name| median(histories.iter().map(|history| history.get(name)).collect());
+        Self(names.map(|&name| (name, each(name))).collect())
+    }
+
+    /// One of them; not a number where it was not told.
+    pub(crate) fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(f64::NAN)
     }
 }
 
@@ -102,7 +176,13 @@ impl Scene {
             words(&["--workers", &self.workers.to_string(), "--admission", admission]),
         ]
         .concat();
-        let simulated = Figures::of(&told(binary, &simulate).await?, requests)?;
+        let delays = if self.workers == 1 { &HISTORIES[..1] } else { &HISTORIES[..] };
+        let mut histories = Vec::new();
+        for delay in delays {
+            let arguments = [&simulate[..], &words(&["--ingest-us-per-token", delay])].concat();
+            histories.push(Figures::of(&told(binary, &arguments).await?)?);
+        }
+        let simulated = Figures::median(&histories);
         let count = self.workers.to_string();
         let crowd = ["--simulate", PROFILE, "--workers", &count];
         let workers = Server::workers(binary, &crowd, self.workers.into()).await?;
@@ -112,8 +192,14 @@ impl Scene {
         };
         let url = gateway.as_ref().unwrap_or(&workers).url();
         let bench = [self.load("bench", requests), words(&[&url, "--ignore-eos"])].concat();
-        let real = Figures::of(&told(binary, &bench).await?, requests)?;
-        Ok(Pair { scene: self.name, real, simulated })
+        let real = Figures::of(&told(binary, &bench).await?)?;
+        let is_fleet = gateway.is_some();
+        for figures in [&simulated, &real] {
+            let answered = figures.get("answered_share");
+            // Of a fleet it is one of the figures that are judged.
+            ensure!(is_fleet || 100.0 <= answered, "only {answered:.1} % were answered");
+        }
+        Ok(Pair { scene: self.name, is_fleet, real, simulated, histories })
     }
 
     /// The command and the load, which both times share.
@@ -122,6 +208,9 @@ impl Scene {
         load.extend(words(&["--num-prompts", &requests.to_string(), "--seed", "1"]));
         if let Some(users) = self.users {
             load.extend(words(&["--users", &users.to_string()]));
+        }
+        if self.warm_up != 0 {
+            load.extend(words(&["--warm-up", &self.warm_up.to_string()]));
         }
         load
     }
