@@ -8,6 +8,7 @@ mod cascade;
 mod client;
 mod configuring;
 mod deciding;
+mod dialects;
 mod doctor;
 mod documented;
 mod first_steps;

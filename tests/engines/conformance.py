@@ -126,6 +126,17 @@ def real_model(suite):
     suite.stop()
 
 
+def dialects(suite):
+    """Coding agents by their vendors' clients, which vLLM brings with it."""
+    import agents
+
+    flags = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    engine = suite.start(Vllm(suite, "vllm-dialects", suite.models / "hf-target", "target", *flags))
+    gateway = suite.start(Gateway(suite, "gateway-dialects", {"workers": [{"url": engine.url(), "name": "a"}]}))
+    agents.run(suite, "vLLM", engine, gateway, "target")
+    suite.stop()
+
+
 def llama(suite, name, file, alias):
     port = same.free_port()
     command = [suite.llama_server, "--model", suite.models / file, "--alias", alias, "--port", port]
@@ -221,6 +232,7 @@ PARTS = {
     "lora": lora.run,
     "cascade": two_models,
     "real": real_model,
+    "dialects": dialects,
     "takeover": two_engines,
     "llama": llama_server,
 }

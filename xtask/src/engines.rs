@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Runs these parts only and leaves the others' rows: one, ranks, lora, cascade, real,
-    /// takeover, llama
+    /// dialects, takeover, llama
     #[arg(long)]
     part: Vec<String>,
     /// Runs only checks whose engine and promise contain this, and writes no table
