@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use overdraft_claims::{as_float, percentile};
-use overdraft_core::admit::{Hold, Priority, Queue, QueueSettings, Tenant, Ticket, Waiter};
+use overdraft_core::admit::{
+    Hold, Priority, Queue, QueueSettings, Tenant, Ticket, WaitTime, Waiter,
+};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
 use overdraft_core::prefix::PrefixLimits;
@@ -192,15 +194,18 @@ impl Simulation {
 
     fn enter(&mut self, place: usize) {
         let job = self.jobs[place];
+        let now = self.instant();
+        let deadline = Instant::ORIGIN + Micros::new(job.at + self.workload.patience());
+        let time = WaitTime::exactly(deadline.since(now));
         let waiter = Waiter {
             priority: job.priority,
             tenant: Tenant(job.tenant),
             model: 0,
             tokens: u64::from(job.prompt) + 1,
-            deadline: Instant::ORIGIN + Micros::new(job.at + self.workload.patience()),
+            deadline,
+            limit: deadline,
         };
         let number = u64::try_from(place).unwrap_or(0);
-        let now = self.instant();
         let entered = if self.is_ledger() {
             // What another rule says waits in one line, as it would without the router's own.
             self.queue.enter(waiter, self.ids[0], now)
@@ -209,7 +214,7 @@ impl Simulation {
             match self.router.place(self.request(number), &self.settings, turn, now) {
                 Ok(placed) => return self.send(number, placed),
                 Err(Choice::Saturated { at, .. }) => {
-                    self.router.wait(self.request(number), at, waiter.deadline, now)
+                    self.router.wait(self.request(number), at, time, now)
                 }
                 Err(_) => return,
             }

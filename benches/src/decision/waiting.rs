@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use overdraft_claims::{as_float, percentile};
-use overdraft_core::admit::{AdmitSettings, Priority, Tenant, Ticket};
+use overdraft_core::admit::{AdmitSettings, Priority, Tenant, Ticket, WaitTime};
 use overdraft_core::fleet::{Ending, Turn};
 use overdraft_core::prefix::PrefixKey;
 use overdraft_core::route::{Attempted, Choice, Outcome, Placed, Request, RouteSettings, Tried};
@@ -139,7 +139,7 @@ impl Full {
             match router.place(asked, &settings(), turn, now) {
                 Ok(one) => placed = Some(one),
                 Err(Choice::Saturated { at, .. }) => {
-                    waits = router.wait(asked, at, now + PATIENCE, now).ok();
+                    waits = router.wait(asked, at, WaitTime::exactly(PATIENCE), now).ok();
                 }
                 Err(_) => {}
             }

@@ -45,7 +45,7 @@ pub(crate) struct DecisionOptions {
     /// Tokens of theirs, at most: prompts and expected answers
     #[arg(long, value_name = "TOKENS", default_value_t = QueueSettings::default().tokens)]
     waiting_tokens: u64,
-    /// Seconds that a request may wait there before it is refused
+    /// Seconds that a request may wait there before it is refused; up to twice as long while its line moves fast enough
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     waiting_seconds: f64,
     /// Sequences that may wait at a worker before new ones are refused [default: 65536]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use overdraft_core::admit::{
-    AdmitSettings, ByPriority, Mode, Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Tenant,
+    AdmitSettings, ByPriority, Mode, Priority, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Tenant, WaitTime,
 };
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, FirstToken, Probe, Scraped, Turn, WorkerId};
@@ -465,7 +465,7 @@ fn who_waits_for_a_worker_that_drains_goes_elsewhere() {
     let Err(Choice::Saturated { at, .. }) = story.send(asked) else { panic!("both are full") };
     let waiting = Request { dice: 99, ..asked };
     let ticket =
-        story.router.wait(waiting, at, Instant::ORIGIN + Micros::new(SECOND), story.now).unwrap();
+        story.router.wait(waiting, at, WaitTime::exactly(Micros::new(SECOND)), story.now).unwrap();
     while let Some(called) = story.router.call(story.now) {
         let placed = story.router.place_called(called, waiting, &story.settings, story.now);
         assert!(placed.is_err(), "there is no room");
@@ -506,9 +506,10 @@ fn requests_are_held_while_no_worker_is_up_and_start_in_their_order() {
     let mut story = Story::new(0, None, Mode::Peak);
     let ask = request(1_000, Some(1), Priority::Default);
     assert_eq!(story.send(ask), Err(Choice::UnknownModel));
-    let deadline = at(60 * SECOND);
     let mut held: VecDeque<_> = (0..50)
-        .map(|_| story.router.hold(ask, deadline, story.now).expect("there is room"))
+        .map(|_| {
+            story.router.hold(ask, Micros::new(60 * SECOND), story.now).expect("there is room")
+        })
         .collect();
     let ticket = story.router.call(story.now).expect("the first is tried");
     let choice = story.router.place_called(ticket, ask, &story.settings, story.now);

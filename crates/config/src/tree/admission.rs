@@ -34,7 +34,7 @@ pub struct Admission {
     pub requests_max: Option<u32>,
     /// How much may wait, as a bound of memory: who could not be started in time is refused anyway.
     pub queue: AdmissionQueue,
-    /// How long a request may wait before it is refused.
+    /// How long a request may wait before it is refused; up to twice as long while its line moves fast enough.
     pub first_token: FirstTokenWait,
     /// How long a request is held while no worker of its model is up, as when the fleet is scaled from zero; `0s` tells
     /// the client at once. Only for models that are configured or were served before, and that name no `fallback`.
@@ -111,7 +111,7 @@ impl Default for AdmissionQueue {
     }
 }
 
-/// How long a request may wait before it is refused.
+/// How long a request may wait before it is refused; up to twice as long while its line moves fast enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FirstTokenWait {

@@ -30,6 +30,8 @@ struct Flow {
     tag: u64,
     waiting: usize,
     tokens: u64,
+    /// Tokens of those who were started or left since it began to wait.
+    gone: u64,
 }
 
 impl Lane {
@@ -44,6 +46,23 @@ impl Lane {
     /// Tokens that a tenant was served, as far as its turn goes by them.
     pub(super) fn tag(&self, tenant: Tenant) -> u64 {
         self.flows.get(&tenant).map_or(self.clock, |flow| flow.tag)
+    }
+
+    /// Tokens of one tenant that wait.
+    pub(super) fn own(&self, tenant: Tenant) -> u64 {
+        self.flows.get(&tenant).map_or(0, |flow| flow.tokens)
+    }
+
+    /// Where the next of a tenant stands: tokens that came before it since that began to wait.
+    pub(super) fn place(&self, tenant: Tenant) -> u64 {
+        self.flows.get(&tenant).map_or(0, |flow| flow.gone.saturating_add(flow.tokens))
+    }
+
+    /// Tokens of its tenant that go before one that stands at `place`. Who came later and went sooner counts as if it
+    /// had been before.
+    pub(super) fn own_before(&self, tenant: Tenant, place: u64) -> u64 {
+        let flow = self.flows.get(&tenant);
+        flow.map_or(0, |flow| place.saturating_sub(flow.gone).min(flow.tokens))
     }
 
     pub(super) fn insert(&mut self, waiter: Waiter) {
@@ -74,11 +93,18 @@ impl Lane {
         self.clock = clock.max(flow.tag);
         // A request without tokens costs something too, or it would be served for ever.
         flow.tag = flow.tag.saturating_add(waiter.tokens.max(1));
+        flow.gone = flow.gone.saturating_add(waiter.tokens);
     }
 
-    /// Tokens that are served before `waiter` is, if all tenants that wait take turns.
-    pub(super) fn before(&self, waiter: Waiter) -> u64 {
-        let own = self.flows.get(&waiter.tenant).map_or(0, |flow| flow.tokens);
+    /// One does not wait any more that was not started.
+    pub(super) fn left(&mut self, waiter: Waiter) {
+        if let Some(flow) = self.flows.get_mut(&waiter.tenant) {
+            flow.gone = flow.gone.saturating_add(waiter.tokens);
+        }
+    }
+
+    /// Tokens that are served before `waiter` is, if all tenants that wait take turns: so many are its own tenant's.
+    pub(super) fn before(&self, waiter: Waiter, own: u64) -> u64 {
         let others = self.flows.iter().filter(|(tenant, _)| **tenant != waiter.tenant);
         let turns = own.saturating_add(waiter.tokens);
         let others: u64 = others.map(|(_, flow)| flow.tokens.min(turns)).sum();

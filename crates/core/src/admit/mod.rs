@@ -23,6 +23,7 @@ mod settings;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod wait_time;
 mod worker_queue;
 
 use core::fmt;
@@ -41,6 +42,7 @@ pub(crate) use self::safety_margin::{Caution, Strain};
 pub use self::settings::{AdmitSettings, ByPriority, Mode, ParseModeError, QueueSettings};
 pub use self::tenants::Portion;
 pub(crate) use self::tenants::Tenants;
+pub use self::wait_time::{KEPT_TIMES, WaitTime};
 pub(crate) use self::worker_queue::Ahead;
 pub use self::worker_queue::Hold;
 

@@ -47,12 +47,22 @@ struct Called {
 }
 
 impl Line {
-    pub(super) fn enter(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId, now: Instant) {
+    /// Says where it stands in the line of its tenant.
+    pub(super) fn enter(
+        &mut self,
+        ticket: Ticket,
+        waiter: Waiter,
+        at: WorkerId,
+        now: Instant,
+    ) -> u64 {
         self.since.get_or_insert(now);
-        self.lanes[waiter.priority.index()].insert(waiter);
+        let lane = &mut self.lanes[waiter.priority.index()];
+        let place = lane.place(waiter.tenant);
+        lane.insert(waiter);
         self.stands.entry(at).or_default().insert(ticket, waiter);
         // It may be small enough to pass those that wait there, or matter more.
         self.ready.insert(at);
+        place
     }
 
     /// Who is called next, and for the room of which worker, unless somebody is being placed already.
@@ -150,6 +160,7 @@ impl Line {
 
     pub(super) fn leave(&mut self, ticket: Ticket, waiter: Waiter, at: WorkerId) {
         self.take_out(ticket, waiter, at);
+        self.lanes[waiter.priority.index()].left(waiter);
         if self.is_empty() {
             self.since = None;
         }
@@ -198,13 +209,27 @@ impl Line {
 
     /// How long `waiter` would wait here; `None` while nobody can say.
     pub(super) fn wait(&self, waiter: Waiter) -> Option<Micros> {
+        self.time_for(waiter, self.lanes[waiter.priority.index()].own(waiter.tenant))
+    }
+
+    /// How long one that waits has still to wait, from where it stands in the line of its tenant. While nobody is
+    /// started that grows: the next start is taken to be as far away as the last one.
+    pub(super) fn rest_of_wait(&self, waiter: Waiter, place: u64, now: Instant) -> Option<Micros> {
+        let own = self.lanes[waiter.priority.index()].own_before(waiter.tenant, place);
+        let stood = self.since.map_or(Micros::ZERO, |since| now.since(since));
+        let wait = self.time_for(waiter, own)?.get();
+        Some(Micros::new(wait.saturating_add(stood.get())))
+    }
+
+    /// How long it takes until all are started that go before `waiter`, so many tokens of its own tenant's among them.
+    fn time_for(&self, waiter: Waiter, own: u64) -> Option<Micros> {
         let (tokens, micros) = self.speed.parts();
         if self.starts < STARTS_MIN || tokens == 0 {
             return None;
         }
         let place = waiter.priority.index();
         let greater: u64 = self.lanes[place + 1..].iter().map(Lane::tokens).sum();
-        let before = greater.saturating_add(self.lanes[place].before(waiter));
+        let before = greater.saturating_add(self.lanes[place].before(waiter, own));
         let wait = u128::from(before) * u128::from(micros) / u128::from(tokens);
         Some(Micros::new(u64::try_from(wait).unwrap_or(u64::MAX)))
     }

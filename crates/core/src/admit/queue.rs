@@ -51,8 +51,10 @@ pub struct Waiter {
     pub model: u64,
     /// Tokens of its prompt and of its expected answer.
     pub tokens: u64,
-    /// Until when it must have been started.
+    /// Until when it should have been started.
     pub deadline: Instant,
+    /// Until when it must have been: it waits beyond its deadline only while its line moves fast enough.
+    pub limit: Instant,
 }
 
 /// A place in the queue; the number grows with every one given out.
@@ -77,7 +79,7 @@ pub enum Refusal {
         /// When to come back: 1 to 30 s.
         retry_after: Micros,
     },
-    /// It would not be started by its deadline.
+    /// It would not be started by its limit.
     TooLate {
         /// How long it would wait, judging by how fast its line has moved.
         wait: Micros,
@@ -116,6 +118,10 @@ struct Entry {
     /// The worker that it waits for; nobody where it is held until one is up.
     at: WorkerId,
     standing: Standing,
+    /// Until when it waits: its deadline, or its limit once it is kept.
+    until: Instant,
+    /// Where it stands in the line of its tenant.
+    place: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,14 +183,16 @@ impl Queue {
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        let entry = Entry { waiter, entered: now, at, standing: Standing::Waiting };
+        let line = self.lines.entry(waiter.model).or_default();
+        let place = line.enter(ticket, waiter, at, now);
+        let (standing, until) = (Standing::Waiting, waiter.deadline);
+        let entry = Entry { waiter, entered: now, at, standing, until, place };
         self.entries.insert(ticket, entry);
         self.deadlines.insert((waiter.deadline, ticket));
         self.waiting[waiter.priority.index()] += 1;
         self.held += usize::from(at == WorkerId::NOBODY);
         self.tokens = self.tokens.saturating_add(waiter.tokens);
         *self.tenants.entry(waiter.tenant).or_default() += 1;
-        self.lines.entry(waiter.model).or_default().enter(ticket, waiter, at, now);
         Ok(ticket)
     }
 
@@ -284,15 +292,33 @@ impl Queue {
         }
     }
 
-    /// Takes out those whose time is over; one that has been called may still be started.
+    /// Takes out those whose time is over and who are not [kept](Self::keep); one that has been called may still be
+    /// started.
     pub fn expire(&mut self, now: Instant) -> Vec<Ticket> {
         let over = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
         let waits = |ticket: &Ticket| self.entries[ticket].standing == Standing::Waiting;
-        let tickets: Vec<Ticket> = over.map(|(_, ticket)| *ticket).filter(waits).collect();
+        let mut tickets: Vec<Ticket> = over.map(|(_, ticket)| *ticket).filter(waits).collect();
+        tickets.retain(|&ticket| self.keep(ticket, now).is_none());
         for &ticket in &tickets {
             self.leave(ticket);
         }
         tickets
+    }
+
+    /// Until when somebody is kept whose time is over: its limit, if the line before it moves fast enough to start it
+    /// by then. Who is not kept has to be taken out.
+    pub fn keep(&mut self, ticket: Ticket, now: Instant) -> Option<Instant> {
+        let entry = self.entries.get_mut(&ticket)?;
+        let (waiter, limit) = (entry.waiter, entry.waiter.limit);
+        let left = limit.since(now);
+        let wait = self.lines.get(&waiter.model)?.rest_of_wait(waiter, entry.place, now)?;
+        if left == Micros::ZERO || left < wait {
+            return None;
+        }
+        self.deadlines.remove(&(entry.until, ticket));
+        self.deadlines.insert((limit, ticket));
+        entry.until = limit;
+        Some(limit)
     }
 
     /// Who waits at `worker` before a request for `model`; `ticket` is its own, if it was called.
@@ -356,7 +382,7 @@ impl Queue {
             return Err(Refusal::TenantFull { retry_after });
         }
         match wait {
-            Some(wait) if sure(wait) > waiter.deadline.since(now) => {
+            Some(wait) if sure(wait) > waiter.limit.since(now) => {
                 Err(Refusal::TooLate { wait, retry_after })
             }
             _ => Ok(()),
@@ -366,7 +392,7 @@ impl Queue {
     fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
         let entry = self.entries.remove(&ticket)?;
         let waiter = entry.waiter;
-        self.deadlines.remove(&(waiter.deadline, ticket));
+        self.deadlines.remove(&(entry.until, ticket));
         self.waiting[waiter.priority.index()] -= 1;
         self.held -= usize::from(entry.at == WorkerId::NOBODY);
         self.tokens = self.tokens.saturating_sub(waiter.tokens);

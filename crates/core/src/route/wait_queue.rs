@@ -11,7 +11,7 @@ use super::router::{Request, Router};
 use super::routing_request::model_number;
 use super::settings::RouteSettings;
 use super::{Attempted, Choice, Tried};
-use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, Waiter};
+use crate::admit::{Hold, Portion, Queue, QueueSettings, Refusal, Ticket, WaitTime, Waiter};
 use crate::fleet::{Turn, WorkerId};
 
 /// Wait after which a request that smaller ones overtake has its worker reserved.
@@ -36,7 +36,7 @@ impl Router {
         &mut self,
         request: Request<'_>,
         at: WorkerId,
-        deadline: Instant,
+        time: WaitTime,
         now: Instant,
     ) -> Result<Ticket, Refusal> {
         let (prompt, completion) = self.expected(request);
@@ -45,22 +45,23 @@ impl Router {
             tenant: request.tenant,
             model: model_number(request.model),
             tokens: u64::from(prompt.get()).saturating_add(u64::from(completion.get())),
-            deadline,
+            deadline: now + time.patience,
+            limit: now + time.most,
         };
         self.queue.enter(waiter, at, now)
     }
 
-    /// Lets a request wait until a worker of its model is up.
+    /// Lets a request wait for so long until a worker of its model is up.
     ///
     /// # Errors
     /// Why it may not, and when to come back; nothing has changed then.
     pub fn hold(
         &mut self,
         request: Request<'_>,
-        deadline: Instant,
+        time: Micros,
         now: Instant,
     ) -> Result<Ticket, Refusal> {
-        self.wait(request, WorkerId::NOBODY, deadline, now)
+        self.wait(request, WorkerId::NOBODY, WaitTime::exactly(time), now)
     }
 
     /// Something is set otherwise: all who wait are called again.
@@ -123,7 +124,12 @@ impl Router {
         self.queue.leave(ticket)
     }
 
-    /// Takes out those whose time is over.
+    /// Until when one is kept whose time is over ([`Queue::keep`]).
+    pub fn keep(&mut self, ticket: Ticket, now: Instant) -> Option<Instant> {
+        self.queue.keep(ticket, now)
+    }
+
+    /// Takes out those whose time is over and who are not kept.
     pub fn expire(&mut self, now: Instant) -> alloc::vec::Vec<Ticket> {
         self.queue.expire(now)
     }

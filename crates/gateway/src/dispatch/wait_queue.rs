@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use overdraft_core::admit::{Priority, Queue, Refusal, Ticket};
+use overdraft_core::admit::{Priority, Queue, Refusal, Ticket, WaitTime};
 use overdraft_core::fleet::WorkerId;
 use overdraft_core::route::{Request, Router};
 use overdraft_telemetry::Clock;
@@ -62,11 +62,11 @@ impl WaitQueue {
         dispatcher: &'a Dispatcher,
         request: Request<'_>,
         at: WorkerId,
-        patience: Micros,
+        time: WaitTime,
     ) -> Result<QueuePlace<'a>, Refusal> {
         let entered = dispatcher.clock.now();
         let mut router = dispatcher.router();
-        let ticket = router.wait(request, at, entered + patience, entered)?;
+        let ticket = router.wait(request, at, time, entered)?;
         let bell = Arc::new(Notify::new());
         self.bells().insert(ticket, Arc::clone(&bell));
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -98,6 +98,12 @@ impl QueuePlace<'_> {
     /// Resolves when it is called.
     pub(crate) async fn called(&self) {
         self.bell.notified().await;
+    }
+
+    /// For how much longer it is kept whose time is over, if it is.
+    pub(crate) fn keep(&self) -> Option<Micros> {
+        let now = self.dispatcher.clock.now();
+        self.dispatcher.router().keep(self.ticket, now).map(|until| until.since(now))
     }
 
     /// How long it has waited.

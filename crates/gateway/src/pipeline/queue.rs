@@ -2,12 +2,13 @@
 //!
 //! The core decides; this file does the waiting. A request waits for a worker that has no room for
 //! it yet. The queue calls it when there may be room, and it starts when there is. It is refused
-//! where its expected wait is too long, when its maximum wait is over, and when the gateway shuts
-//! down.
+//! where its expected wait is too long, when its maximum wait is over and its line too slow to keep
+//! it, and when the gateway shuts down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal};
+use overdraft_core::admit::{RETRY_AFTER_MIN, Refusal, WaitTime};
 use overdraft_core::deadline::Prediction;
 use overdraft_core::fleet::{Turn, WorkerId};
 use overdraft_core::route::{Choice, Strictness, Tried};
@@ -84,10 +85,10 @@ pub(crate) async fn place(
     if let Err(Denied { why: Denial::Choice(choice), .. }) = placed
         && is_held(pipeline, info, choice)
     {
-        let until = Instant::now() + pipeline.settings().admission.hold;
+        let time = WaitTime::exactly(Micros::from(pipeline.settings().admission.hold));
         let (nobody, figures) = (WorkerId::NOBODY, Figures::default());
         context.holds(info.delivery == Delivery::Streamed);
-        placed = Box::pin(wait(pipeline, context, info, nobody, figures, until)).await;
+        placed = Box::pin(wait(pipeline, context, info, nobody, figures, time)).await;
         context.holds(false);
     }
     let placed = placed.and_then(|lease| match hopeless(context, lease.prediction()) {
@@ -138,8 +139,9 @@ async fn seek(
         pipeline.dispatcher.metrics.routing.waits(awaits.name());
     }
     // In a box: most requests do not wait and should not carry room for it along.
-    let until = Instant::now() + pipeline.settings().admission.first_token.of(info.priority);
-    Box::pin(wait(pipeline, context, info, at, figures, until)).await
+    let patience = pipeline.settings().admission.first_token.of(info.priority);
+    let time = WaitTime::of(Micros::from(patience));
+    Box::pin(wait(pipeline, context, info, at, figures, time)).await
 }
 
 /// Whether a request that nobody is up for is held until somebody is: its model will be served, and no other one
@@ -164,7 +166,9 @@ pub(super) async fn return_to(
     until: Instant,
 ) -> Option<Lease> {
     let figures = look(pipeline, info);
-    Box::pin(wait(pipeline, context, info, at, figures, until)).await.ok()
+    let left = until.saturating_duration_since(Instant::now());
+    let time = WaitTime::exactly(Micros::from(left));
+    Box::pin(wait(pipeline, context, info, at, figures, time)).await.ok()
 }
 
 /// Whether the model's requests wait where there is no room.
@@ -172,22 +176,21 @@ pub(super) fn waits(pipeline: &Pipeline, info: &RequestInfo) -> bool {
     pipeline.routes().route(&info.model).admission.mode.waits()
 }
 
-/// Waits in the queue for a worker, until then at most.
+/// Waits in the queue for a worker, for so long at most.
 async fn wait(
     pipeline: &Arc<Pipeline>,
     context: &mut RequestContext<'_>,
     info: &RequestInfo,
     at: WorkerId,
     mut figures: Figures,
-    until: Instant,
+    time: WaitTime,
 ) -> Result<Lease, Denied> {
     let dispatcher = &pipeline.dispatcher;
     let denied = |why, figures| Denied { why, figures: Some(figures) };
     context.note(|record| record.end.phase = Phase::Queue);
-    let until = context.deadline.map_or(until, |deadline| deadline.at.min(until));
-    let patience = until.saturating_duration_since(Instant::now());
-    let patience = Micros::from(patience);
-    let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, patience);
+    let time = context.deadline.map_or(time, |deadline| time.within(deadline.left()));
+    let mut until = Instant::now() + Duration::from(time.patience);
+    let entered = dispatcher.wait_queue.enter(dispatcher, info.request(), at, time);
     context.facts.trace().event("overdraft.queue.entered", Vec::new);
     let place = entered.map_err(|refusal| denied(Denial::Queue(refusal), figures))?;
     loop {
@@ -195,6 +198,10 @@ async fn wait(
             biased;
             () = place.called() => {}
             () = sleep_until(until) => {
+                if let Some(more) = place.keep() {
+                    until = Instant::now() + Duration::from(more);
+                    continue;
+                }
                 let is_held = dispatcher.view().queue().is_held(place.ticket());
                 let why = if is_held { Denial::NeverUp } else { Denial::Late };
                 return Err(denied(why(place.waited()), figures));

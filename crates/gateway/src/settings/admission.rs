@@ -9,7 +9,7 @@ use overdraft_core::admit::{ByPriority, QueueSettings};
 pub struct AdmissionSettings {
     /// How much may wait.
     pub queue: QueueSettings,
-    /// How long a request may wait before it is refused.
+    /// How long a request may wait before it is refused; up to twice as long while its line moves fast enough.
     pub first_token: ByPriority<Duration>,
     /// How long a request is held while no worker of its model is up; not at all where it is zero.
     pub hold: Duration,

@@ -2,6 +2,8 @@
 //!
 //! Each worker takes one request at a time, so that the test decides when there is room.
 
+use std::time::Duration;
+
 use overdraft_core::admit::{ByPriority, Mode};
 use overdraft_gateway::{
     GatewaySettings, ModelSettings, WebPlace, WebhookSettings, WorkerSettings,
@@ -174,6 +176,38 @@ async fn who_has_waited_for_too_long_is_told_why_and_when_to_come_back() {
     let line = "router_rejections_total{reason=\"late\",priority=\"flex\"} 1";
     until_metrics(&gateway, line).await;
     waiting(&gateway, "flex", 0).await;
+}
+
+#[tokio::test]
+async fn who_will_soon_be_started_is_kept_when_its_time_is_over() {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        one_at_a_time(settings);
+        settings.admission.first_token.default = PATIENCE;
+    })
+    .await;
+    let mut clients = vec![gateway.chat("").await];
+    let mut call = mock.call().await;
+    for place in 1..=11 {
+        clients.push(queued(&gateway, "", &chat(""), ("default", place)).await);
+    }
+    // Nine are started one after the other, and the two that are left are over their time.
+    for _ in 0..9 {
+        tokio::time::sleep(SOON).await;
+        call.answer(200, ANSWER).await;
+        call = mock.call().await;
+    }
+    tokio::time::sleep(PATIENCE - 9 * SOON).await;
+    waiting(&gateway, "default", 2).await;
+    for _ in 0..2 {
+        call.answer(200, ANSWER).await;
+        call = mock.call().await;
+    }
+    call.answer(200, ANSWER).await;
+    for mut client in clients {
+        assert_eq!(client.whole().await.0.status, 200);
+    }
 }
 
 #[tokio::test]

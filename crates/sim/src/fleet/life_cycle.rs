@@ -1,6 +1,6 @@
 //! Request life cycle: arrival, response cache or placement, computation, end.
 
-use overdraft_core::admit::{Mode, Tenant};
+use overdraft_core::admit::{Mode, Tenant, WaitTime};
 use overdraft_core::estimate::Kind;
 use overdraft_core::fleet::{Ending, Failure, FirstToken};
 use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
@@ -145,15 +145,16 @@ impl Simulation<'_> {
         let chunk = self.chunk();
         let flight = self.flights.of(id);
         let priority = flight.sender.priority.unwrap_or_default();
-        let deadline = self.now + self.scenario.patience.of(priority);
+        let time = WaitTime::of(self.scenario.patience.of(priority));
         let gateway = &mut self.gateways[flight.gateway];
-        let waits = gateway.router.wait(request(flight, chunk), at, deadline, self.now);
+        let waits = gateway.router.wait(request(flight, chunk), at, time, self.now);
         let ticket = match waits {
             Ok(ticket) => ticket,
             Err(refusal) => return self.refuse(id, unqueued(refusal)),
         };
         gateway.waiting.insert(ticket, id);
-        self.agenda.enter(deadline, Event::Expired);
+        self.agenda.enter(self.now + time.patience, Event::Expired);
+        self.agenda.enter(self.now + time.most, Event::Expired);
         self.call_on();
         Ok(())
     }

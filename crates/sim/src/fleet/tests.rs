@@ -232,6 +232,28 @@ fn whoever_waits_for_too_long_is_refused() {
 }
 
 #[test]
+fn a_request_that_is_started_soon_is_kept_and_none_for_longer_than_the_bound() {
+    let mut scenario = scenario(Policy::Cost, 1);
+    scenario.kv_tokens = Some(Tokens::new(4_096));
+    scenario.routing.admission.mode = Mode::Reserve;
+    // All at once: two at a time, and the last is started after some forty times the first one's answer.
+    let workload = "unique:question=1000,output=200,spread=0,rate=1000";
+    let run = |patience| {
+        let mut scenario = scenario.clone();
+        scenario.patience = all_alike(patience);
+        summary(&run(&scenario, workload, 80, 1))
+    };
+    let all = run(Micros::new(3_600_000_000));
+    assert_eq!(all.completed, 80);
+    let last = all.ttft.p99;
+    let times = |share: f64| Micros::from(std::time::Duration::from_secs_f64(share * last / 1e3));
+    assert_eq!(run(times(0.6)).completed, 80, "all are started within twice that");
+    let short = run(times(0.3));
+    assert!((40..60).contains(&short.completed), "{short:?}");
+    assert!(short.ttft.p99 <= 0.62 * last, "{short:?}");
+}
+
+#[test]
 fn what_was_asked_before_is_answered_again_and_computed_once() {
     let mut scenario = scenario(Policy::Cost, 2);
     let workload = "unique:question=500,output=50,rate=5,repeat=0.4";

@@ -21,7 +21,7 @@ fn at(micros: u64) -> Instant {
 
 fn waiter(priority: Priority, tenant: u64, model: u64) -> Waiter {
     let (tenant, deadline) = (Tenant(tenant), at(1_000_000 * SECOND));
-    Waiter { priority, tenant, model, tokens: 100, deadline }
+    Waiter { priority, tenant, model, tokens: 100, deadline, limit: deadline }
 }
 
 fn queue() -> Queue {
@@ -78,7 +78,8 @@ impl World {
         match *step {
             Step::Enter { priority, tenant, model, tokens, at } => {
                 let deadline = self.now + Micros::new(20 * SECOND);
-                let waiter = Waiter { tokens, deadline, ..waiter(priority, tenant, model) };
+                let limit = self.now + Micros::new(40 * SECOND);
+                let waiter = Waiter { tokens, deadline, limit, ..waiter(priority, tenant, model) };
                 if let Ok(ticket) = self.queue.enter(waiter, WorkerId::at(at), self.now) {
                     self.all.push((ticket, waiter));
                 }
@@ -351,7 +352,7 @@ fn who_could_not_be_started_in_time_is_refused_at_once() {
     }
     let now = at(20 * SECOND);
     let late = |tenant, seconds, priority| Waiter {
-        deadline: now + Micros::new(seconds * SECOND),
+        limit: now + Micros::new(seconds * SECOND),
         ..waiter(priority, tenant, 0)
     };
     // Eighty of its own are before it; how fast they go is known within a factor of two.
@@ -365,6 +366,48 @@ fn who_could_not_be_started_in_time_is_refused_at_once() {
     assert!(queue.enter(late(1, 5, Priority::Priority), here(), now).is_ok());
     let flex = queue.enter(late(3, 39, Priority::Flex), here(), now).unwrap_err();
     assert_eq!(flex.name(), "too_late");
+}
+
+#[test]
+fn who_is_over_its_time_is_kept_while_its_line_moves_fast_enough() {
+    // Eighty that came at once: one is started each second, then nobody for a while.
+    let enter = |queue: &mut Queue, tenant| {
+        let waiter = Waiter {
+            deadline: at(30 * SECOND),
+            limit: at(60 * SECOND),
+            ..waiter(Priority::Default, tenant, 0)
+        };
+        queue.enter(waiter, here(), Instant::ORIGIN).unwrap()
+    };
+    let start = |queue: &mut Queue, seconds: core::ops::RangeInclusive<u64>| {
+        for second in seconds {
+            let ticket = queue.call(at(second * SECOND)).unwrap();
+            queue.admitted(ticket, at(second * SECOND));
+        }
+    };
+    let mut queue = queue();
+    let tickets: Vec<Ticket> = (0..80).map(|_| enter(&mut queue, 1)).collect();
+    start(&mut queue, 1..=30);
+    // Of the fifty that are left the first thirty are started within their limit, as it looks now.
+    let over = queue.expire(at(30 * SECOND));
+    assert!((19..=20).contains(&over.len()), "{}", over.len());
+    assert_eq!(over, tickets[80 - over.len()..]);
+    assert_eq!(queue.expire(at(59 * SECOND)), [], "their time is another one now");
+    start(&mut queue, 31..=50);
+    // Who stands behind ten is not kept where nobody is started.
+    assert_eq!(queue.keep(tickets[50], at(50 * SECOND)), Some(at(60 * SECOND)));
+    assert_eq!(queue.keep(tickets[50], at(56 * SECOND)), None);
+    let left = queue.len();
+    assert_eq!(queue.expire(at(60 * SECOND)).len(), left, "nobody is kept beyond the limit");
+}
+
+#[test]
+fn before_anybody_knows_how_fast_a_line_moves_nobody_is_kept() {
+    let mut queue = queue();
+    let late = Waiter { deadline: at(5), limit: at(10), ..waiter(Priority::Default, 1, 0) };
+    let waits = queue.enter(late, here(), Instant::ORIGIN).unwrap();
+    assert_eq!(queue.keep(waits, at(5)), None);
+    assert_eq!(queue.expire(at(5)), [waits]);
 }
 
 #[test]
@@ -390,7 +433,7 @@ fn who_has_more_than_its_share_holds_up_nobody_but_itself() {
 #[test]
 fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     let mut queue = queue();
-    let late = Waiter { deadline: at(5), ..waiter(Priority::Default, 1, 0) };
+    let late = Waiter { deadline: at(5), limit: at(5), ..waiter(Priority::Default, 1, 0) };
     let placed = queue.enter(late, here(), Instant::ORIGIN).unwrap();
     let waits = queue.enter(late, here(), Instant::ORIGIN).unwrap();
     assert_eq!(queue.call(at(1)), Some(placed));
