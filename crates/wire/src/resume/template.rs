@@ -155,11 +155,13 @@ fn read_each(list: &[u8], ids: &mut Vec<u32>) -> Option<()> {
         return Some(());
     }
     for (read, number) in list.split(|byte| *byte == b',').enumerate() {
-        let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
-        if !is_number || IDS_MAX <= read || (number.len() > 1 && number[0] == b'0') {
+        if number.is_empty() || IDS_MAX <= read || (number.len() > 1 && number[0] == b'0') {
             return None;
         }
-        ids.push(std::str::from_utf8(number).ok()?.parse().ok()?);
+        ids.push(number.iter().try_fold(0_u32, |id, digit| {
+            let digit = char::from(*digit).to_digit(10)?;
+            id.checked_mul(10)?.checked_add(digit)
+        })?);
     }
     Some(())
 }

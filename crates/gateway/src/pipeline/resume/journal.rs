@@ -153,6 +153,25 @@ impl Journal {
         alike
     }
 
+    /// Passes events that do not look like those before, and tells them behind `out`. It stands apart, for its variables
+    /// would be room on the stack that each other chunk has to touch.
+    #[inline(never)]
+    fn pass_others(&mut self, events: &[u8], mut out: Vec<u8>) -> Passed {
+        for event in self.events(events) {
+            let noted = match &self.doubt {
+                Some(_) => self.hold(event, &mut out),
+                None if self.splice.is_some() => self.second(&event, &mut out),
+                None => self.note(&event, &mut out).or_else(|error| self.doubts(error)),
+            };
+            let verdict =
+                noted.unwrap_or_else(|error| Verdict::Failed(Fault::Broken(error.to_string())));
+            if !matches!(verdict, Verdict::GoesOn) {
+                return Passed { events: out.into(), verdict };
+            }
+        }
+        Passed { events: out.into(), verdict: Verdict::GoesOn }
+    }
+
     /// An event of the first answer: noted, and told without what only the gateway asked for.
     fn note(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<Verdict, NotJson> {
         let Some(data) = event.data() else {
@@ -298,20 +317,8 @@ impl Continuation for Journal {
             return Passed { events, verdict: Verdict::GoesOn };
         }
         let (same, rest) = events.split_at(alike.length);
-        let mut out = if alike.is_cut { alike.told } else { same.to_vec() };
-        for event in self.events(rest) {
-            let noted = match &self.doubt {
-                Some(_) => self.hold(event, &mut out),
-                None if self.splice.is_some() => self.second(&event, &mut out),
-                None => self.note(&event, &mut out).or_else(|error| self.doubts(error)),
-            };
-            let verdict =
-                noted.unwrap_or_else(|error| Verdict::Failed(Fault::Broken(error.to_string())));
-            if !matches!(verdict, Verdict::GoesOn) {
-                return Passed { events: out.into(), verdict };
-            }
-        }
-        Passed { events: out.into(), verdict: Verdict::GoesOn }
+        let out = if alike.is_cut { alike.told } else { same.to_vec() };
+        self.pass_others(rest, out)
     }
 
     fn ending(&mut self) -> Bytes {
