@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""CPU of the gateway, nginx (`proxy_buffering off`) and smg for the same requests, in one run.
+"""CPU of the gateway, nginx (`proxy_buffering off`), HAProxy and smg for the same requests, in one run.
 
-nginx_peer.py --binary PROGRAM [--nginx PROGRAM] [--smg PYTHON] [--rounds 5] [--requests 1500]
+nginx_peer.py --binary PROGRAM [--nginx PROGRAM] [--haproxy PROGRAM] [--smg PYTHON] [--rounds 5] [--requests 1500]
 
 All stand before one echo worker. In each round each of them, in an order that moves on, gets the same requests one connection after the
 other kept open: whole answers with prompts of 200 bytes and of 16 KB, and one kind of streams. CPU is what the kernel charges its
-threads. Medians over rounds. nginx relays bytes; it neither reads a request nor chooses by it.
+threads. Medians over rounds. nginx and HAProxy relay bytes; they neither read a request nor choose by it.
 """
 import argparse
 import http.client
@@ -31,6 +31,22 @@ http {{
     location / {{ proxy_pass http://worker; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }}
   }}
 }}
+"""
+HAPROXY = """
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  option http-no-delay
+  http-reuse always
+frontend clients
+  bind 127.0.0.1:{port}
+  default_backend workers
+backend workers
+  server worker 127.0.0.1:{worker}
 """
 
 
@@ -93,7 +109,7 @@ def load(port, case, requests):
 
 def start(arguments, folder):
     """Each peer's name, port and process."""
-    worker, ports = free_port(), [free_port() for _ in range(3)]
+    worker, ports = free_port(), [free_port() for _ in range(4)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     echo = subprocess.Popen([arguments.binary, "worker", "--backend", "echo", "--max-model-len", "65536", "--listen", f"127.0.0.1:{worker}"], **quiet)
     wait(worker, "/health")
@@ -101,8 +117,12 @@ def start(arguments, folder):
     conf.write_text(NGINX.format(folder=folder, worker=worker, port=ports[1]))
     commands = {"overdraft": [arguments.binary, "serve", "--listen", f"127.0.0.1:{ports[0]}", "--worker", f"http://127.0.0.1:{worker}"],
                 "nginx": [arguments.nginx, "-p", folder, "-c", conf]}
+    if arguments.haproxy:
+        haproxy = Path(folder) / "haproxy.cfg"
+        haproxy.write_text(HAPROXY.format(worker=worker, port=ports[2]))
+        commands["haproxy"] = [arguments.haproxy, "-db", "-q", "-f", haproxy]
     if arguments.smg:
-        commands["smg"] = [arguments.smg, "-m", "smg.launch_router", "--host", "127.0.0.1", "--port", str(ports[2]), "--policy", "cache_aware",
+        commands["smg"] = [arguments.smg, "-m", "smg.launch_router", "--host", "127.0.0.1", "--port", str(ports[len(commands)]), "--policy", "cache_aware",
                            "--prometheus-port", str(free_port()), "--worker-urls", f"http://127.0.0.1:{worker}"]
     peers = {"none": (worker, echo)}
     for port, (name, command) in zip(ports, commands.items()):
@@ -132,6 +152,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)
     parser.add_argument("--nginx", default="nginx")
+    parser.add_argument("--haproxy", help="as `haproxy` of Debian's package")
     parser.add_argument("--smg", help="a Python that can import smg")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=1500)

@@ -198,7 +198,7 @@ async fn who_will_soon_be_started_is_kept_when_its_time_is_over() {
         call.answer(200, ANSWER).await;
         call = mock.call().await;
     }
-    tokio::time::sleep(PATIENCE - 9 * SOON).await;
+    tokio::time::sleep(PATIENCE.saturating_sub(9 * SOON)).await;
     waiting(&gateway, "default", 2).await;
     for _ in 0..2 {
         call.answer(200, ANSWER).await;
