@@ -27,8 +27,9 @@ pub enum Withheld {
 /// What `decoded` has behind `told`. A worker that `holds_back` may have more to tell: one without stop strings tells each
 /// token at once, so that whole special tokens at the end are nothing that it holds back.
 pub fn withheld(told: &str, decoded: &str, holds_back: bool) -> Withheld {
-    if let Some(rest) = decoded.strip_prefix(told).filter(|rest| first_special(rest).is_none()) {
-        return Withheld::Text(rest.into());
+    if first_special(decoded).is_none() {
+        let rest = decoded.strip_prefix(told);
+        return rest.map_or(Withheld::Differs, |rest| Withheld::Text(rest.into()));
     }
     let mut found: Option<Withheld> = None;
     for at in ends(told.as_bytes(), decoded.as_bytes()) {
@@ -140,6 +141,8 @@ mod tests {
     fn what_may_be_text_or_special_is_not_told() {
         assert_eq!(withheld("one", "one</div>", true), Withheld::Unsure);
         assert_eq!(withheld("one", "one</s> and", false), Withheld::Unsure);
+        // The bracket may be the token's first or the one behind it.
+        assert_eq!(withheld("[", "[INST][", true), Withheld::Unsure);
         assert_eq!(withheld("one", "two", false), Withheld::Differs);
         assert_eq!(withheld("one", "on", false), Withheld::Differs);
         assert_eq!(withheld("one two", "one <not special> two", false), Withheld::Differs);
