@@ -25,10 +25,14 @@ pub struct Batch {
     pub(crate) sequences: f64,
     /// Sequences of which a token is sampled.
     pub(crate) sampled: f64,
+    /// Sequences that decode.
+    pub(crate) decodes: f64,
     /// Positions whose keys and values the decoding sequences read.
     pub(crate) decode_context: f64,
     /// Those of them that another of these sequences reads as well, where that is known.
     pub(crate) shared_context: f64,
+    /// Positions computed of prompts.
+    pub(crate) prefill_rows: f64,
     /// Sum over prefills of q (c + q/2): pairs of positions that attend.
     pub(crate) prefill_pairs: f64,
 }
@@ -46,8 +50,10 @@ impl Batch {
         self.sequences += 1.0;
         self.sampled += if chunk.samples { 1.0 } else { 0.0 };
         if chunk.length <= Tokens::new(1) {
+            self.decodes += 1.0;
             self.decode_context += before + 1.0;
         } else {
+            self.prefill_rows += length;
             self.prefill_pairs += length * (before + length / 2.0);
         }
     }
@@ -59,6 +65,7 @@ impl Batch {
         self.rows += rows;
         self.sequences += 1.0;
         self.sampled += rows;
+        self.decodes += 1.0;
         self.decode_context += f64::from(before.get()) + rows;
     }
 

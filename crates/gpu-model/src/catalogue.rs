@@ -10,19 +10,38 @@ use overdraft_units::Tokens;
 use crate::document::{Document, Entry};
 use crate::engine::Engine;
 use crate::error::ProfileError;
-use crate::profile::{Hardware, MEMORY_SHARE, Model, Profile, Scheduling};
+use crate::model::Model;
+use crate::profile::{Hardware, MEMORY_SHARE, Profile, Scheduling};
 
-const BUILTIN: [(&str, &str); 3] = [
+const BUILTIN: [(&str, &str); 5] = [
     ("hardware.toml", include_str!("../profiles/hardware.toml")),
     ("models.toml", include_str!("../profiles/models.toml")),
     ("rates.toml", include_str!("../profiles/rates.toml")),
+    ("experts.toml", include_str!("../profiles/experts.toml")),
+    ("cards.toml", include_str!("../profiles/cards.toml")),
 ];
 
 /// Maximum suggestions for an unknown name.
 const SUGGESTIONS_MAX: usize = 3;
 
-/// Bytes per parameter of the formats that names may have, for what no profile knows.
-const FORMATS: [(&str, f64); 4] = [("bf16", 2.0), ("fp16", 2.0), ("fp8", 1.0), ("int4", 0.531)];
+/// Formats that names may have, for what no profile knows.
+const FORMATS: [Format; 5] = [
+    Format::of_all("bf16", 2.0),
+    Format::of_all("fp16", 2.0),
+    Format::of_all("fp8", 1.0),
+    Format::of_all("int4", 0.531),
+    // Experts alone have four bits and a scale for 32 of them.
+    Format { name: "mxfp4", bytes: 2.0, expert_bytes: 0.531 },
+];
+
+/// A format's bytes per parameter.
+#[derive(Clone, Copy, Debug)]
+struct Format {
+    name: &'static str,
+    bytes: f64,
+    /// Of routed experts.
+    expert_bytes: f64,
+}
 
 /// All profiles that can be asked for.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +62,12 @@ pub struct Listed {
     pub price_per_hour: f64,
     /// How far its rates are to be trusted, and why.
     pub trust: String,
+}
+
+impl Format {
+    const fn of_all(name: &'static str, bytes: f64) -> Self {
+        Self { name, bytes, expert_bytes: bytes }
+    }
 }
 
 impl Catalogue {
@@ -68,6 +93,9 @@ impl Catalogue {
             self.hardware.insert(hardware.name.clone(), hardware);
         }
         for model in document.model {
+            if let Some(fault) = model.fault() {
+                return Err(wrong(format!("model `{}`: {fault}", model.name)));
+            }
             self.models.insert(model.name.clone(), model);
         }
         for entry in document.profile {
@@ -125,9 +153,10 @@ impl Catalogue {
         if entry.tensor_parallel == 0 {
             return Err("`tensor_parallel = 0` computes nothing; expected at least 1".to_owned());
         }
-        let rates = entry.rates(like.map(|like| &like.rates)).map_err(|field| {
+        let mut rates = entry.rates(like.map(|like| &like.rates)).map_err(|field| {
             format!("`{field}` is missing or not above zero; give it, or name another with `like`")
         })?;
+        rates.experts = entry.expert_rates(model, &rates, like.map(|like| &like.rates))?;
         let bound = |name, said: Option<u32>, like: Option<u32>| {
             said.or(like).filter(|bound| 0 < *bound).ok_or_else(|| {
                 format!("`{name}` is missing or zero; give it, or name another with `like`")
@@ -183,10 +212,10 @@ impl Catalogue {
         let (hardware, gpus) = side.rsplit_once("-tp")?;
         let (model, format) = rest.rsplit_once('-')?;
         let (hardware, model) = (self.hardware.get(hardware)?, self.models.get(model)?);
-        let (_, bytes) = FORMATS.iter().find(|(known, _)| *known == format)?;
+        let format = FORMATS.iter().find(|known| known.name == format)?;
         let gpus: u32 = gpus.parse().ok()?;
-        let (weights, room) =
-            (model.weight_bytes(*bytes) / f64::from(gpus), hardware.room(MEMORY_SHARE));
+        let weights = model.weight_bytes(format.bytes, format.expert_bytes) / f64::from(gpus);
+        let room = hardware.room(MEMORY_SHARE);
         let name = name.to_owned();
         (room < weights).then_some(ProfileError::TooLarge { name, weights, room })
     }
@@ -247,6 +276,9 @@ mod tests {
             "a10g-tp1/llama-3-70b-fp8",
             "its weights take 72.7 GB of each GPU, 52.6 GB more than the 20.1 GB left",
         );
+        // All experts count, whichever a token computes.
+        refused("h100-tp8/deepseek-v3-fp8", "its weights take 84.1 GB of each GPU");
+        refused("l4-tp1/gpt-oss-120b-mxfp4", "`l4-tp1/gpt-oss-120b-mxfp4` is impossible");
         refused("h100/llama-3-70b-bf16", "`h100-tp1/llama-3-70b-bf16` is impossible");
     }
 
@@ -279,6 +311,50 @@ source = \"a guess\"
         assert_eq!(mine.rates.gemm_tflops.to_bits(), like.rates.gemm_tflops.to_bits());
     }
 
+    #[test]
+    fn another_gpus_rates_are_scaled_by_its_datasheet() {
+        let catalogue = Catalogue::builtin();
+        let rates = |name: &str| catalogue.find(name).unwrap().rates;
+        for model in ["llama-3-8b-bf16", "qwen-3-30b-a3b-bf16"] {
+            let (h100, h20) = (rates(&format!("h100/{model}")), rates(&format!("h20/{model}")));
+            let ratios = [
+                (h20.weights_tb_per_s / h100.weights_tb_per_s, 1.194),
+                (h20.kv_tb_per_s / h100.kv_tb_per_s, 1.194),
+                (h20.elementwise_gb_per_s / h100.elementwise_gb_per_s, 1.194),
+                (h20.gemm_tflops / h100.gemm_tflops, 0.15),
+                (h20.prefill_attention_tflops / h100.prefill_attention_tflops, 0.15),
+                (h20.kernels_us_per_layer / h100.kernels_us_per_layer, 1.0),
+            ];
+            assert!(ratios.iter().all(|(ratio, of)| (ratio / of - 1.0).abs() < 1e-9), "{ratios:?}");
+            if let (Some(h100), Some(h20)) = (h100.experts, h20.experts) {
+                assert!((h20.weights_tb_per_s / h100.weights_tb_per_s - 1.194).abs() < 1e-9);
+                assert!((h20.gemm_tflops / h100.gemm_tflops - 0.15).abs() < 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn experts_have_the_rates_of_the_other_weights_where_nothing_else_is_said() {
+        let text = MINE
+            .replace("model = \"qwen-3-32b\"", "model = \"qwen-3-30b-a3b\"")
+            .replace("weights = \"bf16\"", "weights = \"mixed\"");
+        let mut catalogue = Catalogue::builtin();
+        catalogue.add("mine.toml", &text).unwrap();
+        let rates = catalogue.find("h100-tp4/qwen-3-30b-a3b-mixed").unwrap().rates;
+        let experts = rates.experts.unwrap();
+        assert_eq!(experts.weights_tb_per_s.to_bits(), rates.weights_tb_per_s.to_bits());
+        assert_eq!(experts.us_per_layer.to_bits(), rates.kernels_us_per_layer.to_bits());
+        // What a profile says of its weights holds for experts too; else those of the one it is like do.
+        let like = "like = \"h100-tp1/qwen-3-30b-a3b-bf16\"\nbytes_per_parameter = 1";
+        let text = text.replace("like = \"h100-tp2/qwen-3-32b-bf16\"", like);
+        let text = text.replace("host_ms", "allreduce_us = 5\nallreduce_gb_per_s = 190\nhost_ms");
+        catalogue.add("mine.toml", &text).unwrap();
+        let experts = catalogue.find("h100-tp4/qwen-3-30b-a3b-mixed").unwrap().rates.experts;
+        assert!((experts.unwrap().bytes_per_parameter - 1.0).abs() < 1e-9);
+        let like = catalogue.find("h100/qwen-3-30b-a3b-bf16").unwrap().rates.experts.unwrap();
+        assert_eq!(experts.unwrap().gemm_tflops.to_bits(), like.gemm_tflops.to_bits());
+    }
+
     #[track_caller]
     fn wrong(text: &str, sentence: &str) {
         let found = Catalogue::builtin().add("mine.toml", text).unwrap_err().to_string();
@@ -301,6 +377,14 @@ source = \"a guess\"
         wrong(&MINE.replace("host_ms", "host"), "unknown field `host`");
         wrong(&MINE.replace("tensor_parallel = 4", "tensor_parallel = 0"), "expected at least 1");
         wrong("[[profile", "line 1");
+        wrong(
+            &MINE.replace("host_ms = 1.5", "expert_gemm_tflops = 9"),
+            "`expert_gemm_tflops` is given, but `qwen-3-32b` has no experts",
+        );
+        let mixture = MINE
+            .replace("model = \"qwen-3-32b\"", "model = \"qwen-3-30b-a3b\"")
+            .replace("host_ms = 1.5", "expert_us_per_layer = -1");
+        wrong(&mixture, "`expert_us_per_layer` is not above zero");
         let huge = MINE.replace("weights = \"bf16\"", "weights = \"x\"\nbytes_per_parameter = 90");
         wrong(&huge, "is impossible");
     }

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use crate::engine::Engine;
-use crate::profile::{Confidence, Hardware, Model, Rates};
+use crate::model::Model;
+use crate::profile::{Confidence, ExpertRates, Hardware, Rates};
 
 /// All that a file may hold.
 #[derive(Debug, Default, Deserialize)]
@@ -25,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) like: Option<String>,
     /// Multiplies what reads memory, where it is taken from another GPU.
     pub(crate) memory_speed_factor: Option<f64>,
+    /// Multiplies what multiplies, where it is taken from another GPU.
+    pub(crate) compute_speed_factor: Option<f64>,
     bytes_per_parameter: Option<f64>,
     weights_tb_per_s: Option<f64>,
     gemm_tflops: Option<f64>,
@@ -38,6 +41,11 @@ pub(crate) struct Entry {
     allreduce_gb_per_s: Option<f64>,
     host_ms: Option<f64>,
     host_us_per_sequence: Option<f64>,
+    expert_bytes_per_parameter: Option<f64>,
+    expert_weights_tb_per_s: Option<f64>,
+    expert_gemm_tflops: Option<f64>,
+    expert_roofline_power: Option<f64>,
+    expert_us_per_layer: Option<f64>,
     #[serde(alias = "max_num_batched_tokens")]
     pub(crate) step_tokens: Option<u32>,
     #[serde(alias = "max_num_seqs")]
@@ -51,6 +59,15 @@ pub(crate) struct Entry {
     pub(crate) source: String,
 }
 
+/// A rate of experts by its name in the file.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    name: &'static str,
+    said: Option<f64>,
+    /// What holds where nothing is said.
+    otherwise: f64,
+}
+
 impl Entry {
     /// As in `h100-tp2/llama-3-70b-fp8`.
     pub(crate) fn name(&self) -> String {
@@ -61,11 +78,13 @@ impl Entry {
     /// positive number.
     pub(crate) fn rates(&self, like: Option<&Rates>) -> Result<Rates, &'static str> {
         let faster = self.memory_speed_factor.unwrap_or(1.0);
+        let stronger = self.compute_speed_factor.unwrap_or(1.0);
         let pick = |name, said: Option<f64>, like: Option<f64>| {
             said.or(like).filter(|rate| rate.is_finite() && 0.0 < *rate).ok_or(name)
         };
         let of = |rate: fn(&Rates) -> f64| like.map(rate);
         let read = |rate: fn(&Rates) -> f64| like.map(|like| rate(like) * faster);
+        let multiplied = |rate: fn(&Rates) -> f64| like.map(|like| rate(like) * stronger);
         // A single GPU has no links; nobody looks at these then.
         let (no_wait, no_link) = (of(|r| r.allreduce_us), of(|r| r.allreduce_gb_per_s));
         let alone = (self.tensor_parallel == 1).then_some(1.0);
@@ -80,12 +99,12 @@ impl Entry {
                 self.weights_tb_per_s,
                 read(|r| r.weights_tb_per_s),
             )?,
-            gemm_tflops: pick("gemm_tflops", self.gemm_tflops, of(|r| r.gemm_tflops))?,
+            gemm_tflops: pick("gemm_tflops", self.gemm_tflops, multiplied(|r| r.gemm_tflops))?,
             roofline_power: pick("roofline_power", self.roofline_power, of(|r| r.roofline_power))?,
             prefill_attention_tflops: pick(
                 "prefill_attention_tflops",
                 self.prefill_attention_tflops,
-                of(|r| r.prefill_attention_tflops),
+                multiplied(|r| r.prefill_attention_tflops),
             )?,
             kv_tb_per_s: pick("kv_tb_per_s", self.kv_tb_per_s, read(|r| r.kv_tb_per_s))?,
             attention_us_per_layer: pick(
@@ -115,6 +134,86 @@ impl Entry {
                 self.host_us_per_sequence,
                 of(|r| r.host_us_per_sequence),
             )?,
+            experts: None,
         })
+    }
+
+    /// Rates of the model's experts: as said, or as this profile says of all weights, or as in the
+    /// profile it is like, or as the rest of the weights. None where the model has no experts.
+    pub(crate) fn expert_rates(
+        &self,
+        model: &Model,
+        rates: &Rates,
+        like: Option<&Rates>,
+    ) -> Result<Option<ExpertRates>, String> {
+        let fields = self.expert_fields(rates, like.and_then(|like| like.experts));
+        if model.experts.is_none() {
+            return match fields.iter().find(|field| field.said.is_some()) {
+                None => Ok(None),
+                Some(Field { name, .. }) => {
+                    Err(format!("`{name}` is given, but `{}` has no experts", model.name))
+                }
+            };
+        }
+        let [bytes_per_parameter, weights_tb_per_s, gemm_tflops, roofline_power, us_per_layer] =
+            fields.map(|Field { name, said, otherwise }| {
+                let rate = said.unwrap_or(otherwise);
+                let known = rate.is_finite() && 0.0 < rate;
+                if known { Ok(rate) } else { Err(format!("`{name}` is not above zero")) }
+            });
+        Ok(Some(ExpertRates {
+            bytes_per_parameter: bytes_per_parameter?,
+            weights_tb_per_s: weights_tb_per_s?,
+            gemm_tflops: gemm_tflops?,
+            roofline_power: roofline_power?,
+            us_per_layer: us_per_layer?,
+        }))
+    }
+
+    fn expert_fields(&self, rates: &Rates, like: Option<ExpertRates>) -> [Field; 5] {
+        let faster = self.memory_speed_factor.unwrap_or(1.0);
+        let stronger = self.compute_speed_factor.unwrap_or(1.0);
+        let field = |name, said, of_all: Option<f64>, like: Option<f64>, rest: f64| Field {
+            name,
+            said,
+            otherwise: of_all.or(like).unwrap_or(rest),
+        };
+        [
+            field(
+                "expert_bytes_per_parameter",
+                self.expert_bytes_per_parameter,
+                self.bytes_per_parameter,
+                like.map(|like| like.bytes_per_parameter),
+                rates.bytes_per_parameter,
+            ),
+            field(
+                "expert_weights_tb_per_s",
+                self.expert_weights_tb_per_s,
+                self.weights_tb_per_s,
+                like.map(|like| like.weights_tb_per_s * faster),
+                rates.weights_tb_per_s,
+            ),
+            field(
+                "expert_gemm_tflops",
+                self.expert_gemm_tflops,
+                self.gemm_tflops,
+                like.map(|like| like.gemm_tflops * stronger),
+                rates.gemm_tflops,
+            ),
+            field(
+                "expert_roofline_power",
+                self.expert_roofline_power,
+                self.roofline_power,
+                like.map(|like| like.roofline_power),
+                rates.roofline_power,
+            ),
+            field(
+                "expert_us_per_layer",
+                self.expert_us_per_layer,
+                None,
+                like.map(|like| like.us_per_layer),
+                rates.kernels_us_per_layer,
+            ),
+        ]
     }
 }

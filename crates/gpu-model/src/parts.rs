@@ -3,8 +3,10 @@
 /// The parts of a step's time, each in seconds. They add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepParts {
-    /// Matrix products of the layers: reading weights, multiplying.
+    /// Matrix products that every row takes part in: reading weights, multiplying.
     pub layers: f64,
+    /// Matrix products of routed experts; none in a dense model.
+    pub experts: f64,
     /// The output head.
     pub head: f64,
     /// Attention of sequences that generate.
@@ -23,6 +25,7 @@ impl StepParts {
     /// The whole step, in seconds.
     pub fn seconds(&self) -> f64 {
         self.layers
+            + self.experts
             + self.head
             + self.decode_attention
             + self.prefill_attention

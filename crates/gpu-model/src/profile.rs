@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::engine::Engine;
 use crate::error::ProfileError;
+use crate::model::Model;
 
 /// Share of a GPU's memory that an engine uses, as vLLM's `gpu_memory_utilization` defaults to.
 pub(crate) const MEMORY_SHARE: f64 = 0.9;
@@ -32,34 +33,6 @@ pub struct Hardware {
     pub price_low: f64,
     /// Who asks that price, and when it was read.
     pub price_source: String,
-}
-
-/// A model's dimensions.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// How profiles call it, such as `llama-3-8b`.
-    pub name: String,
-    /// Transformer layers.
-    pub layers: u32,
-    /// Width of a row between layers.
-    pub hidden: u32,
-    /// Heads that ask.
-    pub query_heads: u32,
-    /// Heads that are cached.
-    pub kv_heads: u32,
-    /// Numbers per head.
-    pub head_dimension: u32,
-    /// Parameters of the layers, without embeddings and output head.
-    pub linear_parameters: f64,
-    /// Entries of the vocabulary.
-    pub vocabulary: u32,
-    /// Positions it is served with, in tokens.
-    pub context: u32,
-    /// Bytes of a cached number.
-    pub kv_bytes_per_number: u32,
-    /// Where the figures are from.
-    pub source: String,
 }
 
 /// What a GPU reaches with a model. Units are in the names.
@@ -91,6 +64,23 @@ pub struct Rates {
     pub host_ms: f64,
     /// What it adds for each sequence.
     pub host_us_per_sequence: f64,
+    /// Of the experts, where the model has some.
+    pub experts: Option<ExpertRates>,
+}
+
+/// What a GPU reaches with a model's routed experts. Units are in the names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertRates {
+    /// Of the experts.
+    pub bytes_per_parameter: f64,
+    /// Reading those that are touched.
+    pub weights_tb_per_s: f64,
+    /// Multiplying them.
+    pub gemm_tflops: f64,
+    /// How smoothly the two meet.
+    pub roofline_power: f64,
+    /// What routing, sorting and gathering take at least in each layer.
+    pub us_per_layer: f64,
 }
 
 /// When an engine's CPU does its part of a step.
@@ -150,21 +140,6 @@ pub struct Profile {
     pub source: String,
 }
 
-impl Model {
-    /// Bytes of keys and values that a token takes.
-    pub fn kv_bytes_per_token(&self) -> f64 {
-        let numbers = f64::from(self.kv_heads) * f64::from(self.head_dimension);
-        2.0 * f64::from(self.layers) * numbers * f64::from(self.kv_bytes_per_number)
-    }
-
-    /// Bytes of all weights when a parameter of the layers takes so many.
-    pub(crate) fn weight_bytes(&self, bytes_per_parameter: f64) -> f64 {
-        let embedded = f64::from(self.vocabulary) * f64::from(self.hidden);
-        // Embeddings and output head, both 16-bit.
-        self.linear_parameters * bytes_per_parameter + 2.0 * embedded * 2.0
-    }
-}
-
 impl Hardware {
     /// Bytes left for weights, keys and values on one GPU whose engine uses that share of its memory.
     pub(crate) fn room(&self, share: f64) -> f64 {
@@ -179,9 +154,18 @@ impl Profile {
         format!("{}-tp{tensor_parallel}/{}-{weights}", hardware.name, model.name)
     }
 
-    /// Bytes of weights on one GPU.
+    /// Bytes of weights on one GPU, all experts included.
     pub fn weight_bytes(&self) -> f64 {
-        self.model.weight_bytes(self.rates.bytes_per_parameter) / self.gpus()
+        let rates = &self.rates;
+        let experts =
+            rates.experts.map_or(rates.bytes_per_parameter, |experts| experts.bytes_per_parameter);
+        self.model.weight_bytes(rates.bytes_per_parameter, experts) / self.gpus()
+    }
+
+    /// Parts that a token's keys and values are divided into, over GPUs that else hold the same: no more
+    /// than there are heads to divide.
+    pub(crate) fn kv_shards(&self) -> f64 {
+        f64::from(self.tensor_parallel.min(self.model.kv_heads))
     }
 
     /// Tokens whose keys and values fit beside the weights (`docs/design/gpu-model.md#r2`).
@@ -190,7 +174,7 @@ impl Profile {
     /// [`ProfileError::TooLarge`] when not even one does.
     pub fn kv_tokens(&self) -> Result<Tokens, ProfileError> {
         let (room, weights) = (self.hardware.room(self.memory_share), self.weight_bytes());
-        let tokens = (room - weights) * self.gpus() / self.model.kv_bytes_per_token();
+        let tokens = (room - weights) * self.kv_shards() / self.model.kv_bytes_per_token();
         if tokens < 1.0 {
             return Err(ProfileError::TooLarge { name: self.name(), weights, room });
         }
@@ -213,7 +197,8 @@ impl Profile {
     /// Pages that so many bytes hold, over all GPUs.
     pub fn blocks_in(&self, bytes: u64, size: BlockSize) -> Blocks {
         #[expect(clippy::cast_precision_loss, reason = "a cache is far below 2^52 bytes")]
-        let tokens = bytes as f64 / self.model.kv_bytes_per_token();
+        let bytes = bytes as f64 * (self.kv_shards() / self.gpus());
+        let tokens = bytes / self.model.kv_bytes_per_token();
         Blocks::new(whole(tokens) / size.get())
     }
 
@@ -252,7 +237,11 @@ impl fmt::Display for Confidence {
 
 #[cfg(test)]
 mod tests {
+    use overdraft_units::BlockSize;
+
     use crate::Catalogue;
+
+    const GIB: f64 = 1_073_741_824.0;
 
     #[track_caller]
     fn check(name: &str, tokens: u32) {
@@ -272,6 +261,31 @@ mod tests {
         check("a100-80g-tp4/llama-3-70b-bf16", 484_787);
         check("a10g-tp1/llama-3-8b-bf16", 30_746);
         check("l4-tp1/llama-3-8b-int4", 108_967);
+    }
+
+    #[test]
+    fn as_much_of_models_with_experts_fits_as_deployments_report() {
+        let find = |name: &str| Catalogue::builtin().find(name).unwrap();
+        // vLLM 0.8.5, Qwen3-30B-A3B in bf16 on four GPUs: 14.2474 GiB of weights on each.
+        let mut qwen = find("h100-tp1/qwen-3-30b-a3b-bf16");
+        qwen.tensor_parallel = 4;
+        let off = qwen.weight_bytes() / (14.2474 * GIB) - 1.0;
+        assert!(off.abs() < 0.01, "{off}");
+        // vLLM 0.14, gpt-oss-120b on one H100: 64.38 GiB.
+        let off = find("h100-tp1/gpt-oss-120b-mxfp4").weight_bytes() / (64.38 * GIB) - 1.0;
+        assert!(off.abs() < 0.01, "{off}");
+        // Every GPU holds all of the latent rows: two more GPUs leave more room, but are no second cache.
+        let deepseek = find("h200-tp8/deepseek-v3-fp8");
+        let room = deepseek.hardware.room(0.9) - deepseek.weight_bytes();
+        let tokens = f64::from(deepseek.kv_tokens().unwrap().get());
+        assert!((tokens - room / 70_272.0).abs() < 1.0, "{tokens}");
+        let size = BlockSize::new(16).unwrap();
+        assert_eq!(deepseek.blocks_in(8 * 70_272 * 1_600, size).get(), 100);
+        // Four heads on eight GPUs: each head is held twice.
+        qwen.tensor_parallel = 8;
+        let room = qwen.hardware.room(0.9) - qwen.weight_bytes();
+        let tokens = f64::from(qwen.kv_tokens().unwrap().get());
+        assert!((tokens - 4.0 * room / 98_304.0).abs() < 1.0, "{tokens}");
     }
 
     #[test]

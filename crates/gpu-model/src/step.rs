@@ -14,6 +14,15 @@ const MILLI: f64 = 1e-3;
 /// Bytes of a number in what is not quantized: activations, embeddings, the output head.
 const HALF: f64 = 2.0;
 
+/// What the matrix products of all layers take, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Products {
+    /// Of what every row is multiplied by.
+    pub(crate) layers: f64,
+    /// Of routed experts.
+    pub(crate) experts: f64,
+}
+
 impl Profile {
     /// How long a step with this batch takes; no time where it computes nothing.
     pub fn step(&self, batch: &Batch) -> Duration {
@@ -25,13 +34,15 @@ impl Profile {
         if batch.is_empty() {
             return StepParts::default();
         }
-        self.step_parts_beside(batch, self.layers_time(batch.rows))
+        self.step_parts_beside(batch, self.products(batch.rows))
     }
 
-    /// The same where it is known what the layers take for so many rows.
-    pub(crate) fn step_parts_beside(&self, batch: &Batch, layers: f64) -> StepParts {
+    /// The same where it is known what the matrix products take for so many rows.
+    pub(crate) fn step_parts_beside(&self, batch: &Batch, products: Products) -> StepParts {
+        let Products { layers, experts } = products;
         let computed = StepParts {
             layers,
+            experts,
             head: self.head_time(batch),
             decode_attention: self.decode_attention_time(batch),
             prefill_attention: self.prefill_attention_time(batch),
@@ -48,14 +59,31 @@ impl Profile {
         StepParts { host: (host - hidden).max(0.0), ..computed }
     }
 
+    /// What the matrix products of all layers take for so many rows.
+    pub(crate) fn products(&self, rows: f64) -> Products {
+        Products { layers: self.layers_time(rows), experts: self.experts_time(rows) }
+    }
+
     /// Reading the weights and multiplying by them, whichever is slower, with a smooth passage.
-    pub(crate) fn layers_time(&self, rows: f64) -> f64 {
+    fn layers_time(&self, rows: f64) -> f64 {
         let (rates, parameters) = (&self.rates, self.model.linear_parameters);
         let read =
             parameters * rates.bytes_per_parameter / self.gpus() / (rates.weights_tb_per_s * TERA);
         let multiplied = 2.0 * parameters / self.gpus() * rows / (rates.gemm_tflops * TERA);
-        let power = rates.roofline_power;
-        (read.powf(power) + multiplied.powf(power)).powf(1.0 / power)
+        smooth_maximum(read, multiplied, rates.roofline_power)
+    }
+
+    /// The same of the experts: those that some row touches are read, a row is multiplied by its own.
+    fn experts_time(&self, rows: f64) -> f64 {
+        let (Some(experts), Some(rates)) = (&self.model.experts, &self.rates.experts) else {
+            return 0.0;
+        };
+        let bytes = experts.read_parameters(rows) * rates.bytes_per_parameter;
+        let read = bytes / self.gpus() / (rates.weights_tb_per_s * TERA);
+        let operations = 2.0 * experts.active_parameters() * rows;
+        let multiplied = operations / self.gpus() / (rates.gemm_tflops * TERA);
+        f64::from(experts.layers) * rates.us_per_layer * MICRO
+            + smooth_maximum(read, multiplied, rates.roofline_power)
     }
 
     fn head_time(&self, batch: &Batch) -> f64 {
@@ -70,9 +98,22 @@ impl Profile {
         if batch.decode_context <= 0.0 {
             return 0.0;
         }
-        let read = batch.decode_context - self.shared_reads * batch.shared_context;
-        let bytes = self.model.kv_bytes_per_token() / self.gpus() * read;
-        self.attention_launches() + bytes / (self.rates.kv_tb_per_s * TERA)
+        let all = batch.decode_context - self.shared_reads * batch.shared_context;
+        let read = self.model.attended(all, batch.decodes);
+        let bytes = self.model.kv_bytes_per_position() / self.kv_shards() * read;
+        let reading = bytes / (self.rates.kv_tb_per_s * TERA);
+        self.attention_launches() + reading.max(self.latent_products_time(read))
+    }
+
+    /// Multiplying each head's query by the latent rows of so many positions, and the weights by them again.
+    fn latent_products_time(&self, positions: f64) -> f64 {
+        let Some(latent) = &self.model.latent else {
+            return 0.0;
+        };
+        let numbers = 2.0 * f64::from(latent.rank) + f64::from(latent.rope_dimension);
+        let heads = f64::from(self.model.query_heads) / self.gpus();
+        let operations = 2.0 * f64::from(self.model.layers) * heads * numbers * positions;
+        operations / (self.rates.prefill_attention_tflops * TERA)
     }
 
     fn prefill_attention_time(&self, batch: &Batch) -> f64 {
@@ -80,8 +121,14 @@ impl Profile {
             return 0.0;
         }
         let model = &self.model;
-        let width = f64::from(model.query_heads) / self.gpus() * f64::from(model.head_dimension);
-        let operations = 4.0 * f64::from(model.layers) * width * batch.prefill_pairs;
+        let keys = f64::from(model.head_dimension);
+        let numbers = match &model.latent {
+            Some(latent) => f64::midpoint(keys, f64::from(latent.value_dimension)),
+            None => keys,
+        };
+        let width = f64::from(model.query_heads) / self.gpus() * numbers;
+        let pairs = model.attended(batch.prefill_pairs, batch.prefill_rows);
+        let operations = 4.0 * f64::from(model.layers) * width * pairs;
         self.attention_launches() + operations / (self.rates.prefill_attention_tflops * TERA)
     }
 
@@ -110,6 +157,11 @@ impl Profile {
     pub(crate) fn gpus(&self) -> f64 {
         f64::from(self.tensor_parallel)
     }
+}
+
+/// The larger of two times, with a smooth passage where they are alike: (a^p + b^p)^(1/p).
+fn smooth_maximum(one: f64, other: f64, power: f64) -> f64 {
+    (one.powf(power) + other.powf(power)).powf(1.0 / power)
 }
 
 #[cfg(test)]
@@ -194,6 +246,92 @@ mod tests {
         let times = [0, 1, 4, 8].map(guessed);
         assert!(times.is_sorted(), "{times:?}");
         assert!(times[3] < 2 * times[0], "nine rows are not nine steps: {times:?}");
+    }
+
+    #[test]
+    fn a_step_reads_the_experts_that_it_touches_and_multiplies_by_the_active_ones() {
+        let profile = profile("h100-tp1/qwen-3-30b-a3b-bf16");
+        let rates = profile.rates.experts.unwrap();
+        let fixed = 48.0 * rates.us_per_layer * 1e-6;
+        let read = |touched: f64| {
+            48.0 * touched * 4_718_592.0 * 2.0 / (rates.weights_tb_per_s * 1e12) + fixed
+        };
+        let experts = |batch: &Batch| profile.step_parts(batch).experts;
+        // One token: 8 of 128. Reading is all but a little of it.
+        let one = experts(&decode(1, 100));
+        assert!((one / read(8.0) - 1.0).abs() < 0.01, "{one}");
+        // 64 tokens: 128 (1 - (15/16)^64) = 125.9.
+        let many = experts(&decode(64, 100));
+        assert!(read(125.9) < many && many < 1.35 * read(125.9), "{many}");
+        // A long prompt: all are read, and 8 experts' products decide.
+        let prompt = experts(&prefill(8_192));
+        let multiplied = 2.0 * 48.0 * 8.0 * 4_718_592.0 * 8_192.0 / (rates.gemm_tflops * 1e12);
+        assert!(multiplied < prompt && prompt < 1.5 * multiplied, "{prompt} {multiplied}");
+        let dense = self::profile("h100-tp1/llama-3-8b-bf16").step_parts(&decode(4, 100));
+        assert!(dense.experts.abs() < 1e-12, "{}", dense.experts);
+    }
+
+    #[test]
+    fn latent_attention_reads_one_row_for_all_heads_on_every_gpu() {
+        let profile = profile("h200-tp8/deepseek-v3-fp8");
+        let launches = 61.0 * profile.rates.attention_us_per_layer * 1e-6;
+        let found = profile.step_parts(&decode(64, 16_383)).decode_attention - launches;
+        let bytes = 70_272.0 * 64.0 * 16_384.0;
+        let read = bytes / (profile.rates.kv_tb_per_s * 1e12);
+        assert!((found / read - 1.0).abs() < 1e-9, "{found} {read}");
+        // One GPU has all heads: 128 x 2 x 1,088 products for 1,152 bytes take longer than reading them.
+        let mut alone = profile.clone();
+        alone.tensor_parallel = 1;
+        let found = alone.step_parts(&decode(64, 16_383)).decode_attention - launches;
+        let products = 2.0 * 61.0 * 128.0 * 1_088.0 * 64.0 * 16_384.0;
+        let products = products / (profile.rates.prefill_attention_tflops * 1e12);
+        assert!(1.2 * read < found && (found / products - 1.0).abs() < 1e-9, "{found} {products}");
+        // Prompts are computed with whole keys of 192 and values of 128 numbers.
+        let found = profile.step_parts(&prefill(8_192)).prefill_attention - launches;
+        let products = 2.0 * 61.0 * 16.0 * 320.0 * 8_192.0 * 4_096.0;
+        let products = products / (profile.rates.prefill_attention_tflops * 1e12);
+        assert!((found / products - 1.0).abs() < 1e-9, "{found} {products}");
+    }
+
+    #[test]
+    fn layers_with_a_window_read_no_more_than_it() {
+        let profile = profile("h100-tp2/gpt-oss-120b-mxfp4");
+        let mut full = profile.clone();
+        full.model.window = None;
+        let reading = |profile: &Profile, batch: &Batch| {
+            let launches = 36.0 * profile.rates.attention_us_per_layer * 1e-6;
+            profile.step_parts(batch).decode_attention - launches
+        };
+        let short = decode(16, 100);
+        assert!((reading(&profile, &short) / reading(&full, &short) - 1.0).abs() < 1e-9);
+        let long = decode(16, 12_799);
+        let ratio = reading(&profile, &long) / reading(&full, &long);
+        assert!((ratio - (0.5 + 0.005)).abs() < 1e-9, "{ratio}");
+        let prompt = prefill(8_192);
+        let whole = full.step_parts(&prompt).prefill_attention;
+        assert!(profile.step_parts(&prompt).prefill_attention < 0.55 * whole);
+    }
+
+    /// Steps of dense profiles as they were before models had experts, in nanoseconds.
+    #[test]
+    fn steps_of_dense_models_take_what_they_took() {
+        for (name, expected) in [
+            ("h100-tp1/llama-3-8b-bf16", [7_281_601, 23_367_093, 15_635_695]),
+            ("h100-tp4/llama-3-70b-fp8", [11_487_274, 62_895_478, 38_989_750]),
+            ("a100-80g-tp4/llama-3-70b-bf16", [28_980_317, 174_756_864, 102_248_746]),
+            ("l4-tp1/llama-3-8b-int4", [20_560_918, 343_287_060, 199_475_211]),
+            ("rtx-pro-6000-tp2/qwen-3-32b-bf16", [26_973_842, 182_108_147, 106_832_263]),
+        ] {
+            let mut mixed = decode(16, 2_000);
+            mixed.extend(Some(Chunk {
+                before: Tokens::new(512),
+                length: Tokens::new(512),
+                samples: false,
+            }));
+            let found = [decode(1, 1_500), prefill(1_024), mixed]
+                .map(|batch| profile(name).step(&batch).as_nanos());
+            assert_eq!(found, expected, "{name}");
+        }
     }
 
     #[test]

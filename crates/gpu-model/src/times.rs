@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::profile::Profile;
+use crate::step::Products;
 
 /// Maximum number of rows that is cached: sequences that decode at once, and some more.
 const ROWS_MAX: usize = 1_024;
@@ -16,14 +17,14 @@ const ROWS_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct StepTimes {
     profile: Profile,
-    /// By rows: what the layers take.
-    layers: Vec<Option<f64>>,
+    /// By rows: what the matrix products take.
+    products: Vec<Option<Products>>,
 }
 
 impl StepTimes {
     /// Nothing is remembered yet.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, layers: vec![None; ROWS_MAX] }
+        Self { profile, products: vec![None; ROWS_MAX] }
     }
 
     /// As [`Profile::step`].
@@ -31,8 +32,8 @@ impl StepTimes {
         if batch.is_empty() {
             return Duration::ZERO;
         }
-        let layers = self.layers(batch.rows);
-        Duration::from_secs_f64(self.profile.step_parts_beside(batch, layers).seconds())
+        let products = self.products(batch.rows);
+        Duration::from_secs_f64(self.profile.step_parts_beside(batch, products).seconds())
     }
 
     #[expect(
@@ -40,11 +41,11 @@ impl StepTimes {
         clippy::cast_sign_loss,
         reason = "rows are counted, and too many of them are not remembered"
     )]
-    fn layers(&mut self, rows: f64) -> f64 {
-        let Some(known) = self.layers.get_mut(rows as usize) else {
-            return self.profile.layers_time(rows);
+    fn products(&mut self, rows: f64) -> Products {
+        let Some(known) = self.products.get_mut(rows as usize) else {
+            return self.profile.products(rows);
         };
-        *known.get_or_insert_with(|| self.profile.layers_time(rows))
+        *known.get_or_insert_with(|| self.profile.products(rows))
     }
 }
 
