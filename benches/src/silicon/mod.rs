@@ -15,7 +15,7 @@ use anyhow::Result;
 use overdraft_claims::judge;
 use overdraft_gpu_model::Catalogue;
 
-use self::points::{Kind, read};
+use self::points::{Kind, read, read_experts};
 use self::report::Report;
 
 /// Measures the cost model of GPUs against published figures.
@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Leaves out the points that nothing was fitted to
     #[arg(long)]
     quick: bool,
+    /// `silicon_sample.csv` of `AIConfigurator`, to compare its points of models with experts as well
+    #[arg(long, value_name = "FILE")]
+    experts: Option<PathBuf>,
     /// Writes the raw results under benches/runs/
     #[arg(long)]
     save: bool,
@@ -44,6 +47,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     report.print();
+    if let Some(file) = &arguments.experts {
+        Report::of(&Catalogue::builtin(), read_experts(file)?)?.print_by_profile();
+    }
     if arguments.save {
         println!("raw results: {}", report.save()?);
     }

@@ -70,6 +70,45 @@ impl Report {
             println!("{missing}");
             return;
         }
+        self.print_points();
+        println!("* nothing was fitted to it: the GPU is scaled from another by datasheet");
+        for (kind, what) in [
+            (Kind::Vllm, "vLLM, 70B FP8, H100"),
+            (Kind::TensorRt, "TensorRT-LLM, 8B BF16, H100 (first tokens not compared)"),
+            (Kind::HeldOut, "vLLM, 70B FP8, H200 *"),
+        ] {
+            let (points, tpot) = (self.of_kind(kind).count(), self.mape(&[kind]));
+            let ttft = self.ttft_median(kind);
+            println!(
+                "{what}: {points} points, TPOT MAPE {tpot:.1} %, TTFT median error {ttft:.1} %"
+            );
+        }
+    }
+
+    /// All points, and for each profile how far its own are off.
+    pub(crate) fn print_by_profile(&self) {
+        self.print_points();
+        let mut rest = self.compared.as_slice();
+        while let Some(first) = rest.first() {
+            let of_profile = |one: &&Compared| one.point.profile == first.point.profile;
+            let count = rest.iter().take_while(of_profile).count();
+            let (points, others) = rest.split_at(count);
+            let mean = |error: fn(&Compared) -> f64| {
+                points.iter().map(error).sum::<f64>() / as_float(count)
+            };
+            println!(
+                "{}: {count} points, TPOT MAPE {:.1} %, on average {:+.1} %; TTFT median error {:.1} %, on average {:+.1} %",
+                first.point.profile,
+                mean(|one| one.tpot_error().abs()),
+                mean(Compared::tpot_error),
+                median(points.iter().map(|one| one.ttft_error().abs()).collect()),
+                mean(Compared::ttft_error)
+            );
+            rest = others;
+        }
+    }
+
+    fn print_points(&self) {
         println!(
             "{:<28}{:>12}{:>8}{:>10}{:>9}{:>8}{:>11}{:>9}{:>8}",
             "simulated, in ms",
@@ -93,18 +132,6 @@ impl Report {
                 one.tpot_error(),
                 one.ttft_ms,
                 one.ttft_error()
-            );
-        }
-        println!("* nothing was fitted to it: the GPU is scaled from another by datasheet");
-        for (kind, what) in [
-            (Kind::Vllm, "vLLM, 70B FP8, H100"),
-            (Kind::TensorRt, "TensorRT-LLM, 8B BF16, H100 (first tokens not compared)"),
-            (Kind::HeldOut, "vLLM, 70B FP8, H200 *"),
-        ] {
-            let (points, tpot) = (self.of_kind(kind).count(), self.mape(&[kind]));
-            let ttft = self.ttft_median(kind);
-            println!(
-                "{what}: {points} points, TPOT MAPE {tpot:.1} %, TTFT median error {ttft:.1} %"
             );
         }
     }
