@@ -12,6 +12,7 @@ use core::ops::{Deref, DerefMut};
 
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
+use super::seen_prefills::SeenPrefills;
 use super::{Fleet, Worker, WorkerId};
 use crate::estimate::Pace;
 
@@ -38,11 +39,7 @@ pub(crate) struct Glance {
     pub(crate) block_size: Option<BlockSize>,
     /// Tokens of the capacity that [`Worker::kv_used`] leaves; zero while it is unknown.
     pub(crate) kv_free: u64,
-    /// See [`Booked::prefill_tokens`](super::Booked::prefill_tokens).
-    pub(crate) prefill_tokens: u64,
-    /// Of those, the part of one prompt.
-    prefill_one: u64,
-    prefill_since: Instant,
+    prefills: SeenPrefills,
     /// See [`Worker::prefill_rate`]: its own pace, where it is proven to have one.
     pace: Option<Pace>,
     /// How long one of its decode steps takes.
@@ -51,9 +48,11 @@ pub(crate) struct Glance {
     step_bare: Option<Micros>,
 }
 
+/// A decision reads the glance of every worker.
+const _: () = assert!(size_of::<Glance>() <= 128, "a glance is two cache lines");
+
 impl Glance {
     pub(super) fn of(worker: &Worker) -> Self {
-        let booked = worker.booked();
         let health = worker.health();
         let kv_capacity = worker.kv_capacity();
         let capacity = kv_capacity.map_or(0, |capacity| u64::from(capacity.get()));
@@ -70,9 +69,7 @@ impl Glance {
             kv_capacity,
             block_size: worker.scraped().and_then(|scraped| scraped.block_size),
             kv_free: capacity.saturating_sub(worker.kv_used().unwrap_or(0)),
-            prefill_tokens: booked.prefill_tokens,
-            prefill_one: booked.prefill_one(),
-            prefill_since: worker.prefill_since,
+            prefills: worker.seen_prefills(),
             pace: worker.prefill_rate().own(),
             step: worker.step_time().micros(),
             step_bare: worker.step_bare.own(),
@@ -91,17 +88,16 @@ impl Glance {
         self.step_bare.unwrap_or(fleet)
     }
 
+    /// See [`Booked::prefill_tokens`](super::Booked::prefill_tokens).
+    #[inline]
+    pub(crate) const fn prefill_tokens(&self) -> u64 {
+        self.prefills.tokens
+    }
+
     /// See [`Worker::queued`]; `None` where only the worker can say.
     #[inline]
     pub(crate) fn queued(&self, pace: Pace, now: Instant) -> Option<u64> {
-        if self.has_unseen {
-            return None;
-        }
-        if self.prefill_tokens == 0 {
-            return Some(0);
-        }
-        let done = pace.tokens_in(now.since(self.prefill_since)).min(self.prefill_one);
-        Some(self.prefill_tokens.saturating_sub(done))
+        (!self.has_unseen).then(|| self.prefills.left(pace, now))
     }
 }
 

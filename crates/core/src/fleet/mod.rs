@@ -18,6 +18,7 @@ mod nonstreamed_prefill;
 mod prediction;
 mod refusals;
 mod seats;
+mod seen_prefills;
 mod speeds;
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,8 @@ pub use self::refusals::{
     MISCONFIGURED_MAX, RETRY_AFTER_HEEDED, RefusalKind, Refusals, failure_of,
 };
 pub use self::seats::Seats;
-use self::speeds::{computing, half};
+use self::seen_prefills::{before, half};
+use self::speeds::computing;
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::admit::Chain;
@@ -233,7 +235,8 @@ impl Fleet {
         }
         on.booked.prefilling -= 1;
         on.booked.prefill_tokens -= u64::from(attempt.demand.prefill().get());
-        on.prefill_since = now;
+        // It was on the way, and the worker went on.
+        on.prefill_since = on.prefill_since.max(before(now, half(on.round_trip)));
         let took = computing(attempt.age(now), on.round_trip, on.step_time.micros());
         on.note_lateness(attempt.ahead, attempt.age(now));
         // What waited for a seat says nothing of how fast prompts are computed.

@@ -63,7 +63,3 @@ pub(super) fn computing(age: Micros, round_trip: Micros, step: Micros) -> Micros
     let other = round_trip.get().saturating_add(step.get());
     Micros::new(age.get().saturating_sub(other).max(age.get() / 8))
 }
-
-pub(super) const fn half(time: Micros) -> Micros {
-    Micros::new(time.get() / 2)
-}

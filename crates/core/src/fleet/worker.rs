@@ -11,6 +11,7 @@ use super::load::{Load, Scraped, Share};
 use super::nonstreamed_prefill::Unseen;
 use super::refusals::Refusals;
 use super::seats::Seats;
+use super::seen_prefills::SeenPrefills;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
 use crate::estimate::{Histogram, Lengths, Pace, PrefillRate, StepTime};
@@ -177,21 +178,19 @@ impl Worker {
         self.prefill_left(pace, now).saturating_add(self.unseen.left(pace, now))
     }
 
-    /// Tokens that have to be computed before the last first token that will be seen. What was begun
-    /// counts for what is left of it, at `pace`, and of one prompt at most: the end of each is seen.
+    /// Prompt tokens that it has yet to compute before the last first token that will be seen.
     pub(super) fn prefill_left(&self, pace: Pace, now: Instant) -> u64 {
-        let prefill_tokens = self.booked.prefill_tokens;
-        if prefill_tokens == 0 {
-            return 0;
-        }
-        let done = pace.tokens_in(now.since(self.prefill_since));
-        prefill_tokens.saturating_sub(done.min(self.unseen_at_most(pace)))
+        self.seen_prefills().left(pace, now)
     }
 
-    /// Tokens that may have been computed without anybody having seen it yet: of one prompt, and while its
-    /// first token and what follows it is on the way.
-    fn unseen_at_most(&self, pace: Pace) -> u64 {
-        self.booked.prefill_one().saturating_add(pace.tokens_in(self.round_trip))
+    /// The prompts whose first token will be seen.
+    pub(super) fn seen_prefills(&self) -> SeenPrefills {
+        SeenPrefills {
+            tokens: self.booked.prefill_tokens,
+            one: self.booked.prefill_one(),
+            since: self.prefill_since,
+            round_trip: self.round_trip,
+        }
     }
 
     /// When it last got an attempt, as a count of the fleet's starts; zero for never.

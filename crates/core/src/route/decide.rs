@@ -135,7 +135,7 @@ pub(super) fn candidate(
         score: 0,
         cached,
         fetchable: Tokens::ZERO,
-        queued: glance.prefill_tokens,
+        queued: glance.prefill_tokens(),
         requests: glance.requests,
         free,
         room,

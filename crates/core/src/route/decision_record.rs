@@ -108,7 +108,7 @@ impl Router {
                 reason: Reason::Outscored,
                 score: (score != u64::MAX).then_some(score),
                 cached: prefix.cached(worker, ask.prompt),
-                queued: glance.prefill_tokens,
+                queued: glance.prefill_tokens(),
                 requests: glance.requests,
                 free: glance.kv_capacity.map(|_| glance.kv_free),
                 cost: None,

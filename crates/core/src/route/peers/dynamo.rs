@@ -15,7 +15,7 @@ pub(in crate::route) fn choose(scene: &Scene<'_>, decision: &mut Decision) -> Op
     for candidate in decision.open_mut() {
         let glance = scene.fleet.glance(candidate.worker);
         let uncached = prompt.saturating_sub(u64::from(candidate.cached.get()));
-        let prefill = glance.prefill_tokens.saturating_add(uncached);
+        let prefill = glance.prefill_tokens().saturating_add(uncached);
         candidate.score = prefill.saturating_add(glance.tokens);
     }
     let least = decision.open().map(|one| one.score).min()?;
