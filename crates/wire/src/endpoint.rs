@@ -194,8 +194,8 @@ impl Endpoint {
         }
     }
 
-    /// The members of a request whose texts the model reads without generating anything, or before it does in a dialect;
-    /// none of another endpoint that generates, or that no model is asked for.
+    /// The members of a request whose texts the model reads without generating anything; none of an endpoint that
+    /// generates, or that no model is asked for.
     pub const fn read_members(self) -> &'static [&'static str] {
         match self {
             Self::Embeddings => &["input", "messages"],
@@ -208,9 +208,7 @@ impl Endpoint {
             Self::Transcriptions | Self::Translations => &["prompt"],
             Self::ImageGenerations | Self::ImageVariations => &["prompt"],
             Self::ImageEdits => &["prompt", "images"],
-            Self::Messages => &["system", "messages", "tools"],
-            Self::Responses => &["instructions", "input", "tools"],
-            Self::ChatCompletions | Self::Completions => &[],
+            Self::ChatCompletions | Self::Completions | Self::Messages | Self::Responses => &[],
             Self::Tokenize | Self::Detokenize | Self::RenderChat | Self::RenderCompletion => &[],
         }
     }

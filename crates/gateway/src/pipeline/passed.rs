@@ -65,7 +65,7 @@ impl Passed {
         let Subject { asking, priority, .. } = subject;
         let info = match &translated {
             Some(chat) => RequestInfo::of_text(&routes, asking, chat, salt.clone()),
-            None => RequestInfo::of_size(asking, &own, context.endpoint.read_members(), asked),
+            None => RequestInfo::of_size(asking, &own, asked),
         };
         let mut info = info.of(caller.clone(), priority, context.endpoint);
         (info.counts, info.salt, info.limit) = (Counts::Relayed, salt, info.limit.or(most));

@@ -15,6 +15,7 @@ use overdraft_core::prefix::{Chunking, PrefixChain, PrefixKey};
 use overdraft_core::route::{Prompt, Request, Strictness, Tried};
 use overdraft_telemetry::Delivery;
 use overdraft_units::{BlockSize, CacheSalt, Tokens};
+use overdraft_wire::json::Member;
 use overdraft_wire::request::{self as wire, media};
 use overdraft_wire::{Endpoint, RequestPeek};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -178,26 +179,32 @@ impl RequestInfo {
     /// A request whose texts the model reads without generating anything, such as `/v1/embeddings`: it needs a worker's
     /// time and room as a prompt does, and leaves nothing that is sure to be found again.
     pub(crate) fn of_reading(asking: Asking, peek: &RequestPeek<'_>, members: &[&str]) -> Self {
-        let texts = || members.iter().filter_map(|name| peek.object.raw(name));
-        let parts: Vec<Media> = texts().map(|text| counted(&media(text))).collect();
-        let payloads =
-            |text: &str| media(text).iter().map(|part| part.payload.len()).sum::<usize>();
-        let bytes: usize = texts().map(|text| text.len() - payloads(text)).sum();
-        let media = Media {
-            parts: parts.iter().map(|media| media.parts).sum(),
-            guessed: parts.iter().map(|media| media.guessed).sum(),
-        };
-        Self::of_form(asking, peek, u64::try_from(bytes).unwrap_or(u64::MAX), media)
+        let texts = members.iter().filter_map(|name| peek.object.raw(name));
+        Self::of_texts(asking, peek, texts)
     }
 
-    /// A request that generates, of whose prompt nothing is known but the size of these members.
-    pub(crate) fn of_size(
+    /// A request that generates, of whose prompt nothing is known but its size: whatever it says may be read by the model.
+    pub(crate) fn of_size(asking: Asking, peek: &RequestPeek<'_>, limit: Option<u32>) -> Self {
+        let texts = peek.object.members().iter().map(Member::value);
+        Self { work: Work::Generation, limit, ..Self::of_texts(asking, peek, texts) }
+    }
+
+    fn of_texts<'a>(
         asking: Asking,
         peek: &RequestPeek<'_>,
-        members: &[&str],
-        limit: Option<u32>,
+        texts: impl Iterator<Item = &'a str>,
     ) -> Self {
-        Self { work: Work::Generation, limit, ..Self::of_reading(asking, peek, members) }
+        let (mut bytes, mut all) = (0_u64, Media::default());
+        for text in texts {
+            let found = media(text);
+            let payloads: usize = found.iter().map(|part| part.payload.len()).sum();
+            let Media { parts, guessed } = counted(&found);
+            let read = u64::try_from(text.len() - payloads).unwrap_or(u64::MAX);
+            bytes = bytes.saturating_add(read);
+            all.parts = all.parts.saturating_add(parts);
+            all.guessed = all.guessed.saturating_add(guessed);
+        }
+        Self::of_form(asking, peek, bytes, all)
     }
 
     /// The same of a form with so many bytes of text and these files.
@@ -358,5 +365,28 @@ mod tests {
         assert_eq!(info(r#","cache_salt":"sent""#, Some("told")), told);
         assert_ne!(info("", Some("another")), told);
         assert_ne!(info("", None), told);
+    }
+    #[test]
+    fn whatever_an_unknown_request_says_counts_as_its_prompt() {
+        let size = |body: &str| {
+            let peek = RequestPeek::parse(body.as_bytes()).unwrap();
+            let asking = Asking { model: "m".into(), session: None, dice: 0 };
+            let info = RequestInfo::of_size(asking, &peek, Some(9));
+            assert_eq!((info.limit, info.work), (Some(9), Work::Generation));
+            let Known::Text { bytes, media, .. } = info.prompt else {
+                panic!("nobody has counted")
+            };
+            (bytes, media.parts)
+        };
+        let words = "word ".repeat(400);
+        let (plain, _) = size(r#"{"model":"m","input":"hi"}"#);
+        let (more, parts) =
+            size(&format!(r#"{{"model":"m","input":"hi","reminders":[{{"text":"{words}"}}]}}"#));
+        assert!(plain + 2_000 <= more && more < plain + 2_100 && parts == 0, "{plain} {more}");
+        let picture = "iVBORw0KGgo".repeat(1_000);
+        let (with_picture, parts) = size(&format!(
+            r#"{{"model":"m","input":"hi","album":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{picture}"}}}}]}}"#
+        ));
+        assert!(with_picture < plain + 200 && parts == 1, "{plain} {with_picture}");
     }
 }
