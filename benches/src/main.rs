@@ -8,6 +8,7 @@ mod binary;
 mod burst;
 mod cache;
 mod cascade;
+mod connections;
 mod decision;
 mod dice;
 mod engine;
@@ -22,6 +23,7 @@ mod questions;
 mod redis;
 mod resume;
 mod routing;
+mod server;
 mod silicon;
 mod speculation;
 mod store;
@@ -60,6 +62,8 @@ enum Bench {
     Admission(admission::Arguments),
     /// CPU per request and per chunk beside a bare proxy and peers
     Gateway(gateway::Arguments),
+    /// Thousands of streams and idle connections: errors, memory, health meanwhile
+    Connections(connections::Arguments),
     /// CPU per request with dashboard, scrapes and traces beside the gateway without
     Observe(observe::Arguments),
     /// CPU per chunk of streams that can be resumed beside those that cannot
@@ -89,6 +93,7 @@ fn main() -> Result<ExitCode> {
         Bench::Decision(arguments) => decision::run(arguments),
         Bench::Admission(arguments) => admission::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Connections(arguments) => connections::run(arguments),
         Bench::Observe(arguments) => observe::run(arguments),
         Bench::Resume(arguments) => resume::run(arguments),
         Bench::Cascade(arguments) => cascade::run(arguments),

@@ -18,6 +18,10 @@ const BENCHES: &[(&str, &str)] = &[
     ("decision", "a routing decision, and the index of prefixes, in a fleet of 64 (S6)"),
     ("admission", "predicted peaks beside thresholds on old metrics, simulated (S2)"),
     ("gateway", "CPU per request and per chunk beside a bare proxy and peers (S7)"),
+    (
+        "connections",
+        "thousands of streams and idle connections on one gateway: errors, memory, health meanwhile (S4)",
+    ),
     ("observe", "CPU per request with dashboard, scrapes and traces beside without (S4)"),
     ("resume", "CPU per chunk of streams that can be resumed beside those that cannot (S8)"),
     (
@@ -46,7 +50,7 @@ const ALONE: &[(&str, &str)] =
     &[("adversary", "overdraft-adversary"), ("drafts", "overdraft-drafts")];
 
 /// Benches that run the real binary, which is then built first.
-const WITH_BINARY: &[&str] = &["burst", "cascade", "loadtool"];
+const WITH_BINARY: &[&str] = &["burst", "cascade", "connections", "loadtool"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -5,7 +5,6 @@
 //! Of a fleet behind the gateway every figure of the report is compared.
 #![expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
-mod binary;
 mod peer;
 mod realtime;
 

@@ -13,8 +13,8 @@ use serde::Serialize;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::binary::{Server, figure, told};
 use super::realtime::PROFILE;
+use crate::server::{Server, figure, told};
 
 /// Tokens of an answer.
 const ANSWER_TOKENS: &str = "32";

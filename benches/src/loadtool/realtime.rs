@@ -13,7 +13,7 @@ use overdraft_claims::median;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::binary::{Server, figure, told};
+use crate::server::{Server, figure, told};
 
 /// What is simulated.
 pub(crate) const PROFILE: &str = "h100-tp2/llama-3-70b-fp8";
