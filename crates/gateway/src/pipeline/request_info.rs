@@ -366,6 +366,7 @@ mod tests {
         assert_ne!(info("", Some("another")), told);
         assert_ne!(info("", None), told);
     }
+
     #[test]
     fn whatever_an_unknown_request_says_counts_as_its_prompt() {
         let size = |body: &str| {
