@@ -33,7 +33,8 @@ pub(in crate::server) fn list(list: Bytes) -> Bytes {
     object.to_string().into()
 }
 
-/// One model as Anthropic has it.
+/// One model as Anthropic has it. What the gateway lists can be asked for, so its `lifecycle` is `active`: the vendor's
+/// SDKs require the field since `anthropic` 2.14.
 pub(in crate::server) fn card(card: Bytes) -> Bytes {
     match serde_json::from_slice::<Card>(&card) {
         Ok(read) => model(&read).to_string().into(),
@@ -47,6 +48,7 @@ fn model(card: &Card) -> serde_json::Value {
         "id": card.id,
         "display_name": card.id,
         "created_at": Timestamp::from_second(card.created).unwrap_or_default().to_string(),
+        "lifecycle": "active",
     })
 }
 
@@ -63,5 +65,6 @@ mod tests {
         assert_eq!((&read["first_id"], &read["last_id"]), (&json!("a"), &json!("b")));
         assert_eq!(read["data"][1]["type"], "model");
         assert_eq!(read["data"][0]["created_at"], "2000-02-29T00:00:00Z");
+        assert_eq!(read["data"][1]["lifecycle"], "active");
     }
 }
