@@ -3,7 +3,10 @@
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>. Operators of Kubernetes set
 //! them for every process. A value that cannot be followed is refused: to trace otherwise than asked is worse.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
 
 use crate::check::collector;
 use crate::environment::Variables;
@@ -132,17 +135,14 @@ fn pairs(name: &str, text: &str) -> Result<BTreeMap<String, String>, String> {
 }
 
 fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let is_escape = |after: &str| {
+        after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    text.split('%')
+        .skip(1)
+        .all(is_escape)
+        .then(|| percent_decode_str(text))?
+        .decode_utf8()
+        .ok()
+        .map(Cow::into_owned)
 }

@@ -3,6 +3,8 @@
 //! <https://www.w3.org/TR/trace-context/>. A header that does not parse is no context: the trace begins
 //! here then, and the bad header goes no further.
 
+use data_encoding::HEXLOWER;
+
 /// Bytes of a `traceparent` of version 00: `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits.
 const HEADER_BYTES: usize = 55;
 
@@ -45,7 +47,7 @@ pub struct TraceContext {
 impl TraceContext {
     /// Reads the value of a `traceparent` header. A later version may have more behind the flags.
     pub fn parse(value: &[u8]) -> Option<Self> {
-        let version = pair(value.get(..2)?)?;
+        let [version] = digits(value.get(..2)?)?;
         let rest = value.get(HEADER_BYTES..)?;
         let is_end_fine = match version {
             0xff => false,
@@ -58,7 +60,7 @@ impl TraceContext {
         }
         let trace = digits::<16>(&value[TRACE_AT..SPAN_AT - 1])?;
         let span = digits::<8>(&value[SPAN_AT..FLAGS_AT - 1])?;
-        let flags = pair(&value[FLAGS_AT..HEADER_BYTES])?;
+        let [flags] = digits(&value[FLAGS_AT..HEADER_BYTES])?;
         if trace == [0; 16] || span == [0; 8] {
             return None;
         }
@@ -69,8 +71,8 @@ impl TraceContext {
     /// The value of a `traceparent` header, of version 00.
     pub fn header(self) -> [u8; HEADER_BYTES] {
         let mut value = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        write(&self.trace.0, &mut value[TRACE_AT..]);
-        write(&self.span.0, &mut value[SPAN_AT..]);
+        HEXLOWER.encode_mut(&self.trace.0, &mut value[TRACE_AT..SPAN_AT - 1]);
+        HEXLOWER.encode_mut(&self.span.0, &mut value[SPAN_AT..FLAGS_AT - 1]);
         if self.sampled == Sampled::Yes {
             value[HEADER_BYTES - 1] = b'1';
         }
@@ -92,38 +94,13 @@ impl TraceId {
 
     /// As 32 digits.
     pub fn to_hex(self) -> String {
-        let mut text = vec![0; 32];
-        write(&self.0, &mut text);
-        String::from_utf8(text).expect("digits are text")
+        HEXLOWER.encode(&self.0)
     }
-}
-
-fn write(bytes: &[u8], to: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (byte, pair) in bytes.iter().zip(to.chunks_exact_mut(2)) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-}
-
-fn digits<const BYTES: usize>(text: &[u8]) -> Option<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    for (byte, two) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = pair(two)?;
-    }
-    Some(bytes)
-}
-
-fn pair(two: &[u8]) -> Option<u8> {
-    let &[high, low] = two else { return None };
-    Some(digit(high)? << 4 | digit(low)?)
 }
 
 /// Capitals are not allowed.
-const fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    }
+fn digits<const BYTES: usize>(text: &[u8]) -> Option<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    let read = HEXLOWER.decode_mut(text, &mut bytes).ok()?;
+    (read == BYTES).then_some(bytes)
 }

@@ -4,7 +4,10 @@
 //! for TLS; `redis+sentinel://host:port,…/service[/db]`; `redis+cluster://host:port,…`. The last
 //! two have `rediss+…` forms as well. Passwords are percent-encoded, and never printed.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use percent_encoding::percent_decode_str;
 
 /// Maximum nodes of one address.
 const NODES_MAX: usize = 32;
@@ -193,18 +196,14 @@ fn credentials(who: &str) -> Result<Credentials, &'static str> {
 
 fn decoded(text: &str) -> Result<String, &'static str> {
     const WRONG: &str = "its user or password is not percent-encoded as it should be";
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = [rest.next().ok_or(WRONG)?, rest.next().ok_or(WRONG)?];
-        let digits = std::str::from_utf8(&digits).map_err(|_| WRONG)?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| WRONG)?);
+    let is_escape = |after: &str| {
+        after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(WRONG);
     }
-    String::from_utf8(bytes).map_err(|_| WRONG)
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| WRONG)
 }
 
 fn nodes(hosts: &str, port: u16) -> Result<Vec<Node>, &'static str> {
@@ -278,9 +277,11 @@ mod tests {
             "redis+cluster://a:1/2",
             "redis+cluster://a:1/2: a cluster has no numbered databases",
         );
-        check(
-            "redis://:%zz@h",
-            "redis://…@h: its user or password is not percent-encoded as it should be",
-        );
+        for wrong in ["%zz", "%+1", "a%", "%4", "%ff"] {
+            check(
+                &format!("redis://:{wrong}@h"),
+                "redis://…@h: its user or password is not percent-encoded as it should be",
+            );
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
+
 use crate::fault::Fault;
 
 /// Maximum revocations that a store holds: as many as a gateway has keys.
@@ -82,11 +84,6 @@ pub(crate) fn key(prefix: &str) -> String {
     format!("{prefix}revoked")
 }
 
-/// A digest as it stands in the store.
-pub(crate) fn hex(digest: &[u8; 32]) -> String {
-    digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
-}
-
 /// Reads a version and, behind it, digests with their ends; what cannot be read is left out.
 pub(crate) fn revoked(answer: &[String]) -> Result<Revoked, Fault> {
     let (version, pairs) = answer.split_first().ok_or(Fault::Garbage)?;
@@ -100,14 +97,7 @@ pub(crate) fn revoked(answer: &[String]) -> Result<Revoked, Fault> {
 }
 
 fn digest_of(text: &str) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    if text.len() != 2 * digest.len() || !text.is_ascii() {
-        return None;
-    }
-    for (byte, at) in digest.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-    }
-    Some(digest)
+    HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -149,7 +139,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_left_out() {
         let one = revocation(0xab, 7);
-        let words = ["9", &hex(&one.digest), "7", "reason", "lost", &hex(&[1; 32]), "soon", "odd"];
+        let [digest, soon] = [one.digest, [1; 32]].map(|digest| HEXLOWER.encode(&digest));
+        let words = ["9", &digest, "7", "reason", "lost", &soon, "soon", "odd"];
         let read = revoked(&words.map(str::to_owned));
         assert_eq!(read, Ok(Revoked { version: 9, keys: vec![one] }));
         assert_eq!(revoked(&["x".to_owned()]), Err(Fault::Garbage));

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use overdraft_core::fleet::Share;
 use overdraft_units::Instant;
 
@@ -316,7 +317,7 @@ impl Store {
         let mut refused = 0;
         for some in keys.chunks(REVOKED_AT_ONCE) {
             let each =
-                some.iter().flat_map(|key| [revocations::hex(&key.digest), key.until.to_string()]);
+                some.iter().flat_map(|key| [HEXLOWER.encode(&key.digest), key.until.to_string()]);
             let arguments: Vec<String> =
                 std::iter::once(REVOCATIONS_MAX.to_string()).chain(each).collect();
             let place = [revocations::key(&self.prefix)];

@@ -2,19 +2,11 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
+
 /// Resolves `%2F` and its kin; what is no escape stays as it is.
 pub(crate) fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = (byte == b'%')
-            .then(|| tail.get(..2))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(escaped.unwrap_or(byte));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// A path without the slashes that clients of a base URL with a slash at its end double, and without one at
@@ -26,4 +18,24 @@ pub(crate) fn plain_path(path: &str) -> Cow<'_, str> {
     }
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     Cow::Owned(format!("/{}", parts.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_digits_are_an_escape() {
+        let cases = [
+            ("a%2Fb", "a/b"),
+            ("%e6%80%9d", "思"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%+1", "%+1"),
+            ("%zz", "%zz"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(unescaped(text), expected);
+        }
+    }
 }

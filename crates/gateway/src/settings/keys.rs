@@ -1,9 +1,10 @@
 //! Settings of API keys: whose each is, and what it may do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::Duration;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use jiff::Timestamp;
 use overdraft_core::admit::Priority;
 use overdraft_core::response_cache::Reuse;
@@ -42,14 +43,8 @@ impl KeyDigest {
 
     /// From 64 hexadecimal digits; `None` where they are not.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        if text.len() != 2 * bytes.len() || !text.is_ascii() {
-            return None;
-        }
-        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-        }
-        Some(Self(bytes))
+        let digits = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        digits.try_into().ok().map(Self)
     }
 
     /// The hash itself.
@@ -59,10 +54,7 @@ impl KeyDigest {
 
     /// In 64 small hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        self.0.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        HEXLOWER.encode(&self.0)
     }
 
     /// A number that stands for it, equal in every gateway.

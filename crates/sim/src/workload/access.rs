@@ -351,7 +351,8 @@ fn beginnings(text: &str) -> Result<Vec<(u64, u32)>, Fault> {
         let (end, name) = word.split_once(':')?;
         let end = end.parse().ok().filter(|&end| before < end)?;
         before = end;
-        Some((end, u32::from_str_radix(name, 16).ok()?))
+        let digits = Some(name).filter(|name| !name.starts_with('+'))?;
+        Some((end, u32::from_str_radix(digits, 16).ok()?))
     };
     let read = |word: &str| {
         one(word).ok_or_else(|| {

@@ -15,6 +15,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 use ring::hkdf::{HKDF_SHA256, Salt};
@@ -125,7 +126,7 @@ pub(super) fn fresh_word() -> String {
     let mut bytes = [0; STAMP_BYTES];
     // Without random numbers there is no TLS either; then the word is one that sealing refuses too.
     let _filled = SystemRandom::new().fill(&mut bytes);
-    super::hex(&bytes)
+    HEXLOWER.encode(&bytes)
 }
 
 /// Puts entries into envelopes and takes them out.

@@ -15,6 +15,7 @@ mod wire;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use redis::{Cmd, FromRedisValue};
 
 pub use self::envelope::{NAME_BYTES, Name, Secret, Unusable};
@@ -250,7 +251,7 @@ impl ResponseStore {
 
     /// Each entry's key stands for itself, so that a cluster spreads them.
     fn key(&self, name: &Name) -> String {
-        format!("overdraft:cache:{SCHEMA}:{}:{}", self.namespace, hex(&name.key))
+        format!("overdraft:cache:{SCHEMA}:{}:{}", self.namespace, HEXLOWER.encode(&name.key))
     }
 
     fn stamps(&self) -> String {
@@ -259,21 +260,13 @@ impl ResponseStore {
 }
 
 fn tenant_field(tenant: &[u8]) -> String {
-    format!("t:{}", hex(tenant))
+    format!("t:{}", HEXLOWER.encode(tenant))
 }
 
 fn model_field(model: &[u8]) -> String {
-    format!("m:{}", hex(model))
+    format!("m:{}", HEXLOWER.encode(model))
 }
 
 fn both_field(tenant: &[u8], model: &[u8]) -> String {
-    format!("b:{}:{}", hex(tenant), hex(model))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
+    format!("b:{}:{}", HEXLOWER.encode(tenant), HEXLOWER.encode(model))
 }

@@ -8,7 +8,7 @@ pub(super) const SPACE: char = '▁';
 /// Appends the bytes that a piece spells.
 pub(super) fn push_piece_bytes(text: &str, out: &mut Vec<u8>) {
     let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    if let Some(byte) = byte.filter(|digits| digits.len() == 2)
+    if let Some(byte) = byte.filter(|digits| digits.len() == 2 && !digits.starts_with('+'))
         && let Ok(byte) = u8::from_str_radix(byte, 16)
     {
         out.push(byte);
@@ -22,5 +22,22 @@ pub(super) fn push_piece_bytes(text: &str, out: &mut Vec<u8>) {
             }
             None => out.extend_from_slice(part.as_bytes()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_digits_spell_a_byte() {
+        let spelled = |piece: &str| {
+            let mut out = Vec::new();
+            push_piece_bytes(piece, &mut out);
+            out
+        };
+        assert_eq!(spelled("<0x0A>"), b"\n");
+        assert_eq!(spelled("<0x+1>"), b"<0x+1>");
+        assert_eq!(spelled("▁a▁"), b" a ");
     }
 }

@@ -141,7 +141,9 @@ fn a_digest_reads_as_it_is_printed_and_shows_nothing() {
     let hex = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(KeyDigest::from_hex(hex), Some(digest));
     assert_eq!(KeyDigest::from_hex(&hex.to_uppercase()), Some(digest));
-    for wrong in ["", "ba78", &hex[1..], &format!("{hex}0"), &hex.replace("ba", "xx"), "é"] {
+    let signed = hex.replace("ba", "+a");
+    for wrong in ["", "ba78", &hex[1..], &format!("{hex}0"), &hex.replace("ba", "xx"), &signed, "é"]
+    {
         assert_eq!(KeyDigest::from_hex(wrong), None, "{wrong}");
     }
     let shown = format!("{:?}", KeySettings::new(digest, "acme"));

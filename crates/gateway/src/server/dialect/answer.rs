@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -49,17 +50,8 @@ pub(super) fn fresh_id(prefix: &str) -> String {
     SystemRandom::new().fill(&mut bytes).expect("the system gives random numbers");
     let mut id = String::with_capacity(prefix.len() + 2 * ID_BYTES);
     id.push_str(prefix);
-    push_hex(&mut id, &bytes);
+    HEXLOWER.encode_append(&bytes, &mut id);
     id
-}
-
-/// Spells bytes out.
-pub(super) fn push_hex(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 0xf] {
-            out.push(char::from_digit(digit.into(), 16).expect("four bits are a digit"));
-        }
-    }
 }
 
 /// Tells in head and log what was left out.

@@ -6,12 +6,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use overdraft_wire::dialect::responses::Seal;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::answer::push_hex;
 use crate::pipeline::keys::Realm;
 use crate::settings::IsolationSettings;
 
@@ -79,25 +79,18 @@ impl Seal for TenantSeal {
         key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
         let mut out = String::with_capacity(PREFIX.len() + 2 * (NONCE_LEN + sealed.len()));
         out.push_str(PREFIX);
-        push_hex(&mut out, &nonce);
-        push_hex(&mut out, &sealed);
+        HEXLOWER.encode_append(&nonce, &mut out);
+        HEXLOWER.encode_append(&sealed, &mut out);
         Some(out)
     }
 
     fn open(&self, sealed: &str) -> Option<String> {
-        let mut bytes = unhex(sealed.strip_prefix(PREFIX)?)?;
+        let mut bytes = HEXLOWER.decode(sealed.strip_prefix(PREFIX)?.as_bytes()).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let opened = self.seals.0.open_in_place(nonce, Aad::from(self.tenant), sealed).ok()?;
         String::from_utf8(opened.to_vec()).ok()
     }
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let pairs = digits.chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.len().is_multiple_of(2).then(|| pairs.map(byte).collect::<Option<Vec<u8>>>()).flatten()
 }
 
 #[cfg(test)]

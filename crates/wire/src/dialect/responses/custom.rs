@@ -81,7 +81,9 @@ impl InputDecoder {
             "b" => '\u{8}',
             "f" => '\u{c}',
             other if other.starts_with('u') => {
-                let unit = u32::from_str_radix(&other[1..], 16).unwrap_or(0xFFFD);
+                let digits = Some(&other[1..]).filter(|digits| !digits.starts_with('+'));
+                let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                let unit = unit.unwrap_or(0xFFFD);
                 match (self.high.take(), unit) {
                     (None, 0xD800..=0xDBFF) => {
                         self.high = Some(unit);
