@@ -10,6 +10,7 @@
 //! | Limits, on or off                        | `settings.rs` |
 //! | What a request asks that matters here    | `profile.rs` |
 //! | What a worker can do                     | `ability.rs` |
+//! | Why another worker is asked, and which   | `cause.rs`   |
 //! | What the client was told                 | `ledger.rs`  |
 //! | Special tokens that a stream leaves out  | `hidden_tokens.rs` |
 //! | The way to go on                         | `way.rs`     |
@@ -18,6 +19,7 @@
 //! | What of the second answer is told        | `splice.rs`  |
 
 mod ability;
+mod cause;
 mod hidden_tokens;
 mod ledger;
 mod overlap;
@@ -30,6 +32,7 @@ mod tests;
 mod way;
 
 pub use self::ability::{Ability, Engine, Extra};
+pub use self::cause::Cause;
 pub use self::hidden_tokens::{Withheld, withheld};
 pub use self::ledger::{Call, CallPart, LEDGER_BYTES_MAX, Ledger, Part, View};
 pub use self::overlap::Diverged;

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::fleet::Failure;
 
 fn part(text: &str, ids: Option<&[u32]>) -> Part {
     Part { text: text.into(), ids: ids.map(<[u32]>::to_vec), is_token: true, ..Part::default() }
@@ -308,4 +309,11 @@ fn tokens_are_counted_at_the_least_by_ids_and_else_by_what_says_anything() {
     assert_eq!(ledger.tokens_least(), 4);
     ledger.restart();
     assert_eq!(ledger.tokens_least(), 0);
+}
+
+#[test]
+fn a_worker_that_fell_silent_is_asked_again_once_it_computes() {
+    let silent = Cause::Broken(Failure::Silent);
+    assert!(!silent.allows_again(true) && silent.allows_again(false));
+    assert!(Cause::Broken(Failure::Broken).allows_again(true), "it may be another process by now");
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use overdraft_core::deadline::STALL_LEAST;
 use overdraft_core::fleet::{Failure, Turn};
 use overdraft_core::resume::{
-    Draws, Part, Refusal, Splice, StopRules, Way, is_within, is_worth_waiting, way as way_on,
+    Cause, Draws, Part, Refusal, Splice, StopRules, Way, is_within, is_worth_waiting, way as way_on,
 };
-use overdraft_core::route::{Choice, Strictness, Tried, Verdict as Retry};
+use overdraft_core::route::{Choice, Tried, Verdict as Retry};
 use overdraft_otlp::Attribute;
 use overdraft_wire::resume::{Piece, resumed};
 use tokio::time::{Instant, sleep, timeout};
@@ -31,15 +31,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 struct Found {
     way: Way,
     outcome: Outcome,
-}
-
-/// Why another worker is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// The last one failed.
-    Broken(Failure),
-    /// It leaves; its answer goes on there where no other worker can do it.
-    Leaves,
 }
 
 impl Journal {
@@ -142,7 +133,7 @@ impl Journal {
     }
 
     /// A worker that has not failed it. Where all have, one that did so before the last: it may be another process
-    /// by now. One that fell silent and has computed nothing since would only fail it again.
+    /// by now.
     fn place(&mut self, cause: Cause) -> Option<Lease> {
         if let Ok(lease) = self.place_at(cause, &self.tried) {
             return Some(lease);
@@ -152,7 +143,7 @@ impl Journal {
             last.add(member.id);
         }
         let mut lease = self.place_at(cause, &last).ok()?;
-        if cause == Cause::Broken(Failure::Silent) && lease.member().is_paused() {
+        if !cause.allows_again(lease.member().is_paused()) {
             lease.decline();
             return None;
         }
@@ -162,11 +153,7 @@ impl Journal {
 
     /// A worker that is none of these.
     fn place_at(&self, cause: Cause, tried: &Tried) -> Result<Lease, Choice> {
-        let strictness = match cause {
-            Cause::Broken(failure) => Strictness::after(failure),
-            Cause::Leaves => Strictness::Judged,
-        };
-        let placing = self.request.info.placing(tried, Turn::Again, strictness);
+        let placing = self.request.info.placing(tried, Turn::Again, cause.strictness());
         self.request.pipeline.dispatcher.place(placing, &mut Explanation::default())
     }
 
