@@ -23,17 +23,25 @@ pub(crate) async fn introduce(fleet: &Arc<Fleet>, head: &HeaderMap) -> bool {
     let Some(key) = head.get(AUTHORIZATION).filter(|_| fleet.settings().is_open()) else {
         return false;
     };
-    let is_locked = |worker: &WorkerId| {
-        let member = fleet.dispatcher.member(*worker);
-        member.upstream.key.is_none() && member.is_locked()
-    };
-    let workers: Vec<WorkerId> =
-        fleet.dispatcher.view().fleet().workers().map(|(worker, _)| worker).collect();
     let mut is_introduced = false;
-    for worker in workers.into_iter().filter(is_locked).take(ASKED_MAX) {
+    for worker in locked(fleet).take(ASKED_MAX) {
         is_introduced |= introduce_to(fleet, worker, key).await;
     }
     is_introduced
+}
+
+/// Whether a worker asks for a key that the gateway does not have.
+pub(crate) fn has_any(fleet: &Fleet) -> bool {
+    locked(fleet).next().is_some()
+}
+
+fn locked(fleet: &Fleet) -> impl Iterator<Item = WorkerId> {
+    let workers: Vec<WorkerId> =
+        fleet.dispatcher.view().fleet().workers().map(|(worker, _)| worker).collect();
+    workers.into_iter().filter(|worker| {
+        let member = fleet.dispatcher.member(*worker);
+        member.upstream.key.is_none() && member.is_locked()
+    })
 }
 
 async fn introduce_to(fleet: &Arc<Fleet>, worker: WorkerId, key: &HeaderValue) -> bool {

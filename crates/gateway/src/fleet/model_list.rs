@@ -147,6 +147,11 @@ impl ModelList {
         self.inner().seen.contains(id)
     }
 
+    /// Whether no worker has ever listed any.
+    pub(crate) fn has_seen_none(&self) -> bool {
+        self.inner().seen.is_empty()
+    }
+
     /// Tokens that a model has room for, if a worker says.
     pub(crate) fn context(&self, id: &str) -> Option<u32> {
         #[derive(Deserialize)]

@@ -26,6 +26,7 @@ use super::refusal::{Refused, Retry};
 use super::request_info::RequestInfo;
 use crate::dispatch::Lease;
 use crate::fleet::locked_workers;
+use crate::settings::GatewaySettings;
 
 /// What a request needs and what there was for it, as the core saw it last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -368,7 +369,8 @@ fn none_up(model: &str) -> Refused {
     Refused::for_room(ApiError::overloaded(why), "none_up", Retry::After(Micros::ZERO))
 }
 
-/// Whether a model that no worker serves now will be served: it is configured, or it was served before.
+/// Whether a model that no worker serves now may be served later: it is configured, it was served before, or workers are
+/// to be asked what they serve and none has answered yet.
 pub(crate) fn is_expected(pipeline: &Pipeline, model: &str) -> bool {
     let settings = pipeline.settings();
     let is_it = |named: &Option<String>| named.as_deref() == Some(model);
@@ -377,4 +379,15 @@ pub(crate) fn is_expected(pipeline: &Pipeline, model: &str) -> bool {
         || settings.discovery.iter().any(|source| source.model() == Some(model))
         || settings.cascades.values().any(|one| one.draft == model || one.target == model)
         || pipeline.fleet.models.has_seen(model)
+        || is_untold(pipeline, &settings)
+}
+
+/// Whether it is for workers to say which models there are, and none has been up yet to say it.
+fn is_untold(pipeline: &Pipeline, settings: &GatewaySettings) -> bool {
+    let is_asked = settings.workers.iter().any(|worker| worker.model.is_none())
+        || settings.discovery.iter().any(|source| source.model().is_none());
+    is_asked
+        && settings.routing.models.is_empty()
+        && pipeline.fleet.models.has_seen_none()
+        && !locked_workers::has_any(&pipeline.fleet)
 }

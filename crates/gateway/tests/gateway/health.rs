@@ -102,6 +102,23 @@ async fn once_ready_it_stays_ready_whatever_becomes_of_its_workers() {
 }
 
 #[tokio::test]
+async fn no_model_is_unknown_before_a_worker_has_said_what_it_serves() {
+    let mock = Mock::start(&[MODEL]).await;
+    mock.behave(|manner| manner.health = 503);
+    let gateway =
+        Gateway::start_unready(&[&mock], |settings| settings.probe.interval = OFTEN).await;
+    let other = r#"{"model":"other","messages":[]}"#;
+    let mut client = gateway.client().await;
+    client.post(CHAT, other).await;
+    let (head, body) = client.whole().await;
+    assert_eq!((head.status, head.header("retry-after").is_some()), (503, true), "{body}");
+    mock.behave(|manner| manner.health = 200);
+    gateway.until_up(1).await;
+    client.post(CHAT, other).await;
+    assert_eq!(client.whole().await.0.status, 404, "now they have");
+}
+
+#[tokio::test]
 async fn closed_label_sets_are_there_before_their_first_event() {
     let mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;

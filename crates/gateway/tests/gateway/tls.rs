@@ -160,7 +160,7 @@ async fn a_worker_that_nobody_vouches_for_is_never_asked() {
         .await;
         gateway.until_down().await;
         tokio::time::sleep(SOON * 3).await;
-        assert_eq!(gateway.chat("").await.head().await.status, 404, "no worker serves a model");
+        assert_eq!(gateway.chat("").await.head().await.status, 503, "no worker has said anything");
     }
     assert!(mock.call_now().is_none(), "a request reached a worker that is not trusted");
 }
