@@ -49,7 +49,7 @@ use tokio::sync::{oneshot, watch};
 
 pub use self::fleet::kv_events;
 pub use self::pipeline::keys::{Budgets, Level, RetryAfter, Standing};
-use self::server::{Face, Gateway, GatewayService};
+use self::server::{Face, Gateway, GatewayService, serve_operators};
 pub use self::settings::{
     AdminSettings, AdmissionSettings, Budget, CacheMode, CacheSettings, CanarySettings, Care,
     CascadeLog, CascadeLogEntry, CascadeSettings, Cloud, CompressionSettings, CorsSettings,
@@ -127,39 +127,23 @@ pub async fn run_reloading(
     let tls = tls.map_err(|error| GatewayError::Tls { whose: whose(), error })?.map(Arc::new);
     let gateway = Arc::new(Gateway::new(first, clock)?);
     let Listeners { clients, admin, scaler } = listeners.into();
-    let background = background::start(&gateway, settings, scaler);
     let face = if admin.is_some() { Face::Clients } else { Face::Both };
+    // Operators see how the last clients go.
+    let (over, ended) = oneshot::channel::<()>();
+    let operators = admin.map(|admin| serve_operators(&gateway, admin, ended)).transpose()?;
+    let background = background::start(&gateway, settings, scaler);
     let service = GatewayService { gateway: Arc::clone(&gateway), face };
     let leaving = async {
         shutdown.await;
         gateway.leave();
     };
-    // Operators see how the last clients go.
-    let (over, ended) = oneshot::channel::<()>();
-    let serving = async {
-        let server = Server::new(limits, clock).with_tls(tls);
-        let drained = server.serve(clients, Arc::new(service), leaving).await;
-        drop(over);
-        drained
-    };
-    let (drained, ()) = tokio::join!(serving, serve_operators(&gateway, admin, ended));
+    let server = Server::new(limits, clock).with_tls(tls);
+    let drained = server.serve(clients, Arc::new(service), leaving).await;
+    drop(over);
+    if let Some(gone) = operators {
+        // Nothing is ever sent.
+        let _ = gone.await;
+    }
     background.end().await;
     Ok(drained)
-}
-
-/// Answers operators, probes and scrapers at a listener of their own, if there is one, until the
-/// other side of `ended` is gone.
-async fn serve_operators(
-    gateway: &Arc<Gateway>,
-    listener: Option<TcpListener>,
-    ended: oneshot::Receiver<()>,
-) {
-    let Some(listener) = listener else { return };
-    let service = GatewayService { gateway: Arc::clone(gateway), face: Face::Operators };
-    let server = Server::new(AdminSettings::limits(), gateway.dispatcher.clock);
-    let ended = async {
-        // Nothing is ever sent.
-        let _ = ended.await;
-    };
-    server.serve(listener, Arc::new(service), ended).await;
 }

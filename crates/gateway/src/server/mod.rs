@@ -10,6 +10,7 @@
 //! | Probes: health and readiness       | `health.rs`  |
 //! | Other dialects than chat           | `dialect/`   |
 //! | Admin endpoints                    | `admin.rs`   |
+//! | Operators' listener and its thread | `operators.rs` |
 //! | Audit log of operators' calls      | `audit.rs`   |
 //! | Gauges of the workers              | `gauges.rs`  |
 //! | Dashboard and its JSON views       | `views/`, `history.rs` |
@@ -26,10 +27,12 @@ mod gauges;
 mod health;
 mod held;
 mod history;
+mod operators;
 mod percent;
 mod service;
 mod views;
 
 pub(crate) use self::gateway::Gateway;
+pub(crate) use self::operators::serve as serve_operators;
 pub(crate) use self::service::{Face, GatewayService};
 pub(crate) use self::views::keep as keep_history;

@@ -53,6 +53,12 @@ pub enum GatewayError {
         /// The worker.
         name: String,
     },
+    /// The operators' listener has no thread.
+    #[error("the listener for operators could not start: {why}")]
+    Operators {
+        /// What the system says.
+        why: String,
+    },
     /// Certificates that cannot be used.
     #[error("TLS of {whose}: {error}")]
     Tls {
