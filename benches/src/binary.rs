@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
@@ -75,6 +75,14 @@ pub(crate) async fn start(
     // Nobody reads on, and a full pipe must not stop it.
     tokio::spawn(async move { while let Ok(Some(_)) = told.next_line().await {} });
     Ok((child, addresses))
+}
+
+/// An address that was free a moment ago.
+///
+/// # Errors
+/// When the system has none.
+pub(crate) async fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?)
 }
 
 /// Waits until `GET path` is answered with 200 and a body that has `part`: a worker has warmed up by then,

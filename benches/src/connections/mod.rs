@@ -102,13 +102,16 @@ fn report(scene: Scene, measured: &Measured) {
         kib[1] / 1_024.0,
         kib[2] / 1_024.0
     );
-    println!(
-        "/health: {} answers, median {:.1} ms, p99 {:.1} ms, most {:.1} ms",
-        measured.health_ms.len(),
-        percentile(measured.health_ms.clone(), 50),
-        percentile(measured.health_ms.clone(), 99),
-        most(&measured.health_ms)
-    );
+    let asked = [("operators", &measured.health_ms), ("clients", &measured.door_health_ms)];
+    for (who, answers) in asked {
+        println!(
+            "/health where {who} ask: {} answers, median {:.1} ms, p99 {:.1} ms, most {:.1} ms",
+            answers.len(),
+            percentile(answers.clone(), 50),
+            percentile(answers.clone(), 99),
+            most(answers)
+        );
+    }
 }
 
 /// How much was tried, where it is as much as is asked of one gateway.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::crowd::Client;
 use super::process::{processor_seconds, resident_kib};
+use crate::binary::free_address;
 use crate::server::{Server, figure, told};
 
 const WORKERS: u32 = 8;
@@ -43,8 +44,10 @@ pub(super) struct Measured {
     pub(super) kib: [f64; 3],
     /// Processors of the gateway while there were streams.
     pub(super) cores: f64,
-    /// Each answer about health meanwhile.
+    /// Each answer about health meanwhile, at the operators' listener, where probes should ask.
     pub(super) health_ms: Vec<f64>,
+    /// The same where clients ask.
+    pub(super) door_health_ms: Vec<f64>,
 }
 
 impl Scene {
@@ -55,7 +58,8 @@ impl Scene {
     pub(super) async fn measure(self, binary: &Path) -> Result<Measured> {
         let folder = tempfile::tempdir()?;
         let workers = self.workers(binary, &folder).await?;
-        let gateway = self.gateway(binary, &folder, &workers).await?;
+        let operators = free_address().await?;
+        let gateway = self.gateway(binary, &folder, &workers, operators).await?;
         let (id, address) = (gateway.id()?, *gateway.addresses.first().context("an address")?);
         let first = resident_kib(id)?;
         let mut idle = Vec::new();
@@ -67,7 +71,7 @@ impl Scene {
         let with_idle = resident_kib(id)?;
         let load = self.load(&gateway);
         let (begun, before) = (Instant::now(), processor_seconds(id)?);
-        let mut watch = Watch::new(id, address).await?;
+        let mut watch = Watch::new(id, operators, address).await?;
         let report = tokio::select! {
             report = told(binary, &load) => report?,
             failed = watch.look() => match failed? {},
@@ -90,6 +94,7 @@ impl Scene {
             kib: [first, with_idle, watch.busiest_kib],
             cores,
             health_ms: watch.health_ms,
+            door_health_ms: watch.door_health_ms,
         })
     }
 
@@ -125,7 +130,13 @@ impl Scene {
         .await
     }
 
-    async fn gateway(self, binary: &Path, folder: &TempDir, workers: &Server) -> Result<Server> {
+    async fn gateway(
+        self,
+        binary: &Path,
+        folder: &TempDir,
+        workers: &Server,
+        operators: SocketAddr,
+    ) -> Result<Server> {
         let named =
             workers.addresses.iter().map(|address| json!({"url": format!("http://{address}")}));
         let config = json!({
@@ -135,6 +146,7 @@ impl Scene {
                 "streams": self.streams + SPARE,
                 "connections": self.streams + self.idle + SPARE,
             },
+            "admin": {"listen": operators},
             "admission": {"mode": "off"},
             "timeouts": {"client_idle": "1h"},
         });
@@ -175,13 +187,16 @@ struct Watch {
     id: u32,
     probe: Client,
     health_ms: Vec<f64>,
+    door: Client,
+    door_health_ms: Vec<f64>,
     busiest_kib: f64,
 }
 
 impl Watch {
-    async fn new(id: u32, address: SocketAddr) -> Result<Self> {
-        let probe = Client::connect(address).await?;
-        Ok(Self { id, probe, health_ms: Vec::new(), busiest_kib: 0.0 })
+    async fn new(id: u32, operators: SocketAddr, door: SocketAddr) -> Result<Self> {
+        let (probe, door) = (Client::connect(operators).await?, Client::connect(door).await?);
+        let (health_ms, door_health_ms) = (Vec::new(), Vec::new());
+        Ok(Self { id, probe, health_ms, door, door_health_ms, busiest_kib: 0.0 })
     }
 
     /// Looks until it is stopped or the gateway fails.
@@ -191,6 +206,7 @@ impl Watch {
         loop {
             ticks.tick().await;
             self.health_ms.push(self.probe.health().await?.as_secs_f64() * 1_000.0);
+            self.door_health_ms.push(self.door.health().await?.as_secs_f64() * 1_000.0);
             self.busiest_kib = self.busiest_kib.max(resident_kib(self.id)?);
         }
     }

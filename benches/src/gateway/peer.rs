@@ -11,10 +11,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 use super::load::{self, Volume};
+use crate::binary::free_address;
 
 /// Package, and the module that launches it.
 pub(crate) const PEERS: [(&str, &str); 3] = [
@@ -43,7 +43,7 @@ impl Peer {
     ) -> Result<Self> {
         ensure!(python.exists(), "`{}` is not there; see README", python.display());
         let version = version(python, package).await?;
-        let (port, metrics) = (free_port().await?, free_port().await?);
+        let (port, metrics) = (free_address().await?.port(), free_address().await?.port());
         let child = Command::new(python)
             .args(["-m", module, "--policy", "cache_aware", "--host", "127.0.0.1"])
             .args(["--port", &port.to_string(), "--prometheus-port", &metrics.to_string()])
@@ -104,11 +104,6 @@ async fn version(python: &Path, package: &str) -> Result<String> {
     let told = Command::new(python).args(["-c", &code]).output().await?;
     ensure!(told.status.success(), "{package} is not installed; see README");
     Ok(String::from_utf8(told.stdout)?.trim().to_owned())
-}
-
-/// A port that was free a moment ago.
-async fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port())
 }
 
 /// A process and all that descend from it.
