@@ -33,7 +33,7 @@ enum Command {
 #[command(after_help = SHOW)]
 struct Show {
     /// The file; without one, the defaults
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// As YAML or as JSON
     #[arg(long, default_value = "yaml", value_name = "FORMAT")]

@@ -28,7 +28,7 @@ use crate::{parity, ready, reload, settings, signals};
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A configuration file, YAML or TOML by its name; flags count more than what it says
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     listen: ListenOptions,

@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     pub(crate) policy: Vec<String>,
     /// A configuration file to compare as well: what it says of routing, admission, waiting, retries,
     /// hedging, scrapes, KV events, answers given again and guessing; may be given several times
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["access_log", "decompose"])]
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["access_log", "decompose"])]
     config: Vec<PathBuf>,
     /// Seeds to run each policy with, as many at once as there are cores; more than one give confidence
     /// intervals and tell which differences may be chance

@@ -33,7 +33,7 @@ use crate::parity;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The configuration file, YAML or TOML by its name
-    #[arg(long, default_value = "overdraft.yaml", value_name = "FILE")]
+    #[arg(long, short, default_value = "overdraft.yaml", value_name = "FILE")]
     config: PathBuf,
     /// How the findings are printed
     #[arg(long, default_value = "text", value_name = "FORMAT")]

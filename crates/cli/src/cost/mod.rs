@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// An access log of `overdraft serve --log-format json`
     log: PathBuf,
     /// The gateway's configuration: takes `prices` and the pools of workers from it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Dollars that a worker costs by the hour, as `gpu-a=4.10`, or `4.10` for every worker that is not named;
     /// may be given several times. A worker that the log does not name was idle

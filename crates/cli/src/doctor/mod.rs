@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The configuration file; without one, `overdraft.yaml` here or in `/etc/overdraft`, else the defaults
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The running gateway; without one, whatever answers at the addresses of the configuration
     #[arg(long, value_name = "URL")]

@@ -25,7 +25,7 @@ pub(super) struct StoreOptions {
     #[arg(long, value_name = "NAME", requires = "redis", default_value = "default")]
     namespace: String,
     /// Also tells the gateways that share the `store` of this configuration
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
