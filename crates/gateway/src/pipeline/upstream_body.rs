@@ -18,6 +18,9 @@ pub(crate) const RANK: &str = "priority";
 /// Bytes of a body that are searched for words at most.
 const SEARCHED_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of a body that is copied to be kept: half of what a connection reads at once.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
+
 /// A request's body, and what is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
@@ -55,6 +58,18 @@ impl Front {
 }
 
 impl Content {
+    /// The same for as long as its answer lasts. A short body is copied: it may be a slice of the buffer that its
+    /// connection reads into, which could not be used again as long as a slice of it is there.
+    pub(crate) fn kept(&self) -> Self {
+        let body = &self.body;
+        let body = if body.len() <= COPIED_BYTES_MAX {
+            Bytes::copy_from_slice(body)
+        } else {
+            body.clone()
+        };
+        Self { body, ..self.clone() }
+    }
+
     /// Whether an error that names a full memory may only repeat what the client wrote, perhaps in escapes.
     pub(crate) fn may_name_out_of_memory(&self) -> bool {
         // What is this long may say anything.

@@ -109,14 +109,14 @@ pub(crate) fn prepare(
     };
     question.content.tracked = Some(tracked);
     let (mut head, ()) = http::Request::new(()).into_parts();
-    head.headers.clone_from(&question.head.headers);
+    head.headers = kept(&question.head.headers);
     let is_kept = judged.asked.contains(&Asked::StopKept);
     let mut info = info.clone();
     info.counts = Counts::Relayed;
     let resumable = Resumable {
         pipeline: Arc::clone(pipeline),
         info,
-        content: question.content.clone(),
+        content: question.content.kept(),
         tracked,
         generation,
         profile,
@@ -128,6 +128,16 @@ pub(crate) fn prepare(
         begun: question.begun,
     };
     context.continuation = Some(Box::new(Journal::new(resumable)));
+}
+
+/// The same lines in memory of their own: as they came they are slices of the buffer that their connection reads into.
+fn kept(head: &HeaderMap) -> HeaderMap {
+    let own = |value: &HeaderValue| {
+        let mut own = HeaderValue::from_bytes(value.as_bytes()).expect("it is one");
+        own.set_sensitive(value.is_sensitive());
+        own
+    };
+    head.iter().map(|(name, value)| (name.clone(), own(value))).collect()
 }
 
 fn ids_for(judged: &Judged, peek: &RequestPeek<'_>, profile: &Profile) -> IdsFor {
