@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     pub(crate) tokens: u64,
     /// Who waits for the worker before it.
     pub(crate) ahead: Ahead,
+    /// How long it may have to wait there at most to be of interest.
+    pub(crate) wait_max: Micros,
 }
 
 /// A worker's answer.
@@ -38,6 +40,8 @@ pub(crate) struct Judged {
     /// Tokens that it would hold at its peak with the request, caution included; `None` where
     /// nobody had to look.
     pub(crate) peak: Option<u64>,
+    /// Whether somebody looked at its forecast, which costs something.
+    pub(crate) looked: bool,
 }
 
 /// Whether it takes the request.
@@ -50,10 +54,14 @@ pub(crate) enum Answer {
 }
 
 impl Judged {
-    const TAKEN: Self = Self { answer: Answer::Taken, peak: None };
+    const TAKEN: Self = Self { answer: Answer::Taken, peak: None, looked: false };
 
     const fn later(wait: Micros) -> Self {
-        Self { answer: Answer::Later(wait), peak: None }
+        Self { answer: Answer::Later(wait), peak: None, looked: false }
+    }
+
+    const fn by_peak(answer: Answer, peak: u64) -> Self {
+        Self { answer, peak: Some(peak), looked: true }
     }
 }
 
@@ -140,6 +148,13 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
     // What others hold is only known from its word.
     let foreign = if word == Freshness::Stale { 0 } else { worker.correction().foreign() };
     let waits = asked.ahead.holds(asked.tokens);
+    if waits {
+        // It has to wait for what those before it need, whatever the peak adds to that.
+        let least = worker.drained_in(asked.ahead.tokens).unwrap_or(RETRY_AFTER_MAX);
+        if asked.wait_max <= least {
+            return Judged { looked: true, ..Judged::later(least) };
+        }
+    }
     // No deviation is more than half of the greatest peak: far below the budget nobody has to look.
     let bound = worker.forecast().bound_with(&asked.prospect, used);
     let most = bound.saturating_mul(u64::from(2_000 + caution)) / 2_000;
@@ -155,7 +170,7 @@ fn peak(worker: &Worker, asked: &Asked, settings: &AdmitSettings, word: Freshnes
         let over = over.saturating_add(asked.ahead.tokens).max(1);
         Answer::Later(worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
     };
-    Judged { answer, peak: Some(peak) }
+    Judged::by_peak(answer, peak)
 }
 
 /// The caution among so many requests. The sum of few lengths has a heavier tail than a normal one; it
@@ -177,7 +192,7 @@ fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {
     } else {
         Answer::Later(worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
     };
-    Judged { answer, peak: Some(declared) }
+    Judged::by_peak(answer, declared)
 }
 
 /// When it will be below its threshold again, if it is not.

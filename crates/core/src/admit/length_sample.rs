@@ -143,18 +143,25 @@ impl Worlds {
     /// Steps until requests have ended that hold `tokens` by then, in each world; `None` where all of them
     /// do not.
     pub(super) fn steps_until_free(&self, tokens: u64) -> [Option<u32>; WORLDS] {
-        let (mut steps, mut free) = ([None; WORLDS], [0; WORLDS]);
-        let (mut left, mut open) = (self.occupied, WORLDS);
+        let (mut steps, mut free) = ([None; WORLDS], [0_u64; WORLDS]);
+        let (mut left, mut open, mut is_reached) = (self.occupied, WORLDS, false);
         while left != 0 && 0 < open {
             let bucket = left.trailing_zeros() as usize;
             left &= left - 1;
-            let row = &self.rows[bucket];
+            let (row, longest) = (&self.rows[bucket], LONGEST[bucket]);
+            for (world, free) in free.iter_mut().enumerate() {
+                let ended = u64::from(row.sequences[world]) * u64::from(longest);
+                *free += u64::from(row.used[world]) + ended;
+                is_reached |= tokens <= *free;
+            }
+            // Most buckets only add up, all worlds at a time.
+            if !is_reached {
+                continue;
+            }
             for world in 0..WORLDS {
-                let sequences = row.sequences[world];
-                let ended = u64::from(sequences) * u64::from(LONGEST[bucket]);
-                free[world] += u64::from(row.used[world]) + ended;
-                if tokens <= free[world] && 0 < sequences && steps[world].is_none() {
-                    steps[world] = Some(LONGEST[bucket]);
+                let is_here = tokens <= free[world] && 0 < row.sequences[world];
+                if is_here && steps[world].is_none() {
+                    steps[world] = Some(longest);
                     open -= 1;
                 }
             }

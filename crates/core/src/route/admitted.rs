@@ -4,9 +4,9 @@
 //! is not tried. One that has room is passed over where waiting for one that has none yet is
 //! cheaper for all: mostly the request's prefix lies there, and computing it anew elsewhere delays
 //! others and pushes their prefixes out (delay scheduling: Zaharia et al., `EuroSys` 2010). Looks
-//! at a predicted peak, which cost something, are bounded; answers that cost nothing are not.
+//! at a forecast, which cost something, are bounded; answers that cost nothing are not.
 
-use overdraft_units::Tokens;
+use overdraft_units::{Micros, Tokens};
 
 use super::candidate::{Candidate, DecidedBy, Decision, Reason};
 use super::cost::Before;
@@ -17,7 +17,7 @@ use super::{Awaits, Choice};
 use crate::admit::{Answer, Asked, Mode, RETRY_AFTER_MAX, judge, retry_after};
 use crate::fleet::WorkerId;
 
-/// Maximum predicted peaks computed for one decision.
+/// Maximum forecasts looked at for one decision.
 const ADMIT_LOOKS_MAX: usize = 16;
 
 /// The worker that a request had best wait for.
@@ -40,14 +40,17 @@ pub(super) fn first(
     let waits = scene.settings.admission.mode == Mode::Peak;
     let (mut looks, mut soonest, mut free) = (0, RETRY_AFTER_MAX, 0);
     let mut awaited: Option<Awaited> = None;
-    let mut next = Some(chosen);
-    while let Some(id) = next.filter(|_| looks < ADMIT_LOOKS_MAX) {
-        let worker = scene.fleet.worker(id);
+    let mut next = place_of(chosen, decision);
+    while let Some(place) = next.filter(|_| looks < ADMIT_LOOKS_MAX) {
         let by_cost = decision.policy == Policy::Cost && decision.by == DecidedBy::Policy;
-        let Some(candidate) = decision.open_mut().find(|one| one.worker == id) else { break };
+        let candidate = &mut decision.candidates[place];
+        let (id, worker) = (candidate.worker, scene.fleet.worker(candidate.worker));
         // Who costs more than the best wait is neither taken nor waited for, nor is anybody after him.
         let is_dearer = |best: Awaited| by_cost && waits && best.cost < candidate.score;
         let is_last = awaited.is_some_and(is_dearer);
+        // A longer wait there would change nothing.
+        let gain = |best: Awaited| best.cost.saturating_sub(candidate.score);
+        let wait_max = awaited.filter(|_| by_cost).map_or(u64::MAX, gain).max(soonest.get());
         let asked = Asked {
             priority: scene.ask.priority,
             portion: scene.ask.portion,
@@ -55,10 +58,11 @@ pub(super) fn first(
             own: scene.own(id),
             tokens: asked,
             ahead: scene.ahead(id),
+            wait_max: Micros::new(wait_max),
         };
         let judged = judge(worker, &asked, &scene.settings.admission, pace, scene.now);
         candidate.peak = judged.peak;
-        looks += usize::from(judged.peak.is_some());
+        looks += usize::from(judged.looked);
         match judged.answer {
             Answer::Taken => {
                 let dearer = awaited.filter(|one| one.cost < price(scene, candidate, by_cost));
@@ -96,18 +100,30 @@ fn price(scene: &Scene<'_>, candidate: &mut Candidate, by_cost: bool) -> u64 {
     candidate.cost.total()
 }
 
-/// Whom the policy would have chosen, had there not been those that were asked.
-fn following(scene: &Scene<'_>, decision: &mut Decision) -> Option<WorkerId> {
+/// Where a worker stands among the candidates, if it is still in the running.
+fn place_of(worker: WorkerId, decision: &Decision) -> Option<usize> {
+    let mut candidates = decision.candidates.iter();
+    candidates.position(|one| one.worker == worker && one.reason == Reason::Outscored)
+}
+
+/// Where the one stands whom the policy would have chosen, had there not been those that were asked.
+fn following(scene: &Scene<'_>, decision: &mut Decision) -> Option<usize> {
     if decision.by == DecidedBy::Session {
         // Nobody has been scored yet.
         decision.by = DecidedBy::Policy;
-        return decision.policy.choose(scene, decision);
+        let chosen = decision.policy.choose(scene, decision)?;
+        return place_of(chosen, decision);
     }
-    // Where the best is, costs little to find; how equals rank, a look at each.
-    let best = decision.open().map(|one| one.score);
-    let best = if decision.policy.lower_is_better() { best.min() } else { best.max() }?;
-    let equal = decision.open().filter(|one| one.score == best).map(|one| one.worker);
-    equal.min_by_key(|&worker| rank(scene.fleet, worker))
+    // The better score, and of equals the lesser rank, which costs a look at each.
+    let lower_is_better = decision.policy.lower_is_better();
+    let key = |one: &Candidate| if lower_is_better { one.score } else { u64::MAX - one.score };
+    let candidates = decision.candidates.iter().enumerate();
+    let open = candidates.filter(|(_, one)| one.reason == Reason::Outscored);
+    let best = open.min_by(|(_, one), (_, other)| {
+        let equal = || rank(scene.fleet, one.worker).cmp(&rank(scene.fleet, other.worker));
+        key(one).cmp(&key(other)).then_with(equal)
+    });
+    best.map(|(place, _)| place)
 }
 
 /// Tokens of a worker's cache that what is in flight there will not need.
