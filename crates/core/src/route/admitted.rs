@@ -74,7 +74,10 @@ pub(super) fn first(
             Answer::Later(wait) => {
                 candidate.reason = Reason::Saturated;
                 soonest = soonest.min(wait);
-                free = free.max(left(scene, candidate));
+                // Where others stand before it and no peak was computed, nobody knows what is left.
+                if judged.peak.is_some() || !judged.looked {
+                    free = free.max(left(scene, candidate));
+                }
                 let cost = price(scene, candidate, by_cost).saturating_add(wait.get());
                 if awaited.is_none_or(|best| cost < best.cost) {
                     let cached = Tokens::ZERO < candidate.cached;
