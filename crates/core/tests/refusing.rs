@@ -195,6 +195,21 @@ fn where_all_refuse_nobody_is_asked_much_more_often_than_there_are_requests() {
 }
 
 #[test]
+fn workers_that_deny_what_they_served_are_found_out_by_those_that_serve() {
+    for policy in Policy::ALL {
+        let mut world = World::new(policy, &[ANY; 12]);
+        world.run(60);
+        for manner in &mut world.manners[..4] {
+            *manner = Manner::Refuses(Failure::Disputed);
+        }
+        world.run(REQUESTS);
+        world.finish();
+        // The first who deny it are believed, two at a time: each of them has served others.
+        assert!(world.failed <= 8, "{policy}: failed {}, asked {:?}", world.failed, world.asked);
+    }
+}
+
+#[test]
 fn a_lone_worker_that_was_full_for_a_moment_serves_the_next_request() {
     for failure in [Failure::Saturated, Failure::Misconfigured, Failure::Disputed, Failure::Faulty]
     {

@@ -76,6 +76,16 @@ pub(super) enum Phase {
     Decode,
 }
 
+impl Phase {
+    /// The first: nobody sees where the prefill of an answer ends that comes whole.
+    pub(super) const fn first(first_token: FirstToken) -> Self {
+        match first_token {
+            FirstToken::Seen => Self::Prefill,
+            FirstToken::Unseen => Self::Decode,
+        }
+    }
+}
+
 impl Attempt {
     /// Where it runs.
     pub const fn worker(&self) -> WorkerId {

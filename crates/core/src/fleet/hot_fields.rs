@@ -13,6 +13,7 @@ use core::ops::{Deref, DerefMut};
 use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 
 use super::seen_prefills::SeenPrefills;
+use super::traffic::SentLately;
 use super::{Fleet, Worker, WorkerId};
 use crate::estimate::Pace;
 
@@ -27,6 +28,8 @@ pub(crate) struct Glance {
     has_unseen: bool,
     /// See [`Worker::requests_all`].
     pub(crate) requests: u32,
+    /// What was sent there lately.
+    pub(crate) sent: SentLately,
     /// See [`Worker::foreign_waiting`].
     pub(crate) foreign_waiting: u32,
     /// See [`Worker::tokens`].
@@ -63,6 +66,7 @@ impl Glance {
                 && worker.refusals().is_clear(),
             has_unseen: worker.unseen.is_any(),
             requests: worker.requests_all(),
+            sent: worker.sent,
             foreign_waiting: worker.foreign_waiting(),
             tokens: worker.tokens(),
             started_last: worker.started_last(),
@@ -115,6 +119,7 @@ pub(super) struct Changing<'a> {
     worker: &'a mut Worker,
     glance: &'a mut Glance,
     seldom: &'a mut Seldom,
+    in_flight: &'a mut u64,
 }
 
 impl Deref for Changing<'_> {
@@ -133,7 +138,9 @@ impl DerefMut for Changing<'_> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
+        *self.in_flight -= u64::from(self.glance.requests);
         *self.glance = Glance::of(self.worker);
+        *self.in_flight += u64::from(self.glance.requests);
         self.seldom.came_up = self.seldom.came_up.max(self.worker.came_up);
         self.seldom.shares |= self.worker.blocks().is_shared();
     }
@@ -143,7 +150,8 @@ impl Fleet {
     /// One worker, to be changed.
     pub(super) fn changing(&mut self, id: WorkerId) -> Changing<'_> {
         let (worker, glance) = (&mut self.workers[id.index()], &mut self.glances[id.index()]);
-        Changing { worker, glance, seldom: &mut self.seldom }
+        let (seldom, in_flight) = (&mut self.seldom, &mut self.traffic.in_flight);
+        Changing { worker, glance, seldom, in_flight }
     }
 
     /// What is true of few workers at most times, and may be of one of these.

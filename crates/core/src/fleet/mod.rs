@@ -22,6 +22,7 @@ mod seen_prefills;
 mod speeds;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod traits;
 mod worker;
 
@@ -46,11 +47,13 @@ pub use self::refusals::{
 pub use self::seats::Seats;
 use self::seen_prefills::{before, half};
 use self::speeds::computing;
+pub(crate) use self::traffic::Behind;
+use self::traffic::Traffic;
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
 use crate::admit::Chain;
 use crate::breaker::{BreakerSettings, Ended, Grants};
-use crate::estimate::{Arrivals, Lengths, PrefillRate, StepTime};
+use crate::estimate::{Lengths, PrefillRate, StepTime};
 
 /// Most workers one fleet may hold.
 pub const WORKERS_MAX: usize = 1_024;
@@ -128,7 +131,7 @@ pub struct Fleet {
     prefill_rate: PrefillRate,
     /// How long its decode steps take without anything in a cache.
     step_bare: StepTime,
-    arrivals: Arrivals,
+    traffic: Traffic,
     breakers: BreakerSettings,
     grants: Grants,
     /// Models that others answer for: all of their workers may be out at once.
@@ -177,6 +180,7 @@ impl Fleet {
         self.active += 1;
         self.retrying += u32::from(turn == Turn::Again);
         let (fleet_pace, grants, starts) = (self.prefill_rate.pace(), self.grants, self.starts);
+        let span = self.traffic.send(self.workers.len());
         let mut on = self.changing(worker);
         let prefill = u64::from(demand.prefill().get());
         let pace = on.prefill_rate.pace_within(fleet_pace);
@@ -199,15 +203,13 @@ impl Fleet {
         let trial = on.breaker.begin(grants, now);
         on.refusals.begin(now);
         on.load.sent(u64::from(demand.fresh().get()));
-        let phase = match demand.first_token {
-            FirstToken::Seen => Phase::Prefill,
-            FirstToken::Unseen => Phase::Decode,
-        };
+        on.sent.note(span);
+        let phase = Phase::first(demand.first_token);
         let ahead = before.saturating_add(prefill);
         let computed = now + pace.time_for(ahead) + on.round_trip;
         let place = on.book(demand, computed);
         drop(on);
-        self.arrivals.note(prefill, now);
+        self.traffic.note(prefill, now);
         Attempt { worker, demand, turn, started: now, ahead, phase, trial, place, may_wait }
     }
 

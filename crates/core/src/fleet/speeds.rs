@@ -2,6 +2,7 @@
 
 use overdraft_units::{Instant, Micros, Tokens};
 
+use super::traffic::Behind;
 use super::{Fleet, WorkerId};
 use crate::estimate::bare;
 
@@ -42,10 +43,10 @@ impl Fleet {
         };
     }
 
-    /// How many requests a prompt delays for each second that it takes at one of `workers`, in thousandths.
-    pub(crate) fn behind_milli(&self, workers: usize) -> u64 {
-        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
-        self.arrivals.behind_milli(workers, self.prefill_rate.pace())
+    /// How many a prompt delays at the workers of a model.
+    pub(crate) fn behind(&self, model: &str) -> Behind {
+        let workers = self.serving(model).map_or(1, <[_]>::len);
+        Behind::of(&self.traffic, workers, self.prefill_rate.pace())
     }
 
     /// How long a decode step takes the fleet as a whole without anything in a cache.

@@ -12,6 +12,7 @@ use super::nonstreamed_prefill::Unseen;
 use super::refusals::Refusals;
 use super::seats::Seats;
 use super::seen_prefills::SeenPrefills;
+use super::traffic::SentLately;
 use crate::admit::{Booking, Caution, Correction, Forecast, Peak, Place, Strain};
 use crate::breaker::Breaker;
 use crate::estimate::{Histogram, Lengths, Pace, PrefillRate, StepTime};
@@ -32,6 +33,7 @@ pub struct Worker {
     pub(super) draining: bool,
     pub(super) models: Vec<String>,
     pub(super) booked: Booked,
+    pub(super) sent: SentLately,
     /// Since when it has been computing the prompt whose first token is due next.
     pub(super) prefill_since: Instant,
     pub(super) load: Load,
@@ -121,6 +123,7 @@ impl Worker {
                 tokens: 0,
                 prompt_tokens: 0,
             },
+            sent: SentLately::NONE,
             prefill_since: Instant::ORIGIN,
             load: Load::new(),
             unseen: Unseen::new(),

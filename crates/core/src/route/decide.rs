@@ -20,9 +20,8 @@ pub fn decide(
     now: Instant,
     decision: &mut Decision,
 ) {
-    let behind_milli = fleet.behind_milli(fleet.serving(ask.model).map_or(1, <[_]>::len));
-    let scene =
-        Scene { fleet, ask, prefix: None, line: None, reuse: 0, behind_milli, settings, now };
+    let behind = fleet.behind(ask.model);
+    let scene = Scene { fleet, ask, prefix: None, line: None, reuse: 0, behind, settings, now };
     decide_in(&scene, tried, decision);
 }
 

@@ -5,7 +5,7 @@ use overdraft_units::{BlockSize, Instant, Tokens};
 use super::Ask;
 use super::settings::RouteSettings;
 use crate::admit::{Ahead, Chain, Queue, Ticket};
-use crate::fleet::{Fleet, WorkerId};
+use crate::fleet::{Behind, Fleet, WorkerId};
 use crate::prefix::{Knowledge, Matches, PrefixIndex, PrefixKey};
 
 /// Where the prompt's prefix is.
@@ -83,8 +83,8 @@ pub(super) struct Scene<'a> {
     pub(super) line: Option<Line<'a>>,
     /// How likely it is that what is pushed out of a cache is asked for again, in thousandths.
     pub(super) reuse: u64,
-    /// How many a prompt delays for each second that it takes a worker, in thousandths.
-    pub(super) behind_milli: u64,
+    /// How many a prompt delays for each second that it takes a worker.
+    pub(super) behind: Behind,
     pub(super) settings: &'a RouteSettings,
     pub(super) now: Instant,
 }

@@ -105,15 +105,17 @@ fn resort(scene: &Scene<'_>, candidate: &Candidate) -> Option<Resort> {
     }
 }
 
-/// A request that has failed goes to those that are known to answer, where there are any, or at least have not
-/// failed the last request that they got.
+/// A request that has failed goes to those that are known to answer, where there are any, and that did not deny the last
+/// one what it asked for; or to those that at least have not failed the last request that they got.
 pub(super) fn keep_proven(scene: &Scene<'_>, decision: &mut Decision) {
     let is_proven = |worker: &Worker| worker.has_answered_lately(scene.now);
     let is_good = |worker: &Worker| worker.is_in_good_standing(scene.now);
     let any = |decision: &Decision, is: &dyn Fn(&Worker) -> bool| {
         decision.open().any(|one| is(scene.fleet.worker(one.worker)))
     };
+    let is_undisputed = |worker: &Worker| is_proven(worker) && !worker.refusals().is_disputing();
     let is_kept: &dyn Fn(&Worker) -> bool = match () {
+        () if any(decision, &is_undisputed) => &is_undisputed,
         () if any(decision, &is_proven) => &is_proven,
         () if any(decision, &is_good) => &is_good,
         () => return,

@@ -259,9 +259,9 @@ impl Router {
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
         let line = Line { queue: &self.queue, model: model_number(request.model), ticket: None };
         let fleet = &self.fleet;
-        let (reuse, behind_milli) = (self.reuse(), self.behind_milli(ask.model));
+        let (reuse, behind) = (self.reuse(), self.fleet.behind(ask.model));
         let (prefix, line) = (Some(prefix), Some(line));
-        let scene = Scene { fleet, ask, prefix, line, reuse, behind_milli, settings, now };
+        let scene = Scene { fleet, ask, prefix, line, reuse, behind, settings, now };
         decide_in(&scene, tried, &mut self.decision);
         &self.decision
     }
@@ -297,9 +297,9 @@ impl Router {
         let line = waits.then(line);
         // Where others wait, the cheapest is mostly full, and all would be looked at for a second time.
         let is_full = line.is_some_and(|line| 0 < self.queue.waiting_for(line.model));
-        let (reuse, behind_milli) = (self.reuse(), self.behind_milli(ask.model));
+        let (reuse, behind) = (self.reuse(), self.fleet.behind(ask.model));
         let (fleet, prefix) = (&self.fleet, Some(prefix));
-        let scene = Scene { fleet, ask, prefix, line, reuse, behind_milli, settings, now };
+        let scene = Scene { fleet, ask, prefix, line, reuse, behind, settings, now };
         if is_full || !fast_path::decide(&scene, tried, &mut self.decision) {
             decide_in(&scene, tried, &mut self.decision);
         }

@@ -29,10 +29,6 @@ impl Router {
         (found * 1_000).checked_div(all).unwrap_or(0)
     }
 
-    pub(super) fn behind_milli(&self, model: &str) -> u64 {
-        self.fleet.behind_milli(self.fleet.serving(model).map_or(1, <[_]>::len))
-    }
-
     /// How long the answers to `request` may get.
     pub(super) fn prospect(&self, request: Request<'_>, prompt: Tokens) -> Prospect {
         let Request { model, limit, choices, kind, dice, .. } = request;

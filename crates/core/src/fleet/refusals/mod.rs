@@ -122,6 +122,8 @@ pub struct Refusals {
     took: Micros,
     /// When it last gave a result.
     served: Option<Instant>,
+    /// Whether the last that it said is that something cannot be had from it.
+    disputes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +143,7 @@ impl Refusals {
             since: Instant::ORIGIN,
             took: Micros::ZERO,
             served: None,
+            disputes: false,
         }
     }
 
@@ -168,6 +171,11 @@ impl Refusals {
             State::Trying { began } if self.patience() <= now.since(began) => Acceptance::Accepting,
             State::Trying { .. } => Acceptance::Trying,
         }
+    }
+
+    /// Whether it has served nothing since it last said that something cannot be had from it.
+    pub const fn is_disputing(&self) -> bool {
+        self.disputes
     }
 
     /// Whether it gave a result no longer ago than [`LATELY`].
@@ -214,6 +222,7 @@ impl Refusals {
     /// It gave a result to what was begun at `began`.
     pub(super) fn served(&mut self, began: Instant, now: Instant) {
         self.served = Some(now);
+        self.disputes = false;
         if self.since <= began || self.kind == RefusalKind::Failing {
             self.streak = 0;
             self.state = State::Accepting;
@@ -235,6 +244,7 @@ impl Refusals {
 
     /// It says that what was begun at `began` cannot be had from it. That alone ends no doubt, nor begins one.
     pub(super) fn disputed(&mut self, began: Instant, now: Instant) {
+        self.disputes = true;
         match self.kind {
             RefusalKind::Misconfigured if !self.is_clear() => {
                 self.refused(RefusalKind::Misconfigured, began, now);

@@ -1,0 +1,141 @@
+//! Traffic: how many requests come to a fleet, and how they are shared out among its workers.
+//!
+//! A prompt delays those who come after it *to its worker* (docs/design/routing.md, R3). Hot workers get more than the
+//! mean and idle ones less, so the fleet's arrivals are dealt out by worker: by its share of the requests in flight or
+//! of those that were sent lately, whichever is more. In flight alone is too noisy where few are, and sent alone is too
+//! late where a crowd comes at once. Nobody is taken to get less than a quarter of the mean: a worker that was idle until
+//! now gets its share from now on.
+
+use overdraft_units::Instant;
+
+use crate::estimate::{Arrivals, Pace};
+
+/// What was sent before the last so many requests for each worker counts by half, before twice as many by a quarter.
+const SENT_SPAN: u64 = 8;
+
+/// A request that was sent just now; halves of it still count.
+const ONE: u32 = 64;
+
+/// The least that a worker is taken to get, as a part of the mean.
+const LEAST_PART: u64 = 4;
+
+/// Binary digits behind the point of what one request stands for.
+const DIGITS: u32 = 10;
+
+/// Requests that were sent lately, those before by half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SentLately {
+    count: u32,
+    span: u32,
+}
+
+impl SentLately {
+    /// Nothing was.
+    pub(super) const NONE: Self = Self { count: 0, span: 0 };
+
+    fn in_span(self, span: u32) -> u32 {
+        self.count.checked_shr(span.saturating_sub(self.span)).unwrap_or(0)
+    }
+
+    /// One more is sent.
+    pub(super) fn note(&mut self, span: u32) {
+        *self = Self { count: self.in_span(span).saturating_add(ONE), span };
+    }
+}
+
+/// What is sent to a fleet.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    arrivals: Arrivals,
+    /// On all workers, others' included.
+    pub(super) in_flight: u64,
+    sent: SentLately,
+    span: u32,
+    sent_in_span: u64,
+}
+
+impl Traffic {
+    /// A request goes to one of `workers`; returns the span that it falls into.
+    pub(super) fn send(&mut self, workers: usize) -> u32 {
+        let most = SENT_SPAN.saturating_mul(u64::try_from(workers).unwrap_or(u64::MAX));
+        if most <= self.sent_in_span {
+            (self.span, self.sent_in_span) = (self.span.saturating_add(1), 0);
+        }
+        self.sent_in_span += 1;
+        self.sent.note(self.span);
+        self.span
+    }
+
+    /// So many tokens have to be computed for it.
+    pub(super) fn note(&mut self, tokens: u64, now: Instant) {
+        self.arrivals.note(tokens, now);
+    }
+}
+
+/// How many a prompt delays at a worker for each second that it takes there, in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Behind {
+    least: u64,
+    /// For each request that is in flight there, with [`DIGITS`].
+    by_request: u64,
+    /// For each that was sent there lately, with as many.
+    by_sent: u64,
+    span: u32,
+}
+
+impl Behind {
+    /// At one of `workers` that go at that pace.
+    pub(super) fn of(traffic: &Traffic, workers: usize, pace: Pace) -> Self {
+        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
+        let mean = traffic.arrivals.behind_milli(workers, pace);
+        let all = mean.saturating_mul(workers) << DIGITS;
+        let sent = u64::from(traffic.sent.in_span(traffic.span));
+        Self {
+            least: mean / LEAST_PART,
+            by_request: all.checked_div(traffic.in_flight).unwrap_or(0),
+            by_sent: all.checked_div(sent).unwrap_or(0),
+            span: traffic.span,
+        }
+    }
+
+    /// At the worker that has so many requests in flight, and was sent so many lately.
+    #[inline]
+    pub(crate) fn at(&self, requests: u32, sent: SentLately) -> u64 {
+        let by_request = self.by_request.saturating_mul(u64::from(requests));
+        let by_sent = self.by_sent.saturating_mul(u64::from(sent.in_span(self.span)));
+        (by_request.max(by_sent) >> DIGITS).max(self.least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends so many to one of four workers.
+    fn send(traffic: &mut Traffic, to: &mut SentLately, count: u64) {
+        for _ in 0..count {
+            to.note(traffic.send(4));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_counts_by_half_after_each_span() {
+        let mut traffic = Traffic::default();
+        let (mut one, mut other) = (SentLately::default(), SentLately::default());
+        send(&mut traffic, &mut one, 32);
+        assert_eq!(one.in_span(traffic.span), 32 * ONE);
+        send(&mut traffic, &mut other, 32);
+        assert_eq!(one.in_span(traffic.span), 16 * ONE, "a span has passed");
+        send(&mut traffic, &mut other, 1);
+        assert_eq!(one.in_span(traffic.span), 8 * ONE);
+        assert_eq!(other.in_span(traffic.span), 17 * ONE);
+        let all = one.in_span(traffic.span) + other.in_span(traffic.span);
+        assert_eq!(traffic.sent.in_span(traffic.span), all, "all that was sent went to these");
+    }
+
+    #[test]
+    fn a_span_long_ago_counts_nothing() {
+        let old = SentLately { count: u32::MAX, span: 0 };
+        assert_eq!(old.in_span(40), 0);
+    }
+}
