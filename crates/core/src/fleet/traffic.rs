@@ -109,6 +109,8 @@ impl Behind {
 
 #[cfg(test)]
 mod tests {
+    use overdraft_units::Micros;
+
     use super::*;
 
     /// Sends so many to one of four workers.
@@ -131,6 +133,25 @@ mod tests {
         assert_eq!(other.in_span(traffic.span), 17 * ONE);
         let all = one.in_span(traffic.span) + other.in_span(traffic.span);
         assert_eq!(traffic.sent.in_span(traffic.span), all, "all that was sent went to these");
+    }
+
+    #[test]
+    fn more_come_after_a_prompt_at_a_hot_worker_than_at_an_idle_one() {
+        let (mut traffic, mut hot) = (Traffic::default(), SentLately::NONE);
+        for second in 0..32 {
+            hot.note(traffic.send(4));
+            traffic.note(100, Instant::ORIGIN + Micros::new(1_000_000 * second));
+        }
+        let pace = Pace::per_second(1_000);
+        let mean = traffic.arrivals.behind_milli(4, pace);
+        let behind = Behind::of(&traffic, 4, pace);
+        let at = behind.at(0, hot);
+        assert!(mean * 39 / 10 <= at && at <= mean * 4, "all of it is sent there: {at} of {mean}");
+        assert_eq!(behind.at(0, SentLately::NONE), mean / LEAST_PART, "nothing was sent there");
+        traffic.in_flight = 8;
+        let behind = Behind::of(&traffic, 4, pace);
+        let at = behind.at(6, SentLately::NONE);
+        assert!(mean * 29 / 10 <= at && at <= mean * 3, "three quarters are there: {at} of {mean}");
     }
 
     #[test]

@@ -95,22 +95,6 @@ fn a_hot_prefix_is_copied_once_its_worker_is_busy_enough() {
 }
 
 #[test]
-fn a_crowd_with_one_prefix_is_spread_over_workers_that_are_idle() {
-    let (mut router, ids) = router(16);
-    let hot = chain(1, 64);
-    let now = Instant::ORIGIN + SECOND;
-    let kept: Vec<Placed> = (0..320).map(|_| place(&mut router, &hot, Policy::Cost, now)).collect();
-    let mut counts: Vec<usize> =
-        ids.iter().map(|id| kept.iter().filter(|one| one.worker() == *id).count()).collect();
-    counts.sort_unstable();
-    assert!(counts[0] > 0, "nobody is idle: {counts:?}");
-    assert!(counts[15] <= 3 * 320 / 16, "nobody has more than three times the mean: {counts:?}");
-    for placed in kept {
-        router.end(placed, Outcome::of(Ending::Abandoned), now);
-    }
-}
-
-#[test]
 fn a_session_stays_until_its_worker_has_too_much_or_leaves() {
     let (mut fleet, ids) = fleet(4);
     let sticky = RouteSettings { sticky: Some(Sticky::default()), ..RouteSettings::default() };
