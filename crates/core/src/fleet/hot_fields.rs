@@ -15,6 +15,7 @@ use overdraft_units::{BlockSize, Instant, Micros, Tokens};
 use super::seen_prefills::SeenPrefills;
 use super::traffic::SentLately;
 use super::{Fleet, Worker, WorkerId};
+use crate::admit::Forecast;
 use crate::estimate::Pace;
 
 /// The fields of one worker that nearly every decision reads.
@@ -40,8 +41,8 @@ pub(crate) struct Glance {
     pub(crate) kv_capacity: Option<Tokens>,
     /// Tokens to a page of its cache, as it said itself.
     pub(crate) block_size: Option<BlockSize>,
-    /// Tokens of the capacity that [`Worker::kv_used`] leaves; zero while it is unknown.
-    pub(crate) kv_free: u64,
+    /// See [`Worker::kv_booked`].
+    pub(crate) kv_booked: u64,
     prefills: SeenPrefills,
     /// See [`Worker::prefill_rate`]: its own pace, where it is proven to have one.
     pace: Option<Pace>,
@@ -57,8 +58,6 @@ const _: () = assert!(size_of::<Glance>() <= 128, "a glance is two cache lines")
 impl Glance {
     pub(super) fn of(worker: &Worker) -> Self {
         let health = worker.health();
-        let kv_capacity = worker.kv_capacity();
-        let capacity = kv_capacity.map_or(0, |capacity| u64::from(capacity.get()));
         Self {
             is_open: health.is_up()
                 && !worker.is_draining()
@@ -70,14 +69,21 @@ impl Glance {
             foreign_waiting: worker.foreign_waiting(),
             tokens: worker.tokens(),
             started_last: worker.started_last(),
-            kv_capacity,
+            kv_capacity: worker.kv_capacity(),
             block_size: worker.scraped().and_then(|scraped| scraped.block_size),
-            kv_free: capacity.saturating_sub(worker.kv_used().unwrap_or(0)),
+            kv_booked: worker.kv_booked(),
             prefills: worker.seen_prefills(),
             pace: worker.prefill_rate().own(),
             step: worker.step_time().micros(),
             step_bare: worker.step_bare.own(),
         }
+    }
+
+    /// Tokens of its cache that are not booked; `None` while its capacity is unknown.
+    #[inline]
+    pub(crate) fn kv_free(&self) -> Option<u64> {
+        let capacity = u64::from(self.kv_capacity?.get());
+        Some(capacity.saturating_sub(self.kv_booked))
     }
 
     /// How fast it computes prompts: as its `fleet`, unless it is proven to differ.
@@ -152,6 +158,13 @@ impl Fleet {
         let (worker, glance) = (&mut self.workers[id.index()], &mut self.glances[id.index()]);
         let (seldom, in_flight) = (&mut self.seldom, &mut self.traffic.in_flight);
         Changing { worker, glance, seldom, in_flight }
+    }
+
+    /// Changes what one worker is forecast to hold, and nothing else.
+    pub(super) fn change_forecast(&mut self, id: WorkerId, change: impl FnOnce(&mut Forecast)) {
+        let worker = &mut self.workers[id.index()];
+        change(&mut worker.forecast);
+        self.glances[id.index()].kv_booked = worker.kv_booked();
     }
 
     /// What is true of few workers at most times, and may be of one of these.

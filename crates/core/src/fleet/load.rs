@@ -2,8 +2,8 @@
 //!
 //! A scrape is a moment old; since then this gateway has sent more, and others may have too.
 //! Reported load beyond our own attempts at that time counts as other gateways' (*foreign*) until
-//! the next scrape; our own part always comes from the ledger. So nothing is counted twice, and an
-//! arrival counts at once (C4).
+//! the next scrape; our own part always comes from the ledger. So nothing is counted twice, an
+//! arrival counts at once (C4), and so does an end.
 
 use overdraft_units::{BlockSize, Instant, Tokens};
 
@@ -45,6 +45,8 @@ pub(super) struct Load {
     scraped: Option<Scraped>,
     foreign: u32,
     foreign_waiting: u32,
+    /// Tokens of its cache that it held beyond those on our books.
+    foreign_tokens: u64,
     /// What the others say, between two of its words.
     others: Share,
     /// Tokens it was sent since, less those whose request has ended since.
@@ -53,7 +55,14 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) const fn new() -> Self {
-        Self { scraped: None, foreign: 0, foreign_waiting: 0, others: NOBODY, since: 0 }
+        Self {
+            scraped: None,
+            foreign: 0,
+            foreign_waiting: 0,
+            foreign_tokens: 0,
+            others: NOBODY,
+            since: 0,
+        }
     }
 
     pub(super) const fn scraped(&self) -> Option<&Scraped> {
@@ -83,8 +92,8 @@ impl Load {
     }
 
     /// Takes in its word; `ours` attempts of ours are in flight there, `prefilling` of them without
-    /// a first token.
-    pub(super) fn note(&mut self, scraped: Scraped, ours: u32, prefilling: u32) {
+    /// a first token, and `used` tokens of its cache are on our books.
+    pub(super) fn note(&mut self, scraped: Scraped, ours: u32, prefilling: u32, used: u64) {
         // A later page may lack what an earlier one told and what does not change.
         let before = self.scraped;
         let kept = |old: Option<Tokens>| scraped.kv_capacity.or(old);
@@ -94,6 +103,7 @@ impl Load {
         self.foreign_waiting = scraped.waiting.saturating_sub(prefilling).min(self.foreign);
         self.since = 0;
         self.scraped = Some(Scraped { kv_capacity, block_size, ..scraped });
+        self.foreign_tokens = self.reported().unwrap_or(0).saturating_sub(used);
     }
 
     /// Forgets its word: the process it came from is gone.
@@ -113,11 +123,16 @@ impl Load {
         }
     }
 
-    pub(super) fn kv_used(&self, prompts_in_flight: u64) -> Option<u64> {
+    /// Tokens of its cache that requests held when it last spoke; `None` while its capacity is unknown.
+    fn reported(&self) -> Option<u64> {
         let scraped = self.scraped?;
         let capacity = u64::from(scraped.kv_capacity?.get());
-        let reported = capacity * u64::from(scraped.kv_use_permille.unwrap_or(0)) / 1_000;
-        let prompts = prompts_in_flight.saturating_add(self.others.prompt_tokens);
-        Some(reported.saturating_add(self.since).max(prompts))
+        Some(capacity * u64::from(scraped.kv_use_permille.unwrap_or(0)) / 1_000)
+    }
+
+    /// Tokens of its cache that requests hold, `ours` of them on our books by now.
+    pub(super) fn kv_used(&self, ours: u64) -> Option<u64> {
+        self.reported()?;
+        Some(self.foreign_tokens.max(self.others.prompt_tokens).saturating_add(ours))
     }
 }

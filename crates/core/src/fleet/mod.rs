@@ -51,7 +51,7 @@ pub(crate) use self::traffic::Behind;
 use self::traffic::Traffic;
 use self::worker::Membership;
 pub use self::worker::{BlockSharing, Booked, SLOW_START, Worker};
-use crate::admit::Chain;
+use crate::admit::{Chain, Forecast};
 use crate::breaker::{BreakerSettings, Ended, Grants};
 use crate::estimate::{Lengths, PrefillRate, StepTime};
 
@@ -217,9 +217,8 @@ impl Fleet {
     /// is counted once.
     pub(crate) fn pin(&mut self, attempt: &Attempt, chain: Chain<'_>) {
         if let Some(place) = attempt.place {
-            // No decision looks at forecasts before it has chosen.
-            let on = &mut self.workers[attempt.worker.index()];
-            on.forecast.pin(place, attempt.demand.prompt, chain);
+            let prompt = attempt.demand.prompt;
+            self.change_forecast(attempt.worker, |forecast| forecast.pin(place, prompt, chain));
         }
     }
 
@@ -267,9 +266,8 @@ impl Fleet {
         let begun = streamed != Tokens::ZERO;
         let change = begun.then(|| self.first_token(attempt, now)).flatten();
         if let Some(place) = attempt.place {
-            // No decision looks at forecasts before it has chosen.
-            let on = &mut self.workers[attempt.worker.index()];
-            on.forecast.progress(place, streamed, lengths);
+            let progress = |on: &mut Forecast| on.progress(place, streamed, lengths);
+            self.change_forecast(attempt.worker, progress);
         }
         change
     }
@@ -311,10 +309,12 @@ impl Fleet {
     pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped, lengths: &Lengths) {
         let mut on = self.changing(worker);
         let Booked { requests, prefilling, .. } = on.booked;
-        on.load.note(scraped, requests, prefilling);
+        on.advance(lengths, scraped.at);
+        let used = on.forecast.sums().used;
+        on.load.note(scraped, requests, prefilling, used);
         on.unseen.told(scraped.waiting);
         on.seats.note(&scraped);
-        on.correct(lengths);
+        on.correct();
     }
 
     /// `worker` told its load, or did not and is to be passed over until it does.

@@ -315,13 +315,14 @@ fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
     assert_eq!((on.requests_all(), on.kv_used()), (3, Some(200)), "three strangers");
     let mine = story.fleet.start(story.worker, demand(300), Turn::First, story.now);
     let on = story.fleet.worker(story.worker);
-    assert_eq!((on.requests_all(), on.kv_used()), (4, Some(500)));
+    assert_eq!((on.requests_all(), on.kv_used()), (4, Some(350)), "my prompt too");
     // The next word counts mine too: now it is one of the four it tells of.
     story.fleet.scraped(story.worker, scrape(4, 0, 400, story.now + SOON), &Lengths::new());
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (4, Some(400)));
     story.fleet.end(mine, Ending::Answered, story.now + SOON);
-    assert_eq!(story.fleet.worker(story.worker).requests_all(), 3);
+    let on = story.fleet.worker(story.worker);
+    assert_eq!((on.requests_all(), on.kv_used()), (3, Some(250)), "mine is over at once");
 }
 
 #[test]

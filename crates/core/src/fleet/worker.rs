@@ -221,10 +221,26 @@ impl Worker {
         self.scraped().and_then(|scraped| scraped.kv_capacity)
     }
 
-    /// Tokens of its cache that requests hold: what it said when it was last asked and what it was
-    /// sent since; never less than the prompts in flight. `None` while the capacity is unknown.
+    /// Tokens of its cache that requests hold: those on our books, and what it held beyond them when
+    /// it was last asked. `None` while the capacity is unknown.
     pub fn kv_used(&self) -> Option<u64> {
-        self.load.kv_used(self.booked.prompt_tokens)
+        self.load.kv_used(self.forecast.sums().used)
+    }
+
+    /// Tokens that requests hold of its cache and have yet to generate: as if none ended before all have.
+    pub(super) fn kv_booked(&self) -> u64 {
+        let used = self.kv_used().unwrap_or(0);
+        used.saturating_add(self.forecast.remaining())
+    }
+
+    /// How long it takes until a thousand tokens of its cache come free, as a mean until all that is in flight has
+    /// ended.
+    pub(crate) fn frees_thousand_in(&self) -> Micros {
+        let (sums, remaining) = (self.forecast.sums(), self.forecast.remaining());
+        // Where answers are spread evenly, the last one to end has twice the mean before it.
+        let all_end = self.step_time.micros().get().saturating_mul(2 * remaining);
+        let held = sums.sequences.saturating_mul(sums.used + remaining);
+        Micros::new(all_end.saturating_mul(1_000).checked_div(held).unwrap_or(0))
     }
 
     /// Tokens that it has had to find room for since it last spoke of its load, less those of requests
@@ -346,10 +362,14 @@ impl Worker {
         })
     }
 
+    /// Brings answers up to date that nobody sees before they are whole.
+    pub(super) fn advance(&mut self, lengths: &Lengths, now: Instant) {
+        self.forecast.advance(self.step_time.micros(), lengths, now);
+    }
+
     /// Learns from what it just said of its load.
-    pub(super) fn correct(&mut self, lengths: &Lengths) {
+    pub(super) fn correct(&mut self) {
         let Some(&scraped) = self.load.scraped() else { return };
-        self.forecast.advance(self.step_time.micros(), lengths, scraped.at);
         let used = scraped.kv_use_permille.unwrap_or(0);
         let strain = if used > 500 { Strain::Working } else { Strain::Idle };
         self.caution.note(scraped.preemptions, strain, scraped.at);

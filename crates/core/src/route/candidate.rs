@@ -119,7 +119,8 @@ pub struct Candidate {
     pub queued: u64,
     /// Requests on it, ours and others'.
     pub requests: u32,
-    /// Tokens free in its cache; `None` while its capacity is unknown.
+    /// Tokens of its cache that nothing in flight holds or has yet to generate; `None` while its capacity is
+    /// unknown.
     pub free: Option<u64>,
     /// Whether the request fits there.
     pub room: Room,

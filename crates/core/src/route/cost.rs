@@ -11,6 +11,7 @@ use overdraft_units::{Micros, Tokens};
 use super::candidate::{Candidate, Cost, Decision, Room};
 use super::decision_scene::Scene;
 use super::least_load::rank;
+use crate::admit::Mode;
 use crate::estimate::{Pace, STEP_DOUBLES_AT, delayed};
 use crate::fleet::{BlockSharing, FOREIGN_PROMPT_TOKENS, Glance, Worker, WorkerId};
 
@@ -101,7 +102,7 @@ impl Before {
             fetch,
             slowed: slowed(scene, glance, pace.time_for(computed), whole),
             displaced: displaced(scene, candidate, pace),
-            crowded: crowded(glance, candidate, pace, fresh),
+            crowded: crowded(scene, candidate, pace, fresh),
         }
     }
 }
@@ -151,15 +152,20 @@ pub(super) fn pushed_out(scene: &Scene<'_>, candidate: &Candidate) -> u64 {
     fresh.saturating_sub(blank)
 }
 
-/// What does not fit beside the requests in flight waits for one of them to end, or evicts it.
-fn crowded(glance: &Glance, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
-    let (Room::Crowded | Room::Never, Some(free)) = (candidate.room, candidate.free) else {
+/// What does not fit beside the requests in flight evicts one of them, and waits until enough has come free for all
+/// that is there. Where admission predicts the peak no request is sent to where it does not fit: what it would
+/// wait for there is known better, and counted then (`admitted.rs`).
+fn crowded(scene: &Scene<'_>, candidate: &Candidate, pace: Pace, fresh: u64) -> Micros {
+    let glance = scene.fleet.glance(candidate.worker);
+    let (Room::Crowded | Room::Never, Some(capacity)) = (candidate.room, glance.kv_capacity) else {
         return Micros::ZERO;
     };
-    let over = fresh.saturating_sub(free);
-    let again = pace.time_for(over).get().saturating_mul(CROWDED_FACTOR);
-    // Somebody's answer has to end first: as many steps as tokens are missing, a token each.
-    let running = u64::from(glance.requests).max(1);
-    let ends = glance.step.get().saturating_mul(over) / running;
+    if scene.settings.admission.mode == Mode::Peak {
+        return Micros::ZERO;
+    }
+    let over = (glance.kv_booked.saturating_add(fresh)).saturating_sub(capacity.get().into());
+    let again = pace.time_for(over.min(fresh)).get().saturating_mul(CROWDED_FACTOR);
+    let frees = scene.fleet.worker(candidate.worker).frees_thousand_in();
+    let ends = frees.get().saturating_mul(over) / 1_000;
     Micros::new(again.saturating_add(ends))
 }

@@ -157,17 +157,19 @@ fn shut(scene: &Scene<'_>, id: WorkerId, tried: &Tried) -> Reason {
 }
 
 fn room(scene: &Scene<'_>, glance: &Glance, cached: Tokens) -> (Option<u64>, Room) {
-    let Some(capacity) = glance.kv_capacity else { return (None, Room::Unknown) };
+    let (Some(capacity), Some(free)) = (glance.kv_capacity, glance.kv_free()) else {
+        return (None, Room::Unknown);
+    };
     let capacity = u64::from(capacity.get());
     let prompt = u64::from(scene.ask.prompt.get());
     let fresh =
         prompt.saturating_sub(u64::from(cached.get())) + u64::from(scene.ask.completion.get());
     let room = match () {
         () if capacity < u64::from(scene.ask.prompt_least().get()) => Room::Never,
-        () if glance.kv_free < fresh => Room::Crowded,
+        () if free < fresh => Room::Crowded,
         () => Room::Fits,
     };
-    (Some(glance.kv_free), room)
+    (Some(free), room)
 }
 
 /// A worker that came up a moment ago has cold caches: it gets a growing share of what those that

@@ -110,7 +110,7 @@ impl Router {
                 cached: prefix.cached(worker, ask.prompt),
                 queued: glance.prefill_tokens(),
                 requests: glance.requests,
-                free: glance.kv_capacity.map(|_| glance.kv_free),
+                free: glance.kv_free(),
                 cost: None,
             }
         }));

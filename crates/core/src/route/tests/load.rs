@@ -47,6 +47,35 @@ fn two_hundred_arrivals_between_two_scrapes_do_not_herd() {
 }
 
 #[test]
+fn what_does_not_fit_waits_for_all_that_was_sent_before_it() {
+    let (mut fleet, ids) = fleet(2);
+    let prospect = Prospect { answers: 1, lengths: [100; 8], ..Prospect::default() };
+    let mut kept = Vec::new();
+    for (&id, prompt) in ids.iter().zip([900, 500]) {
+        fleet.scraped(id, scrape(0, 1_000, LATER), &Lengths::new());
+        // As many wait to be computed at both, and one of them has promised more than its cache holds.
+        let cached = Tokens::new(prompt - 10);
+        let one = Demand { cached, prospect, ..demand(prompt) };
+        kept.extend((0..3).map(|_| fleet.start(id, one, Turn::First, LATER)));
+    }
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
+    assert_eq!(told(decision.choice), "send 1");
+    let crowded = |decision: &Decision| -> Vec<u64> {
+        decision.candidates.iter().map(|one| one.cost.crowded.get()).collect()
+    };
+    let off = crowded(&decision);
+    assert!(0 < off[1] && off[1] < off[0], "{off:?}");
+    let settings = RouteSettings { policy: Policy::Cost, ..RouteSettings::default() };
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &settings);
+    assert_eq!(crowded(&decision), [0, 0], "admission knows better how long that takes");
+    for attempt in kept {
+        end(&mut fleet, attempt, Ending::Answered);
+    }
+    let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
+    assert_eq!(crowded(&decision), [0, 0], "what has ended makes room at once");
+}
+
+#[test]
 fn a_canary_gets_its_share_and_sessions_keep_their_side() {
     let canary = Some(Canary { policy: Policy::RoundRobin, share_permille: 100 });
     let settings = RouteSettings { canary, ..RouteSettings::default() };
