@@ -24,7 +24,7 @@ pub struct Admission {
     pub watermark: Share,
     /// The most of a worker's cache that is left to those with a greater claim who are there: tenants
     /// within their share, beside one that asks for more, and greater priorities. What is left is
-    /// what they ask for.
+    /// what they ask for. More of it lets modest tenants wait less, and answers fewer tokens.
     pub fair_reserve: Share,
     /// How much prompt a worker may have before it, in time to compute it, while a request of a
     /// greater priority waits; what is beyond waits here, where its turn is fair.

@@ -99,8 +99,8 @@ pub struct AdmitSettings {
     pub caution_milli: ByPriority<u16>,
     /// The share of a cache that is never promised, in thousandths.
     pub watermark_permille: u16,
-    /// The share of a cache that a tenant with more than its share in flight leaves to the
-    /// others, in thousandths.
+    /// The most of a cache that a tenant with more than its share in flight leaves to the others, and a request to
+    /// those of a greater priority, in thousandths.
     pub fair_reserve_permille: u16,
     /// How long the prompts that wait at a worker may take it, before more of them are better kept
     /// here, where their order can still be chosen.

@@ -20,9 +20,13 @@ const TENANTS_MAX: usize = 4_096;
 /// How long one that has nothing in flight is still there: its next request may come any moment.
 const LINGER: Micros = Micros::new(10_000_000);
 
-/// Requests of those with a greater claim that each worker has room for at any moment: another comes free
-/// before more of them have come.
+/// Requests of a greater priority that each worker has room for at any moment: another comes free before more of
+/// them have come.
 const KEPT_REQUESTS: u64 = 2;
+
+/// Requests of tenants within their share that each worker has room for, as far as `fair_reserve` goes: they come while
+/// those who have more are answered, and that takes long.
+const KEPT_REQUESTS_FAIR: u64 = 16;
 
 /// So much of an equal part is clearly more: what a tenant has in flight goes up and down by itself.
 const BEYOND_PERCENT: u128 = 150;
@@ -54,7 +58,7 @@ pub(crate) struct Tenants {
     known: BTreeMap<Tenant, Holding>,
     /// Tokens of all of them.
     tokens: u64,
-    /// Tokens that two usual requests of those within their share have.
+    /// Tokens that [`KEPT_REQUESTS_FAIR`] usual requests of those within their share have.
     modest: u64,
     /// By [`Priority::index`]: when somebody last asked, and what a usual request has, in tokens.
     asked: [Option<(Instant, u64)>; 3],
@@ -117,7 +121,7 @@ impl Tenants {
         let modest = self.known.values().filter(|one| !self.is_beyond(one.tokens));
         let (sum, count) =
             modest.fold((0_u64, 0), |(sum, count), one| (sum + one.usual, count + 1));
-        self.modest = sum.saturating_mul(KEPT_REQUESTS).checked_div(count).unwrap_or(0);
+        self.modest = sum.saturating_mul(KEPT_REQUESTS_FAIR).checked_div(count).unwrap_or(0);
     }
 
     /// What a request of a tenant leaves to others.
@@ -181,7 +185,11 @@ mod tests {
         assert_eq!(portion(&tenants, ONE), Portion::Within, "half more is chance");
         start(&mut tenants, ONE, 10, at(0));
         tenants.tick(at(0));
-        assert_eq!(portion(&tenants, ONE), Portion::Beyond { kept: 800 }, "two of the others");
+        assert_eq!(
+            portion(&tenants, ONE),
+            Portion::Beyond { kept: 6_400 },
+            "sixteen of the others"
+        );
         assert_eq!(portion(&tenants, OTHER), Portion::Within);
         tenants.end(ONE, 1_200, at(1));
         assert_eq!(portion(&tenants, ONE), Portion::Within);
