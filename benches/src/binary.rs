@@ -104,7 +104,7 @@ pub(crate) async fn until_healthy(address: SocketAddr, path: &str, part: &str) -
 /// The body of an answer with 200.
 async fn health(address: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    let head = format!("GET {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut answer = String::new();
     stream.take(HEALTH_BYTES_MAX).read_to_string(&mut answer).await?;

@@ -40,7 +40,7 @@ async fn read(to: SocketAddr, tenant: &str, body: &str, outcome: &mut Outcome) -
     stream.set_nodelay(true)?;
     let length = body.len();
     let request = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          authorization: Bearer {tenant}\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n{body}"
     );
@@ -86,7 +86,7 @@ fn texts(bytes: &[u8], outcome: &mut Outcome) -> usize {
 /// The body of the answer to a GET.
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(to).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut read = String::new();
     stream.read_to_string(&mut read).await?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nhost: bench\r\n\r\n";
+const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const LENGTH: &[u8] = b"content-length: ";
 /// An answer about health is never longer.
 const ANSWER_BYTES_MAX: usize = 4_096;

@@ -52,7 +52,7 @@ fn request(prompt_bytes: usize, more: &str) -> Arc<Request> {
         r#"{{"model":"{MODEL}"{more},"temperature":0.7,"max_tokens":64,"messages":[{{"role":"user","content":"{prompt}"}}]}}"#
     );
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          accept: application/json\r\nuser-agent: bench\r\nauthorization: Bearer sk-bench\r\n\
          content-length: {}\r\n\r\n",
         body.len()

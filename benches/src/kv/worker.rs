@@ -68,7 +68,7 @@ impl Worker {
 
     async fn get(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(self.address).await?;
-        let head = format!("GET {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await?;
         let mut read = String::new();
         stream.read_to_string(&mut read).await?;

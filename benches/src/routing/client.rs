@@ -60,7 +60,7 @@ async fn open(to: SocketAddr, method: &str, path: &str, body: &str) -> Result<Tc
     stream.set_nodelay(true)?;
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await?;

@@ -29,7 +29,7 @@ impl Client {
     pub(crate) async fn chat(&mut self) -> Result<u16> {
         let length = BODY.len();
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {KEY}\r\n\
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{BODY}"
         );
         Ok(self.ask(&head).await?.0)
@@ -37,7 +37,7 @@ impl Client {
 
     /// A page, as text.
     pub(crate) async fn page(&mut self, path: &str) -> Result<String> {
-        Ok(self.ask(&format!("GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n")).await?.1)
+        Ok(self.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await?.1)
     }
 
     async fn ask(&mut self, request: &str) -> Result<(u16, String)> {
