@@ -57,7 +57,9 @@ impl Body for Flow {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let this = self.get_mut();
         loop {
-            if let Poll::Ready(Some(events)) = this.made.poll_recv(cx) {
+            // Whoever sends is polled below, so nothing wakes this but the maker. `poll_recv` has no place here: it is
+            // pending on a channel with events as soon as the task has used up its budget of tokio's.
+            if let Ok(events) = this.made.try_recv() {
                 return Poll::Ready(Some(Ok(Frame::data(events))));
             }
             match &mut this.state {
@@ -90,5 +92,46 @@ impl Body for Flow {
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flow").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    /// More events than tokio lets a task receive before it has to yield (128), all there at once.
+    const EVENTS: usize = 1_000;
+
+    #[tokio::test]
+    async fn no_event_is_lost_where_many_are_there_at_once() {
+        let flow = Flow::new(|sender| async move {
+            for _ in 0..EVENTS {
+                let _gone = sender.send(Bytes::from_static(b"x")).await;
+            }
+            Ok(())
+        });
+        let whole = flow.collect().await.expect("it ends cleanly").to_bytes();
+        assert_eq!(whole.len(), EVENTS);
+    }
+
+    #[tokio::test]
+    async fn what_was_made_before_an_error_is_told_before_it() {
+        let mut flow = Flow::new(|sender| async move {
+            for _ in 0..WAITING_MAX {
+                let _gone = sender.send(Bytes::from_static(b"x")).await;
+            }
+            Err(ApiError::upstream("it broke off"))
+        });
+        for _ in 0..WAITING_MAX {
+            let frame = flow.frame().await.expect("an event").expect("no error yet");
+            assert_eq!(frame.into_data().ok(), Some(Bytes::from_static(b"x")));
+        }
+        let event = flow.frame().await.expect("an event").expect("the error as an event");
+        let event = event.into_data().unwrap_or_default();
+        assert!(event.starts_with(b"data: {\"error\""), "{event:?}");
+        assert!(flow.frame().await.expect("an end").is_err(), "the connection is aborted");
+        assert!(flow.frame().await.is_none());
     }
 }
