@@ -30,6 +30,7 @@ use crate::dispatch::{Explanation, Used};
 use crate::pipeline::attempt::{Answer, Question, converse};
 use crate::pipeline::deadline::{Overrun, Which};
 use crate::pipeline::failed_attempt::Failed;
+use crate::pipeline::relay::whole;
 use crate::pipeline::relay::{Fault, Opened, Watch};
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::RequestInfo;
@@ -40,6 +41,9 @@ use crate::upstream::AnswerBody;
 
 /// Events after which the core is told how far a stream has come.
 const PROGRESS_EVENTS: u32 = 32;
+
+/// Bytes of an answer in one piece at most.
+const LONG_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What every request upstream on behalf of one client's has in common.
 #[derive(Clone, Debug)]
@@ -143,12 +147,16 @@ impl CallContext {
     ) -> Result<AnswerStream, CallError> {
         let (spending, sent) = (self.spend(&lease), Instant::now());
         match self.ask(&mut lease, call).await? {
-            Answer::Stream { opened, .. } => {
+            Answer::Stream { opened, .. } if opened.watch.has_events() => {
                 lease.first_token();
                 let deadlines = self.layer.pipeline.routes().route(&call.info.model).deadlines;
                 let total = lease.limits(deadlines).total;
                 let stream = AnswerStream::new(self, deadlines, lease, spending, *opened);
                 Ok(stream.within(total, sent + Duration::from(total.after)))
+            }
+            Answer::Stream { .. } => {
+                lease.end(Ending::Declined, None);
+                Err(CallError::Strange)
             }
             // A refusal comes whole, and so does the answer of who cannot stream.
             Answer::Whole { head, used, .. } => {
@@ -172,7 +180,15 @@ impl CallContext {
                 let collected = body.collect().await.map_err(|_| CallError::Strange)?;
                 Ok(collected.to_bytes())
             }
-            Answer::Stream { .. } => Err(CallError::Strange),
+            Answer::Stream { opened, .. } if opened.watch.has_events() => Err(CallError::Strange),
+            // What the target thinks of each token of a long prompt is long.
+            Answer::Stream { opened, .. } => {
+                let collected = whole::rest(*opened, LONG_BYTES_MAX).await;
+                let ending =
+                    |fault: &Fault| fault.failure().map_or(Ending::Abandoned, Ending::Failed);
+                lease.end(collected.as_ref().map_or_else(ending, |_| Ending::Answered), None);
+                collected.map_err(|_| CallError::Strange)
+            }
         }
     }
 

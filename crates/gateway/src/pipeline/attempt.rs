@@ -284,10 +284,8 @@ enum Heard {
 
 /// An answer the client may see.
 pub(crate) enum Answer {
-    Stream {
-        head: response::Parts,
-        opened: Box<Opened>,
-    },
+    /// Events, or a document or a recording that is too long to hold back.
+    Stream { head: response::Parts, opened: Box<Opened> },
     Whole {
         head: response::Parts,
         body: Body,
@@ -347,14 +345,17 @@ async fn answer(
     match kind(&head, terms.credentials, question.endpoint) {
         Kind::Stream => {
             let opened = relay::open(body, question.watch(info, terms.limits.event_bytes)).await;
-            opened.map(|opened| streaming(head, opened)).map_err(|fault| Failed::of_fault(&fault))
+            let opened = opened.map(|opened| streaming(head, Box::new(opened)));
+            opened.map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Recording => {
             let opened = relay::open_bytes(body).await;
-            opened.map(|opened| streaming(head, opened)).map_err(|fault| Failed::of_fault(&fault))
+            let opened = opened.map(|opened| streaming(head, Box::new(opened)));
+            opened.map_err(|fault| Failed::of_fault(&fault))
         }
         Kind::Whole => {
-            let collected = whole::collect(body, terms.limits.answer_bytes).await;
+            let dialect = question.dialect();
+            let collected = whole::collect(body, terms.limits.answer_bytes, dialect).await;
             match collected.map_err(|fault| Failed::of_fault(&fault))? {
                 Whole::Collected(bytes) if is_out_of_memory(head.status, &bytes, question) => {
                     Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers))
@@ -370,10 +371,7 @@ async fn answer(
                     let body = Body::full(bytes);
                     Ok(Heard::Answer(Answer::Whole { head, body, used, refuses }))
                 }
-                Whole::Long(long) => {
-                    let body = Body::wrap(long);
-                    Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
-                }
+                Whole::Long(opened) => Ok(streaming(head, opened)),
             }
         }
         Kind::Opaque => opaque(head, body, terms.limits.answer_bytes).await,
@@ -396,7 +394,7 @@ async fn refusal(
     if failure == Failure::Misconfigured {
         return Err(failed);
     }
-    let collected = whole::collect(body, terms.limits.answer_bytes).await;
+    let collected = whole::collect(body, terms.limits.answer_bytes, None).await;
     let Ok(Whole::Collected(bytes)) = collected else { return Err(failed) };
     if is_out_of_memory(head.status, &bytes, question) {
         return Err(Failed::of_fault(&Fault::OutOfMemory).asking_to_wait(&head.headers));
@@ -409,9 +407,9 @@ async fn refusal(
     Err(failed.saying(relayed(head, Body::full(bytes), upstream, rules)))
 }
 
-/// Passes on a stream that has begun.
-fn streaming(head: response::Parts, opened: Opened) -> Heard {
-    Heard::Answer(Answer::Stream { head, opened: Box::new(opened) })
+/// Passes on a stream that has begun, or what is too long to hold back.
+const fn streaming(head: response::Parts, opened: Box<Opened>) -> Heard {
+    Heard::Answer(Answer::Stream { head, opened })
 }
 
 /// Passes on what is no document, in which nothing is read.
@@ -421,8 +419,13 @@ async fn opaque(
     bytes_max: usize,
 ) -> Result<Heard, Failed> {
     let collected = whole::opaque(body, bytes_max).await;
-    let body = collected.map_err(|fault| Failed::of_fault(&fault))?;
-    Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
+    match collected.map_err(|fault| Failed::of_fault(&fault))? {
+        Whole::Collected(bytes) => {
+            let body = Body::full(bytes);
+            Ok(Heard::Answer(Answer::Whole { head, body, used: None, refuses: None }))
+        }
+        Whole::Long(opened) => Ok(streaming(head, opened)),
+    }
 }
 
 /// Marks an answer by which the prompt is longer than the model's context.

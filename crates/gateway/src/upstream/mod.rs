@@ -26,7 +26,7 @@ use overdraft_tls::{ClientStream, ClientTls, Transport};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-pub(crate) use self::answer::{AnswerBody, AnswerError};
+pub(crate) use self::answer::AnswerBody;
 use self::connection::{Connection, Freshness};
 pub(crate) use self::http_call::{HttpCall, HttpCallError};
 pub(crate) use self::pieces::Pieces;

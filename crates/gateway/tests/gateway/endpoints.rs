@@ -3,9 +3,11 @@
 mod media;
 
 use overdraft_core::admit::Mode;
+use overdraft_gateway::{KeyDigest, KeySettings};
 use overdraft_wire::Endpoint;
 
-use crate::harness::{ANSWER, Gateway, MODEL};
+use crate::client::End;
+use crate::harness::{ANSWER, Gateway, MODEL, in_time};
 use crate::mock::Mock;
 
 #[tokio::test]
@@ -168,4 +170,54 @@ async fn numbers_that_a_client_asks_for_pass_and_no_breaker_opens() {
     let (_, metrics) = gateway.client().await.get("/metrics").await;
     let opened = r#"overdraft_breaker_transitions_total{to="open"} 0"#;
     assert!(metrics.contains(opened), "a breaker has opened");
+}
+
+/// Embeddings that are longer than what is held back.
+fn long_embeddings() -> String {
+    let numbers = "0.125,".repeat(1_000);
+    format!(
+        r#"{{"object":"list","data":[{{"embedding":[{numbers}1]}}],"model":"{MODEL}","usage":{{"prompt_tokens":7,"total_tokens":7}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn an_answer_too_long_to_hold_back_is_in_the_books_and_has_limits() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.limits.answer_bytes = 64;
+        settings.keys.push(KeySettings::new(KeyDigest::of("sk-a"), "acme"));
+    })
+    .await;
+    let key = "authorization: Bearer sk-a\r\n";
+    let body = format!(r#"{{"model":"{MODEL}","input":"a text"}}"#);
+    let answer = long_embeddings();
+    let mut client = gateway.client().await;
+    client.post_with("/v1/embeddings", key, &body).await;
+    mock.call().await.answer(200, &answer).await;
+    let (head, told) = client.whole().await;
+    assert_eq!((head.status, told), (200, answer.clone()));
+    let length = answer.len().to_string();
+    assert_eq!(head.header("content-length"), Some(length.as_str()));
+    let counted = r#"overdraft_tenant_tokens_total{tenant="acme",kind="prompt"} 7"#;
+    let told = async {
+        while !gateway.client().await.get("/metrics").await.1.contains(counted) {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(told).await;
+    // Its worker stops in the middle: it is in flight until its deadline, and ends by its connection.
+    let hurried = format!("{key}x-overdraft-deadline-ms: 300\r\n");
+    client.post_with("/v1/embeddings", &hurried, &body).await;
+    let mut call = mock.call().await;
+    let (begun, length) = (&answer[..answer.len() / 2], answer.len());
+    call.write(format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{begun}"
+    ))
+    .await;
+    assert_eq!(client.head().await.status, 200);
+    let (page, inflight) =
+        (gateway.client().await.get("/metrics").await.1, "overdraft_inflight_requests 2\n");
+    assert!(page.contains(inflight), "it is in flight, and who asks for the page");
+    call.gone().await;
+    assert_ne!(client.rest().await.1, End::Clean);
 }

@@ -88,19 +88,64 @@ impl Document {
     }
 }
 
-/// Whether JSON that comes in pieces has come to its last brace; for answers too long to hold back.
+/// Bytes at the end of a long document in which its token counts are looked for.
+const TAIL_BYTES: usize = 16 * 1024;
+
+/// A document that is too long to hold back: whether it has come to its last brace, and what it tells at its end.
 ///
 /// ```
-/// use overdraft_wire::answer::Completeness;
+/// use overdraft_wire::answer::LongDocument;
 ///
-/// let mut seen = Completeness::default();
-/// seen.handle(br#"{"text":"}"#);
+/// let mut seen = LongDocument::new(None);
+/// seen.handle(br#"{"data":[0.5,0.25],"usage":{"prompt_tokens":7,"#);
 /// assert!(!seen.is_complete());
-/// seen.handle(br#""}"#);
+/// seen.handle(br#""total_tokens":7}}"#);
 /// assert!(seen.is_complete());
+/// assert_eq!(seen.usage().map(|usage| usage.prompt), Some(7));
 /// ```
+#[derive(Clone, Debug)]
+pub struct LongDocument {
+    dialect: Option<Dialect>,
+    completeness: Completeness,
+    tail: Vec<u8>,
+}
+
+impl LongDocument {
+    /// Nothing has come of it yet; `dialect` where its worker speaks one.
+    pub fn new(dialect: Option<Dialect>) -> Self {
+        Self { dialect, completeness: Completeness::default(), tail: Vec::new() }
+    }
+
+    /// Takes in the next piece.
+    pub fn handle(&mut self, piece: &[u8]) {
+        self.completeness.handle(piece);
+        let kept = TAIL_BYTES.saturating_sub(piece.len()).min(self.tail.len());
+        self.tail.drain(..self.tail.len() - kept);
+        self.tail.extend_from_slice(&piece[piece.len().saturating_sub(TAIL_BYTES)..]);
+    }
+
+    /// Whether every brace that was opened has been closed.
+    pub const fn is_complete(&self) -> bool {
+        self.completeness.is_complete()
+    }
+
+    /// Token counts, where the last 16 KiB tell some. Quotes within texts are escaped, so this is a key wherever it is.
+    pub fn usage(&self) -> Option<UsageTold> {
+        const KEY: &[u8] = br#""usage""#;
+        let at = memchr::memmem::rfind(&self.tail, KEY)?;
+        let value = self.tail[at + KEY.len()..].trim_ascii_start().strip_prefix(b":")?;
+        let usage =
+            serde_json::Deserializer::from_slice(value).into_iter::<Value>().next()?.ok()?;
+        match self.dialect {
+            Some(dialect) => DialectUsage::of(dialect, &usage)?.told(),
+            None => AnswerChunk::parse(format!(r#"{{"usage":{usage}}}"#).as_bytes()).ok()?.usage,
+        }
+    }
+}
+
+/// Whether JSON that comes in pieces has come to its last brace.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Completeness {
+struct Completeness {
     depth: u64,
     begun: bool,
     text: Text,
@@ -120,7 +165,7 @@ enum Text {
 
 impl Completeness {
     /// Takes in the next piece.
-    pub fn handle(&mut self, piece: &[u8]) {
+    fn handle(&mut self, piece: &[u8]) {
         for &byte in piece {
             match (self.text, byte) {
                 // Escaped => Inside
@@ -141,7 +186,49 @@ impl Completeness {
     }
 
     /// Whether every brace that was opened has been closed.
-    pub const fn is_complete(&self) -> bool {
+    const fn is_complete(&self) -> bool {
         self.begun && self.depth == 0 && matches!(self.text, Text::Outside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(answer: &str, dialect: Option<Dialect>, piece: usize) -> LongDocument {
+        let mut document = LongDocument::new(dialect);
+        answer.as_bytes().chunks(piece).for_each(|piece| document.handle(piece));
+        document
+    }
+
+    #[test]
+    fn a_long_document_tells_its_counts_at_its_end_however_it_is_cut() {
+        let data = "0.125,".repeat(20_000);
+        let answer = format!(
+            r#"{{"data":[{data}1],"usage": {{"prompt_tokens":9,"completion_tokens":4}},"kv":null}}"#
+        );
+        for piece in [1, 7, 4_096, 1 << 20] {
+            let document = long(&answer, None, piece);
+            assert!(document.is_complete());
+            let usage = UsageTold { prompt: 9, cached: None, completion: 4 };
+            assert_eq!(document.usage(), Some(usage), "pieces of {piece}");
+        }
+        assert!(!long(&answer[..answer.len() - 1], None, 4_096).is_complete());
+    }
+
+    #[test]
+    fn what_a_model_says_of_usage_is_no_count() {
+        let said = r#"{"choices":[{"text":"\"usage\":{\"prompt_tokens\":9}"}]}"#;
+        assert_eq!(long(said, None, 5).usage(), None);
+        let cut = r#"{"choices":[],"usage":{"prompt_tokens":9,"#;
+        assert_eq!(long(cut, None, 5).usage(), None);
+    }
+
+    #[test]
+    fn a_long_message_tells_its_counts_in_its_dialect() {
+        let said =
+            r#"{"type":"message","content":[],"usage":{"input_tokens":5,"output_tokens":3}}"#;
+        let usage = long(said, Some(Dialect::Messages), 16).usage().map(|usage| usage.completion);
+        assert_eq!(usage, Some(3));
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 mod tokens;
 
 pub use self::chunk::{AnswerChunk, ChunkChoice, Finish, NotAnAnswer, UsageTold};
-pub use self::document::{Completeness, Document, DocumentFault};
+pub use self::document::{Document, DocumentFault, LongDocument};
 pub use self::fingerprint::{names_fingerprint, with_fingerprint};
 pub use self::stream::{Heard, StreamFault, StreamState};
 pub use self::tokens::{TokenChoice, TokenChunk, TokenTold};

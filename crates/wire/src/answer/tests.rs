@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{
-    AnswerChunk, Completeness, Document, DocumentFault, Finish, Heard, StreamFault, StreamState,
+    AnswerChunk, Document, DocumentFault, Finish, Heard, LongDocument, StreamFault, StreamState,
     UsageTold, names_fingerprint, with_fingerprint,
 };
 use crate::dialect::Dialect;
@@ -240,9 +240,9 @@ proptest! {
         for cut in 0..=text.len() {
             let bytes = &text.as_bytes()[..cut];
             prop_assert_eq!(Document::read(bytes, true).is_ok(), cut == text.len());
-            let mut completeness = Completeness::default();
-            bytes.chunks(pieces).for_each(|piece| completeness.handle(piece));
-            prop_assert_eq!(completeness.is_complete(), cut == text.len());
+            let mut long = LongDocument::new(None);
+            bytes.chunks(pieces).for_each(|piece| long.handle(piece));
+            prop_assert_eq!(long.is_complete(), cut == text.len());
         }
     }
 }

@@ -12,13 +12,11 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Body, Frame};
-use memchr::memmem::Finder;
+use http_body::{Body, Frame, SizeHint};
 use overdraft_core::deadline::{DeadlineSettings, Limit, stall};
 use overdraft_core::fleet::Ending;
 use overdraft_http::{Awaited, BrokenOff, DeadlineTimer, Drain};
@@ -27,15 +25,13 @@ use overdraft_units::{Micros, Tokens};
 use overdraft_wire::ApiError;
 use tokio::time::Instant;
 
+use super::watch::count_events;
 use super::{Continuation, Fault, Opened, Outcome, Resumed, Resuming, Verdict, Watch, note_used};
 use crate::dispatch::{Lease, Used};
 use crate::pipeline::deadline::{Deadline, LATE, Overrun, Which};
 use crate::pipeline::facts::SharedFacts;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::upstream::AnswerBody;
-
-/// What the data of an event begins with; prepared once, which takes longer than to look for it.
-static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
 
 /// How long the worker's connection may take to end after `[DONE]`. The client has its answer by then.
 const LINGER: Duration = Duration::from_secs(1);
@@ -200,7 +196,7 @@ impl Stream {
                 }
                 Poll::Ready(None) => {
                     self.watch.handle_end();
-                    return Poll::Ready(self.end("it ended without a finish reason".to_owned()));
+                    return Poll::Ready(self.end(self.watch.missing().to_owned()));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(self.end(error.to_string())),
                 Poll::Pending => break,
@@ -414,10 +410,6 @@ impl Stream {
     }
 }
 
-fn count_events(events: &[u8]) -> u32 {
-    u32::try_from(EVENT.find_iter(events).count()).unwrap_or(u32::MAX)
-}
-
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Some(guard) = &mut self.guard {
@@ -489,6 +481,14 @@ impl Body for Stream {
                 State::Over => return Poll::Ready(None),
             }
         }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let first = match &self.state {
+            State::First(first) => first.len() as u64,
+            _ => 0,
+        };
+        self.watch.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left + first))
     }
 }
 

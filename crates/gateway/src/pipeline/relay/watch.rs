@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 use overdraft_wire::ApiError;
-use overdraft_wire::answer::{Heard, StreamFault, StreamState};
+use overdraft_wire::answer::{Heard, LongDocument, StreamFault, StreamState};
 use overdraft_wire::dialect::Dialect;
 use overdraft_wire::sse::{self, Event, Splitter};
 
@@ -47,6 +47,8 @@ enum Sort {
     Dialect,
     /// A recording itself, which is whole when its framing ends. Nothing in it is read.
     Bytes { has_ended: bool },
+    /// A document that is too long to hold back.
+    Document,
 }
 
 /// Watches one stream.
@@ -62,6 +64,10 @@ pub(crate) struct Watch {
     counts: Counts,
     last: LastEvent,
     shape: ErrorShape,
+    /// What has come of the document, where it is one.
+    document: Option<Box<LongDocument>>,
+    /// Bytes that are still to come, where the worker said how many there are.
+    left: Option<u64>,
 }
 
 impl Watch {
@@ -76,6 +82,8 @@ impl Watch {
             counts,
             last: LastEvent::default(),
             shape: ErrorShape::Chat,
+            document: None,
+            left: None,
         }
     }
 
@@ -98,9 +106,36 @@ impl Watch {
         Self { sort: Sort::Bytes { has_ended: false }, ..Self::of_media(0) }
     }
 
+    /// Watches the rest of a document, whose beginning has come.
+    pub(crate) fn of_document(mut document: Box<LongDocument>, begun: &[u8]) -> Self {
+        document.handle(begun);
+        Self { sort: Sort::Document, document: Some(document), ..Self::of_media(0) }
+    }
+
+    /// The same where so many bytes are to come.
+    #[must_use]
+    pub(crate) fn with_left(mut self, left: Option<u64>) -> Self {
+        self.left = left;
+        self.note_left(0);
+        self
+    }
+
+    /// So many bytes have come.
+    fn note_left(&mut self, bytes: u64) {
+        self.left = self.left.map(|left| left.saturating_sub(bytes));
+        if self.left == Some(0) {
+            self.handle_end();
+        }
+    }
+
+    /// Bytes that are still to come, where that is known.
+    pub(crate) const fn left(&self) -> Option<u64> {
+        self.left
+    }
+
     /// Whether events are in it, so that an error can be told as one.
     pub(crate) const fn has_events(&self) -> bool {
-        !matches!(self.sort, Sort::Bytes { .. })
+        !matches!(self.sort, Sort::Bytes { .. } | Sort::Document)
     }
 
     /// The worker's answer has ended where its framing says.
@@ -110,11 +145,21 @@ impl Watch {
         }
     }
 
+    /// What an answer lacks that has ended too early.
+    pub(crate) const fn missing(&self) -> &'static str {
+        match self.sort {
+            Sort::Document => "it ended before its last brace",
+            Sort::Tokens | Sort::Media | Sort::Dialect | Sort::Bytes { .. } => {
+                "it ended without a finish reason"
+            }
+        }
+    }
+
     /// What a whole stream ends with whose worker has not said `[DONE]`.
     pub(crate) const fn ending(&self) -> Bytes {
         match self.sort {
             Sort::Tokens => Bytes::from_static(sse::DONE),
-            Sort::Media | Sort::Dialect | Sort::Bytes { .. } => Bytes::new(),
+            Sort::Media | Sort::Dialect | Sort::Bytes { .. } | Sort::Document => Bytes::new(),
         }
     }
 
@@ -123,16 +168,18 @@ impl Watch {
         self.shape.event(error)
     }
 
-    /// Whether `[DONE]` has been given out, or what a dialect has for it.
-    pub(crate) const fn is_done(&self) -> bool {
-        self.state.is_done()
+    /// Whether `[DONE]` has been given out, or what a dialect has for it, or the last of the bytes that were to come:
+    /// nobody asks for what stands behind those.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.is_done() || self.left == Some(0) && self.is_whole()
     }
 
     /// Whether all has come that was asked for, said or not.
-    pub(crate) const fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         match self.sort {
             Sort::Tokens | Sort::Media | Sort::Dialect => self.state.is_whole(),
             Sort::Bytes { has_ended } => has_ended,
+            Sort::Document => self.document.as_ref().is_some_and(|it| it.is_complete()),
         }
     }
 
@@ -143,7 +190,11 @@ impl Watch {
 
     /// The last token counts that were told.
     pub(crate) fn used(&self) -> Option<Used> {
-        self.state.usage().map(used)
+        let told = match &self.document {
+            Some(document) => document.usage(),
+            None => self.state.usage(),
+        };
+        told.map(used)
     }
 
     /// Takes in the next chunk.
@@ -151,6 +202,10 @@ impl Watch {
         if self.is_done() {
             return Seen { relay: Bytes::new(), has_data: false, fault: None };
         }
+        if let Some(document) = &mut self.document {
+            document.handle(&chunk);
+        }
+        self.note_left(chunk.len() as u64);
         if !self.has_events() {
             return Seen { relay: chunk, has_data: true, fault: None };
         }
@@ -230,6 +285,11 @@ fn fault_of(told: StreamFault) -> Fault {
         StreamFault::Aborted => Fault::Worker("it aborted the request".to_owned()),
         StreamFault::Cut => Fault::Broken("it ended without a finish reason".to_owned()),
     }
+}
+
+/// Events in what goes out.
+pub(super) fn count_events(events: &[u8]) -> u32 {
+    u32::try_from(NEEDLES.data.find_iter(events).count()).unwrap_or(u32::MAX)
 }
 
 fn joined(events: &[Bytes], bytes: usize) -> Bytes {

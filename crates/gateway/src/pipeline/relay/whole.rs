@@ -1,22 +1,19 @@
 //! Buffered response: collects a non-streamed answer and checks that it is complete.
 //!
 //! Up to a bound the answer is buffered before the client gets its head, so that one that breaks
-//! off can be retried at another worker. A longer answer is relayed as it comes; if it breaks off,
-//! so does the client's.
+//! off can be retried at another worker. A longer answer is relayed as streams are, with the same limits of time and
+//! the same books; if it breaks off, so does the client's.
 
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame, SizeHint};
-use overdraft_wire::answer::{Completeness, Document, DocumentFault};
+use overdraft_wire::answer::{Document, DocumentFault, LongDocument};
 use overdraft_wire::dialect::Dialect;
 use overdraft_wire::names_out_of_memory;
 
-use super::{Fault, used};
+use super::{Fault, Opened, Watch, used};
 use crate::dispatch::Used;
-use crate::upstream::{AnswerBody, AnswerError};
+use crate::upstream::AnswerBody;
 
 /// A whole answer, or the beginning of one that is too long to hold back.
 #[derive(Debug)]
@@ -24,11 +21,35 @@ pub(crate) enum Whole {
     /// All of it.
     Collected(Bytes),
     /// The beginning, and the rest as it comes.
-    Long(Box<Long>),
+    Long(Box<Opened>),
 }
 
-/// Collects an answer of up to `bytes_max` bytes.
-pub(crate) async fn collect(mut answer: AnswerBody, bytes_max: usize) -> Result<Whole, Fault> {
+/// Collects a document of up to `bytes_max` bytes, in that dialect if its worker speaks one.
+///
+/// # Errors
+/// [`Fault::Broken`] where it breaks off within `bytes_max` bytes.
+pub(crate) async fn collect(
+    answer: AnswerBody,
+    bytes_max: usize,
+    dialect: Option<Dialect>,
+) -> Result<Whole, Fault> {
+    let watch = |begun: &[u8]| Watch::of_document(Box::new(LongDocument::new(dialect)), begun);
+    collect_watched(answer, bytes_max, watch).await
+}
+
+/// Collects an answer that is no document: it is whole when its bytes are.
+///
+/// # Errors
+/// [`Fault::Broken`] where it breaks off within `bytes_max` bytes.
+pub(crate) async fn opaque(answer: AnswerBody, bytes_max: usize) -> Result<Whole, Fault> {
+    collect_watched(answer, bytes_max, |_| Watch::of_bytes()).await
+}
+
+async fn collect_watched(
+    mut answer: AnswerBody,
+    bytes_max: usize,
+    watch: impl FnOnce(&[u8]) -> Watch,
+) -> Result<Whole, Fault> {
     let length = answer.length();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
@@ -47,33 +68,35 @@ pub(crate) async fn collect(mut answer: AnswerBody, bytes_max: usize) -> Result<
             rest.extend_from_slice(&data);
         }
         if bytes_max < first.len() + rest.len() {
-            let begun = if rest.is_empty() { first } else { rest.freeze() };
-            return Ok(Whole::Long(Box::new(Long {
-                begun,
-                answer,
-                left: length,
-                completeness: Some(Completeness::default()),
-            })));
+            let first = if rest.is_empty() { first } else { rest.freeze() };
+            let left = length.map(|length| length.saturating_sub(first.len() as u64));
+            let watch = watch(&first).with_left(left);
+            return Ok(Whole::Long(Box::new(Opened { answer, watch, first })));
         }
     }
     Ok(Whole::Collected(if rest.is_empty() { first } else { rest.freeze() }))
 }
 
-/// Collects an answer that is no document: it is whole when its bytes are.
+/// The rest of a long answer, behind its beginning, where it has up to `bytes_max` bytes.
 ///
 /// # Errors
-/// [`Fault::Broken`] where it breaks off within `bytes_max` bytes.
-pub(crate) async fn opaque(
-    answer: AnswerBody,
-    bytes_max: usize,
-) -> Result<overdraft_http::Body, Fault> {
-    Ok(match collect(answer, bytes_max).await? {
-        Whole::Collected(bytes) => overdraft_http::Body::full(bytes),
-        Whole::Long(mut long) => {
-            long.completeness = None;
-            overdraft_http::Body::wrap(long)
+/// [`Fault::Broken`] where it breaks off, or is longer.
+pub(crate) async fn rest(opened: Opened, bytes_max: usize) -> Result<Bytes, Fault> {
+    let Opened { mut answer, mut watch, first } = opened;
+    let mut whole = BytesMut::from(&first[..]);
+    while let Some(data) = poll_fn(|cx| answer.poll_data(cx)).await {
+        let seen = watch.take(data.map_err(|error| Fault::Broken(error.to_string()))?);
+        whole.extend_from_slice(&seen.relay);
+        if bytes_max < whole.len() {
+            return Err(Fault::Broken(format!("it is longer than {bytes_max} bytes")));
         }
-    })
+    }
+    watch.handle_end();
+    if watch.is_whole() {
+        Ok(whole.freeze())
+    } else {
+        Err(Fault::Broken("it ended before its last brace".to_owned()))
+    }
 }
 
 /// What a whole answer with status 200 says of itself; `generates` says whether it was to have choices.
@@ -103,62 +126,5 @@ fn judged(read: Result<Document, DocumentFault>, answer: &[u8]) -> Result<Option
         Err(DocumentFault::Empty) => {
             Err(Fault::Worker("it gave no choice in its answer".to_owned()))
         }
-    }
-}
-
-/// An answer that is passed on as it comes.
-#[derive(Debug)]
-pub(crate) struct Long {
-    begun: Bytes,
-    answer: AnswerBody,
-    /// Bytes still to be given out, if the worker said how many there are.
-    left: Option<u64>,
-    /// Where it is a document, whose last brace must come.
-    completeness: Option<Completeness>,
-}
-
-/// Why a long answer breaks off.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LongFault {
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
-    #[error("the answer ended before its last brace")]
-    Cut,
-}
-
-impl Body for Long {
-    type Data = Bytes;
-    type Error = LongFault;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, LongFault>>> {
-        let this = self.get_mut();
-        let data = if this.begun.is_empty() {
-            std::task::ready!(this.answer.poll_data(cx))
-        } else {
-            Some(Ok(std::mem::take(&mut this.begun)))
-        };
-        match data {
-            Some(Ok(data)) => {
-                if let Some(completeness) = &mut this.completeness {
-                    completeness.handle(&data);
-                }
-                if let Some(left) = &mut this.left {
-                    *left = left.saturating_sub(data.len() as u64);
-                }
-                Poll::Ready(Some(Ok(Frame::data(data))))
-            }
-            Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
-            None if this.completeness.as_ref().is_some_and(|it| !it.is_complete()) => {
-                Poll::Ready(Some(Err(LongFault::Cut)))
-            }
-            None => Poll::Ready(None),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

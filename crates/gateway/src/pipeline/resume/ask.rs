@@ -194,7 +194,7 @@ impl Journal {
             trace: request.facts.trace().clone(),
         };
         match converse(&request.pipeline, &request.info, &question, &mut lease).await {
-            Ok(Answer::Stream { mut opened, .. }) => {
+            Ok(Answer::Stream { mut opened, .. }) if opened.watch.has_events() => {
                 let comment = self.comment(way, name);
                 self.begin(way);
                 let verdict = self.open(&mut opened, prepared.seam, &member, comment).await?;
@@ -209,7 +209,7 @@ impl Journal {
                 Ok(Some(Found { way, outcome }))
             }
             // It will not have the question in this form; that says nothing of the worker.
-            Ok(Answer::Whole { .. }) => {
+            Ok(Answer::Stream { .. } | Answer::Whole { .. }) => {
                 lease.decline();
                 self.closed.close(way);
                 if is_safe { Ok(None) } else { Err(Refusal::Capability) }

@@ -44,7 +44,7 @@ pub(super) async fn text(
         let (response, connection) = upstream.exchange(make).await.map_err(|_| Unanswered)?;
         let (head, incoming) = response.into_parts();
         let body = AnswerBody::new(incoming, connection, Arc::clone(upstream));
-        match collect(body, ANSWER_BYTES_MAX).await.map_err(|_| Unanswered)? {
+        match collect(body, ANSWER_BYTES_MAX, None).await.map_err(|_| Unanswered)? {
             Whole::Collected(bytes) if head.status.is_success() => Ok(text_of_detokenized(&bytes)),
             _ => Ok(None),
         }
