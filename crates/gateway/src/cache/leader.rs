@@ -16,6 +16,7 @@ use overdraft_units::Micros;
 use overdraft_wire::Endpoint;
 use overdraft_wire::response::Usage;
 use overdraft_wire::response::replay::{self as forms, Finished};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::entry::{Entry, Kept, Made};
@@ -23,14 +24,12 @@ use super::request::{Form, Sought};
 use super::single_flight::{Begun, Ended, Flight, Opening};
 use super::{Cache, Term, replay};
 use crate::pipeline::attempt::Question;
-use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::context::RequestContext;
-use crate::pipeline::facts::RequestFacts;
+use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::{Bill, Charge};
 use crate::pipeline::request_info::RequestInfo;
-use crate::pipeline::{prompt_tokens, refusal, resume};
+use crate::pipeline::{bounds, fallback, prompt_tokens, refusal, resume};
 use crate::settings::CacheMode;
-use crate::trace::RequestTrace;
 
 /// What one question needs, of whoever asked first.
 pub(crate) struct Leading {
@@ -41,8 +40,10 @@ pub(crate) struct Leading {
     /// The leader's facts are its own: the first to ask may be gone before the answer is.
     pub(crate) exchange: Exchange,
     pub(crate) charge: Option<Charge>,
-    /// The trace of who asked first.
-    pub(crate) trace: RequestTrace,
+    /// What becomes known of it.
+    pub(crate) facts: SharedFacts,
+    /// Who wants to hear whether it is held until a worker is up.
+    pub(crate) held: Option<watch::Sender<bool>>,
 }
 
 /// Sees to it that a flight ends, however its task does.
@@ -50,7 +51,9 @@ struct Guard {
     cache: Arc<Cache>,
     flight: Arc<Flight>,
     charge: Option<Charge>,
-    frames: u64,
+    facts: SharedFacts,
+    /// Events of its answer that were shown.
+    events: u64,
 }
 
 impl Guard {
@@ -68,7 +71,12 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let bill = if self.frames == 0 { Bill::Nothing } else { Bill::Streamed(self.frames) };
+        // Everybody has left. A worker that was asked has computed for them.
+        let bill = match self.events {
+            _ if self.facts.known().worker.is_none() => Bill::Nothing,
+            0 => Bill::AsExpected,
+            events => Bill::Streamed(events),
+        };
         self.settle(bill);
         self.flight.end(Ended::Broken, None);
     }
@@ -78,7 +86,13 @@ impl Drop for Guard {
 pub(crate) fn start(cache: &Arc<Cache>, flight: &Arc<Flight>, mut leading: Leading) {
     let charge = leading.charge.take();
     let (cache, flight) = (Arc::clone(cache), Arc::clone(flight));
-    let guard = Guard { cache: Arc::clone(&cache), flight: Arc::clone(&flight), charge, frames: 0 };
+    let guard = Guard {
+        cache: Arc::clone(&cache),
+        flight: Arc::clone(&flight),
+        charge,
+        facts: leading.facts.clone(),
+        events: 0,
+    };
     let leaders = cache.leaders.clone();
     let task = leaders.spawn(lead(cache, guard, leading));
     flight.led_by(task.abort_handle());
@@ -96,9 +110,12 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
         }
         Err(ticket) => ticket,
     };
-    let Leading { sought, mut info, head, endpoint, exchange, trace, .. } = leading;
+    let Leading { sought, mut info, head, endpoint, exchange, facts, held, .. } = leading;
     prompt_tokens::count(&cache.pipeline, &mut info, &sought.content.body, endpoint).await;
-    let mut context = RequestContext::new(&exchange, &head, endpoint).traced(trace);
+    let mut context = RequestContext::new(&exchange, &head, endpoint).noted_in(facts);
+    if let Some(held) = held {
+        context = context.told(held);
+    }
     let response = ask(&cache, &mut context, &info, &sought).await;
     let is_success = response.status().is_success();
     if is_success {
@@ -109,15 +126,17 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
     let pool = served_by.map(|member| member.settings.pool);
     let (head, body) = response.into_parts();
     let length = body.size_hint().exact();
-    flight.open(Opening::Begun(Arc::new(Begun { head, length, worker, pool })));
+    let has_fallen_back = context.facts.known().has_fallen_back();
+    flight.open(Opening::Begun(Arc::new(Begun { head, length, worker, pool, has_fallen_back })));
     let entry_bytes = cache.pipeline.settings().cache.entry_bytes;
     let mut pump = Pump { form: sought.form, held: Vec::new(), bytes: 0, bytes_max: entry_bytes };
-    let is_whole = pump.run(&cache, &flight, body, &mut guard.frames).await;
+    let is_whole = pump.run(&cache, &flight, body, &mut guard.events).await;
     let facts = context.facts.known();
     let bytes = u64::try_from(pump.bytes).unwrap_or(u64::MAX);
     let came = Came { is_success, is_whole, bytes, took: begun.elapsed(), purges };
-    // What was put together from two answers is nobody else's.
-    let kept = if facts.resumed.is_none() { keep(&cache, &sought, pump, came) } else { None };
+    // What was put together from two answers is nobody else's, and neither is what another model said.
+    let is_kept = facts.resumed.is_none() && !facts.has_fallen_back();
+    let kept = if is_kept { keep(&cache, &sought, pump, came) } else { None };
     let bill = match (facts.prompt, facts.completion) {
         (None, None) if !is_success => Bill::Nothing,
         (None, None) => Bill::AsExpected,
@@ -207,7 +226,10 @@ async fn ask(
     if resume::is_wanted(&context.head.headers).unwrap_or(true) {
         resume::prepare(&cache.pipeline, context, info, &mut question);
     }
-    let asked = ask_until_answered(&cache.pipeline, context, info, &question).await;
+    let asked = match bounds::check_prompt(&cache.pipeline, info) {
+        Ok(()) => fallback::ask(&cache.pipeline, context, info, &question).await,
+        Err(error) => Err(error.into()),
+    };
     asked.unwrap_or_else(|refused| {
         if let Some(reason) = refused.reason {
             cache.pipeline.admission.rejected(reason, info.priority.name());
@@ -253,7 +275,7 @@ impl Pump {
         cache: &Cache,
         flight: &Flight,
         mut body: Body,
-        frames: &mut u64,
+        events: &mut u64,
     ) -> bool {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return false };
@@ -279,7 +301,10 @@ impl Pump {
                 data
             };
             if !shown.is_empty() {
-                *frames += 1;
+                *events += match self.form {
+                    Form::Whole => 0,
+                    Form::Events | Form::EventsWithUsage => told_events(&shown),
+                };
                 flight.push(shown).await;
             }
         }
@@ -291,6 +316,10 @@ impl Pump {
         self.held.iter().for_each(|data| answer.extend_from_slice(data));
         answer
     }
+}
+
+fn told_events(data: &[u8]) -> u64 {
+    u64::try_from(memchr::memmem::find_iter(data, b"data:").count()).unwrap_or(u64::MAX)
 }
 
 fn tells_usage(data: &[u8]) -> bool {

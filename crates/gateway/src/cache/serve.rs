@@ -10,18 +10,21 @@ use overdraft_http::{Body, BoxError, BrokenOff};
 use overdraft_otlp::Attribute;
 use overdraft_telemetry::{EndCode, Phase};
 use overdraft_units::Tokens;
+use overdraft_wire::sse;
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::leader::{Leading, now_ms, start, wanted};
 use super::request::{Form, Seeking, Sought, mark, seek};
-use super::single_flight::{Begun, Bounds, Ended, FlightKey, Next, Opening, Role, Seat};
+use super::single_flight::{Begun, Bounds, Counted, Ended, FlightKey, Next, Opening, Role, Seat};
 use super::{Cache, replay};
-use crate::pipeline::charges::{charge, charge_request};
+use crate::pipeline::charges::{Fare, charge, charge_request};
 use crate::pipeline::context::RequestContext;
+use crate::pipeline::deadline::{self, Deadline};
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
 use crate::pipeline::keys::Charge;
 use crate::pipeline::refusal::Refused;
+use crate::pipeline::relay::Fault;
 use crate::pipeline::request_guard::RequestGuard;
 use crate::pipeline::request_info::RequestInfo;
 use crate::pipeline::upstream_body::Content;
@@ -33,8 +36,8 @@ use crate::settings::CacheMode;
 pub(crate) enum Served {
     /// This is its answer.
     Answered(Response<Body>),
-    /// It is to be asked like any other; its answer is marked so.
-    Ask(Mark),
+    /// It is to be asked like any other; its answer is marked so, and its key has paid for having come or has not.
+    Ask(Mark, Fare),
 }
 
 /// How the answer to a request that went on is marked.
@@ -73,10 +76,10 @@ pub(crate) async fn serve(
         seeking => seeking,
     };
     let sought = match seeking {
-        Seeking::Off => return Ok(Served::Ask(Mark::Nothing)),
+        Seeking::Off => return Ok(Served::Ask(Mark::Nothing, Fare::Due)),
         Seeking::Past(why) => {
             cache.metrics.bypassed(why.name());
-            return Ok(Served::Ask(told(cache, context, Mark::Bypass)));
+            return Ok(Served::Ask(told(cache, context, Mark::Bypass), Fare::Due));
         }
         Seeking::Sought(sought) => sought,
     };
@@ -86,7 +89,7 @@ pub(crate) async fn serve(
     if let Some(entry) = kept {
         if observes {
             cache.metrics.requested("would_hit");
-            return Ok(Served::Ask(Mark::Nothing));
+            return Ok(Served::Ask(Mark::Nothing, Fare::Due));
         }
         if let Some(told) = replay::told(&entry, sought.form) {
             pay(&cache.pipeline, info)?;
@@ -112,7 +115,7 @@ pub(crate) async fn serve(
     match role {
         Role::Follower => pay(&cache.pipeline, info)?,
         Role::Leader => {
-            let charged = charge(&cache.pipeline, info);
+            let charged = charge(&cache.pipeline, info, Fare::Due);
             if charged.is_err() {
                 seat.flight().end(Ended::Broken, None);
             }
@@ -120,9 +123,12 @@ pub(crate) async fn serve(
             start(cache, seat.flight(), leading);
         }
     }
-    // In a box, for those who come where no cache is would carry room for it along.
     let waiting = Waiting { seat, role, form, observes };
-    Ok(Box::pin(wait(cache, context, waiting)).await)
+    let (deadline, facts) = (context.deadline, context.facts.clone());
+    // In a box, for those who come where no cache is would carry room for it along. The deadline is the client's own:
+    // others may wait for the same answer without one.
+    let served = Box::pin(async { Ok(wait(cache, context, waiting).await) });
+    deadline::within(deadline, &facts, served).await
 }
 
 fn leading(
@@ -135,11 +141,12 @@ fn leading(
     // What is kept tells its counts; who did not ask for them is shown it without.
     let (mut info, head) = (info.clone(), context.head.clone());
     info.counts = Counts::Relayed;
-    let trace = context.facts.trace().clone();
-    Leading { sought, info, head, endpoint: context.endpoint, exchange, charge, trace }
+    let facts = SharedFacts::traced(context.facts.trace().clone());
+    let (endpoint, held) = (context.endpoint, context.hears());
+    Leading { sought, info, head, endpoint, exchange, charge, facts, held }
 }
 
-/// Pays for having come. There is nothing to settle later: whoever asked the worker pays the tokens.
+/// Pays for having come. There is nothing to settle later: whoever asks the worker pays the tokens.
 fn pay(pipeline: &Pipeline, info: &RequestInfo) -> Result<(), Refused> {
     charge_request(pipeline, info).map(drop)
 }
@@ -167,10 +174,10 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
             note_hit(cache, context, &entry);
             return Served::Answered(replay::response(told, form, &entry, now_ms()));
         }
-        Opening::Begun(begun) if role == Role::Leader || is_for_all(begun.head.status) => begun,
+        Opening::Begun(begun) if role == Role::Leader || is_for_all(&begun) => begun,
         // The first one has been told why; whoever joined may fare better by itself.
         Opening::Begun(_) | Opening::Failed => {
-            return Served::Ask(told(cache, context, Mark::Miss));
+            return Served::Ask(told(cache, context, Mark::Miss), Fare::Paid);
         }
     };
     let word = match (observes, role) {
@@ -186,7 +193,7 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
     }
     let response = relay(cache, context, seat, &begun).await;
     let Some(mut response) = response else {
-        return Served::Ask(told(cache, context, Mark::Miss));
+        return Served::Ask(told(cache, context, Mark::Miss), Fare::Paid);
     };
     match word {
         "miss" => mark(response.headers_mut(), "MISS"),
@@ -196,12 +203,13 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
     Served::Answered(response)
 }
 
-/// Whether an answer is one to the question, and not to the one who asked.
-fn is_for_all(status: StatusCode) -> bool {
-    status.is_success()
-        || (status.is_client_error()
-            && status != StatusCode::TOO_MANY_REQUESTS
-            && status != StatusCode::REQUEST_TIMEOUT)
+/// Whether an answer is one to the question, and not to the one who asked: another model may be for his key alone.
+fn is_for_all(begun: &Begun) -> bool {
+    let status = begun.head.status;
+    let is_about_it = status.is_client_error()
+        && status != StatusCode::TOO_MANY_REQUESTS
+        && status != StatusCode::REQUEST_TIMEOUT;
+    !begun.has_fallen_back && (status.is_success() || is_about_it)
 }
 
 /// The flight's answer as one client gets it; `None` where it broke off before anything was shown.
@@ -244,7 +252,13 @@ async fn relay(
     if let Some(guard) = context.guard() {
         guard.answered(begun.head.status);
     }
-    let reader = Reader { seat, facts: context.facts.clone(), _guard: context.take_guard() };
+    let reader = Reader {
+        seat,
+        facts: context.facts.clone(),
+        deadline: context.deadline,
+        passes: if is_stream { Passes::Events } else { Passes::Bytes },
+        _guard: context.take_guard(),
+    };
     *response.body_mut() = Body::unfold(reader, Reader::step);
     Some(response)
 }
@@ -253,13 +267,30 @@ async fn relay(
 struct Reader {
     seat: Seat,
     facts: SharedFacts,
+    /// The client's, or its key's.
+    deadline: Option<Deadline>,
+    passes: Passes,
     /// Ends when the answer does.
     _guard: Option<RequestGuard>,
 }
 
+/// What an answer that is read along is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passes {
+    Events,
+    Bytes,
+    /// The event that says why nothing follows has been handed over.
+    Nothing,
+}
+
 impl Reader {
     async fn step(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {
-        match self.seat.next().await {
+        if self.passes == Passes::Nothing {
+            return broken_off().await;
+        }
+        let next = deadline::in_time(self.deadline, &self.facts, self.seat.next()).await;
+        let Some(next) = next else { return self.late().await };
+        match next {
             Next::Frame(frame) => Ok(Some((frame, self))),
             Next::End(Ended::Whole) => {
                 learn(&self.facts, &self.seat);
@@ -268,22 +299,44 @@ impl Reader {
             }
             Next::End(Ended::Broken) => {
                 learn(&self.facts, &self.seat);
-                // What was handed over before has to leave before the connection does.
-                tokio::task::yield_now().await;
-                Err(BrokenOff.into())
+                broken_off().await
             }
+        }
+    }
+
+    /// Its deadline has passed: an event says so, where it has events.
+    async fn late(mut self) -> Result<Option<(Bytes, Self)>, BoxError> {
+        let end = EndCode { ender: Fault::Late.ender(), phase: Phase::Data };
+        self.facts.note(|record| record.end = end);
+        match self.passes {
+            Passes::Events => {
+                self.passes = Passes::Nothing;
+                Ok(Some((sse::error_event(&deadline::missed()).into(), self)))
+            }
+            Passes::Bytes | Passes::Nothing => broken_off().await,
         }
     }
 }
 
+/// Ends an answer by ending its connection. What was handed over before has to leave before that.
+async fn broken_off<T>() -> Result<T, BoxError> {
+    tokio::task::yield_now().await;
+    Err(BrokenOff.into())
+}
+
 /// Takes what the worker said into the client's own facts. Tokens are told once, for they were made
-/// once.
+/// once; to all others they are given again.
 fn learn(own: &SharedFacts, seat: &Seat) {
-    let Some(facts) = seat.facts() else { return };
-    let RequestFacts { prompt, completion, cached, end, queued, .. } = facts;
+    let Some((facts, told)) = seat.facts() else { return };
+    let RequestFacts { prompt, completion, cached, end, queued, served_by, .. } = facts;
     own.note(|record| {
-        (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
-        (record.end, record.queued) = (end, queued);
+        (record.end, record.queued, record.served_by) = (end, queued, served_by);
+        match told {
+            Counted::Here => {
+                (record.prompt, record.completion, record.cached) = (prompt, completion, cached);
+            }
+            Counted::Elsewhere => record.reused = prompt.zip(completion),
+        }
     });
 }
 

@@ -149,6 +149,8 @@ pub(crate) struct Begun {
     pub(crate) length: Option<u64>,
     pub(crate) worker: Option<String>,
     pub(crate) pool: Option<Pool>,
+    /// Whether another model answers than the one that was asked for.
+    pub(crate) has_fallen_back: bool,
 }
 
 /// How an answer ended.
@@ -194,8 +196,19 @@ struct State {
     is_cut: bool,
     end: Option<Ended>,
     task: Option<AbortHandle>,
-    /// What the worker counted, for the first reader that tells the books.
+    /// What the worker counted.
     facts: Option<RequestFacts>,
+    /// Who tells the books of that.
+    counted: Option<Counted>,
+}
+
+/// In whose books the tokens of an answer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// In those of the reader that asks.
+    Here,
+    /// In those of one before it.
+    Elsewhere,
 }
 
 impl State {
@@ -433,14 +446,12 @@ impl Seat {
         }
     }
 
-    /// What the worker counted, and how it ended; the first to ask gets the counts.
-    pub(crate) fn facts(&self) -> Option<RequestFacts> {
+    /// What the worker counted, and how it ended; the first to ask counts the tokens.
+    pub(crate) fn facts(&self) -> Option<(RequestFacts, Counted)> {
         let mut state = self.flight.state();
-        let facts = state.facts.clone();
-        if let Some(facts) = &mut state.facts {
-            (facts.prompt, facts.completion) = (None, None);
-        }
-        facts
+        let facts = state.facts.clone()?;
+        let before = state.counted.replace(Counted::Elsewhere);
+        Some((facts, before.unwrap_or(Counted::Here)))
     }
 }
 

@@ -25,12 +25,13 @@ use super::response_writer::{Counts, ResponseWriter};
 use super::shadow::{self, Target};
 use super::state::CascadeState;
 use crate::pipeline::attempt::Question;
-use crate::pipeline::attempts::ask_until_answered;
 use crate::pipeline::context::RequestContext;
-use crate::pipeline::facts::SharedFacts;
+use crate::pipeline::facts::{FALLBACK, SharedFacts};
 use crate::pipeline::refusal::Refused;
+use crate::pipeline::relay::Fault;
 use crate::pipeline::request_guard::PoolTimes;
 use crate::pipeline::request_info::RequestInfo;
+use crate::pipeline::{deadline, fallback};
 use crate::upstream::headers;
 
 /// Tells whose answer it is.
@@ -57,35 +58,41 @@ pub(crate) async fn answer(
         Action::AskDraft(call) => Some(*call),
         _ => None,
     });
-    let fallback = match asked {
+    let left = match asked {
         None => Fallback::of(&actions),
         Some(call) => match Box::pin(begin(driver, call, context)).await {
             Ok(response) => {
                 context.explanation.withdraw();
                 return Ok(response);
             }
-            Err((kept, fallback)) => {
+            Err((kept, left)) => {
                 driver = kept;
-                Some(fallback)
+                Some(left)
             }
         },
     };
-    let fallback = fallback.expect("a request goes to the draft or to the target");
-    layer.metrics.answered(&state.name, outcome(layer, &state, fallback.cause));
-    let account = driver.change_account();
+    let left = left.expect("a request goes to the draft or to the target");
+    layer.metrics.answered(&state.name, outcome(layer, &state, left.cause));
+    let mut account = driver.change_account();
     let protocol = driver.protocol.clone();
-    let wanted = fallback.compares.then(move || {
+    let wanted = left.compares.then(move || {
         let (sender, coming) = oneshot::channel();
         shadow::begin(driver, Target::Coming(coming));
         sender
     });
-    let mut response = ask_until_answered(&layer.pipeline, context, info, question).await?;
-    response.headers_mut().insert(SERVED_BY, HeaderValue::from_static("target"));
-    let is_success = response.status().is_success();
-    let wanted = wanted.filter(|_| is_success);
+    let mut response = fallback::ask(&layer.pipeline, context, info, question).await?;
+    // What another model says in its place is nothing to learn the target's answers from.
+    let is_target = !context.facts.known().has_fallen_back();
+    if is_target {
+        response.headers_mut().insert(SERVED_BY, HeaderValue::from_static("target"));
+        let _none = protocol.report(Event::TargetBegan);
+    } else {
+        account.served = FALLBACK;
+    }
+    let is_told = is_target && response.status().is_success();
+    let wanted = wanted.filter(|_| is_told);
     let streamed = info.delivery == Delivery::Streamed;
-    let _none = protocol.report(Event::TargetBegan);
-    let protocol = is_success.then_some(protocol);
+    let protocol = is_told.then_some(protocol);
     Ok(response.map(|body| Body::wrap(Capture::new(body, account, wanted, protocol, streamed))))
 }
 
@@ -188,7 +195,7 @@ async fn begin(
             if let Some(guard) = &mut driver.guard {
                 guard.answered(StatusCode::OK);
             }
-            streamed(driver, actions, context.facts.clone())
+            streamed(driver, actions, context)
         }
         Delivery::Whole => whole(driver, actions, &context.facts).await?,
     };
@@ -200,11 +207,21 @@ async fn begin(
     Ok(response)
 }
 
-/// An answer that is told as it comes.
-fn streamed(mut driver: Box<Driver>, actions: Vec<Action>, facts: SharedFacts) -> Response<Body> {
+/// An answer that is told as it comes, until its deadline.
+fn streamed(
+    mut driver: Box<Driver>,
+    actions: Vec<Action>,
+    context: &RequestContext<'_>,
+) -> Response<Body> {
+    let (facts, deadline) = (context.facts.clone(), context.deadline);
     let flow = Flow::new(|sender| async move {
         let mut sink = Sink::Stream(sender.clone());
-        match driver.tell(actions, &mut sink).await {
+        let telling = driver.tell(actions, &mut sink);
+        let Some(told) = deadline::in_time(deadline, &facts, telling).await else {
+            facts.note(|record| record.end = late());
+            return Err(deadline::missed());
+        };
+        match told {
             Ok(told) => {
                 let note = driver.note();
                 let end = driver.writer.end(told.reason, note.as_deref(), told.counts);
@@ -226,6 +243,11 @@ fn streamed(mut driver: Box<Driver>, actions: Vec<Action>, facts: SharedFacts) -
     headers.insert(CACHE_CONTROL, NO_CACHE);
     headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
     response
+}
+
+/// How an answer ends that has not ended by its deadline.
+fn late() -> EndCode {
+    EndCode { ender: Fault::Late.ender(), phase: Phase::Data }
 }
 
 /// An answer that is told when it has ended; what breaks off leaves it to the target.

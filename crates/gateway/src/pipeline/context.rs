@@ -20,7 +20,6 @@ use super::relay::Continuation;
 use super::request_guard::RequestGuard;
 use super::{Pipeline, refusal};
 use crate::dispatch::{Explanation, Member};
-use crate::trace::RequestTrace;
 
 /// One request on its way.
 #[derive(Debug)]
@@ -99,11 +98,16 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The same as a part of the request with this trace.
+    /// The same where what becomes known of it is noted in `facts`.
     #[must_use]
-    pub(crate) fn traced(mut self, trace: RequestTrace) -> Self {
-        self.facts = SharedFacts::traced(trace);
+    pub(crate) fn noted_in(mut self, facts: SharedFacts) -> Self {
+        self.facts = facts;
         self
+    }
+
+    /// Who is told whether it is held, for whoever asks in its place.
+    pub(crate) fn hears(&self) -> Option<watch::Sender<bool>> {
+        self.held.clone()
     }
 
     /// What counts it, unless an answer has taken that along.

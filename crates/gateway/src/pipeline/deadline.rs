@@ -90,11 +90,21 @@ pub(crate) async fn within<T>(
     facts: &SharedFacts,
     answering: impl Future<Output = Result<T, Refused>>,
 ) -> Result<T, Refused> {
-    let Some(deadline) = deadline else { return answering.await };
-    timeout_at(deadline.at, answering).await.unwrap_or_else(|_elapsed| {
+    in_time(deadline, facts, answering).await.unwrap_or_else(|| Err(missed().into()))
+}
+
+/// The same of what cannot be refused; nothing where the deadline passes before, which the record tells.
+pub(crate) async fn in_time<T>(
+    deadline: Option<Deadline>,
+    facts: &SharedFacts,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let Some(deadline) = deadline else { return Some(work.await) };
+    let done = timeout_at(deadline.at, work).await.ok();
+    if done.is_none() {
         facts.note(|record| record.limit = Some(deadline.passed(LATE)));
-        Err(missed().into())
-    })
+    }
+    done
 }
 
 /// What a client is told whose deadline has passed.

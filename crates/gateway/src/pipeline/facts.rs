@@ -52,6 +52,9 @@ pub(crate) struct RequestFacts {
     pub(crate) end: EndCode,
 }
 
+/// How records call an answer of a model that stands in for the one that was asked for.
+pub(crate) const FALLBACK: &str = "fallback";
+
 /// Facts that several hold; copies are the same facts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedFacts {
@@ -86,6 +89,11 @@ impl SharedFacts {
 }
 
 impl RequestFacts {
+    /// Whether another model answered it than the one that was asked for.
+    pub(crate) fn has_fallen_back(&self) -> bool {
+        self.served_by == Some(FALLBACK)
+    }
+
     /// Writes them into the access record. The listener may know who ended the request.
     pub(crate) fn write(self, record: &mut AccessRecord, trace: &RequestTrace) {
         let RequestFacts {

@@ -15,6 +15,7 @@ use overdraft_wire::json::{Object, Patch};
 use super::attempt::Question;
 use super::attempts::ask_until_answered;
 use super::context::RequestContext;
+use super::facts::FALLBACK;
 use super::failed_attempt::TooLong;
 use super::refusal::Refused;
 use super::request_info::{RequestInfo, Work};
@@ -22,9 +23,6 @@ use super::upstream_body::Content;
 use super::{Pipeline, bounds, prompt_tokens, resume};
 
 const SERVED_BY: HeaderName = HeaderName::from_static("x-overdraft-served-by");
-
-/// How the access line calls an answer of another model.
-const FALLBACK: &str = "fallback";
 
 /// Asks the workers of the model that was asked for, then those of the models that it names.
 ///

@@ -29,11 +29,10 @@ pub(crate) fn price(facts: &mut RequestFacts, settings: &GatewaySettings) {
     }
     let Some(prices) = settings.prices.of_model(model, &settings.cascades) else { return };
     let micro = |money: Money| money.get() / PICO_IN_MICRO;
-    let is_again = facts.reused.is_some() || facts.cache == Some("coalesced");
     // What a prefix cache found is found with the target alone as well.
     let cached = facts.cached.unwrap_or_default();
     let alone = micro(prices.of(Usage { prompt, cached, completion }));
-    facts.cost = Some(if is_again { 0 } else { alone });
+    facts.cost = Some(if facts.reused.is_some() { 0 } else { alone });
     facts.cost_alone = Some(alone);
 }
 

@@ -16,7 +16,7 @@ use super::percent::plain_path;
 use crate::cache::serve::{self as cache, Mark, Served};
 use crate::cascade;
 use crate::pipeline::attempt::Question;
-use crate::pipeline::charges::charge;
+use crate::pipeline::charges::{Fare, charge};
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::inspect::inspect;
 use crate::pipeline::keys::Caller;
@@ -148,13 +148,13 @@ async fn ask(
     if info.delivery == Delivery::Streamed && !context.guard().is_some_and(RequestGuard::stream) {
         return Err(full("streams"));
     }
-    let mark = if plan.is_some() {
+    let (mark, fare) = if plan.is_some() {
         // Whose answer it gets is decided anew each time, and none is kept under the target's name.
-        Mark::Nothing
+        (Mark::Nothing, Fare::Due)
     } else {
         match cache::serve(&gateway.cache, context, &content, &info).await? {
             Served::Answered(response) => return Ok(response),
-            Served::Ask(mark) => mark,
+            Served::Ask(mark, fare) => (mark, fare),
         }
     };
     match passed.and_then(|passed| passed.chat) {
@@ -164,7 +164,7 @@ async fn ask(
         None => prompt_tokens::count(pipeline, &mut info, &content.body, context.endpoint).await,
     }
     bounds::check_prompt(pipeline, &info)?;
-    let charged = charge(pipeline, &info)?;
+    let charged = charge(pipeline, &info, fare)?;
     if let Some(guard) = context.guard() {
         guard.charge(charged);
     }

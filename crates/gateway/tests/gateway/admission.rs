@@ -455,6 +455,26 @@ async fn a_stream_that_is_held_is_sent_comments_and_then_its_answer() {
 }
 
 #[tokio::test]
+async fn one_that_may_be_kept_is_told_as_well_that_it_is_held() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = holding(&mock, |settings| {
+        settings.admission.keep_alive = SOON / 4;
+        settings.cache.mode = overdraft_gateway::CacheMode::On;
+    })
+    .await;
+    let greedy = chat(r#","stream":true,"temperature":0"#);
+    let mut client = queued(&gateway, "", &greedy, ("default", 1)).await;
+    assert_eq!(client.head().await.status, 200);
+    assert_eq!(client.chunk().await, Ok(COMMENT.to_owned()));
+    mock.behave(|manner| manner.health = 200);
+    let mut call = mock.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{DONE}", token("a"), finish("stop"))).await;
+    call.end().await;
+    assert_eq!(client.rest().await.1, End::Clean);
+}
+
+#[tokio::test]
 async fn a_stream_of_a_dialect_that_is_held_hears_of_it_in_that_dialect() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = holding(&mock, |settings| settings.admission.keep_alive = SOON / 4).await;

@@ -159,6 +159,35 @@ async fn the_page_is_served_with_a_strict_policy_and_not_at_all_when_off() {
 }
 
 #[tokio::test]
+async fn an_answer_that_three_share_costs_once() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.cache.mode = overdraft_gateway::CacheMode::On;
+        let price = overdraft_core::cost::Price::new(1_000_000);
+        let prices =
+            overdraft_core::cost::Prices { prompt: price, cached: price, completion: price };
+        settings.prices.models = [(MODEL.to_owned(), prices)].into();
+    })
+    .await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(gateway.chat(r#","temperature":0"#).await);
+    }
+    let call = mock.call().await;
+    crate::caching::until_waiting(&gateway, 3).await;
+    call.answer(200, ANSWER).await;
+    for client in &mut clients {
+        assert_eq!(client.whole().await.0.status, 200);
+    }
+    // Three tokens of prompt and one of the answer.
+    let listed = view(&gateway, "requests").await;
+    let costs = listed["rows"].as_array().expect("rows").iter();
+    let mut costs: Vec<_> = costs.map(|row| row["cost_microusd"].as_u64()).collect();
+    costs.sort_unstable();
+    assert_eq!(costs, [Some(0), Some(0), Some(4)]);
+}
+
+#[tokio::test]
 async fn a_request_of_a_priced_model_costs_its_tokens_and_its_pool_its_hours() {
     let mut mock = Mock::start(&[MODEL]).await;
     let price = |dollars: u64| overdraft_core::cost::Price::new(dollars * 1_000_000);

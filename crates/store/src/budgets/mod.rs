@@ -76,6 +76,8 @@ pub enum RetryAfter {
 /// What a request is expected to take from a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
+    /// Requests: one, or none where it was paid for before.
+    pub requests: u32,
     /// Tokens of its prompt and its answers.
     pub tokens: u32,
     /// Whether the request limits its answers.
@@ -238,13 +240,15 @@ impl Budgets {
         need: Need,
         now: Instant,
     ) -> Result<(), RetryAfter> {
-        let Need { tokens, extent } = need;
+        let Need { requests, tokens, extent } = need;
         let mut book = self.book();
         let portion = book.portion(now);
         let purse = book.purse(key, limits, now);
         if let Some(limit) = limits.requests_per_minute {
             purse.requests.fill(limit, portion, now);
-            if let Some(wait) = purse.requests.wait(limit, portion, 1) {
+            if 0 < requests
+                && let Some(wait) = purse.requests.wait(limit, portion, requests)
+            {
                 return Err(RetryAfter::Requests(wait));
             }
         }
@@ -269,7 +273,7 @@ impl Budgets {
             purse.tokens.take(limit, i64::from(tokens));
         }
         if let Some(limit) = limits.requests_per_minute {
-            purse.requests.take(limit, 1);
+            purse.requests.take(limit, i64::from(requests));
         }
         Ok(())
     }

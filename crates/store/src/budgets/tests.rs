@@ -12,7 +12,7 @@ fn limits(requests: u32, tokens: u32) -> Limits {
 }
 
 fn need(tokens: u32) -> Need {
-    Need { tokens, extent: Extent::Limited }
+    Need { requests: 1, tokens, extent: Extent::Limited }
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn cut_off_each_gateway_has_its_part() {
 fn an_overrun_is_bounded_and_paid_back_in_full() {
     let (budgets, mut now) = (Budgets::default(), Instant::ORIGIN);
     let (limits, used) = (limits(0, 10_000), 4_010);
-    let open = Need { tokens: 280, extent: Extent::Unlimited };
+    let open = Need { requests: 1, tokens: 280, extent: Extent::Unlimited };
     let served = (0..100).filter(|_| budgets.try_spend(1, limits, open, now).is_ok()).count();
     for _ in 0..served {
         budgets.settle(1, limits, open, used, now);
@@ -96,7 +96,7 @@ fn an_overrun_is_bounded_and_paid_back_in_full() {
 fn short_answers_make_room_for_many_without_a_limit() {
     let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
     let limits = limits(0, 10_000);
-    let open = Need { tokens: 100, extent: Extent::Unlimited };
+    let open = Need { requests: 1, tokens: 100, extent: Extent::Unlimited };
     let most = || (0..200).filter(|_| budgets.try_spend(1, limits, open, now).is_ok()).count();
     let first = most();
     for _ in 0..first {
@@ -109,7 +109,7 @@ fn short_answers_make_room_for_many_without_a_limit() {
 fn one_that_was_forsaken_holds_nobody_back() {
     let (budgets, now) = (Budgets::default(), Instant::ORIGIN);
     let limits = limits(0, 100);
-    let open = Need { tokens: 1, extent: Extent::Unlimited };
+    let open = Need { requests: 1, tokens: 1, extent: Extent::Unlimited };
     for _ in 0..90 {
         assert_eq!(budgets.try_spend(1, limits, open, now), Ok(()));
         budgets.forsake(1, open);

@@ -57,7 +57,7 @@ async fn each_gateway_hears_what_the_others_learnt_last_and_nothing_of_its_own()
     assert!(0 < left, "it ends by itself");
 }
 
-const ONE: Need = Need { tokens: 1, extent: Extent::Limited };
+const ONE: Need = Need { requests: 1, tokens: 1, extent: Extent::Limited };
 
 /// Spends as long as it may.
 fn spend(store: &Store, limits: Limits, now: Instant) -> u32 {

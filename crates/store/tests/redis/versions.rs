@@ -82,7 +82,7 @@ async fn load_that_another_version_tells_of_is_counted() {
 async fn a_budget_that_another_version_spent_is_spent_and_keeps_what_it_added() {
     let redis = Redis::start(&[]);
     let limits = Limits { requests_per_minute: NonZeroU32::new(100), tokens_per_minute: None };
-    let need = Need { tokens: 1, extent: Extent::Limited };
+    let need = Need { requests: 1, tokens: 1, extent: Extent::Limited };
     let now = Instant::ORIGIN + Micros::new(1);
     let bucket = "overdraft:{tests}:1:budget:0000000000000009:r";
     let at = later(&redis, 0).await;

@@ -222,7 +222,7 @@ fn requests_beyond_a_minute_s_worth_wait_for_the_next() {
 }
 
 fn need(tokens: u32) -> Need {
-    Need { tokens, extent: Extent::Limited }
+    Need { requests: 1, tokens, extent: Extent::Limited }
 }
 
 #[test]
