@@ -216,7 +216,7 @@ fn streamed(
     let (facts, deadline) = (context.facts.clone(), context.deadline);
     let flow = Flow::new(|sender| async move {
         let mut sink = Sink::Stream(sender.clone());
-        let telling = driver.tell(actions, &mut sink);
+        let telling = Box::pin(driver.tell(actions, &mut sink));
         let Some(told) = deadline::in_time(deadline, &facts, telling).await else {
             facts.note(|record| record.end = late());
             return Err(deadline::missed());
