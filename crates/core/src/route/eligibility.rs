@@ -26,9 +26,11 @@ pub(super) fn reason(scene: &Scene<'_>, worker: &Worker) -> Reason {
 
 /// Whether a request may find out if the worker still fails, or still refuses.
 pub(super) fn is_due(scene: &Scene<'_>, worker: &Worker) -> bool {
+    let acceptance = worker.refusals().acceptance(scene.now);
     match worker.breaker().standing(scene.fleet.grants(), scene.now) {
-        Standing::Due => true,
-        Standing::Closed => worker.refusals().acceptance(scene.now) == Acceptance::Due,
+        // One that has asked to be left alone has not ended its trial, and is not tried until then.
+        Standing::Due => acceptance != Acceptance::BackingOff,
+        Standing::Closed => acceptance == Acceptance::Due,
         Standing::Open | Standing::Probing => false,
     }
 }

@@ -80,6 +80,24 @@ fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
 }
 
 #[test]
+fn one_that_asks_to_be_left_alone_while_it_is_tried_is_left_alone() {
+    let (mut fleet, ids) = fleet(3);
+    open(&mut fleet, ids[0]);
+    let by = by(Policy::LeastLoad);
+    let later = LATER + Micros::new(12_000_001);
+    let mut decision = Decision::default();
+    decide(&fleet, ask(MODEL), &Tried::default(), &by, later, &mut decision);
+    assert_eq!(told(decision.choice), "send 0");
+    let trial = fleet.start(ids[0], demand(1), Turn::First, later);
+    fleet.end(trial, Ending::Failed(Failure::Saturated), later);
+    decide(&fleet, ask(MODEL), &Tried::default(), &by, later, &mut decision);
+    assert_ne!(told(decision.choice), "send 0", "it backs off");
+    let after = later + Micros::new(10_000_000);
+    decide(&fleet, ask(MODEL), &Tried::default(), &by, after, &mut decision);
+    assert_eq!(told(decision.choice), "send 0", "and is tried again");
+}
+
+#[test]
 fn when_too_few_can_be_asked_those_that_are_out_are_asked_as_well() {
     let (mut fleet, ids) = fleet(3);
     open(&mut fleet, ids[0]);
