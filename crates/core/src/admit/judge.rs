@@ -92,6 +92,9 @@ pub(crate) fn judge(
             if worker.sequences_max().is_some_and(|most| most <= worker.sequences_all()) {
                 return one_ends();
             }
+            if let Some(wait) = untold(worker, now) {
+                return Judged::later(wait);
+            }
             let known = worker.kv_capacity().is_some();
             let full = settings.requests_max.is_some_and(|most| most <= worker.requests_all());
             if worker.forecast().is_full() || (!known && full) {
@@ -101,6 +104,21 @@ pub(crate) fn judge(
             peak(worker, asked, settings, Freshness::of(stale))
         }
     }
+}
+
+/// How long one that has come up is expected to take until it tells its load.
+const TELLS_WITHIN: Micros = Micros::new(5_000_000);
+
+/// Requests that it gets until then at most: those who waited for it would else all go to the first one that is up.
+const UNTOLD_MAX: u32 = 64;
+
+/// How long to wait where one has come up, has got many requests and has not said yet how many it has room for.
+fn untold(worker: &Worker, now: Instant) -> Option<Micros> {
+    if worker.scraped().is_some() || worker.requests_all() < UNTOLD_MAX {
+        return None;
+    }
+    let left = TELLS_WITHIN.checked_sub(now.since(worker.came_up()))?;
+    (left != Micros::ZERO).then_some(left)
 }
 
 /// Whether a worker's word is new enough to be believed.
@@ -197,13 +215,12 @@ fn reserve(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Judged {
 
 /// When it will be below its threshold again, if it is not.
 fn over_threshold(worker: &Worker, asked: &Asked, settings: &AdmitSettings) -> Option<Micros> {
-    let scraped = worker.scraped()?;
-    let capacity = u64::from(scraped.kv_capacity.unwrap_or_default().get());
-    let threshold = u64::from(settings.kv_threshold_permille.of(asked.priority));
-    let used = capacity * u64::from(scraped.kv_use_permille?) / 1_000;
-    let most = capacity * threshold / 1_000;
-    let over = used.saturating_sub(most.saturating_sub(left_to_others(capacity, asked, settings)));
-    (0 < over).then(|| worker.drained_in(over).unwrap_or(RETRY_AFTER_MAX))
+    let used = u64::from(worker.scraped()?.kv_use_permille?);
+    let over = used.checked_sub(settings.kv_threshold_permille.of(asked.priority).into())?;
+    // Some engines tell the share that is in use, and not of how much.
+    let capacity = worker.kv_capacity().map_or(0, |capacity| u64::from(capacity.get()));
+    let tokens = (capacity * over / 1_000).max(1);
+    (0 < over).then(|| worker.drained_in(tokens).unwrap_or(RETRY_AFTER_MAX))
 }
 
 /// When the prompts that wait there will be few enough, if somebody at a greater priority is there

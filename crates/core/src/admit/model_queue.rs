@@ -85,7 +85,9 @@ impl Line {
     }
 
     fn head(&self, stand: &Stand, is_aged: &dyn Fn(Ticket) -> bool) -> Option<Ticket> {
+        // Once after each event: the aged one may have found no room in what is left to others.
         if self.starts % AGING_EVERY == AGING_EVERY - 1
+            && !stand.has_looked()
             && let Some(aged) = stand.heads(&self.lanes).find(|&head| is_aged(head))
         {
             return Some(aged);
@@ -176,6 +178,14 @@ impl Line {
             stand.freed();
         }
         self.ready.insert(worker);
+    }
+
+    /// A worker has gone down or leaves: who waits there is to wait elsewhere.
+    pub(super) fn deserted(&mut self, worker: WorkerId) {
+        if let Some(stand) = self.stands.get_mut(&worker).filter(|stand| !stand.is_empty()) {
+            stand.deserted();
+            self.ready.insert(worker);
+        }
     }
 
     /// Something is known better of all workers.

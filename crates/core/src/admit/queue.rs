@@ -285,6 +285,15 @@ impl Queue {
         }
     }
 
+    /// A worker has gone down or leaves: who waits there is to wait elsewhere, and whatever is known of the others may
+    /// have changed.
+    pub fn deserted(&mut self, worker: WorkerId) {
+        for line in self.lines.values_mut() {
+            line.freed_all();
+            line.deserted(worker);
+        }
+    }
+
     /// Something is known better of all workers.
     pub fn freed_all(&mut self) {
         for line in self.lines.values_mut() {

@@ -15,6 +15,10 @@ use super::{Priority, Tenant};
 /// Those who wait that are tried after one event, at most; then all wait for the next.
 pub(super) const LOOKS_MAX: u32 = 4;
 
+/// Tenants that are found to have more than their share after one event, at most: what they try is not in the way of
+/// others.
+pub(super) const EXCESS_MAX: usize = 4;
+
 /// One who waits, and for whom room is kept that it does not fill yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tried {
@@ -38,6 +42,8 @@ pub(super) struct Stand {
     looks: u32,
     /// Whether one that found no room has waited for long enough to have the worker kept for it.
     reserved: Option<Ticket>,
+    /// Whether its worker has gone down or leaves: all who wait here are tried, each once.
+    is_deserted: bool,
 }
 
 impl Stand {
@@ -82,8 +88,8 @@ impl Stand {
 
     /// The next of every priority that may be tried, the least first.
     pub(super) fn heads(&self, shares: &[Lane; 3]) -> impl Iterator<Item = Ticket> {
-        let is_over =
-            self.looks >= LOOKS_MAX || self.reserved.is_some_and(|one| self.has_tried(one));
+        let is_kept = self.reserved.is_some_and(|one| self.has_tried(one));
+        let is_over = !self.is_deserted && (self.has_looked_enough() || is_kept);
         // Who matters less does not take the room that a greater one waits for.
         let least = self.tried.iter().map(|tried| tried.waiter.priority.index()).max().unwrap_or(0);
         let places = if is_over { 3..3 } else { least..3 };
@@ -119,6 +125,13 @@ impl Stand {
         0 < self.looks
     }
 
+    /// Whether so many were tried since then that all others wait for what is freed next.
+    fn has_looked_enough(&self) -> bool {
+        let excessive = self.excessive.len();
+        let others = (self.looks as usize).saturating_sub(excessive);
+        LOOKS_MAX as usize <= others || EXCESS_MAX <= excessive
+    }
+
     /// One was tried, whatever came of it.
     pub(super) const fn looked(&mut self) {
         self.looks += 1;
@@ -146,6 +159,13 @@ impl Stand {
         self.tried.clear();
         self.excessive.clear();
         self.looks = 0;
+        self.is_deserted = false;
+    }
+
+    /// Nothing comes free here any more: who waits is to wait elsewhere.
+    pub(super) fn deserted(&mut self) {
+        self.freed();
+        self.is_deserted = true;
     }
 
     /// What stands before one of that priority that has just come.

@@ -43,6 +43,8 @@ const NOBODY: Share = Share { requests: 0, prompt_tokens: 0, tokens: 0 };
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     scraped: Option<Scraped>,
+    /// Tokens its cache has room for, by an earlier word of the same process.
+    capacity: Option<Tokens>,
     foreign: u32,
     foreign_waiting: u32,
     /// Tokens of its cache that it held beyond those on our books.
@@ -57,6 +59,7 @@ impl Load {
     pub(super) const fn new() -> Self {
         Self {
             scraped: None,
+            capacity: None,
             foreign: 0,
             foreign_waiting: 0,
             foreign_tokens: 0,
@@ -91,13 +94,17 @@ impl Load {
         self.foreign_waiting
     }
 
-    /// Takes in its word; `ours` attempts of ours are in flight there, `prefilling` of them without
+    /// Tokens its cache has room for; `None` while unknown.
+    pub(super) fn kv_capacity(&self) -> Option<Tokens> {
+        self.scraped.and_then(|scraped| scraped.kv_capacity).or(self.capacity)
+    }
+
+    /// Takes in its word; `ours` sequences of ours are in flight there, `prefilling` of them without
     /// a first token, and `used` tokens of its cache are on our books.
     pub(super) fn note(&mut self, scraped: Scraped, ours: u32, prefilling: u32, used: u64) {
         // A later page may lack what an earlier one told and what does not change.
         let before = self.scraped;
-        let kept = |old: Option<Tokens>| scraped.kv_capacity.or(old);
-        let kv_capacity = kept(before.and_then(|before| before.kv_capacity));
+        let kv_capacity = scraped.kv_capacity.or(self.kv_capacity());
         let block_size = scraped.block_size.or(before.and_then(|before| before.block_size));
         self.foreign = scraped.running.saturating_add(scraped.waiting).saturating_sub(ours);
         self.foreign_waiting = scraped.waiting.saturating_sub(prefilling).min(self.foreign);
@@ -106,8 +113,13 @@ impl Load {
         self.foreign_tokens = self.reported().unwrap_or(0).saturating_sub(used);
     }
 
-    /// Forgets its word: the process it came from is gone.
+    /// Forgets its word: the process it came from may be gone. If it is not, its cache has the room that it had.
     pub(super) fn forget(&mut self) {
+        *self = Self { others: self.others, capacity: self.kv_capacity(), ..Self::new() };
+    }
+
+    /// The process it came from is gone.
+    pub(super) fn forget_process(&mut self) {
         *self = Self { others: self.others, ..Self::new() };
     }
 
@@ -132,7 +144,7 @@ impl Load {
 
     /// Tokens of its cache that requests hold, `ours` of them on our books by now.
     pub(super) fn kv_used(&self, ours: u64) -> Option<u64> {
-        self.reported()?;
+        self.kv_capacity()?;
         Some(self.foreign_tokens.max(self.others.prompt_tokens).saturating_add(ours))
     }
 }

@@ -14,6 +14,7 @@ mod breakers;
 mod health;
 mod hot_fields;
 mod load;
+mod membership;
 mod nonstreamed_prefill;
 mod prediction;
 mod refusals;
@@ -144,43 +145,13 @@ impl Fleet {
         Self::default()
     }
 
-    /// Adds a worker of which nothing is known yet; `None` when there are [`WORKERS_MAX`].
-    ///
-    /// `tag` is its name as a number, equal in every gateway that knows it.
-    pub fn join(&mut self, tag: u64) -> Option<WorkerId> {
-        // Fresh places first: the longer one lies vacant, the less is still said of who had it.
-        let fresh = (self.workers.len() < WORKERS_MAX).then_some(self.workers.len());
-        let vacant = || self.workers.iter().position(|old| old.membership == Membership::Vacant);
-        let place = fresh.or_else(vacant)?;
-        let id = WorkerId(u16::try_from(place).ok()?);
-        let worker = Worker::new(tag);
-        if place == self.workers.len() {
-            self.glances.push(Glance::of(&worker));
-            self.workers.push(worker);
-        } else {
-            *self.changing(id) = worker;
-        }
-        Some(id)
-    }
-
-    /// Takes a worker out of the fleet. Nothing new goes there; what is in flight may finish, and
-    /// its place stays taken until it has.
-    pub fn leave(&mut self, worker: WorkerId) {
-        let mut leaving = self.changing(worker);
-        leaving.membership = Membership::Leaving;
-        leaving.models.clear();
-        drop(leaving);
-        self.list_models();
-        self.vacate(worker);
-    }
-
     /// Books an attempt on `worker`.
     pub fn start(&mut self, worker: WorkerId, demand: Demand, turn: Turn, now: Instant) -> Attempt {
         self.starts += 1;
         self.active += 1;
         self.retrying += u32::from(turn == Turn::Again);
         let (fleet_pace, grants, starts) = (self.prefill_rate.pace(), self.grants, self.starts);
-        let span = self.traffic.send(self.workers.len());
+        let span = self.traffic.send();
         let mut on = self.changing(worker);
         let prefill = u64::from(demand.prefill().get());
         let pace = on.prefill_rate.pace_within(fleet_pace);
@@ -308,10 +279,10 @@ impl Fleet {
     /// whole should be longer by now than was drawn.
     pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped, lengths: &Lengths) {
         let mut on = self.changing(worker);
-        let Booked { requests, prefilling, .. } = on.booked;
         on.advance(lengths, scraped.at);
-        let used = on.forecast.sums().used;
-        on.load.note(scraped, requests, prefilling, used);
+        let (ours, used) = (on.sequences_ours(), on.forecast.sums().used);
+        let prefilling = on.booked.prefilling;
+        on.load.note(scraped, ours, prefilling, used);
         on.unseen.told(scraped.waiting);
         on.seats.note(&scraped);
         on.correct();
@@ -346,16 +317,6 @@ impl Fleet {
         };
         let changed = self.signal(worker, signal, now);
         changed.or(remodelled.then_some(Change::ModelsChanged(worker)))
-    }
-
-    /// Sends `worker` nothing new from now on; what it has may finish.
-    pub fn drain(&mut self, worker: WorkerId) {
-        self.changing(worker).draining = true;
-    }
-
-    /// Ends a drain that was called off.
-    pub fn rejoin(&mut self, worker: WorkerId) {
-        self.changing(worker).draining = false;
     }
 
     /// The workers in the order they joined.
@@ -409,6 +370,7 @@ impl Fleet {
             // Failing => Failing, and what it held is gone now.
             (false, Health::Failing { cause, .. }) if gone(worker.health) && !gone(before) => {
                 worker.breaker.forget(now);
+                worker.forget_process();
                 Some(Change::WentDown(id, cause))
             }
             // Unproven => Failing is told too: somebody has to mend it.
@@ -423,12 +385,11 @@ impl Fleet {
             (true, Health::Failing { cause, .. }) => {
                 if cause.loses_the_cache() {
                     worker.died(now);
+                    worker.breaker.forget(now);
+                    worker.forget_process();
                 }
                 // What it said of its load was true of a process that may be gone.
                 worker.forget_load();
-                if cause.loses_the_cache() {
-                    worker.breaker.forget(now);
-                }
                 Some(Change::WentDown(id, cause))
             }
             _ => None,
@@ -460,14 +421,6 @@ impl Fleet {
                     servers.push(WorkerId(index));
                 }
             }
-        }
-    }
-
-    /// Frees the place of a worker that left, once nothing is in flight on it.
-    fn vacate(&mut self, id: WorkerId) {
-        let worker = &mut self.workers[id.index()];
-        if worker.membership == Membership::Leaving && worker.booked.requests == 0 {
-            worker.membership = Membership::Vacant;
         }
     }
 }

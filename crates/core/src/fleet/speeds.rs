@@ -43,10 +43,9 @@ impl Fleet {
         };
     }
 
-    /// How many a prompt delays at the workers of a model.
-    pub(crate) fn behind(&self, model: &str) -> Behind {
-        let workers = self.serving(model).map_or(1, <[_]>::len);
-        Behind::of(&self.traffic, workers, self.prefill_rate.pace())
+    /// How many a prompt delays at each of its workers.
+    pub(crate) fn behind(&self) -> Behind {
+        Behind::of(&self.traffic, self.prefill_rate.pace())
     }
 
     /// How long a decode step takes the fleet as a whole without anything in a cache.

@@ -7,6 +7,7 @@ use alloc::vec;
 use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
+use crate::admit::Prospect;
 use crate::estimate::Lengths;
 
 const SOON: Micros = Micros::new(1_000);
@@ -323,6 +324,21 @@ fn between_scrapes_what_was_sent_counts_at_once_and_nothing_twice() {
     story.fleet.end(mine, Ending::Answered, story.now + SOON);
     let on = story.fleet.worker(story.worker);
     assert_eq!((on.requests_all(), on.kv_used()), (3, Some(250)), "mine is over at once");
+}
+
+#[test]
+fn answers_of_one_request_are_no_strangers() {
+    let mut story = Story::new();
+    story.probe("ready");
+    let prospect = Prospect { answers: 8, ..Prospect::default() };
+    let eight = Demand { prospect, ..demand(300) };
+    let mine = story.fleet.start(story.worker, eight, Turn::First, story.now);
+    story.fleet.scraped(story.worker, scrape(8, 0, 400, story.now), &Lengths::new());
+    let on = story.fleet.worker(story.worker);
+    assert_eq!((on.requests_all(), on.sequences_all()), (1, 8));
+    story.fleet.end(mine, Ending::Answered, story.now);
+    let on = story.fleet.worker(story.worker);
+    assert_eq!((on.requests_all(), on.sequences_all()), (0, 0), "it is idle");
 }
 
 #[test]

@@ -47,6 +47,8 @@ impl SentLately {
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     arrivals: Arrivals,
+    /// Of the fleet, whatever they serve.
+    pub(super) workers: usize,
     /// On all workers, others' included.
     pub(super) in_flight: u64,
     sent: SentLately,
@@ -55,9 +57,9 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// A request goes to one of `workers`; returns the span that it falls into.
-    pub(super) fn send(&mut self, workers: usize) -> u32 {
-        let most = SENT_SPAN.saturating_mul(u64::try_from(workers).unwrap_or(u64::MAX));
+    /// A request goes to one of the workers; returns the span that it falls into.
+    pub(super) fn send(&mut self) -> u32 {
+        let most = SENT_SPAN.saturating_mul(u64::try_from(self.workers).unwrap_or(u64::MAX));
         if most <= self.sent_in_span {
             (self.span, self.sent_in_span) = (self.span.saturating_add(1), 0);
         }
@@ -84,9 +86,10 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// At one of `workers` that go at that pace.
-    pub(super) fn of(traffic: &Traffic, workers: usize, pace: Pace) -> Self {
-        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
+    /// At one of the workers, which go at that pace. Requests are counted over all models, and so are workers: a model's
+    /// own part comes out by what its workers have in flight and were sent.
+    pub(super) fn of(traffic: &Traffic, pace: Pace) -> Self {
+        let workers = u64::try_from(traffic.workers).unwrap_or(u64::MAX).max(1);
         let mean = traffic.arrivals.behind_milli(workers, pace);
         let all = mean.saturating_mul(workers) << DIGITS;
         let sent = u64::from(traffic.sent.in_span(traffic.span));
@@ -116,13 +119,13 @@ mod tests {
     /// Sends so many to one of four workers.
     fn send(traffic: &mut Traffic, to: &mut SentLately, count: u64) {
         for _ in 0..count {
-            to.note(traffic.send(4));
+            to.note(traffic.send());
         }
     }
 
     #[test]
     fn what_was_sent_counts_by_half_after_each_span() {
-        let mut traffic = Traffic::default();
+        let mut traffic = Traffic { workers: 4, ..Traffic::default() };
         let (mut one, mut other) = (SentLately::default(), SentLately::default());
         send(&mut traffic, &mut one, 32);
         assert_eq!(one.in_span(traffic.span), 32 * ONE);
@@ -137,21 +140,39 @@ mod tests {
 
     #[test]
     fn more_come_after_a_prompt_at_a_hot_worker_than_at_an_idle_one() {
-        let (mut traffic, mut hot) = (Traffic::default(), SentLately::NONE);
+        let mut traffic = Traffic { workers: 4, ..Traffic::default() };
+        let mut hot = SentLately::NONE;
         for second in 0..32 {
-            hot.note(traffic.send(4));
+            hot.note(traffic.send());
             traffic.note(100, Instant::ORIGIN + Micros::new(1_000_000 * second));
         }
         let pace = Pace::per_second(1_000);
         let mean = traffic.arrivals.behind_milli(4, pace);
-        let behind = Behind::of(&traffic, 4, pace);
+        let behind = Behind::of(&traffic, pace);
         let at = behind.at(0, hot);
         assert!(mean * 39 / 10 <= at && at <= mean * 4, "all of it is sent there: {at} of {mean}");
         assert_eq!(behind.at(0, SentLately::NONE), mean / LEAST_PART, "nothing was sent there");
         traffic.in_flight = 8;
-        let behind = Behind::of(&traffic, 4, pace);
+        let behind = Behind::of(&traffic, pace);
         let at = behind.at(6, SentLately::NONE);
         assert!(mean * 29 / 10 <= at && at <= mean * 3, "three quarters are there: {at} of {mean}");
+    }
+
+    #[test]
+    fn few_workers_of_a_busy_fleet_are_not_taken_to_get_all_of_it() {
+        let (mut traffic, mut one) =
+            (Traffic { workers: 64, ..Traffic::default() }, SentLately::NONE);
+        // One request in 32 is for the two workers of a model; all of them are half busy.
+        for turn in 0..640 {
+            let span = traffic.send();
+            if turn % 64 == 0 {
+                one.note(span);
+            }
+            traffic.note(500, Instant::ORIGIN + Micros::new(15_625 * turn));
+        }
+        let at = Behind::of(&traffic, Pace::per_second(1_000)).at(0, one);
+        // One request a second, half of its time: two come after a prompt for each second that it takes.
+        assert!((1_000..=3_000).contains(&at), "{at}");
     }
 
     #[test]

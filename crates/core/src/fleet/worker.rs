@@ -206,6 +206,11 @@ impl Worker {
         &self.models
     }
 
+    /// When it last came up.
+    pub(crate) const fn came_up(&self) -> Instant {
+        self.came_up
+    }
+
     /// What it last said of its load, and when; `None` if it never did.
     pub const fn scraped(&self) -> Option<&Scraped> {
         self.load.scraped()
@@ -218,7 +223,7 @@ impl Worker {
 
     /// Tokens its cache has room for; `None` while unknown.
     pub fn kv_capacity(&self) -> Option<Tokens> {
-        self.scraped().and_then(|scraped| scraped.kv_capacity)
+        self.load.kv_capacity()
     }
 
     /// Tokens of its cache that requests hold: those on our books, and what it held beyond them when
@@ -257,8 +262,13 @@ impl Worker {
 
     /// Sequences on it: ours, each answer for itself, and others' requests.
     pub fn sequences_all(&self) -> u64 {
-        let ours = self.forecast.sums().sequences.max(u64::from(self.booked.requests));
-        ours.saturating_add(self.load.foreign().into())
+        u64::from(self.sequences_ours()).saturating_add(self.load.foreign().into())
+    }
+
+    /// Sequences on it that are ours: an engine counts each answer of a request for itself.
+    pub(super) fn sequences_ours(&self) -> u32 {
+        let sequences = self.forecast.sums().sequences.max(u64::from(self.booked.requests));
+        u32::try_from(sequences).unwrap_or(u32::MAX)
     }
 
     /// How many sequences it computes at once.
@@ -386,7 +396,12 @@ impl Worker {
         self.caution.died(if is_working { Strain::Working } else { Strain::Idle }, now);
     }
 
-    /// Forgets what it said: the process it came from is gone.
+    /// Its process is gone, and what it had room for.
+    pub(super) fn forget_process(&mut self) {
+        self.load.forget_process();
+    }
+
+    /// Forgets what it said: the process it came from may be gone.
     pub(super) fn forget_load(&mut self) {
         self.load.forget();
         self.correction = Correction::new();

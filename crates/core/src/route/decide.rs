@@ -20,7 +20,7 @@ pub fn decide(
     now: Instant,
     decision: &mut Decision,
 ) {
-    let behind = fleet.behind(ask.model);
+    let behind = fleet.behind();
     let scene = Scene { fleet, ask, prefix: None, line: None, reuse: 0, behind, settings, now };
     decide_in(&scene, tried, decision);
 }

@@ -189,14 +189,13 @@ impl Router {
     pub fn leave(&mut self, worker: WorkerId) {
         self.fleet.leave(worker);
         self.prefixes.leave(worker);
-        // Who waited for it would wait in vain.
-        self.queue.freed_all();
+        self.queue.deserted(worker);
     }
 
     /// Sends a worker nothing new.
     pub fn drain(&mut self, worker: WorkerId) {
         self.fleet.drain(worker);
-        self.queue.freed_all();
+        self.queue.deserted(worker);
     }
 
     /// Calls a drain off.
@@ -237,7 +236,9 @@ impl Router {
 
     /// A worker told its load, or did not and is to be passed over until it does.
     pub fn measured(&mut self, worker: WorkerId, told: bool, now: Instant) -> Option<Change> {
-        self.fleet.measured(worker, told, now)
+        let change = self.fleet.measured(worker, told, now);
+        self.note(change);
+        change
     }
 
     /// Lets time pass; call it about once a second.
@@ -259,7 +260,7 @@ impl Router {
         let prefix = Prefix { matches: &self.matches, index: &self.prefixes, chain, chunk };
         let line = Line { queue: &self.queue, model: model_number(request.model), ticket: None };
         let fleet = &self.fleet;
-        let (reuse, behind) = (self.reuse(), self.fleet.behind(ask.model));
+        let (reuse, behind) = (self.reuse(), self.fleet.behind());
         let (prefix, line) = (Some(prefix), Some(line));
         let scene = Scene { fleet, ask, prefix, line, reuse, behind, settings, now };
         decide_in(&scene, tried, &mut self.decision);
@@ -297,7 +298,7 @@ impl Router {
         let line = waits.then(line);
         // Where others wait, the cheapest is mostly full, and all would be looked at for a second time.
         let is_full = line.is_some_and(|line| 0 < self.queue.waiting_for(line.model));
-        let (reuse, behind) = (self.reuse(), self.fleet.behind(ask.model));
+        let (reuse, behind) = (self.reuse(), self.fleet.behind());
         let (fleet, prefix) = (&self.fleet, Some(prefix));
         let scene = Scene { fleet, ask, prefix, line, reuse, behind, settings, now };
         if is_full || !fast_path::decide(&scene, tried, &mut self.decision) {
@@ -434,10 +435,10 @@ impl Router {
 
     fn learn(&mut self, placed: &Placed, outcome: Outcome, now: Instant) {
         // Who asks for no tokens says nothing of how many others get.
-        let completion = outcome.completion.filter(|_| placed.demand().prospect.limit != Some(0));
-        if let Some(completion) = completion {
-            let prospect = placed.demand().prospect;
-            let each = completion.get() / prospect.answers.max(1);
+        let prospect = placed.demand().prospect;
+        let completion = outcome.completion.filter(|_| prospect.limit != Some(0));
+        let each = completion.map(|completion| completion.get() / prospect.answers.max(1));
+        if let Some(each) = each {
             self.lengths.note_end(prospect.class, placed.progress.1, each);
             self.learn_step(placed, each, now);
         }
@@ -456,8 +457,8 @@ impl Router {
         if let (Some((bytes, media)), Some(prompt)) = (placed.text, outcome.prompt) {
             texts.note_prompt(bytes, media, prompt);
         }
-        if let Some(completion) = completion {
-            texts.note_completion(completion);
+        if let Some(each) = each {
+            texts.note_completion(Tokens::new(each));
         }
     }
 
@@ -472,11 +473,11 @@ impl Router {
         self.fleet.decoded(placed.worker(), new, now.since(since));
     }
 
-    /// A worker whose process is gone has lost its cache with it.
+    /// Nobody waits on for a worker that went down, and one whose process is gone has lost its cache with it.
     fn note(&mut self, change: Option<Change>) {
-        if let Some(Change::WentDown(worker, cause)) = change
-            && cause.loses_the_cache()
-        {
+        let Some(Change::WentDown(worker, cause)) = change else { return };
+        self.queue.deserted(worker);
+        if cause.loses_the_cache() {
             // One that reports will be followed anew: until then its old reports are of a process that
             // may be gone.
             self.restarted(worker);

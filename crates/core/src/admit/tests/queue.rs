@@ -431,6 +431,50 @@ fn who_has_more_than_its_share_holds_up_nobody_but_itself() {
 }
 
 #[test]
+fn those_who_have_more_than_their_share_take_no_turn_from_who_has_less() {
+    let mut queue = queue();
+    let now = Instant::ORIGIN;
+    let greedy: Vec<Ticket> = (1..=3)
+        .map(|tenant| queue.enter(waiter(Priority::Default, tenant, 7), here(), now).unwrap())
+        .collect();
+    let modest: Vec<Ticket> = (4..=7)
+        .map(|tenant| queue.enter(waiter(Priority::Default, tenant, 7), here(), now).unwrap())
+        .collect();
+    for one in greedy {
+        assert_eq!(queue.call(now), Some(one));
+        queue.put_back(one, here(), Hold::Excess);
+    }
+    for one in modest {
+        assert_eq!(queue.call(now), Some(one));
+        queue.put_back(one, here(), Hold::Full);
+    }
+    assert_eq!(queue.call(now), None, "the work for one event is bounded");
+}
+
+#[test]
+fn the_turn_of_those_who_have_waited_for_long_is_one_after_each_event() {
+    let mut queue = queue();
+    // The eighth call is theirs.
+    for _ in 0..7 {
+        let ticket = queue.enter(waiter(Priority::Default, 9, 0), here(), Instant::ORIGIN).unwrap();
+        assert_eq!(queue.call(Instant::ORIGIN), Some(ticket));
+        queue.admitted(ticket, Instant::ORIGIN);
+    }
+    let deadline = at(10 * SECOND);
+    let aged: Vec<Ticket> = (1..=5)
+        .map(|tenant| {
+            let flex = Waiter { deadline, ..waiter(Priority::Flex, tenant, 0) };
+            queue.enter(flex, here(), Instant::ORIGIN).unwrap()
+        })
+        .collect();
+    let greater = queue.enter(waiter(Priority::Priority, 6, 0), here(), at(6 * SECOND)).unwrap();
+    let first = queue.call(at(6 * SECOND)).unwrap();
+    assert!(aged.contains(&first));
+    queue.put_back(first, here(), Hold::Excess);
+    assert_eq!(queue.call(at(6 * SECOND)), Some(greater), "there is room for it alone");
+}
+
+#[test]
 fn time_passes_for_those_who_wait_and_not_for_who_is_being_placed() {
     let mut queue = queue();
     let late = Waiter { deadline: at(5), limit: at(5), ..waiter(Priority::Default, 1, 0) };
