@@ -82,14 +82,14 @@ impl From<TcpListener> for Listeners {
     }
 }
 
-/// Every metric of a gateway with its type and its meaning, as a scrape of one that has done nothing tells them.
+/// Every metric of a gateway with its type and its meaning, those included that have no series before something happens.
 ///
 /// # Errors
 /// Never with the defaults.
 pub fn metric_catalogue() -> Result<String, GatewayError> {
     let nowhere = WorkerSettings::new("http://127.0.0.1:1".to_owned());
     let gateway = Gateway::new(GatewaySettings::new(vec![nowhere]), Clock::start())?;
-    Ok(gateway.pipeline.requests.encode(Exposition::for_accept(None)))
+    Ok(gateway.pipeline.requests.catalogue(Exposition::Text))
 }
 
 /// Serves on `listener` until `shutdown` resolves, then drains.

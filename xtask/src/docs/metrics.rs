@@ -1,4 +1,4 @@
-//! Reference of metrics: a table of what a scrape of an idle gateway tells of itself.
+//! Reference of metrics: a table of what the gateway knows of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ const HEAD: &str = "\
 Written by `cargo xtask docs` from the gateway's own catalogue (`overdraft config metrics`).
 
 `GET /metrics`, at the operators' listener where there is one, tells these in Prometheus' text format or as OpenMetrics. Counters end in `_total`, and a
-histogram has `_bucket`, `_sum` and `_count`. Labels are listed as far as their values are a closed set that is there from the start; others name workers,
+histogram has `_bucket`, `_sum` and `_count`. Labels are listed where their values are a closed set that is there from the start; others name workers,
 models, tenants, pools or cascades. Series of workers and models come and go with them. Metrics of workers have vLLM's names.
 
 | metric | type | labels | meaning |
@@ -24,7 +24,7 @@ struct Metric<'a> {
     labels: BTreeSet<&'a str>,
 }
 
-/// The page of a scrape.
+/// The page of a catalogue.
 pub(super) fn page(scrape: &str) -> String {
     let mut metrics: BTreeMap<&str, Metric<'_>> = BTreeMap::new();
     for line in scrape.lines() {

@@ -5,13 +5,13 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use overdraft_core::admit::Priority;
 use overdraft_units::Micros;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::buckets::{FIRST_TOKEN, seconds};
 use super::known::Known;
@@ -74,7 +74,7 @@ pub struct AdmissionMetrics {
 
 impl AdmissionMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             tenants: LabelCap::new(TENANTS_MAX),
             rejections: Family::default(),
@@ -101,7 +101,7 @@ impl AdmissionMetrics {
         metrics
     }
 
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "router_rejections",
             "Requests refused for want of room or budget, by reason and priority",

@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::registry::DescribedRegistry;
 use overdraft_core::estimate::SlidingRatio;
 use overdraft_units::{Instant, Micros};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::buckets::{CACHED, seconds};
 use super::single::OptionalGauge;
@@ -77,7 +77,7 @@ pub struct CacheMetrics {
 
 impl CacheMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             ratio: OptionalGauge::default(),
             recent: Mutex::new(SlidingRatio::new()),
@@ -100,7 +100,7 @@ impl CacheMetrics {
         metrics
     }
 
-    fn register_requests(&self, registry: &mut Registry) {
+    fn register_requests(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "llm_cache_hit_ratio",
             "Requests of the last five minutes that no worker was asked for, of all that the cache saw, bypasses included; absent where there were none",
@@ -138,7 +138,7 @@ impl CacheMetrics {
         );
     }
 
-    fn register_keeping(&self, registry: &mut Registry) {
+    fn register_keeping(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_cache_unkept",
             "Answers that were not kept, by why",

@@ -4,11 +4,11 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use overdraft_core::cascade::{Change, Findings};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type RatioGauge = Gauge<f64, AtomicU64>;
@@ -26,7 +26,7 @@ pub struct CanaryMetrics {
 
 impl CanaryMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             requests: Family::default(),
             baseline: Family::default(),

@@ -5,12 +5,12 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use overdraft_core::memory_drift::Outcome;
 use overdraft_core::scale::{Load, Signal};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 type One = [(&'static str, String); 1];
 type Words<const N: usize> = [(&'static str, &'static str); N];
@@ -73,7 +73,7 @@ pub struct CareMetrics {
 
 impl CareMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             desired: Family::default(),
             load: Family::default(),
@@ -98,7 +98,7 @@ impl CareMetrics {
         metrics
     }
 
-    fn register_pools(&self, registry: &mut Registry) {
+    fn register_pools(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_pool_desired_workers",
             "Workers that a pool's load wants, held steady by the cooldowns",
@@ -131,7 +131,7 @@ impl CareMetrics {
         );
     }
 
-    fn register_workers(&self, registry: &mut Registry) {
+    fn register_workers(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_worker_memory_drift",
             "Share of a worker's memory in use beyond what it used when it had settled",

@@ -5,11 +5,11 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 type Word = [(&'static str, &'static str); 1];
 type Of = [(&'static str, String); 1];
@@ -70,7 +70,7 @@ fn prefixes() -> Histogram {
 
 impl CascadeMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             answers: Family::default(),
             excluded: Family::default(),
@@ -98,7 +98,7 @@ impl CascadeMetrics {
         metrics
     }
 
-    fn register_counters(&self, registry: &mut Registry) {
+    fn register_counters(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_cascade_answers",
             "Requests to a cascade, by whose answer was given and why",
@@ -161,7 +161,7 @@ impl CascadeMetrics {
         );
     }
 
-    fn register_gauges(&self, registry: &mut Registry) {
+    fn register_gauges(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_cascade_saving_microusd",
             "What asking the target alone would have cost beyond that, in millionths of a dollar",

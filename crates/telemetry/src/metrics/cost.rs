@@ -4,10 +4,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use super::label_cap::LabelCap;
 
@@ -45,7 +45,7 @@ pub struct CostMetrics {
 
 impl CostMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             tenants: LabelCap::new(TENANTS_MAX),
             requests: Family::default(),

@@ -8,6 +8,8 @@
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
+use super::registry::DescribedRegistry;
+
 /// A format of exposed metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposition {
@@ -36,13 +38,26 @@ impl Exposition {
     }
 
     pub(super) fn encode(self, registry: &Registry) -> String {
-        let mut open = String::new();
-        text::encode(&mut open, registry).expect("writing to a string does not fail");
+        self.of(open(registry))
+    }
+
+    /// The same with those that have no series: their names, types and meanings.
+    pub(super) fn catalogue(self, registry: &DescribedRegistry) -> String {
+        self.of(registry.with_the_absent(&open(registry.exposed())))
+    }
+
+    fn of(self, open: String) -> String {
         match self {
             Self::OpenMetrics => open,
             Self::Text => to_classic(&open),
         }
     }
+}
+
+fn open(registry: &Registry) -> String {
+    let mut open = String::new();
+    text::encode(&mut open, registry).expect("writing to a string does not fail");
+    open
 }
 
 /// Rewrites the comment lines; samples stay as they are.

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use overdraft_units::{Micros, Tokens};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::buckets::{FIRST_TOKEN, GATEWAY, seconds};
 use super::exposition::Exposition;
@@ -70,7 +70,7 @@ struct KnownSeries {
 /// The gateway's catalogue.
 #[derive(Debug)]
 pub struct GatewayMetrics {
-    registry: Registry,
+    registry: DescribedRegistry,
     models: LabelCap,
     known: KnownSeries,
     requests: Family<Two, Counter>,
@@ -100,7 +100,7 @@ impl GatewayMetrics {
     /// An empty catalogue.
     pub fn new() -> Self {
         let mut metrics = Self {
-            registry: Registry::default(),
+            registry: DescribedRegistry::default(),
             models: LabelCap::new(MODELS_MAX),
             known: KnownSeries::default(),
             requests: Family::default(),
@@ -226,7 +226,7 @@ impl GatewayMetrics {
     }
 
     /// The registry, for metrics that a feature adds to this catalogue.
-    pub fn registry_mut(&mut self) -> &mut Registry {
+    pub fn registry_mut(&mut self) -> &mut DescribedRegistry {
         &mut self.registry
     }
 
@@ -359,6 +359,11 @@ impl GatewayMetrics {
 
     /// Everything, as a scraper reads it.
     pub fn encode(&self, exposition: Exposition) -> String {
-        exposition.encode(&self.registry)
+        exposition.encode(self.registry.exposed())
+    }
+
+    /// Every metric, those without a series included: a reference, and no scrape.
+    pub fn catalogue(&self, exposition: Exposition) -> String {
+        exposition.catalogue(&self.registry)
     }
 }

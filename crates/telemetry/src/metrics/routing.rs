@@ -7,13 +7,13 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::registry::DescribedRegistry;
 use overdraft_core::route::{Arm, Policy};
 use overdraft_units::{Micros, Tokens};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::buckets::{FIRST_TOKEN, seconds};
 use super::known::Known;
@@ -127,7 +127,7 @@ pub struct RoutingMetrics {
 
 impl RoutingMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             decisions: Family::default(),
             stuck: Counter::default(),
@@ -159,7 +159,7 @@ impl RoutingMetrics {
         metrics
     }
 
-    fn register_decisions(&self, registry: &mut Registry) {
+    fn register_decisions(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_routing_decisions",
             "Decisions by policy, side of a comparison, and what was decided",
@@ -207,7 +207,7 @@ impl RoutingMetrics {
         );
     }
 
-    fn register_prefixes(&self, registry: &mut Registry) {
+    fn register_prefixes(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_prefix_tokens",
             "Prompt tokens: routed, expected to be cached, told by workers, told to be cached",
@@ -235,7 +235,7 @@ impl RoutingMetrics {
         );
     }
 
-    fn register_workers(&self, registry: &mut Registry) {
+    fn register_workers(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_scrapes",
             "Readings of a worker's metrics by what came of them",

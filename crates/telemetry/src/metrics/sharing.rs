@@ -1,9 +1,9 @@
 //! Circuit breaker and peer sync metrics.
 
+use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 type Worker = [(&'static str, String); 2];
 type Word = [(&'static str, &'static str); 1];
@@ -36,7 +36,7 @@ pub struct SharingMetrics {
 
 impl SharingMetrics {
     /// The catalogue, entered into `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self {
             state: Family::default(),
             transitions: Family::default(),
@@ -55,7 +55,7 @@ impl SharingMetrics {
         metrics
     }
 
-    fn register_breakers(&self, registry: &mut Registry) {
+    fn register_breakers(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_breaker_state",
             "1 for the state that the worker's circuit breaker is in",
@@ -78,7 +78,7 @@ impl SharingMetrics {
         );
     }
 
-    fn register_store(&self, registry: &mut Registry) {
+    fn register_store(&self, registry: &mut DescribedRegistry) {
         registry.register(
             "overdraft_store_degraded",
             "1 while the store that gateways share does not work and this one goes on by itself",

@@ -290,3 +290,14 @@ fn the_gateway_counts_under_its_own_names() {
         "{text}"
     );
 }
+
+#[test]
+fn a_catalogue_names_what_no_scrape_has_yet() {
+    let metrics = GatewayMetrics::new();
+    let (scrape, catalogue) =
+        (metrics.encode(Exposition::Text), metrics.catalogue(Exposition::Text));
+    let declared = "# TYPE overdraft_requests_total counter\n";
+    assert!(!scrape.contains(declared) && catalogue.contains(declared), "{catalogue}");
+    let build = "# TYPE overdraft_build_info gauge\n";
+    assert_eq!(catalogue.matches(build).count(), 1, "what has a series is there once");
+}

@@ -1,8 +1,8 @@
 //! Metrics of tracing: how many spans reached the collector, and how many were lost where.
 
+use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
 type Labels = [(&'static str, &'static str); 1];
 
@@ -18,7 +18,7 @@ pub struct TraceMetrics {
 
 impl TraceMetrics {
     /// The catalogue, entered into `registry`. Every series is there from the start, so that a first loss is seen.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut DescribedRegistry) -> Self {
         let metrics = Self { exported: Counter::default(), dropped: Family::default() };
         for reason in REASONS {
             drop(metrics.dropped.get_or_create(&[("reason", reason)]));
