@@ -15,7 +15,7 @@ const DEPTH_DEFAULT: usize = 8;
 pub(crate) struct SpeculationOptions {
     /// How deep to guess: off, fixed:N, threshold, threshold-per-token, batch-table,
     /// batch-table:1-8=4,9-64=0, goodput
-    /// [default: goodput where a drafter is named, else off]
+    /// [default of `worker`: goodput where a drafter is named, else off; `serve` guesses only where this is given]
     #[arg(long, value_name = "POLICY")]
     speculation_policy: Option<Policy>,
     /// Tokens of a draft at most [default: 8]

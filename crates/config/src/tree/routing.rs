@@ -17,7 +17,7 @@ pub enum Policy {
     /// Least expected time to the first token, plus the harm done to others.
     #[default]
     Cost,
-    /// A weighted sum of free cache and known prefix.
+    /// A weighted sum of free cache and free token budget.
     FitScore,
     /// The worker that holds the longest prefix.
     PrefixAffinity,

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use overdraft_core::admit::Priority;
 use overdraft_units::Micros;
 use prometheus_client::metrics::counter::Counter;
@@ -16,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::buckets::{FIRST_TOKEN, seconds};
 use super::known::Known;
 use super::label_cap::LabelCap;
+use super::registry::DescribedRegistry;
 
 /// Tenants that get a label value of their own.
 const TENANTS_MAX: usize = 1_000;

@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::registry::DescribedRegistry;
 use overdraft_core::estimate::SlidingRatio;
 use overdraft_units::{Instant, Micros};
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::buckets::{CACHED, seconds};
+use super::registry::DescribedRegistry;
 use super::single::OptionalGauge;
 
 type Word = [(&'static str, &'static str); 1];

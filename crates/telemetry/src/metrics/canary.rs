@@ -4,11 +4,12 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use overdraft_core::cascade::{Change, Findings};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+
+use super::registry::DescribedRegistry;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type RatioGauge = Gauge<f64, AtomicU64>;

@@ -5,12 +5,13 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use overdraft_core::memory_drift::Outcome;
 use overdraft_core::scale::{Load, Signal};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+
+use super::registry::DescribedRegistry;
 
 type One = [(&'static str, String); 1];
 type Words<const N: usize> = [(&'static str, &'static str); N];

@@ -5,11 +5,12 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+
+use super::registry::DescribedRegistry;
 
 type Word = [(&'static str, &'static str); 1];
 type Of = [(&'static str, String); 1];

@@ -4,12 +4,12 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::label_cap::LabelCap;
+use super::registry::DescribedRegistry;
 
 /// Tenants that get a label value of their own.
 const TENANTS_MAX: usize = 1_000;

@@ -6,7 +6,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use overdraft_units::{Micros, Tokens};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -17,6 +16,7 @@ use super::buckets::{FIRST_TOKEN, GATEWAY, seconds};
 use super::exposition::Exposition;
 use super::known::Known;
 use super::label_cap::LabelCap;
+use super::registry::DescribedRegistry;
 use crate::access::EndCode;
 
 /// Models that get a label value of their own.

@@ -7,7 +7,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::registry::DescribedRegistry;
 use overdraft_core::route::{Arm, Policy};
 use overdraft_units::{Micros, Tokens};
 use prometheus_client::metrics::counter::Counter;
@@ -17,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::buckets::{FIRST_TOKEN, seconds};
 use super::known::Known;
+use super::registry::DescribedRegistry;
 use super::single::AsNamed;
 
 type One = [(&'static str, String); 1];

@@ -1,9 +1,10 @@
 //! Circuit breaker and peer sync metrics.
 
-use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+
+use super::registry::DescribedRegistry;
 
 type Worker = [(&'static str, String); 2];
 type Word = [(&'static str, &'static str); 1];

@@ -1,8 +1,9 @@
 //! Metrics of tracing: how many spans reached the collector, and how many were lost where.
 
-use super::registry::DescribedRegistry;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+
+use super::registry::DescribedRegistry;
 
 type Labels = [(&'static str, &'static str); 1];
 
