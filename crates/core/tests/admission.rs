@@ -525,7 +525,7 @@ fn all_who_wait_for_a_worker_that_goes_down_go_elsewhere() {
         let mut moved = 0;
         while let Some(ticket) = story.router.call(story.now) {
             let dice = tickets.iter().find(|(one, _)| *one == ticket).unwrap().1;
-            let (asked, settings) = (waiting(dice), story.settings.clone());
+            let (asked, settings) = (waiting(dice), story.settings);
             match story.router.place_called(ticket, asked, &settings, story.now) {
                 Err(Choice::Saturated { at, .. }) => moved += usize::from(at != gone),
                 told => panic!("both are full: {told:?}"),
