@@ -23,6 +23,7 @@ use super::entry::{Entry, Kept, Made};
 use super::request::{Form, Sought};
 use super::single_flight::{Begun, Ended, Flight, Opening};
 use super::{Cache, Term, replay};
+use crate::dispatch::Explanation;
 use crate::pipeline::attempt::Question;
 use crate::pipeline::context::RequestContext;
 use crate::pipeline::facts::{RequestFacts, SharedFacts};
@@ -42,6 +43,8 @@ pub(crate) struct Leading {
     pub(crate) charge: Option<Charge>,
     /// What becomes known of it.
     pub(crate) facts: SharedFacts,
+    /// Where its decisions are kept, if they are.
+    pub(crate) explanation: Explanation,
     /// Who wants to hear whether it is held until a worker is up.
     pub(crate) held: Option<watch::Sender<bool>>,
 }
@@ -110,9 +113,11 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
         }
         Err(ticket) => ticket,
     };
-    let Leading { sought, mut info, head, endpoint, exchange, facts, held, .. } = leading;
+    let Leading { sought, mut info, head, endpoint, exchange, facts, explanation, held, .. } =
+        leading;
     prompt_tokens::count(&cache.pipeline, &mut info, &sought.content.body, endpoint).await;
     let mut context = RequestContext::new(&exchange, &head, endpoint).noted_in(facts);
+    context.explanation = explanation;
     if let Some(held) = held {
         context = context.told(held);
     }
@@ -127,7 +132,9 @@ async fn lead(cache: Arc<Cache>, mut guard: Guard, leading: Leading) {
     let (head, body) = response.into_parts();
     let length = body.size_hint().exact();
     let has_fallen_back = context.facts.known().has_fallen_back();
-    flight.open(Opening::Begun(Arc::new(Begun { head, length, worker, pool, has_fallen_back })));
+    let trail = context.explanation.take_trail();
+    let opening = Begun { head, length, worker, pool, has_fallen_back, trail };
+    flight.open(Opening::Begun(Arc::new(opening)));
     let entry_bytes = cache.pipeline.settings().cache.entry_bytes;
     let mut pump = Pump { form: sought.form, held: Vec::new(), bytes: 0, bytes_max: entry_bytes };
     let is_whole = pump.run(&cache, &flight, body, &mut guard.events).await;

@@ -143,7 +143,8 @@ fn leading(
     info.counts = Counts::Relayed;
     let facts = SharedFacts::traced(context.facts.trace().clone());
     let (endpoint, held) = (context.endpoint, context.hears());
-    Leading { sought, info, head, endpoint, exchange, charge, facts, held }
+    let explanation = context.explanation.clone();
+    Leading { sought, info, head, endpoint, exchange, charge, facts, explanation, held }
 }
 
 /// Pays for having come. There is nothing to settle later: whoever asks the worker pays the tokens.
@@ -190,6 +191,11 @@ async fn wait(cache: &Cache, context: &mut RequestContext<'_>, waiting: Waiting)
         && let Some(guard) = context.guard()
     {
         guard.by(pool);
+    }
+    if role == Role::Leader
+        && let Some(own) = context.explanation.trail()
+    {
+        own.clone_from(&begun.trail);
     }
     let response = relay(cache, context, seat, &begun).await;
     let Some(mut response) = response else {
@@ -329,8 +335,13 @@ async fn broken_off<T>() -> Result<T, BoxError> {
 fn learn(own: &SharedFacts, seat: &Seat) {
     let Some((facts, told)) = seat.facts() else { return };
     let RequestFacts { prompt, completion, cached, end, queued, served_by, .. } = facts;
+    let RequestFacts { worker, resumed, resumed_by, hedged, .. } = facts;
     own.note(|record| {
         (record.end, record.queued, record.served_by) = (end, queued, served_by);
+        (record.resumed, record.resumed_by, record.hedged) = (resumed, resumed_by, hedged);
+        if worker.is_some() {
+            record.worker = worker;
+        }
         match told {
             Counted::Here => {
                 (record.prompt, record.completion, record.cached) = (prompt, completion, cached);

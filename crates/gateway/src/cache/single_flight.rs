@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::request::Form;
+use crate::dispatch::DecisionTrail;
 use crate::pipeline::facts::RequestFacts;
 use crate::settings::Pool;
 
@@ -151,6 +152,8 @@ pub(crate) struct Begun {
     pub(crate) pool: Option<Pool>,
     /// Whether another model answers than the one that was asked for.
     pub(crate) has_fallen_back: bool,
+    /// The decisions that it took, where the leader's are kept.
+    pub(crate) trail: DecisionTrail,
 }
 
 /// How an answer ended.

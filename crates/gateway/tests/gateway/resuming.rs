@@ -96,6 +96,39 @@ async fn a_greedy_answer_is_asked_for_again_and_told_once() {
 }
 
 #[tokio::test]
+async fn one_that_may_be_kept_is_logged_with_its_decision_and_where_it_went_on() {
+    let mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let on =
+        |settings: &mut GatewaySettings| settings.cache.mode = overdraft_gateway::CacheMode::On;
+    let gateway = Gateway::start_with(&[&mocks[0], &mocks[1]], on).await;
+    let [mut first, mut second] = mocks;
+    let mut client = gateway.chat(r#","stream":true,"temperature":0"#).await;
+    let mut call = first.call().await;
+    call.stream().await;
+    call.chunk(&token("one")).await;
+    client.head().await;
+    assert_eq!(client.chunk().await, Ok(token("one")));
+    call.reset();
+    let mut call = second.call().await;
+    call.stream().await;
+    call.chunk(&format!("{}{}{}{DONE}", token("one"), token(" two"), finish("stop"))).await;
+    call.end().await;
+    assert_eq!(client.rest().await.1, End::Clean);
+    let listed = async {
+        loop {
+            let page = gateway.client().await.get("/admin/views/requests").await.1;
+            let page: Value = serde_json::from_str(&page).unwrap();
+            if let Some(row) = page["rows"].as_array().and_then(|rows| rows.first()) {
+                return row.clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let row = crate::harness::in_time(listed).await;
+    assert_eq!((&row["attempts"], &row["worker"]), (&json!(1), &json!("worker-1")));
+}
+
+#[tokio::test]
 async fn an_answer_that_its_only_worker_broke_off_is_asked_for_again_there() {
     let mut mock = Mock::start(&[MODEL]).await;
     let gateway = Gateway::start(&[&mock]).await;
