@@ -6,7 +6,7 @@ use std::sync::Arc;
 use overdraft_core::cost::{Price, Prices};
 use overdraft_sim::invoice::{Invoice, WorkerBill};
 use overdraft_sim::what_if::Work;
-use overdraft_sim::workload::AccessLog;
+use overdraft_sim::workload::{AccessLog, Entry};
 use serde_json::{Value, json};
 
 use super::Known;
@@ -59,6 +59,8 @@ pub(super) struct Figures {
     pub(super) paid: f64,
     /// What of that no request used.
     pub(super) idle: f64,
+    /// What of that requests for other models used, where only one model's are told.
+    pub(super) others: f64,
     pub(super) idle_hours: f64,
     pub(super) hours: f64,
     /// What the used part would have been without a mechanism.
@@ -71,30 +73,32 @@ pub(super) struct Figures {
     pub(super) pools: Vec<Share>,
     /// Workers that have no price.
     pub(super) unpriced: Vec<String>,
+    /// Models of whose tokens no price is known, though others have one.
+    pub(super) models_unpriced: Vec<String>,
     /// What each entry of the log cost.
     pub(super) each: Vec<f64>,
 }
 
 impl Figures {
-    /// Adds a log up.
+    /// Adds a log up, and tells all of it, or what requests for one model cost. The time of a worker is shared by all
+    /// that it computed, whichever is told: the models' shares add up to the whole.
     ///
     /// # Errors
-    /// Where there is no price at all.
-    pub(super) fn of(log: &AccessLog, known: &Known) -> Result<Self, Fault> {
+    /// Where there is no price at all, or none of the model.
+    pub(super) fn of(log: &AccessLog, model: Option<&str>, known: &Known) -> Result<Self, Fault> {
         let invoice = Invoice::of(log, &known.hourly);
-        let basis = if !invoice.workers.is_empty() {
-            Basis::Hours
-        } else if known.models.is_empty() {
-            let why = "nothing is known of prices, so nothing can be told of cost";
-            return Err(Fault::input(why).hint(
-                "give `--price DOLLARS` by the hour, or `--config FILE` with the section `prices`",
-            ));
-        } else {
-            Basis::Tokens
-        };
-        let (each, work) = match basis {
-            Basis::Hours => (invoice.requests.clone(), works(log, known).1),
-            Basis::Tokens => works(log, known),
+        let basis = if invoice.workers.is_empty() { Basis::Tokens } else { Basis::Hours };
+        let narrowed = model.map(|model| log.of_model(model));
+        let part = narrowed.as_ref().unwrap_or(log);
+        let tokens = TokenPrices::of(part, known, basis)?;
+        let (by_tokens, work) = tokens.works(part);
+        let each = match basis {
+            Basis::Hours => {
+                let all = log.entries().iter().zip(&invoice.requests);
+                let is_told = |entry: &Entry| model.is_none_or(|model| *entry.model == *model);
+                all.filter(|(entry, _)| is_told(entry)).map(|(_, dollars)| *dollars).collect()
+            }
+            Basis::Tokens => by_tokens,
         };
         let used: f64 = each.iter().sum();
         let (paid, idle) = match basis {
@@ -113,29 +117,31 @@ impl Figures {
         let names = log.tenants();
         Ok(Self {
             basis,
-            requests: length(log.entries().len()),
-            unanswered: log.unanswered(),
+            requests: length(part.entries().len()),
+            unanswered: part.unanswered(),
             paid,
             idle,
+            others: (paid - idle - used).max(0.0),
             idle_hours: invoice.workers.iter().map(|worker| worker.idle_hours).sum(),
             hours: invoice.workers.iter().map(|worker| worker.hours).sum(),
             without: without.map(|(name, spared)| (name, spared * pace)).to_vec(),
             cascaded_unpriced: work.cascaded_unpriced,
-            tenants: shares(split.by(log, |entry| {
+            tenants: shares(split.by(part, |entry| {
                 let name = entry.sender.tenant.and_then(|place| names.get(usize::from(place)));
                 name.map_or(NAMELESS, String::as_str).into()
             })),
-            models: shares(split.by(log, |entry| Arc::clone(&entry.model))),
-            pools: pools(log, known, &split),
+            models: shares(split.by(part, |entry| Arc::clone(&entry.model))),
+            pools: pools(part, known, &split),
             workers: invoice.workers,
             unpriced: invoice.unpriced,
+            models_unpriced: tokens.unpriced,
             each,
         })
     }
 
     /// What requests used.
     pub(super) fn used(&self) -> f64 {
-        self.paid - self.idle
+        self.paid - self.idle - self.others
     }
 
     pub(super) fn json(&self) -> Value {
@@ -162,12 +168,14 @@ impl Figures {
             "dollars": self.paid,
             "used_dollars": self.used(),
             "idle_dollars": self.idle,
+            "other_models_dollars": self.others,
             "worker_hours": self.hours,
             "idle_hours": self.idle_hours,
             "spared_dollars": self.without.iter().map(more).collect::<serde_json::Map<_, _>>(),
             "cascaded_without_prices": self.cascaded_unpriced,
             "workers": self.workers.iter().map(worker).collect::<Vec<_>>(),
             "workers_without_price": self.unpriced,
+            "models_without_price": self.models_unpriced,
             "tenants": shares(&self.tenants),
             "models": shares(&self.models),
             "pools": shares(&self.pools),
@@ -175,17 +183,66 @@ impl Figures {
     }
 }
 
-/// What each request cost by its tokens, and the work of all of them by mechanism.
-fn works(log: &AccessLog, known: &Known) -> (Vec<f64>, Work) {
-    let mut sum = Work::default();
-    let each = log.entries().iter().map(|entry| {
-        let prices = known.models.get(&*entry.model).copied().unwrap_or(RELATIVE);
-        let before = sum.paid();
-        sum.recorded(&prices, entry);
-        sum.paid() - before
-    });
-    let each = each.collect();
-    (each, sum)
+/// What tokens of each model count.
+struct TokenPrices<'a> {
+    known: &'a BTreeMap<String, Prices>,
+    /// Those of models without prices of their own, where such are counted.
+    others: Option<Prices>,
+    /// Models of the log that have none, though others do.
+    unpriced: Vec<String>,
+}
+
+impl<'a> TokenPrices<'a> {
+    /// For the models of a log. Dollars of hours are shared, so any scale does if all models have the same: the
+    /// relative one, unless every model has a price. Dollars of tokens are those that are known, and no others.
+    ///
+    /// # Errors
+    /// Where dollars are those of tokens, and no model has a price.
+    fn of(log: &AccessLog, known: &'a Known, basis: Basis) -> Result<Self, Fault> {
+        static NONE: BTreeMap<String, Prices> = BTreeMap::new();
+        let models = log.models();
+        let is_known = |model: &&str| known.models.contains_key(*model);
+        let (priced, unpriced): (Vec<&str>, Vec<&str>) =
+            models.iter().partition(|model| is_known(model));
+        if basis == Basis::Tokens && priced.is_empty() {
+            return Err(no_price(&unpriced, known));
+        }
+        let is_partial = !priced.is_empty() && !unpriced.is_empty();
+        let unpriced =
+            unpriced.into_iter().filter(|_| is_partial).map(str::to_owned).collect::<Vec<_>>();
+        Ok(match basis {
+            Basis::Hours if is_partial || priced.is_empty() => {
+                Self { known: &NONE, others: Some(RELATIVE), unpriced }
+            }
+            Basis::Hours | Basis::Tokens => Self { known: &known.models, others: None, unpriced },
+        })
+    }
+
+    /// What each request cost by its tokens, and the work of all of them by mechanism. Those without a price cost nothing.
+    fn works(&self, log: &AccessLog) -> (Vec<f64>, Work) {
+        let mut sum = Work::default();
+        let each = log.entries().iter().map(|entry| {
+            let before = sum.paid();
+            if let Some(prices) = self.known.get(&*entry.model).or(self.others.as_ref()) {
+                sum.recorded(prices, entry);
+            }
+            sum.paid() - before
+        });
+        let each = each.collect();
+        (each, sum)
+    }
+}
+
+fn no_price(models: &[&str], known: &Known) -> Fault {
+    let why = if known.models.is_empty() {
+        "nothing is known of prices, so nothing can be told of cost".to_owned()
+    } else {
+        let models = models.join("`, `");
+        let priced = known.models.keys().map(String::as_str).collect::<Vec<_>>().join("`, `");
+        format!("no price is known of `{models}`; the configuration has those of `{priced}`")
+    };
+    Fault::input(why)
+        .hint("give `--price DOLLARS` by the hour, or `--config FILE` with the section `prices`")
 }
 
 fn pools(log: &AccessLog, known: &Known, split: &Invoice) -> Vec<Share> {

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// may be given several times. A worker that the log does not name was idle
     #[arg(long, value_name = "[WORKER=]DOLLARS", value_parser = hourly)]
     price: Vec<(Option<String>, f64)>,
-    /// Only the requests for this model
+    /// Tells only what requests for this model cost; a worker's time is still shared by all that it computed
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Prints JSON instead of a table
@@ -59,8 +59,9 @@ Examples:
 How it adds up: a worker costs from the first request to the last answer. The requests that it
 computes at a moment share that moment's cost, by the tokens that each holds; without any it is
 idle. All shares and the idle time add up to hours times price. What a mechanism saved follows from
-the tokens that it spared, at the prices of tokens; without such prices an output token counts as
-four prompt tokens, and a cached one as a tenth.";
+the tokens that it spared, at the prices of tokens; unless all models have such prices, an output
+token counts as four prompt tokens, and a cached one as a tenth. Without any price by the hour,
+requests cost what their tokens do, and those for a model without a price cost nothing.";
 
 fn hourly(text: &str) -> Result<(Option<String>, f64), String> {
     match text.rsplit_once('=') {
@@ -85,14 +86,12 @@ struct Known {
 #[expect(clippy::print_stdout, reason = "what the command is asked for")]
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let log = AccessLog::read(&arguments.log).map_err(|error| Fault::input(error.to_string()))?;
-    let log = match &arguments.model {
-        Some(model) => log.of_model(known_model(&log, model)?),
-        None => log,
-    };
+    let model = arguments.model.as_deref().map(|model| known_model(&log, model)).transpose()?;
     let known = arguments.known(&log)?;
-    let figures = Figures::of(&log, &known)?;
+    let figures = Figures::of(&log, model, &known)?;
     if let Some(file) = &arguments.html {
-        write(file, &page::html(&log, &figures))?;
+        let part = model.map(|model| log.of_model(model));
+        write(file, &page::html(part.as_ref().unwrap_or(&log), &figures))?;
     }
     if arguments.json {
         println!("{:#}", figures.json());

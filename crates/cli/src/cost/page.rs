@@ -19,8 +19,13 @@ const HOUR_US: f64 = 3.6e9;
 
 pub(super) fn html(log: &AccessLog, figures: &Figures) -> String {
     let title = format!("Cost: ${:.4}", figures.paid);
+    let others = if 0.0 < figures.others {
+        format!(" Other models used ${:.4}.", figures.others)
+    } else {
+        String::new()
+    };
     let sentence = format!(
-        "{} requests. Requests used ${:.4}; ${:.4} was idle. All figures follow from the access log.",
+        "{} requests. Requests used ${:.4}; ${:.4} was idle.{others} All figures follow from the access log.",
         figures.requests,
         figures.used(),
         figures.idle

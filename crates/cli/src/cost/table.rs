@@ -51,6 +51,9 @@ fn total(text: &mut String, figures: &Figures) {
             let paid = format!("the fleet, {:.3} worker hours", figures.hours);
             row(text, &paid, &[dollars(figures.paid), of(figures.paid)]);
             row(text, "  used by requests", &[dollars(figures.used()), of(figures.used())]);
+            if 0.0 < figures.others {
+                row(text, "  used by other models", &[dollars(figures.others), of(figures.others)]);
+            }
             let idle = format!("  idle, {:.3} hours", figures.idle_hours);
             row(text, &idle, &[dollars(figures.idle), of(figures.idle)]);
         }
@@ -116,6 +119,16 @@ fn notes(text: &mut String, figures: &Figures) {
     if !figures.unpriced.is_empty() {
         let names = plain(&figures.unpriced.join("`, `"));
         let _written = write!(text, "\nno price is known of `{names}`: left out\n");
+    }
+    if !figures.models_unpriced.is_empty() {
+        let names = plain(&figures.models_unpriced.join("`, `"));
+        let so = match figures.basis {
+            Basis::Hours => {
+                "what was spared counts an output token as four of a prompt, for all models"
+            }
+            Basis::Tokens => "its requests cost nothing here",
+        };
+        let _written = write!(text, "\nno price of tokens is known of `{names}`: {so}\n");
     }
     if 0 < figures.unanswered {
         let _written = write!(text, "\n{} requests got no answer: left out\n", figures.unanswered);

@@ -57,7 +57,7 @@ fn is_within_a_hundredth(one: f64, other: f64) {
 #[test]
 fn tenants_models_and_idle_time_add_up_to_the_invoice() {
     let log = log();
-    let figures = Figures::of(&log, &by_hour()).unwrap();
+    let figures = Figures::of(&log, None, &by_hour()).unwrap();
     let hours = figures.workers[0].hours;
     // Three workers of the log and a draft at 4.1, a draft at 0.8, and one that nobody asked.
     let invoice = hours * (3.0 * 4.1 + 4.1 + 0.8 + 2.0);
@@ -76,7 +76,7 @@ fn tenants_models_and_idle_time_add_up_to_the_invoice() {
 #[test]
 fn what_mechanisms_spared_is_told_in_the_same_dollars() {
     let log = log();
-    let figures = Figures::of(&log, &by_hour()).unwrap();
+    let figures = Figures::of(&log, None, &by_hour()).unwrap();
     let [target_only, cache, routing, none] = figures.without.as_slice() else { panic!() };
     assert!(
         [target_only, cache, routing].iter().all(|(_, more)| 0.0 < *more),
@@ -92,21 +92,66 @@ fn what_mechanisms_spared_is_told_in_the_same_dollars() {
         completion: price(4_000_000),
     };
     known.models = [("m0".to_owned(), prices), ("m1".to_owned(), prices)].into();
-    let by_tokens = Figures::of(&log, &known).unwrap();
+    let by_tokens = Figures::of(&log, None, &known).unwrap();
     assert_eq!((by_tokens.basis, by_tokens.idle.to_bits()), (Basis::Tokens, 0));
     // The same shares, whatever the dollars.
     is_within_a_hundredth(by_tokens.without[1].1 / by_tokens.paid, cache.1 / figures.used());
 }
 
+/// Dollars a token.
+fn by_token(prompt: u64) -> overdraft_core::cost::Prices {
+    let price = overdraft_core::cost::Price::new;
+    overdraft_core::cost::Prices {
+        prompt: price(prompt),
+        cached: price(prompt / 10),
+        completion: price(prompt * 4),
+    }
+}
+
+#[test]
+fn the_models_parts_add_up_to_what_all_used() {
+    let log = log();
+    let all = Figures::of(&log, None, &by_hour()).unwrap();
+    let parts = ["m0", "m1"].map(|name| Figures::of(&log, Some(name), &by_hour()).unwrap());
+    is_within_a_hundredth(parts.iter().map(Figures::used).sum(), all.used());
+    for part in &parts {
+        // The fleet is the same, whoever's requests are told.
+        is_within_a_hundredth(part.paid, all.paid);
+        is_within_a_hundredth(part.idle, all.idle);
+        is_within_a_hundredth(part.used() + part.others, all.used());
+        assert_eq!((part.models.len(), part.requests), (1, 450));
+        assert_eq!(part.each.len(), 450);
+    }
+    assert!(table::table(&parts[0]).contains("used by other models"));
+}
+
+#[test]
+fn a_model_without_a_price_costs_nothing_and_is_named() {
+    let log = log();
+    let known = Known { models: [("m0".to_owned(), by_token(250_000))].into(), ..Known::default() };
+    let figures = Figures::of(&log, None, &known).unwrap();
+    let alone = Figures::of(&log, Some("m0"), &known).unwrap();
+    is_within_a_hundredth(figures.paid, alone.paid);
+    assert_eq!(figures.models_unpriced, ["m1"]);
+    assert!(table::table(&figures).contains("no price of tokens is known of `m1`"));
+    // By the hour all models count on one scale.
+    let partly = Figures::of(&log, None, &Known { models: known.models.clone(), ..by_hour() });
+    let without = Figures::of(&log, None, &by_hour()).unwrap().without;
+    is_within_a_hundredth(partly.unwrap().without[3].1, without[3].1);
+    let error = Figures::of(&log, Some("m1"), &known).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(error.contains("no price is known of `m1`"), "{error}");
+}
+
 #[test]
 fn without_any_price_nothing_is_told() {
-    assert!(Figures::of(&log(), &Known::default()).is_err());
+    assert!(Figures::of(&log(), None, &Known::default()).is_err());
 }
 
 #[test]
 fn names_are_text_in_the_table_and_in_the_page() {
     let log = log();
-    let figures = Figures::of(&log, &by_hour()).unwrap();
+    let figures = Figures::of(&log, None, &by_hour()).unwrap();
     let table = table::table(&figures);
     assert!(table.contains("by tenant") && table.contains("idle"), "{table}");
     let page = page::html(&log, &figures);

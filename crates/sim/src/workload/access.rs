@@ -34,8 +34,8 @@ const EXPECTED: &str = "an access log of `overdraft serve --log-format json`, JS
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     entries: Vec<Entry>,
-    /// Generating requests of the log that got no answer; nobody knows how long it would have been.
-    unanswered: u64,
+    /// Generating requests of the log that got no answer, by model; nobody knows how long it would have been.
+    unanswered: BTreeMap<Arc<str>, u64>,
     /// Tokens to a byte of prompts whose beginnings are named.
     tokens_per_byte: f64,
     /// Names of tenants, in the order in which they came.
@@ -124,7 +124,8 @@ struct Line {
 enum Read {
     /// When the request began, in microseconds since 1970, and the request.
     Answered(u64, Box<Entry>),
-    Unanswered,
+    /// A request for that model.
+    Unanswered(Arc<str>),
     /// Nobody's request for an answer.
     Other,
 }
@@ -136,7 +137,7 @@ impl AccessLog {
     /// A file that cannot be read, an access line that lacks something, or no request at all.
     pub fn read(file: &Path) -> Result<Self, WorkloadError> {
         let mut lines = Lines::open(file, EXPECTED)?;
-        let (mut entries, mut unanswered) = (Vec::new(), 0);
+        let (mut entries, mut unanswered) = (Vec::new(), BTreeMap::new());
         let mut names = Names::default();
         while let Some(line) = lines.next_line() {
             let line = line?;
@@ -145,7 +146,7 @@ impl AccessLog {
             }
             match read(&line, &mut names).map_err(|fault| lines.fault(fault))? {
                 Read::Answered(began, entry) => entries.push((began, *entry)),
-                Read::Unanswered => unanswered += 1,
+                Read::Unanswered(model) => *unanswered.entry(model).or_default() += 1,
                 Read::Other => {}
             }
             if REQUESTS_MAX < entries.len() {
@@ -160,7 +161,11 @@ impl AccessLog {
         Ok(Self::of(entries, unanswered, names.tenants.into()))
     }
 
-    fn of(mut entries: Vec<(u64, Entry)>, unanswered: u64, tenants: Arc<[Arc<str>]>) -> Self {
+    fn of(
+        mut entries: Vec<(u64, Entry)>,
+        unanswered: BTreeMap<Arc<str>, u64>,
+        tenants: Arc<[Arc<str>]>,
+    ) -> Self {
         entries.sort_by_key(|(began, _)| *began);
         let first = entries.first().map_or(0, |(began, _)| *began);
         let at = |(began, entry): (u64, Entry)| Entry {
@@ -183,8 +188,8 @@ impl AccessLog {
     }
 
     /// Generating requests that got no answer.
-    pub const fn unanswered(&self) -> u64 {
-        self.unanswered
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.values().sum()
     }
 
     /// Whether it says what prompts share.
@@ -209,7 +214,13 @@ impl AccessLog {
     #[must_use]
     pub fn of_model(&self, model: &str) -> Self {
         let entries = self.entries.iter().filter(|entry| &*entry.model == model).cloned().collect();
-        Self { entries, tenants: Arc::clone(&self.tenants), ..*self }
+        let unanswered = self.unanswered.iter().filter(|(of, _)| &***of == model);
+        Self {
+            entries,
+            unanswered: unanswered.map(|(of, count)| (Arc::clone(of), *count)).collect(),
+            tenants: Arc::clone(&self.tenants),
+            tokens_per_byte: self.tokens_per_byte,
+        }
     }
 
     /// The same load again: sessions are named by the places of their entries.
@@ -304,7 +315,7 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
     let prompt = line.tokens_prompt_reused.or(line.tokens_prompt).filter(|&tokens| 0 < tokens);
     let output = line.tokens_out_reused.or(line.tokens_out).filter(|&tokens| 0 < tokens);
     let (Some(prompt), Some(output), Some(200)) = (prompt, output, line.status) else {
-        return Ok(Read::Unanswered);
+        return Ok(Read::Unanswered(names.of(line.model.as_deref().unwrap_or_default())));
     };
     if PROMPT_TOKENS_MAX < u64::from(prompt) {
         let expected = format!("up to {PROMPT_TOKENS_MAX}");
