@@ -115,6 +115,28 @@ fn requests_are_written_as_lines_of_values() {
 }
 
 #[test]
+fn a_closed_loop_ends_by_the_clock_whatever_its_workload_says_of_times() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (trace, lines) = (folder.path().join("trace.csv"), folder.path().join("requests.csv"));
+    let row = "100,500\n".repeat(100);
+    std::fs::write(&trace, format!("prompt_tokens,output_tokens\n{row}")).expect("writable");
+    let untimed = format!("csv:{}", trace.display());
+    let lines = lines.to_str().expect("a plain name");
+    let slow = "unique:question=100,output=500,spread=0";
+    let loads: [&[&str]; 2] =
+        [&["--workload", &untimed], &["--workload", slow, "--request-rate", "20"]];
+    for load in loads {
+        let ends =
+            ["--users", "2", "--duration", "20", "--policy", "cost", "--requests-csv", lines];
+        said(&[&["simulate"][..], load, &ends].concat());
+        let text = std::fs::read_to_string(lines).expect("it was written");
+        let due = |line: &str| line.split(',').nth(2)?.parse::<f64>().ok();
+        let last = text.lines().skip(1).filter_map(due).fold(0.0, f64::max);
+        assert!((15.0..20.0).contains(&last), "{load:?}: {last}");
+    }
+}
+
+#[test]
 fn engines_are_set_by_the_names_that_vllm_has() {
     let of = |more: &[&str]| {
         let fleet = ["--workers", "1", "--policy", "cost", "--num-prompts", "120", "--users", "60"];

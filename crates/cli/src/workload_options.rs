@@ -74,7 +74,7 @@ pub(crate) struct Load {
     pub(crate) is_timed: bool,
     /// Requests that are due earlier are not counted.
     pub(crate) warm_up: Micros,
-    /// When users of a closed loop without times begin nothing new.
+    /// When users of a closed loop begin nothing new.
     pub(crate) until: Option<Micros>,
     /// How long such users wait after a refusal.
     pub(crate) refused_wait: Micros,
@@ -127,12 +127,12 @@ impl WorkloadOptions {
         };
         let span = self.duration.map(|seconds| positive("duration", seconds)).transpose()?;
         let span = span.map(|seconds| micros("duration", seconds)).transpose()?;
-        let is_clocked = self.users.is_some() && !is_timed;
         let pacing = Pacing {
             arrivals,
             from: micros("from", self.from)?,
             requests_max: self.num_prompts.or(is_endless.then_some(REQUESTS_DEFAULT)),
-            span: span.filter(|_| !is_clocked),
+            // When the workload means a session to begin says nothing of when a busy user begins it.
+            span: span.filter(|_| self.users.is_none()),
         };
         let (ladder, warm_up) = self.stages()?;
         Ok(Load {
@@ -143,7 +143,7 @@ impl WorkloadOptions {
             ladder,
             is_timed,
             warm_up,
-            until: span.filter(|_| is_clocked),
+            until: span.filter(|_| self.users.is_some()),
             refused_wait: micros("refused-wait", self.refused_wait)?,
         })
     }

@@ -79,6 +79,7 @@ pub enum LoadError {
 struct Begins {
     now: Instant,
     is_timed: bool,
+    until: Option<Micros>,
     refused_wait: Micros,
 }
 
@@ -161,7 +162,7 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
             while let Some(begins) = shared.begins() {
                 let next = sessions.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(session) = next.transpose()? else { return Ok(()) };
-                let at = if begins.is_timed { begins.now.max(session.at) } else { begins.now };
+                let Some(at) = begins.at(&session) else { return Ok(()) };
                 if Arc::clone(&shared).visit(session, at).await == Fate::Completed {
                     continue;
                 }
@@ -177,15 +178,26 @@ async fn closed(shared: &Arc<Shared>, sessions: Sessions, users: usize) -> Resul
     Ok(())
 }
 
+impl Begins {
+    /// When the user begins this session: now, or when the workload says; never where that is over.
+    fn at(&self, session: &Session) -> Option<Instant> {
+        let at = if self.is_timed { self.now.max(session.at) } else { self.now };
+        (!self.is_over(at)).then_some(at)
+    }
+
+    fn is_over(&self, at: Instant) -> bool {
+        self.until.is_some_and(|until| until <= at.since(Instant::ORIGIN))
+    }
+}
+
 impl Shared {
     /// When and how a user of a closed loop begins a session now; none when it is over.
     fn begins(&self) -> Option<Begins> {
         let Loop::Closed { is_timed, until, refused_wait, .. } = self.plan.pace else {
             return None;
         };
-        let now = self.clock.now();
-        let is_over = until.is_some_and(|until| until <= now.since(Instant::ORIGIN));
-        (!is_over).then_some(Begins { now, is_timed, refused_wait })
+        let begins = Begins { now: self.clock.now(), is_timed, until, refused_wait };
+        (!begins.is_over(begins.now)).then_some(begins)
     }
 
     /// One session, from its first turn, which is due at `at`, to its last; how the last one that was asked

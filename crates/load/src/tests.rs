@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use overdraft_sim::report::{Fate, Objectives, Recorder, Run, Sample, Summary};
-use overdraft_sim::workload::{Pacing, Source, Wording};
+use overdraft_sim::workload::{Arrivals, Pacing, Source, Wording};
 use overdraft_units::{Instant, Micros};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
@@ -240,6 +240,27 @@ async fn users_of_a_timed_loop_begin_no_earlier_than_the_workload_says() {
     meant.sort_unstable();
     due.sort_unstable();
     assert_eq!(due, meant, "eight users keep up with twenty a second");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_a_timed_loop_begin_nothing_after_the_end() {
+    let endpoint = Endpoint::start(PROMPT).await;
+    // All are due within a tenth of a second or at once, or hours apart; each answer takes 60 ms.
+    for (rate, at_once) in [("1000", false), ("1000", true), ("0.0001", false)] {
+        let pace = Loop::Closed {
+            users: 1,
+            is_timed: true,
+            until: Some(Micros::new(600_000)),
+            refused_wait: Micros::ZERO,
+        };
+        let arrivals = if at_once { Arrivals::AtOnce } else { Arrivals::Own { speed: 1.0 } };
+        let pacing = Pacing { arrivals, ..so_many(100) };
+        let workload = format!("unique:rate={rate},question=20");
+        let (recorder, progress) = send(plan(endpoint.target(), pace), &workload, pacing).await;
+        let due = |sample: &Sample| sample.intended.since(Instant::ORIGIN).get();
+        assert!(recorder.samples().iter().all(|sample| due(sample) < 600_000), "{workload}");
+        assert!(progress.ended() < 100, "{workload}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

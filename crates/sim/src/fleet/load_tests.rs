@@ -7,7 +7,7 @@ use overdraft_units::{Instant, Micros, Tokens};
 
 use super::*;
 use crate::report::{Cause, Fate, Sample};
-use crate::workload::{Ladder, Pacing, Rung, Sessions, Source};
+use crate::workload::{Ladder, Pacing, Rung, Session, Sessions, Source};
 
 fn scenario(workers: u32) -> Scenario {
     let profile = Catalogue::builtin().find("h100-tp1/llama-3-8b-bf16").unwrap();
@@ -142,6 +142,26 @@ fn users_without_times_begin_nothing_after_the_end() {
     let told = run(&scenario, sessions("unique:question=100,output=50", 100_000));
     let last = told.recorder.samples().iter().map(due).max().unwrap();
     assert!((15_000_000..20_000_000).contains(&last), "{last}");
+}
+
+#[test]
+fn users_with_times_begin_nothing_after_the_end_either() {
+    let mut scenario = scenario(1);
+    scenario.pace = Pace::Timed(1);
+    scenario.until = Some(Micros::new(20_000_000));
+    let last = |load: Sessions| run(&scenario, load).recorder.samples().iter().map(due).max();
+    // A hundred are due within five seconds, and each answer takes almost four.
+    let slow = "unique:question=100,output=500,spread=0,rate=20";
+    let busy = last(sessions(slow, 100)).unwrap();
+    assert!((15_000_000..20_000_000).contains(&busy), "{busy}");
+    // A trace that does not say when its sessions come.
+    let untimed = sessions(slow, 100)
+        .map(|one| one.map(|session| Session { at: Instant::ORIGIN, ..session }));
+    let untimed = last(Box::new(untimed)).unwrap();
+    assert!((15_000_000..20_000_000).contains(&untimed), "{untimed}");
+    // A user who is free does not wait for a session that comes after the end.
+    let rare = last(sessions("unique:question=100,output=10,spread=0,rate=0.2", 100)).unwrap();
+    assert!(rare < 20_000_000, "{rare}");
 }
 
 #[test]
