@@ -5,6 +5,7 @@
 //! seen, is sent and simulated: how far the two are apart stands in the file and on the terminal.
 
 mod check;
+mod seats;
 mod steps;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ use overdraft_units::Tokens;
 use overdraft_wire::prometheus::PAGE_BYTES_MAX;
 use overdraft_wire::prometheus::engine::{WorkerReport, report};
 use serde_json::{Map, Value};
+use tokio::time::MissedTickBehavior;
 
+use self::seats::Seats;
 use self::steps::{Endpoint, Extent, Step};
 use crate::ask::{Address, Want, get};
 use crate::fault::Fault;
@@ -55,8 +58,8 @@ pub(crate) struct Arguments {
     /// The largest batch to send [default: 32, or 8 with `--quick`]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=512))]
     batch_max: Option<u32>,
-    /// The worker's `--max-num-seqs`; by default as many as were seen to run at once while others waited,
-    /// or 256 where none waited
+    /// The worker's `--max-num-seqs`; by default as many as several looks in a row saw run while others
+    /// waited, or 256 where none did
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     max_num_seqs: Option<u32>,
     /// The worker's `--max-num-batched-tokens`; no metric tells it
@@ -115,12 +118,10 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
     let steps = steps::plan(&extent);
     let bar = bar(steps.len() + 1);
     let mut observed = Vec::new();
-    let mut seats = None;
+    let mut seats = Seats::default();
     for (number, step) in (0..).zip(&steps) {
         bar.set_message(step.to_string());
-        let measured = measure(&endpoint, &address, step, number).await?;
-        seats = seats.max(measured.seats);
-        observed.extend(measured.observed);
+        observed.extend(measure(&endpoint, &address, step, number, &mut seats).await?);
         bar.inc(1);
     }
     let fit = StepFit::of(&observed).ok_or_else(|| {
@@ -128,14 +129,14 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
             format!("`{}` steps were measured; expected {OBSERVED_MIN} or more", observed.len());
         Fault::running(why).hint("give `--prompt-max` or `--batch-max` a larger value")
     })?;
-    let running_max = arguments.max_num_seqs.or(seats).unwrap_or(RUNNING_MAX);
+    let seats = arguments.max_num_seqs.or_else(|| seats.seen());
     let mut measured = Measured {
         hardware: arguments.hardware.clone(),
         model: plain(&endpoint.asking.model),
         fit,
         kv_tokens,
         step_tokens: Tokens::new(arguments.max_num_batched_tokens),
-        running_max,
+        running_max: seats.unwrap_or(RUNNING_MAX),
         price_per_hour: arguments.price_per_hour,
         source: String::new(),
     };
@@ -150,7 +151,9 @@ async fn calibrate(arguments: &Arguments) -> Result<(), Fault> {
         fit.error * 100.0
     );
     write(&arguments.write, &measured)?;
-    crate::config::print(&told(arguments, &measured, &observed, &checked))
+    let known = if seats.is_some() { "" } else { " (not seen; `--max-num-seqs` says)" };
+    let seats = format!("{}{known}", measured.running_max);
+    crate::config::print(&told(arguments, &measured, &observed, &seats, &checked))
 }
 
 /// What the worker says of itself, if it has nothing to do.
@@ -229,26 +232,23 @@ async fn measure(
     address: &Address,
     step: &Step,
     number: u64,
-) -> Result<steps::Taken, Fault> {
-    let mut seats = None;
+    seats: &mut Seats,
+) -> Result<Option<Observed>, Fault> {
     let taking = endpoint.take(step, number);
     let mut taking = std::pin::pin!(taking);
     let mut clock = tokio::time::interval(steps::LOOK_EVERY);
-    let observed = loop {
+    // Looks that are made up for, one right after the other, would agree without a reason.
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
         tokio::select! {
-            taken = &mut taking => break taken?,
+            taken = &mut taking => return taken,
             _ = clock.tick() => {
-                // Who waits while others run waits for a seat, unless the cache is full.
-                if let Ok(said) = look(address).await
-                    && 0 < said.waiting
-                    && said.kv_use_permille.is_none_or(|used| used < 900)
-                {
-                    seats = seats.max(Some(said.running));
+                if let Ok(said) = look(address).await {
+                    *seats = seats.and((&said).into());
                 }
             }
         }
-    };
-    Ok(steps::Taken { observed, seats })
+    }
 }
 
 impl Arguments {
@@ -273,6 +273,7 @@ fn told(
     arguments: &Arguments,
     measured: &Measured,
     observed: &[Observed],
+    seats: &str,
     checked: &check::Checked,
 ) -> String {
     use std::fmt::Write as _;
@@ -285,7 +286,7 @@ fn told(
         let _written = writeln!(text, "  {what:<44} {taken:>10.3} {fitted:>10.3} {off:>+7.1} %");
     }
     let file = arguments.write.display();
-    let (cache, seats) = (measured.kv_tokens.get(), measured.running_max);
+    let cache = measured.kv_tokens.get();
     let _written = write!(
         text,
         "mean absolute error {:.1} %; cache of {cache} tokens, {seats} sequences at once; {:.2} ms a request besides\n\

@@ -54,14 +54,6 @@ pub(super) enum Step {
     Decode { sequences: u32, context: u32, repeats: u32 },
 }
 
-/// What came of it.
-#[derive(Clone, Debug)]
-pub(super) struct Taken {
-    pub(super) observed: Option<Observed>,
-    /// Most requests that ran while others waited for a seat.
-    pub(super) seats: Option<u32>,
-}
-
 /// Whom to ask, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
