@@ -41,6 +41,8 @@ struct Row {
 pub(super) struct Mooncake {
     lines: Lines,
     draws: Draws,
+    /// The first line's time, in milliseconds, from which all count.
+    first: Option<f64>,
     /// Read ahead: the first of the next tick.
     next: Option<Session>,
     /// The tick that is being given out.
@@ -53,8 +55,8 @@ impl Mooncake {
     pub(super) fn open(file: &Path, seed: u64) -> Result<Self, WorkloadError> {
         let lines = Lines::open(file, EXPECTED)?;
         let draws = Draws::new(seed, 0x6d6f_6f6e);
-        let mut trace =
-            Self { lines, draws, next: None, tick: VecDeque::new(), count: 0, over: false };
+        let tick = VecDeque::new();
+        let mut trace = Self { lines, draws, first: None, next: None, tick, count: 0, over: false };
         trace.next = trace.read(None)?;
         if trace.next.is_none() {
             return Err(WorkloadError::Empty { file: file.to_owned(), expected: EXPECTED });
@@ -65,11 +67,10 @@ impl Mooncake {
     fn read(&mut self, before: Option<Instant>) -> Result<Option<Session>, WorkloadError> {
         let Some(line) = self.lines.next_line() else { return Ok(None) };
         let line = line?;
-        let session = session(&line, self.count).map_err(|fault| self.lines.fault(fault))?;
+        let session =
+            session(&line, self.count, &mut self.first).map_err(|fault| self.lines.fault(fault))?;
         if before.is_some_and(|before| session.at < before) {
-            let fault =
-                Fault::new(&line, "is earlier than the line above", "lines in order of time");
-            return Err(self.lines.fault(fault));
+            return Err(self.lines.fault(early(&line)));
         }
         self.count += 1;
         Ok(Some(session))
@@ -125,9 +126,17 @@ impl Iterator for Mooncake {
     }
 }
 
-fn session(line: &str, name: u64) -> Result<Session, Fault> {
+fn early(line: &str) -> Fault {
+    Fault::new(line, "is earlier than the line above", "lines in order of time")
+}
+
+fn session(line: &str, name: u64, first: &mut Option<f64>) -> Result<Session, Fault> {
     let row: Row = serde_json::from_str(line)
         .map_err(|error| Fault::new(line, format!("does not fit ({error})"), EXPECTED))?;
+    let first = *first.get_or_insert(row.timestamp);
+    if row.timestamp < first {
+        return Err(early(line));
+    }
     let blocks = u32::try_from(row.hash_ids.len()).unwrap_or(u32::MAX);
     if blocks == 0 || row.input_length.div_ceil(BLOCK) != blocks {
         let expected = format!("{} of them, one for 512 tokens", row.input_length.div_ceil(BLOCK));
@@ -141,7 +150,7 @@ fn session(line: &str, name: u64) -> Result<Session, Fault> {
     };
     let prompt = (0..).zip(&row.hash_ids).map(piece).collect();
     let answer = Piece::said(named(&[0x616e_7377, name]), Tokens::new(row.output_length.max(1)));
-    let at = Instant::ORIGIN + super::seconds(row.timestamp / 1e3);
+    let at = Instant::ORIGIN + super::seconds((row.timestamp - first) / 1e3);
     Ok(Session {
         at,
         name,

@@ -59,6 +59,19 @@ fn mooncake_blocks_are_shared_by_name_and_ticks_are_spread() {
 }
 
 #[test]
+fn times_of_mooncake_count_from_the_first_line() {
+    let since = |first: u64| {
+        let text = MOONCAKE.replace("3000", &(first + 3_000).to_string());
+        let text = text.replace("\"timestamp\": 0", &format!("\"timestamp\": {first}"));
+        open("mooncake", &text).unwrap()
+    };
+    let from_zero = since(0);
+    // A part of a trace, and milliseconds since 1970.
+    assert_eq!(since(1_000_000), from_zero);
+    assert_eq!(since(1_700_000_000_000), from_zero);
+}
+
+#[test]
 fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
     let fewer = r#"{"timestamp": 0, "input_length": 1030, "output_length": 5, "hash_ids": [0]}"#;
     refused("mooncake", fewer, &["line 1", "1 `hash_ids` for 1030 tokens", "expected 3 of them"]);
@@ -69,13 +82,13 @@ fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
         &["trace` line 2", "missing field `output_length`", "expected JSON"],
     );
     refused("mooncake", "", &["has no requests", "expected JSON lines"]);
-    let back = MOONCAKE.replace("3000", "-5");
     refused(
         "mooncake",
         &format!("{MOONCAKE}{MOONCAKE}"),
         &["line 4", "earlier than the line above"],
     );
-    assert!(open("mooncake", &back).is_ok(), "a negative time is zero");
+    let back = MOONCAKE.replace("3000", "-5");
+    refused("mooncake", &back, &["line 3", "earlier than the line above"]);
     refused("azure", "TIMESTAMP,Tokens\n", &["line 1", "names no column `prompt_tokens`"]);
     let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n";
     refused("azure", &format!("{azure}soon,1,1\n"), &["line 3", "`soon` is no time"]);
