@@ -131,6 +131,32 @@ fn a_simulation_says_that_it_is_one_and_repeats() {
 }
 
 #[test]
+fn a_reader_that_has_had_enough_is_no_fault() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = folder.path().join("access.jsonl");
+    let line = "{\"timestamp\":\"2025-11-22T10:00:10Z\",\"path\":\"/v1/chat/completions\",\
+                \"status\":200,\"model\":\"m\",\"tokens_prompt\":1000,\"tokens_out\":50,\
+                \"total_us\":800000,\"target\":\"access\",\"worker\":\"a\"}\n";
+    std::fs::write(&log, line).expect("it is writable");
+    let log = log.to_str().expect("a path in UTF-8");
+    let commands: [&[&str]; 5] = [
+        &["cost", log, "--price", "4.10"],
+        &["cost", log, "--price", "4.10", "--json"],
+        &["completions", "bash"],
+        &["worker", "--simulate", "list"],
+        &["simulate", "--list"],
+    ];
+    for command in commands {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let out = Command::new(binary()).args(command).stdout(writer).output();
+        let out = out.expect("the binary starts");
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{command:?}: {errors}");
+    }
+}
+
+#[test]
 fn what_cannot_be_simulated_is_refused() {
     refuses(2, &["simulate", "--policy", "costt"], &["`costt` is no policy", "mean `cost`?"]);
     let profile = ["simulate", "--profile", "h100-tp1/llama-3-70b-bf16"];

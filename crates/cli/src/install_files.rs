@@ -36,9 +36,11 @@ Examples:
   man overdraft-serve";
 
 /// Prints a completion script.
-pub(crate) fn completions(arguments: &Completions) {
-    let mut command = command();
-    clap_complete::generate(arguments.shell, &mut command, "overdraft", &mut std::io::stdout());
+pub(crate) fn completions(arguments: &Completions) -> Result<(), Fault> {
+    // Not straight to standard output: the generator panics where nobody reads any more.
+    let mut script: Vec<u8> = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command(), "overdraft", &mut script);
+    crate::config::print(&String::from_utf8_lossy(&script))
 }
 
 /// Writes the manual's pages.

@@ -145,10 +145,7 @@ fn main() -> ExitCode {
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Supervise(arguments) => supervise::run(arguments),
-        Command::Completions(arguments) => {
-            install_files::completions(&arguments);
-            Ok(())
-        }
+        Command::Completions(arguments) => install_files::completions(&arguments),
         Command::Man(arguments) => install_files::man(&arguments),
     };
     match done {

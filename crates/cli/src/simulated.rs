@@ -171,14 +171,17 @@ impl Simulated {
 }
 
 /// Shows all profiles.
-#[expect(clippy::print_stdout, reason = "the list is what was asked for")]
-pub(crate) fn show(catalogue: &Catalogue) {
-    println!("{:<36} {:>12} {:>9}  confidence: source", "profile", "cache tokens", "$ an hour");
+pub(crate) fn show(catalogue: &Catalogue) -> Result<(), Fault> {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let (profile, tokens, price) = ("profile", "cache tokens", "$ an hour");
+    let _written = writeln!(text, "{profile:<36} {tokens:>12} {price:>9}  confidence: source");
     for line in catalogue.list() {
         let (name, tokens, price, trust) =
             (line.name, line.kv_tokens.get(), line.price_per_hour, line.trust);
-        println!("{name:<36} {tokens:>12} {price:>9.2}  {trust}");
+        let _written = writeln!(text, "{name:<36} {tokens:>12} {price:>9.2}  {trust}");
     }
+    crate::config::print(&text)
 }
 
 fn refused(error: &ProfileError) -> Fault {

@@ -98,8 +98,7 @@ async fn serve(arguments: Arguments) -> Result<(), Fault> {
     let clock = Clock::start();
     let asked = arguments.simulate.asked()?;
     if let Some(Asked::List(catalogue)) = &asked {
-        simulated::show(catalogue);
-        return Ok(());
+        return simulated::show(catalogue);
     }
     let listeners = listeners(arguments.listen, arguments.simulate.workers).await?;
     let mut tasks = JoinSet::new();

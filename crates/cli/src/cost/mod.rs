@@ -83,7 +83,6 @@ struct Known {
 }
 
 /// Reads, splits and tells.
-#[expect(clippy::print_stdout, reason = "what the command is asked for")]
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let log = AccessLog::read(&arguments.log).map_err(|error| Fault::input(error.to_string()))?;
     let model = arguments.model.as_deref().map(|model| known_model(&log, model)).transpose()?;
@@ -93,12 +92,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         let part = model.map(|model| log.of_model(model));
         write(file, &page::html(part.as_ref().unwrap_or(&log), &figures))?;
     }
-    if arguments.json {
-        println!("{:#}", figures.json());
+    crate::config::print(&if arguments.json {
+        crate::config::pretty(&figures.json())
     } else {
-        print!("{}", table::table(&figures));
-    }
-    Ok(())
+        table::table(&figures)
+    })
 }
 
 fn known_model<'a>(log: &AccessLog, asked: &'a str) -> Result<&'a str, Fault> {
