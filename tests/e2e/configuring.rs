@@ -78,6 +78,21 @@ fn a_bad_file_is_refused_with_its_place_by_every_command() {
 }
 
 #[test]
+fn a_file_without_workers_is_shown_as_it_is_checked() {
+    let file = File::new("routing: {policy: round-robin}\n");
+    let checked = overdraft(&["check", "--offline", "--config", file.name()]);
+    assert_eq!(checked.code, Some(0), "{}", checked.said);
+    let shown = overdraft(&["config", "show", "--config", file.name()]);
+    assert_eq!(shown.code, Some(0), "{}", shown.said);
+    assert!(shown.out.contains("policy: round-robin"), "{}", shown.out);
+    let invalid = File::new("routing: {policy: costt}\n");
+    for command in [&["check", "--offline"][..], &["config", "show"]] {
+        let ended = overdraft(&[command, &["--config", invalid.name()]].concat());
+        assert_eq!(ended.code, Some(2), "{command:?}: {}", ended.said);
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let missing = Path::new("no-such-file.yaml");
     let ended = overdraft(&["check", "--config", missing.to_str().expect("ASCII")]);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use overdraft_config::{Config, Loader};
+use overdraft_config::{Config, Loader, WorkerSource};
 
 use crate::fault::Fault;
 
@@ -84,7 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         Command::Metrics => metrics()?,
         Command::Show(show) => {
             let config = match &show.config {
-                Some(path) => Loader::new(path).load()?.config,
+                // As `check` and `serve` read it: without workers it is a file for embedded ones.
+                Some(path) => {
+                    Loader::new(path).with_workers(WorkerSource::FileOrEmbedded).load()?.config
+                }
                 None => Config::default(),
             };
             match show.output {
@@ -120,7 +123,7 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
-    use overdraft_config::{AdmissionMode, Policy, WorkerSource};
+    use overdraft_config::{AdmissionMode, Policy};
 
     use super::*;
 
