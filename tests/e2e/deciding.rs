@@ -173,6 +173,51 @@ fn decisions_are_added_one_after_the_other_and_all_of_them_repeat() {
 }
 
 #[test]
+fn flags_that_would_change_nothing_are_refused() {
+    for flag in [
+        ["--loss", "50%"],
+        ["--slowdown", "any"],
+        ["--draft", "h100-tp1/llama-3-8b-fp8"],
+        ["--draft-workers", "0"],
+        ["--draft-windows", "24:48"],
+        ["--request-kind", "1:0.1:0.5"],
+    ] {
+        mistaken(&flag, &["--cascade <MODE>", flag[0]]);
+    }
+    for flag in [["--num-speculative-tokens", "4"], ["--acceptance", "0.9"]] {
+        mistaken(&flag, &["--speculation-policy <POLICY>", "--config <FILE>", flag[0]]);
+    }
+    mistaken(&["--draft-pass-ms", "2"], &["--speculation-policy <POLICY>", "--draft-pass-ms"]);
+    let expected = "expected a number from 0 to 3";
+    mistaken(&["--stall", "9:3:1"], &["`--stall`: the fleet has no worker `9`", expected]);
+    mistaken(
+        &["--refusing", "0:faulty:1-2", "--refusing", "7:gone"],
+        &["`--refusing`: the fleet has no worker `7`", expected, "hint: `--workers`"],
+    );
+    let pools = ["--pool", "1xh100/llama-3-8b-bf16", "--pool", "2xl4/llama-3-8b-int4"];
+    let stalls = [&pools[..], &["--stall", "3:3:1"]].concat();
+    mistaken(&stalls, &["the fleet has no worker `3`; expected a number from 0 to 2"]);
+}
+
+#[test]
+fn flags_of_what_may_be_there_are_taken() {
+    let load = ("unique:question=100,output=10,rate=5", "20");
+    // The worker of the cheaper pool has the number behind those of the fleet.
+    let drafts = run(load, &["--cascade", "gate", "--refusing", "2:gone", "--stall", "1:3:1"]);
+    assert_eq!(drafts["completed"], 20, "{drafts}");
+    assert_eq!(run(load, &["--cascade", "off", "--loss", "5%"])["completed"], 20);
+    // A file may say that workers guess.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("guesses.yaml");
+    std::fs::write(&file, "speculation: {policy: 'fixed:3'}\n").expect("it is writable");
+    let file = file.to_str().expect("a path in UTF-8");
+    let guesses = ["--workload", load.0, "--num-prompts", load.1, "--config", file];
+    let told = runs(&[&guesses[..], &["--acceptance", "0"]].concat());
+    assert!(0.0 < figure(&told[0], "draft_tokens"), "{told:?}");
+    assert_eq!(told[0]["accepted_tokens"], 0, "{told:?}");
+}
+
+#[test]
 fn decisions_that_there_are_not_are_refused_with_what_there_is() {
     mistaken(
         &["--admission", "paek"],

@@ -22,6 +22,9 @@ use crate::workload_options::{micros, thousandths};
 #[expect(clippy::cast_possible_wrap, reason = "it is a handful")]
 const RETRIES_MAX: i64 = ATTEMPTS_MAX as i64 - 1;
 
+/// The group of flags by which workers may come to guess: one that says how, and files that may say so too.
+pub(crate) const SPECULATES: &str = "speculates";
+
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Decisions")]
 pub(crate) struct DecisionOptions {
@@ -85,38 +88,43 @@ pub(crate) struct DecisionOptions {
     #[arg(long, default_value = "off", value_name = "POLICY")]
     speculation_policy: Policy,
     /// Tokens of a draft at most
-    #[arg(long, default_value_t = DEPTH_MAX, value_name = "COUNT")]
+    #[arg(long, default_value_t = DEPTH_MAX, value_name = "COUNT", requires = SPECULATES)]
     num_speculative_tokens: usize,
     /// Milliseconds of a draft model's pass over all sequences
-    #[arg(long, default_value_t = 0.45, value_name = "MS")]
+    #[arg(long, default_value_t = 0.45, value_name = "MS", requires = SPECULATES)]
     draft_pass_ms: f64,
     /// The chance that a guess is right, given that those before it are, by position: `0.8` or
     /// `0.8,0.7,0.6`; given several times, one for each kind of text
-    #[arg(long, default_value = "0.7", value_name = "CHANCES")]
+    #[arg(long, default_value = "0.7", value_name = "CHANCES", requires = SPECULATES)]
     acceptance: Vec<String>,
     /// Whether a cheaper pool is asked first: off, gate, verify, shadow
     #[arg(long, default_value = "off", value_name = "MODE")]
     cascade: String,
     /// Each worker of the cheaper pool
-    #[arg(long, default_value = "h100-tp1/llama-3-8b-fp8", value_name = "PROFILE")]
+    #[arg(
+        long,
+        default_value = "h100-tp1/llama-3-8b-fp8",
+        value_name = "PROFILE",
+        requires = "cascade"
+    )]
     draft: String,
     /// Workers of the cheaper pool
-    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    #[arg(long, default_value_t = 1, value_name = "COUNT", requires = "cascade")]
     draft_workers: u32,
     /// Tokens of the cheaper pool's answer before the first are shown, and before each further ones, as FIRST:NEXT
     /// [default: it is shown when it is whole]
-    #[arg(long, value_name = "FIRST:NEXT", value_parser = windows)]
+    #[arg(long, value_name = "FIRST:NEXT", value_parser = windows, requires = "cascade")]
     draft_windows: Option<cascade::Windows>,
     /// The share of answers that may be worse than the target's
-    #[arg(long, default_value = "1%", value_name = "SHARE")]
+    #[arg(long, default_value = "1%", value_name = "SHARE", requires = "cascade")]
     loss: Share,
     /// How much longer than without the cheaper pool answers and their first tokens may take on average: a share, or any
-    #[arg(long, default_value = "3%", value_name = "SHARE")]
+    #[arg(long, default_value = "3%", value_name = "SHARE", requires = "cascade")]
     slowdown: CascadeSlowdown,
     /// A kind of requests, as WEIGHT:WORSE:SURPRISE: how often it comes, the chance that a draft is
     /// worse, nats that a draft's token surprises by; may be given several times [default: three
     /// assumed kinds]
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", requires = "cascade")]
     request_kind: Vec<RequestKind>,
     /// Begins with the first policy alone and adds the second, then each of the decisions above that
     /// are not off, one after the other
@@ -175,7 +183,7 @@ impl DecisionOptions {
     /// What is no decision of the gateway's, and the admission that `serve` has where nobody asks for another.
     ///
     /// # Errors
-    /// A time that is none.
+    /// A time that is none, or a worker that the fleet does not have.
     pub(crate) fn set_world(&self, scenario: &mut Scenario) -> Result<(), Fault> {
         if self.admission.is_none() && !self.decompose {
             scenario.routing.admission.mode = AdmitSettings::default().mode;
@@ -189,6 +197,7 @@ impl DecisionOptions {
         scenario.mix = Mix { priorities: self.priorities.clone(), tenants: self.tenants.clone() };
         scenario.queue.per_tenant = self.waiting_per_tenant;
         scenario.retry.extra_attempts_max = self.retries;
+        self.check_workers(scenario)?;
         scenario.refusing.clone_from(&self.refusing);
         scenario.stalls.clone_from(&self.stall);
         if let Some(budget) = self.hedge {
@@ -199,6 +208,25 @@ impl DecisionOptions {
             scenario.overdraft = Overdraft::Crash(RESTART_DEFAULT);
         }
         Ok(())
+    }
+
+    /// That workers which refuse or stand still are there: the fleet's, and behind them those of the cheaper pool.
+    fn check_workers(&self, scenario: &Scenario) -> Result<(), Fault> {
+        let has_drafts = self.wanted().contains(&Decision::Cascade);
+        let drafts = if has_drafts { self.draft_workers } else { 0 };
+        let others = scenario.others.iter().map(|pool| pool.workers);
+        let all = others.fold(scenario.workers.saturating_add(drafts), u32::saturating_add);
+        let refusing = self.refusing.iter().map(|one| ("refusing", one.worker));
+        let stalls = self.stall.iter().map(|one| ("stall", one.worker));
+        let missing = refusing.chain(stalls).find(|(_, worker)| all <= *worker);
+        // That a fleet has no workers at all is told elsewhere.
+        let (Some((flag, worker)), Some(last)) = (missing, all.checked_sub(1)) else {
+            return Ok(());
+        };
+        let why = format!(
+            "`--{flag}`: the fleet has no worker `{worker}`; expected a number from 0 to {last}"
+        );
+        Err(Fault::input(why).hint("`--workers` or `--pool` says how many there are"))
     }
 
     /// Adds a decision to a fleet.

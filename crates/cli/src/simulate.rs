@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
 use overdraft_core::route::{Policy, RouteSettings};
 use overdraft_gpu_model::{Catalogue, Profile, ProfileError};
@@ -13,7 +14,7 @@ use overdraft_sim::report::{Groups, Origin, Report, Run};
 use overdraft_sim::workload::{catalogue, similar};
 use overdraft_units::{Micros, Tokens};
 
-use crate::decision_options::DecisionOptions;
+use crate::decision_options::{DecisionOptions, SPECULATES};
 use crate::fault::Fault;
 use crate::parallel::in_parallel;
 use crate::pool_options::{self, PoolOption};
@@ -28,6 +29,7 @@ const SEEDS_MAX: u64 = 100;
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new(SPECULATES).args(["speculation_policy", "config"]).multiple(true)))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
     /// Each worker's GPUs and model, as HARDWARE-tpN/MODEL-WEIGHTS; `--list` shows all
