@@ -50,6 +50,10 @@ fn a_ladder_has_figures_by_stage_and_its_warm_up_has_none() {
     wrong(&["--rates", "3,x:5"], &["`--rates`: `x:5` is no stage", "`3,10,15:60s`"]);
     wrong(&["--warm-up", "3:5"], &["`--warm-up 3:5`: expected seconds", "`--rates`"]);
     wrong(&["--burstiness", "2"], &["`--burstiness 2`: no rate is given"]);
+    for (shape, said) in [("0", "0"), ("-1", "-1"), ("inf", "inf"), ("nan", "NaN")] {
+        let says = format!("`--burstiness {said}`: expected a number above zero");
+        wrong(&["--rates", "3:5", &format!("--burstiness={shape}")], &[says.as_str()]);
+    }
 }
 
 #[test]

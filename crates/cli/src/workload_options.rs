@@ -99,11 +99,6 @@ impl WorkloadOptions {
         for text in &self.goodput {
             objectives.add(text).map_err(|error| Fault::input(error.to_string()))?;
         }
-        let positive = |name: &str, value: f64| {
-            (0.0 < value && value.is_finite()).then_some(value).ok_or_else(|| {
-                Fault::input(format!("`--{name} {value}`: expected a number above zero"))
-            })
-        };
         let arrivals = match self.request_rate {
             Some(rate) if rate.is_infinite() && 0.0 < rate => Arrivals::AtOnce,
             Some(rate) => Arrivals::Rate {
@@ -164,7 +159,7 @@ impl WorkloadOptions {
         ladder.warm_up =
             stage.map(Rung::warm_up).transpose().map_err(|error| wrong("warm-up", error))?;
         ladder.gap = micros("stage-gap", self.stage_gap)?;
-        ladder.burstiness = self.burstiness;
+        ladder.burstiness = positive("burstiness", self.burstiness)?;
         let seconds = if stage.is_some() { Micros::ZERO } else { self.warm_up_seconds()? };
         Ok((Some(ladder), seconds))
     }
@@ -252,6 +247,13 @@ impl Load {
         }
         settings
     }
+}
+
+/// A number as a user types it that has to be above zero.
+fn positive(name: &str, value: f64) -> Result<f64, Fault> {
+    (0.0 < value && value.is_finite())
+        .then_some(value)
+        .ok_or_else(|| Fault::input(format!("`--{name} {value}`: expected a number above zero")))
 }
 
 /// Seconds as a user types them.
