@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{Server, binary, until};
 
@@ -154,6 +154,35 @@ fn a_reader_that_has_had_enough_is_no_fault() {
         let errors = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{command:?}: {errors}");
     }
+}
+
+#[test]
+fn requests_of_every_dialect_are_in_the_costs() {
+    let worker = Server::worker(&["--simulate", "h100/llama-3-8b-fp8", "--speed", "100"]);
+    let url = format!("http://{}", worker.address);
+    let gateway = Server::serve(&["--worker", &url, "--log-format", "json"]);
+    until("the worker is up", || gateway.ask("GET", "/v1/models", "").body.contains("llama-3-8b"));
+    let messages = json!([{"role": "user", "content": "Hello. [answer:8]"}]);
+    let chat = json!({"model": "llama-3-8b", "max_tokens": 20, "messages": messages});
+    let input = json!({"model": "llama-3-8b", "input": messages});
+    gateway.post("/v1/chat/completions", &chat);
+    gateway.post("/v1/messages", &chat);
+    let response = gateway.post("/v1/responses", &input);
+    gateway.post("/v1/responses/compact", &input);
+    gateway
+        .post("/v1/messages/count_tokens", &json!({"model": "llama-3-8b", "messages": messages}));
+    let kept = format!("/v1/responses/{}", response["id"].as_str().expect("an id"));
+    assert_eq!(gateway.ask("GET", &kept, "").status, 200);
+    let asked = ["chat/completions", "messages", "responses", "responses/compact"];
+    let is_there = |path: &&str| gateway.log().contains(&format!("\"path\":\"/v1/{path}\""));
+    until("all lines are written", || asked.iter().all(is_there));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = folder.path().join("access.jsonl");
+    std::fs::write(&log, gateway.log()).expect("it is writable");
+    let log = log.to_str().expect("a path in UTF-8");
+    let text = said(&["cost", log, "--price", "4.10", "--json"]);
+    let costs: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&costs["requests"], &costs["unanswered"]), (&4.into(), &0.into()), "{text}");
 }
 
 #[test]

@@ -30,6 +30,9 @@ pub const REQUESTS_MAX: usize = 1_000_000;
 const EXPECTED: &str = "an access log of `overdraft serve --log-format json`, JSON lines with \
                         `\"target\":\"access\"`, `timestamp`, `total_us`, `tokens_prompt` and `tokens_out`";
 
+/// Ends of paths whose requests are answered with tokens, in every dialect. Counts of tokens and kept answers have others.
+const GENERATING: [&str; 4] = ["/completions", "/messages", "/responses", "/responses/compact"];
+
 /// The requests of a log that were answered, in the order in which they came.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
@@ -115,9 +118,19 @@ struct Line {
     cache: Option<String>,
     prompt_bytes: Option<u64>,
     prefix: Option<String>,
+    method: Option<String>,
     path: Option<String>,
     tenant: Option<String>,
     priority: Option<String>,
+}
+
+impl Line {
+    /// Whether it is of a request for an answer.
+    fn generates(&self) -> bool {
+        let is_post = self.method.as_deref().is_none_or(|method| method == "POST");
+        let path = self.path.as_deref().unwrap_or_default();
+        is_post && GENERATING.iter().any(|end| path.ends_with(*end))
+    }
 }
 
 /// What a line turned out to be.
@@ -308,7 +321,7 @@ fn read(text: &str, names: &mut Names) -> Result<Read, Fault> {
         return Ok(Read::Other);
     }
     let line: Line = serde_json::from_str(text).map_err(broken)?;
-    if !line.path.as_ref().is_some_and(|path| path.ends_with("/completions")) {
+    if !line.generates() {
         return Ok(Read::Other);
     }
     let lacks = |what: &str| Fault::new(text, format!("has no `{what}`"), EXPECTED);

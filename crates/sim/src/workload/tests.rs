@@ -104,6 +104,40 @@ fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
 }
 
 #[test]
+fn requests_for_answers_are_read_from_a_log_in_every_dialect() {
+    let asked = [
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/responses"),
+        ("POST", "/v1/responses/compact"),
+    ];
+    let others = [
+        ("POST", "/v1/messages/count_tokens"),
+        ("POST", "/v1/responses/input_tokens"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/responses/resp_1/input_items"),
+        ("GET", "/v1/responses/compact"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("GET", "/v1/responses"),
+        ("POST", "/v1/embeddings"),
+    ];
+    let line = |(place, (method, path)): (u32, (&str, &str))| {
+        format!(
+            "{{\"timestamp\":\"2025-11-22T10:00:{:02}Z\",\"method\":\"{method}\",\"path\":\"{path}\",\
+             \"status\":200,\"model\":\"m\",\"tokens_prompt\":{place},\"tokens_out\":1,\
+             \"total_us\":1000,\"target\":\"access\"}}\n",
+            10 + place
+        )
+    };
+    let text: String = (1..).zip(asked.into_iter().chain(others)).map(line).collect();
+    let (_folder, path) = file("access.jsonl", &text);
+    let log = AccessLog::read(&path).unwrap();
+    let prompts: Vec<u32> = log.entries().iter().map(|entry| entry.prompt.get()).collect();
+    assert_eq!((prompts, log.unanswered()), (vec![1, 2, 3, 4, 5], 0));
+}
+
+#[test]
 fn tables_of_every_kind_give_times_and_lengths() {
     let azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n\
                  2023-11-16 18:15:50.0,396,109\n";
