@@ -173,3 +173,26 @@ fn engines_are_set_by_the_names_that_vllm_has() {
     wrong(&["--kv-cache-dtype", "int3"], &["expected auto, bfloat16"]);
     wrong(&["--block-size", "0"], &["`--block-size 0` holds nothing"]);
 }
+
+#[test]
+fn every_fleet_has_a_column_of_its_own_and_no_policy_is_run_twice() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, policy: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("it is writable");
+        std::fs::write(&file, format!("routing: {{policy: {policy}}}\n")).expect("it is writable");
+        file.to_str().expect("a path in UTF-8").to_owned()
+    };
+    let labels = |more: &[&str]| -> Vec<String> {
+        let told = report(&[&SMALL[..], &["--num-prompts", "20"], more].concat());
+        let runs = told["runs"].as_array().expect("runs");
+        runs.iter().filter_map(|run| run["label"].as_str()).map(str::to_owned).collect()
+    };
+    let (one, other) = (file("a/gateway.yaml", "cost"), file("b/gateway.yaml", "round-robin"));
+    assert_eq!(labels(&["-c", &one, "-c", &other]), [one.as_str(), other.as_str()]);
+    let cost = file("cost.yaml", "cost");
+    assert_eq!(labels(&["--policy", "cost", "-c", &cost]), ["cost", cost.as_str()]);
+    let twice = ["--policy", "cost,round-robin,cost", "--seeds", "2"];
+    assert_eq!(labels(&twice), ["cost", "cost", "round-robin", "round-robin"]);
+    refuses(2, &["simulate", "-c", &one, "-c", &one], &["is given twice", "hint: "]);
+}

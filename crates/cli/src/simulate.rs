@@ -212,8 +212,8 @@ fn fleets(
         let label = if is_added { format!("+ {policy}") } else { policy.name().to_owned() };
         fleets.push((label, make(arguments, load, pools, policy)?));
     }
-    for path in &arguments.config {
-        fleets.push(simulate_config::fleet(arguments, path, load, pools, &profiles)?);
+    for (path, label) in arguments.config.iter().zip(simulate_config::labels(&arguments.config)?) {
+        fleets.push((label, simulate_config::fleet(arguments, path, load, pools, &profiles)?));
     }
     if let Some((_, last)) = fleets.last().filter(|_| arguments.decisions.decomposes()) {
         let mut scenario = last.clone();
@@ -307,8 +307,14 @@ pub(crate) fn policies(names: &[String]) -> Result<Vec<Policy>, Fault> {
         })?;
         policies.push(policy);
     }
-    policies.dedup();
-    Ok(policies)
+    // Runs of one label count as seeds of one fleet, so a policy that is named again is not run again.
+    let mut distinct: Vec<Policy> = Vec::new();
+    for policy in policies {
+        if !distinct.contains(&policy) {
+            distinct.push(policy);
+        }
+    }
+    Ok(distinct)
 }
 
 pub(crate) fn scenario(

@@ -3,10 +3,11 @@
 //! What the file says of routing, admission, waiting, retries, hedging, scrapes, KV events, answers that are
 //! given again and guessing counts as it would live; the fleet itself and the load are the command line's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use overdraft_config::{Config, KvEvents, Loader, WorkerSource};
 use overdraft_core::admit::ByPriority;
+use overdraft_core::route::Policy;
 use overdraft_gateway::CacheMode;
 use overdraft_gpu_model::Catalogue;
 use overdraft_scheduler::speculate::Policy as Depth;
@@ -18,7 +19,47 @@ use crate::settings;
 use crate::simulate::{self, Arguments};
 use crate::workload_options::Load;
 
-/// The fleet that the file at `path` makes, and what to call it.
+/// What to call the fleets of these files, each by a name of its own: runs of one label count as seeds of one
+/// fleet. That is a file's stem, or its path as typed where another file or a policy has that name.
+///
+/// # Errors
+/// A file that is given twice.
+pub(crate) fn labels(paths: &[PathBuf]) -> Result<Vec<String>, Fault> {
+    for (place, path) in paths.iter().enumerate() {
+        if paths.iter().take(place).any(|before| plain(before) == plain(path)) {
+            let why =
+                format!("`--config {}` is given twice; expected each file once", path.display());
+            return Err(Fault::input(why).hint("`--seeds` runs a fleet several times"));
+        }
+    }
+    Ok(paths.iter().map(|path| label(path, paths)).collect())
+}
+
+fn label(path: &Path, all: &[PathBuf]) -> String {
+    let (short, typed) = (stem(path), path.display().to_string());
+    let is_policy = |name: &str| name.parse::<Policy>().is_ok();
+    let mut others = all.iter().filter(|other| other.as_path() != path);
+    let is_shared =
+        others.any(|other| stem(other) == short || other.display().to_string() == short);
+    if !is_shared && !is_policy(&short) {
+        short
+    } else if is_policy(&typed) {
+        format!("./{typed}")
+    } else {
+        typed
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The path without a leading `./`.
+fn plain(path: &Path) -> &Path {
+    path.strip_prefix(".").unwrap_or(path)
+}
+
+/// The fleet that the file at `path` makes.
 ///
 /// # Errors
 /// A file that cannot be used, or decisions that cannot be simulated.
@@ -28,7 +69,7 @@ pub(crate) fn fleet(
     load: &Load,
     pools: &[Pool],
     profiles: &Catalogue,
-) -> Result<(String, Scenario), Fault> {
+) -> Result<Scenario, Fault> {
     let loaded = Loader::new(path).with_workers(WorkerSource::Elsewhere).load()?;
     let settings = settings::gateway(&loaded.config, Vec::new());
     let route = settings.routing.route;
@@ -57,8 +98,7 @@ pub(crate) fn fleet(
         Some(Depth::Off) => None,
         said => arguments.decisions.guessing(said)?,
     };
-    let label = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok((label, scenario))
+    Ok(scenario)
 }
 
 /// The rule for the depth of drafts that the file names.
@@ -66,4 +106,34 @@ fn depth(config: &Config) -> Result<Option<Depth>, Fault> {
     let said = config.speculation.policy.as_deref();
     let parsed = said.map(str::parse::<Depth>).transpose();
     parsed.map_err(|error| Fault::input(format!("`speculation.policy`: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(paths: &[&str], expected: &[&str]) {
+        let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+        assert_eq!(labels(&paths).expect("each file is given once"), expected);
+    }
+
+    #[test]
+    fn every_file_has_a_label_that_no_other_file_and_no_policy_has() {
+        check(&["write-up.yaml", "b/defaults.yaml"], &["write-up", "defaults"]);
+        check(&["a/gateway.yaml", "b/gateway.yaml"], &["a/gateway.yaml", "b/gateway.yaml"]);
+        check(&["cost.yaml", "mine.yaml"], &["cost.yaml", "mine"]);
+        check(&["cost"], &["./cost"]);
+        // The path of the first is the stem of the third.
+        let paths = ["one.yaml", "b/one.yaml", "c/one.yaml.old"];
+        check(&paths, &paths);
+    }
+
+    #[test]
+    fn a_file_that_is_given_twice_is_refused() {
+        for paths in [["a.yaml", "a.yaml"], ["a.yaml", "./a.yaml"]] {
+            let told = labels(&paths.map(PathBuf::from)).expect_err("one file, two fleets");
+            assert!(format!("{told:?}").contains("is given twice"), "{told:?}");
+        }
+    }
 }
