@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::groups::{Belongs, Groups, PoolTold, WorkerTold};
 use super::histogram::Histogram;
 use super::plot::escaped;
-use super::recorder::{GapGroup, Recorder, Sample};
+use super::recorder::{GapGroup, Recorder, Sample, seconds_of};
 use super::summary::Summary;
 use super::{Objectives, Run};
 use crate::float_conversion::{float, length};
@@ -39,6 +39,22 @@ struct Row {
     gaps: Option<Histogram>,
     /// For all of the pool's workers, whatever they did.
     dollars: Option<f64>,
+}
+
+/// The requests of a group in all runs.
+#[derive(Default)]
+struct Gathered {
+    samples: Vec<Sample>,
+    /// The sum of its spans in each run: runs begin at one time and would lie over each other.
+    seconds: f64,
+}
+
+impl Gathered {
+    /// Takes in the requests of one more run.
+    fn add(&mut self, samples: Vec<Sample>) {
+        self.seconds += seconds_of(&samples);
+        self.samples.extend(samples);
+    }
 }
 
 impl Side {
@@ -116,36 +132,46 @@ impl Side {
         })
     }
 
+    /// The requests of a run by group.
+    fn divided(self, run: &Run) -> BTreeMap<usize, Vec<Sample>> {
+        let mut groups: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
+        for sample in run.recorder.samples() {
+            if let Some(place) = self.place(sample.belongs) {
+                groups.entry(place).or_default().push(*sample);
+            }
+        }
+        groups
+    }
+
     /// The groups of these runs, seeds of one label, put together; none where there is nothing to tell apart.
     fn rows(self, runs: &[&Run], objectives: &Objectives) -> Vec<Row> {
         let Some(groups) = runs.first().map(|run| &run.groups) else { return Vec::new() };
-        let mut samples: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
         if self == Self::Pool && groups.pools.len() < 2 {
             return Vec::new();
         }
         // A pool that answered nothing costs as well.
-        samples.extend((0..self.always(groups)).map(|place| (place, Vec::new())));
-        for sample in runs.iter().flat_map(|run| run.recorder.samples()) {
-            if let Some(place) = self.place(sample.belongs) {
-                samples.entry(place).or_default().push(*sample);
+        let mut gathered: BTreeMap<usize, Gathered> =
+            (0..self.always(groups)).map(|place| (place, Gathered::default())).collect();
+        for run in runs {
+            for (place, samples) in self.divided(run) {
+                gathered.entry(place).or_default().add(samples);
             }
         }
-        let seconds: f64 = runs.iter().map(|run| run.recorder.seconds()).sum();
-        let row = |(place, samples): (usize, Vec<Sample>)| {
+        let hours = runs.iter().map(|run| run.recorder.seconds()).sum::<f64>() / 3_600.0;
+        let row = |(place, Gathered { samples, seconds }): (usize, Gathered)| {
             let gaps = self.gaps(runs, place);
             let own = gaps.clone().unwrap_or_default();
             let recorder = Recorder { samples, gaps: own, ..Recorder::new() };
-            let summary = Summary::of(&recorder, objectives);
+            let summary = Summary { duration: seconds, ..Summary::of(&recorder, objectives) };
             // A worker's counts are those of one run.
             let is_worker = self == Self::Worker && runs.len() == 1;
             let worker = groups.workers.get(place).filter(|_| is_worker).copied();
             let pool = groups.pools.get(place).filter(|_: &&PoolTold| self == Self::Pool).cloned();
-            let dollars = pool
-                .as_ref()
-                .map(|pool| f64::from(pool.workers) * pool.dollars_per_hour * seconds / 3_600.0);
+            let dollars =
+                pool.as_ref().map(|pool| f64::from(pool.workers) * pool.dollars_per_hour * hours);
             Row { name: self.name(groups, place), summary, pool, worker, gaps, dollars }
         };
-        samples.into_iter().map(row).collect()
+        gathered.into_iter().map(row).collect()
     }
 
     /// A table with a header; empty where there is nothing to tell apart.

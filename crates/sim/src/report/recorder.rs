@@ -143,10 +143,7 @@ impl Recorder {
 
     /// From the first request that was to be sent to the end of the last, in seconds.
     pub(crate) fn seconds(&self) -> f64 {
-        let first = self.samples.iter().map(|sample| sample.intended).min();
-        let last = self.samples.iter().map(|sample| sample.ended).max();
-        let (first, last) = (first.unwrap_or(Instant::ORIGIN), last.unwrap_or(Instant::ORIGIN));
-        crate::float_conversion::float(last.since(first).get()) / 1e6
+        seconds_of(&self.samples)
     }
 
     /// A number that is equal only for equal histories.
@@ -171,6 +168,14 @@ impl Recorder {
             ])
         })
     }
+}
+
+/// From the first of these requests that was to be sent to the end of the last, in seconds.
+pub(crate) fn seconds_of(samples: &[Sample]) -> f64 {
+    let first = samples.iter().map(|sample| sample.intended).min();
+    let last = samples.iter().map(|sample| sample.ended).max();
+    let (first, last) = (first.unwrap_or(Instant::ORIGIN), last.unwrap_or(Instant::ORIGIN));
+    crate::float_conversion::float(last.since(first).get()) / 1e6
 }
 
 impl Sample {

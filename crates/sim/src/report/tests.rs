@@ -282,6 +282,24 @@ fn tenants_and_stages_have_times_between_tokens_of_their_own() {
 }
 
 #[test]
+fn a_stage_makes_as_many_tokens_a_second_however_many_seeds_there_are() {
+    let of_seed = |seed: u64| {
+        let belongs = Belongs { stage: Some(0), ..Belongs::default() };
+        let mut run = run("a", seed, &[Sample { belongs, ..sample(0, 0, 50, 50) }]);
+        run.groups.stages = vec!["3/s".to_owned()];
+        run
+    };
+    // Ten tokens in half a second, and twenty in two halves.
+    for seeds in [1, 2] {
+        let text = report(Origin::Simulated, (0..seeds).map(of_seed).collect()).text();
+        let header = text.lines().find(|line| line.starts_with("By stage")).unwrap();
+        assert!(header.ends_with("output tok/s  good %"), "{header}");
+        let row = text.lines().find(|line| line.starts_with("3/s")).unwrap();
+        assert_eq!(row.split_whitespace().rev().nth(1), Some("20.0"), "{seeds} seeds: {row}");
+    }
+}
+
+#[test]
 fn every_request_is_a_line_with_its_times_fate_and_place() {
     let belongs = Belongs { tenant: Some(0), worker: Some(3), ..Belongs::default() };
     let refused = Sample {
