@@ -183,6 +183,37 @@ fn one_model_of_several_is_replayed_and_asked_for_what_others_answered_then() {
 }
 
 #[test]
+fn a_part_of_a_log_stands_beside_the_same_part() {
+    let (_folder, file) = mixed();
+    let replay = ["simulate", "--access-log", &file, "--model", "m", "--policy", "cost"];
+    // One request a second, of which the first two were a worker's.
+    let parts: [(&[&str], u64); 5] = [
+        (&["--num-prompts", "2"], 2),
+        (&["--warm-up", "2"], 3),
+        (&["--from", "1", "--duration", "2"], 3),
+        (&["--from", "1", "--warm-up", "1"], 3),
+        (&["--speed", "2", "--warm-up", "1"], 3),
+    ];
+    for (more, requests) in parts {
+        let text = said(&[&replay[..], &["--output", "json"], more].concat());
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        for run in report["runs"].as_array().expect("runs") {
+            assert_eq!(run["completed"], requests, "{more:?}: {run}");
+        }
+        let of = |label: &str| {
+            let work = &report["what_if"][label]["work_dollars"];
+            work["whole"].as_f64().expect("dollars")
+        };
+        let (then, now) = (of("recorded"), of("cost"));
+        assert!(0.0 < then && (then - now).abs() < 1e-12, "{more:?}: {then} and {now}");
+        let workers = &report["what_if"]["recorded"]["fleet"]["workers"];
+        assert_eq!(workers, 2, "{more:?}: both were there");
+    }
+    let text = said(&[&replay[..6], &["cost,round-robin", "--seeds", "2"]].concat());
+    assert!(text.contains("means over seeds (recorded: 1, cost: 2, round-robin: 2)"), "{text}");
+}
+
+#[test]
 fn the_fleet_that_was_recorded_may_have_been_another() {
     let (_folder, file) = mixed();
     let replay = ["simulate", "--access-log", &file, "--model", "m", "--policy", "cost"];
@@ -255,6 +286,9 @@ fn a_replay_that_cannot_be_is_refused() {
     replay(&model(&["--recorded-profile", "h100-tp1/llama-3-9b-bf16"]), &["not a known profile"]);
     replay(&model(&["--admission", "peak"]), &["`--access-log` replays no admission of its own"]);
     replay(&model(&["--decompose"]), &["cannot be used with '--decompose'"]);
+    replay(&model(&["--rates", "5:10"]), &["`--rates 5:10`: `--access-log`", "hint: `--speed 2`"]);
+    replay(&model(&["--from", "100"]), &["nothing was asked", "`--from`"]);
+    replay(&model(&["--warm-up", "100"]), &["nothing was asked", "`--warm-up`"]);
     replay(&model(&["--users", "5"]), &["--users", "cannot be used with"]);
     replay(&model(&["--pool", "h100"]), &["COUNTxPROFILE@DOLLARS, as in `2xl4-tp1/"]);
     replay(&model(&["--pool", "2xh100/llama-3-9b"]), &["not a known profile"]);

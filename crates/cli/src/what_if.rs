@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::parallel::in_parallel;
 use crate::pool_options;
 use crate::simulate::{self, Arguments};
-use crate::workload_options::Opened;
+use crate::workload_options::{Load, Opened};
 
 /// The column of what was recorded.
 const RECORDED: &str = "recorded";
@@ -77,37 +77,44 @@ struct Column {
 /// Replays and tells.
 pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     let options = &arguments.what_if;
+    let load = arguments.workload.of_log(file)?;
     let log = AccessLog::read(file).map_err(|error| Fault::input(error.to_string()))?;
     let log = Arc::new(log.of_model(&model(&log, options.model.as_deref())?));
     note(&log);
-    let load = arguments.workload.of_log(file)?;
+    let part = Part::of(&log, &load)?;
     let policies = simulate::policies(&arguments.policy)?;
     let pools = pool_options::pools(arguments)?;
-    let mut fleet = Recorded::of(&log);
-    fleet.workers = options.recorded_workers.unwrap_or(fleet.workers);
+    let mut fleet = Recorded::of(&part.counted);
+    // Who answered nothing of the part was there all the same.
+    fleet.workers = options.recorded_workers.unwrap_or(Recorded::of(&log).workers);
     // Without a word on it, what was there is what the (first) pool is.
     let before = match &options.recorded_profile {
         Some(name) => simulate::listed(arguments, name)?,
         None => simulate::listed(arguments, &pools[0].profile.name())?,
     };
     let price = options.recorded_price.unwrap_or_else(|| before.price_per_hour());
-    let mut columns = vec![recorded(&log, &fleet, &before, price)];
+    let mut columns = vec![recorded(&part.counted, &fleet, &before, price)];
     let mut runs = vec![Run {
         cost: Some(columns[0].fleet()),
         groups: Groups { tenants: log.tenants(), ..Groups::default() },
-        ..Run::new(RECORDED.to_owned(), arguments.seed, what_if::recorded(&log))
+        ..Run::new(RECORDED.to_owned(), arguments.seed, what_if::recorded(&part.counted))
     }];
     let priced = |pool: &Pool| fleet.prices(&pool.profile, pool.profile.price_per_hour());
     let prices: Vec<Prices> = pools.iter().map(priced).collect();
+    let an_hour = |pool: &Pool| f64::from(pool.workers) * pool.profile.price_per_hour();
+    let an_hour: f64 = pools.iter().map(an_hour).sum();
     let bar = simulate::bar(&load, policies.len(), arguments.seeds);
     let jobs: Vec<_> = policies.iter().flat_map(|&policy| arguments.each_seed(policy)).collect();
     let done = in_parallel(jobs.len(), |place| {
         let (policy, seed) = jobs[place];
         let scenario = simulate::scenario(arguments, &load, &pools, policy)?;
-        let (left, sessions) = split(&log, load.pacing, options.kept(), seed);
+        let (left, sessions) = part.split(&load, options.kept(), seed);
         let opened = Opened { sessions, tenants: log.tenants(), stages: Vec::new() };
         let mut run = simulate::one(&scenario, opened, policy.name(), seed, &bar)?;
-        Ok((again(&log, &mut run, &left, &prices), run))
+        let (work, hours) = again(&part.asked, &mut run, &left, &prices);
+        // The fleet costs as well while it waits for what ends as it did.
+        run.cost = Some(an_hour * hours);
+        Ok(((work, hours), run))
     })?;
     bar.finish_and_clear();
     let (works, replayed): (Vec<_>, Vec<_>) = done.into_iter().unzip();
@@ -176,24 +183,57 @@ fn note(log: &AccessLog) {
     }
 }
 
-/// Requests that end as they did: their places in the log, and when they begin now.
+/// Requests that end as they did and count: their places in what is replayed, and when they begin now.
 type Left = Arc<Mutex<Vec<(usize, Instant)>>>;
 
-/// What the simulated fleet is asked, and what it is not.
-fn split(log: &Arc<AccessLog>, pacing: Pacing, kept: Kept, seed: u64) -> (Left, Sessions) {
-    let left = Left::default();
-    let (notes, sources) = (Arc::clone(&left), Arc::clone(log));
-    let paced = pacing.apply(Arc::clone(log).sessions(), seed);
-    let asked = paced.filter(move |session| {
-        let Ok(session) = session else { return true };
-        let place = usize::try_from(session.name).unwrap_or(usize::MAX);
-        let keeps = sources.entries().get(place).is_some_and(|entry| kept.keeps(entry.source));
-        if keeps {
-            notes.lock().unwrap_or_else(PoisonError::into_inner).push((place, session.at));
+/// The requests of a log that are replayed, and those of them that count: all but those of the warm-up.
+struct Part {
+    asked: Arc<AccessLog>,
+    counted: AccessLog,
+}
+
+impl Part {
+    /// What `--num-prompts`, `--from`, `--duration` and `--warm-up` leave of a log. Both columns are of it: less
+    /// work than that of the whole log would look like savings.
+    ///
+    /// # Errors
+    /// Nothing that counts is left.
+    fn of(log: &Arc<AccessLog>, load: &Load) -> Result<Self, Fault> {
+        let (mut first, mut asked, mut warm) = (None, 0, 0);
+        // The log's own times draw nothing, so every seed leaves the same requests, one behind the other.
+        let paced = load.pacing.apply(Arc::clone(log).sessions(), 0);
+        for session in paced.filter_map(Result::ok) {
+            first = first.or(Some(session.name));
+            asked += 1;
+            warm += usize::from(session.at.since(Instant::ORIGIN) < load.warm_up);
         }
-        !keeps
-    });
-    (left, Box::new(asked))
+        let first = first.and_then(|name| usize::try_from(name).ok()).unwrap_or(0);
+        let counted = log.part(first + warm..first + asked);
+        if counted.entries().is_empty() {
+            return Err(load.nothing_asked());
+        }
+        Ok(Self { asked: Arc::new(log.part(first..first + asked)), counted })
+    }
+
+    /// What the simulated fleet is asked, and what it is not.
+    fn split(&self, load: &Load, kept: Kept, seed: u64) -> (Left, Sessions) {
+        let left = Left::default();
+        let (notes, sources) = (Arc::clone(&left), Arc::clone(&self.asked));
+        // All that remains of the log is asked.
+        let pacing = Pacing { requests_max: None, span: None, ..load.pacing };
+        let warm_up = load.warm_up;
+        let paced = pacing.apply(Arc::clone(&self.asked).sessions(), seed);
+        let asked = paced.filter(move |session| {
+            let Ok(session) = session else { return true };
+            let place = usize::try_from(session.name).unwrap_or(usize::MAX);
+            let keeps = sources.entries().get(place).is_some_and(|entry| kept.keeps(entry.source));
+            if keeps && warm_up <= session.at.since(Instant::ORIGIN) {
+                notes.lock().unwrap_or_else(PoisonError::into_inner).push((place, session.at));
+            }
+            !keeps
+        });
+        (left, Box::new(asked))
+    }
 }
 
 /// Puts what ended as it did to what was simulated; the work of both, and the hours.

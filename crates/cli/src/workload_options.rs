@@ -175,7 +175,18 @@ impl WorkloadOptions {
 
 impl WorkloadOptions {
     /// The load of an access log, at the pace that was typed.
+    ///
+    /// # Errors
+    /// Rates of its own: a log is replayed at its own times, so the two columns would be of different loads.
     pub(crate) fn of_log(&self, file: &Path) -> Result<Load, Fault> {
+        if let Some(rates) = &self.rates {
+            let why = format!("`--rates {rates}`: `--access-log` replays a log at its own times");
+            let hint = format!(
+                "`--speed 2` replays it twice as fast; `--workload access:{}` takes `--rates`",
+                file.display()
+            );
+            return Err(Fault::input(why).hint(hint));
+        }
         Self { workload: format!("access:{}", file.display()), ..self.clone() }.load()
     }
 }
@@ -208,8 +219,13 @@ impl Load {
         if report.runs.iter().any(|run| !run.recorder.samples().is_empty()) {
             return Ok(());
         }
+        Err(self.nothing_asked())
+    }
+
+    /// That no request is counted.
+    pub(crate) fn nothing_asked(&self) -> Fault {
         let why = format!("nothing was asked: `{}` has no request that is counted", self.source);
-        Err(Fault::input(why).hint("give `--duration`, `--from` or `--warm-up` another value"))
+        Fault::input(why).hint("give `--duration`, `--from` or `--warm-up` another value")
     }
 
     /// What of it belongs into a report.

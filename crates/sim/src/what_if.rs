@@ -124,11 +124,10 @@ impl Recorded {
         let mut workers: Vec<_> = of_target().filter_map(|entry| entry.worker.as_ref()).collect();
         workers.sort_unstable();
         workers.dedup();
-        let seconds = log.entries().iter().map(|entry| {
-            let begun = entry.at.since(overdraft_units::Instant::ORIGIN);
-            float((begun + entry.total).get()) / 1e6
-        });
-        let seconds = seconds.fold(0.0, f64::max);
+        // A part of a log begins later than the log.
+        let first = log.entries().first().map(|entry| entry.at).unwrap_or_default();
+        let ended = |entry: &Entry| float((entry.at.since(first) + entry.total).get()) / 1e6;
+        let seconds = log.entries().iter().map(ended).fold(0.0, f64::max);
         let telling = |entry: &Entry| {
             let before = entry.first_token.map_or(0, |first| first.get().min(entry.total.get()));
             float(entry.total.get() - before) / 1e6
@@ -255,6 +254,21 @@ mod tests {
         // Four and a half seconds of telling over nine of two workers: less than one at once.
         is_near(told.running, 1.0);
         is_near(told.context, 1_050.0);
+    }
+
+    #[test]
+    fn a_part_of_a_log_lasts_from_its_own_first_request_on() {
+        let whole = log(&[
+            (2, r#""worker":"a","total_us":1000000"#),
+            (8, r#""worker":"b","total_us":3000000"#),
+            (9, r#""worker":"a","total_us":1000000"#),
+            (15, r#""worker":"a","total_us":1000000"#),
+        ]);
+        is_near(Recorded::of(&whole).seconds, 14.0);
+        let part = whole.part(1..3);
+        assert_eq!(part.entries(), &whole.entries()[1..3]);
+        is_near(Recorded::of(&part).seconds, 4.0);
+        assert!(whole.part(3..9).entries().is_empty(), "there are no such places");
     }
 
     #[test]

@@ -101,11 +101,11 @@ fn figures(page: &mut String, report: &Report) {
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
-    let seeds = report.runs.len() / labels.len().max(1);
-    if 1 < seeds {
+    if let Some(seeds) = table::seeds(report) {
         let _written = writeln!(
             page,
-            "<p class=\"soft\">Means over {seeds} seeds; ± holds the mean with 95 % confidence.</p>"
+            "<p class=\"soft\">Means over {}; ± holds the mean with 95 % confidence.</p>",
+            escaped(&seeds)
         );
     }
     for note in table::notes(report) {

@@ -138,11 +138,23 @@ fn compared(text: &mut String, report: &Report) {
         }
         text.push('\n');
     }
-    let seeds = report.runs.len() / labels.len().max(1);
-    if 1 < seeds {
-        let _written =
-            writeln!(text, "means over {seeds} seeds; ± holds the mean with 95 % confidence");
+    if let Some(seeds) = seeds(report) {
+        let _written = writeln!(text, "means over {seeds}; ± holds the mean with 95 % confidence");
     }
+}
+
+/// How many seeds columns are the means of; none where each is of one run.
+pub(super) fn seeds(report: &Report) -> Option<String> {
+    let counts: Vec<_> =
+        report.labels().map(|label| (label, report.labelled(label).count())).collect();
+    let most = counts.iter().map(|(_, count)| *count).max().filter(|most| 1 < *most)?;
+    if counts.iter().all(|(_, count)| *count == most) {
+        return Some(format!("{most} seeds"));
+    }
+    // What was recorded has no seeds.
+    let each: Vec<String> =
+        counts.iter().map(|(label, count)| format!("{label}: {count}")).collect();
+    Some(format!("seeds ({})", each.join(", ")))
 }
 
 /// `123.4 ±5.6`, or a dash where there is no figure.

@@ -124,6 +124,10 @@ fn labels_stand_side_by_side_with_intervals_over_seeds() {
     let text = report.text();
     // 50 and 12.706 times the standard error of 10.
     assert!(text.contains("50.00 ±127.06"), "{text}");
+    // Labels need not have equally many runs.
+    for told in [&text, &report.html()] {
+        assert!(told.contains("eans over seeds (cost: 2, round-robin: 1); "), "{told}");
+    }
     assert!(text.contains("300.00"), "{text}");
     near(report.json()["estimates"]["cost"]["mean_ttft_ms"]["ci95"].as_f64().unwrap(), 127.06);
 }

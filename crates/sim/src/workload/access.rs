@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -226,13 +227,24 @@ impl AccessLog {
     /// Only the requests for a model.
     #[must_use]
     pub fn of_model(&self, model: &str) -> Self {
-        let entries = self.entries.iter().filter(|entry| &*entry.model == model).cloned().collect();
         let unanswered = self.unanswered.iter().filter(|(of, _)| &***of == model);
+        let unanswered = unanswered.map(|(of, count)| (Arc::clone(of), *count)).collect();
+        let entries = self.entries.iter().filter(|entry| &*entry.model == model);
+        Self { unanswered, ..self.only(entries) }
+    }
+
+    /// Only the requests of these places, at the times that they have in the whole log.
+    #[must_use]
+    pub fn part(&self, places: Range<usize>) -> Self {
+        self.only(self.entries.get(places).unwrap_or_default().iter())
+    }
+
+    fn only<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Self {
         Self {
-            entries,
-            unanswered: unanswered.map(|(of, count)| (Arc::clone(of), *count)).collect(),
-            tenants: Arc::clone(&self.tenants),
+            entries: entries.cloned().collect(),
+            unanswered: self.unanswered.clone(),
             tokens_per_byte: self.tokens_per_byte,
+            tenants: Arc::clone(&self.tenants),
         }
     }
 
