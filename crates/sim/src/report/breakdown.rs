@@ -197,7 +197,7 @@ impl Side {
             header.extend(["workers", "$/h each", "$", "$ per 1M output"]);
         }
         let mut grid = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-        grid.extend(rows.iter().take(ROWS_MAX).map(|row| row.cells(self, tells_gaps)));
+        grid.extend(rows.iter().take(ROWS_MAX).map(|row| row.cells(self, tells_gaps, objectives)));
         if ROWS_MAX < rows.len() {
             grid.push(vec![format!("{} more", rows.len() - ROWS_MAX)]);
         }
@@ -206,7 +206,7 @@ impl Side {
 }
 
 impl Row {
-    fn cells(&self, side: Side, tells_gaps: bool) -> Vec<String> {
+    fn cells(&self, side: Side, tells_gaps: bool, objectives: &Objectives) -> Vec<String> {
         let Summary { offered, completed, refused, failed, output_tokens, .. } = self.summary;
         let mut cells = vec![self.name.clone()];
         cells.extend([offered, completed, refused, failed, output_tokens].map(|n| n.to_string()));
@@ -220,8 +220,8 @@ impl Row {
         if side == Side::Stage {
             cells.push(format!("{:.1}", self.summary.output_throughput()));
         }
-        cells
-            .extend(self.summary.good.map(|_| format!("{:.1}", self.summary.good_share() * 100.0)));
+        let good = self.summary.good.map(|_| format!("{:.1}", self.summary.good_share() * 100.0));
+        cells.extend((!objectives.is_empty()).then(|| good.unwrap_or_else(|| "-".to_owned())));
         if let (Some(pool), Some(dollars)) = (&self.pool, self.dollars) {
             cells.push(pool.workers.to_string());
             cells.push(format!("{:.2}", pool.dollars_per_hour));

@@ -54,9 +54,18 @@ impl Objectives {
         };
         let ms = |micros: u64| float(micros) / 1e3;
         sample.fate == Fate::Completed
+            && self.can_tell_of(sample)
             && within(self.ttft_ms, sample.ttft().map(|time| ms(time.get())))
             && within(self.tpot_ms, sample.tpot_us().map(|time| time / 1e3))
             && within(self.e2el_ms, Some(ms(sample.latency().get())))
+    }
+
+    /// Whether a request tells if it met them. An answer without a first token, as one that was recorded and not
+    /// streamed, tells nothing of the time before it and between tokens.
+    pub(crate) fn can_tell_of(&self, sample: &Sample) -> bool {
+        let is_split = 1 < sample.output.get();
+        let needs_first = self.ttft_ms.is_some() || (self.tpot_ms.is_some() && is_split);
+        sample.fate != Fate::Completed || sample.first_token.is_some() || !needs_first
     }
 }
 

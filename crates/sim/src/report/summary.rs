@@ -50,7 +50,7 @@ pub struct Summary {
     pub cached_tokens: Option<u64>,
     /// Tokens of answers.
     pub output_tokens: u64,
-    /// Requests that met the objectives; none where there are no objectives.
+    /// Requests that met the objectives; none where there are no objectives, or one of the requests does not tell.
     pub good: Option<u64>,
     /// Most answer tokens of a second.
     pub peak_output_throughput: f64,
@@ -185,6 +185,8 @@ impl Summary {
             completed().filter_map(|sample| sample.cached).map(|found| u64::from(found.get()));
         let tells_cached = completed().any(|sample| sample.cached.is_some());
         let good = samples.iter().filter(|sample| objectives.are_met_by(sample)).count();
+        let tells_good =
+            !objectives.is_empty() && samples.iter().all(|sample| objectives.can_tell_of(sample));
         let rates = recorder.tokens.rates();
         Self {
             offered: length(samples.len()) + recorder.dropped,
@@ -197,7 +199,7 @@ impl Summary {
             input_tokens: completed().map(|sample| u64::from(sample.prompt.get())).sum(),
             cached_tokens: tells_cached.then(|| cached.sum()),
             output_tokens: completed().map(|sample| u64::from(sample.output.get())).sum(),
-            good: (!objectives.is_empty()).then(|| length(good)),
+            good: tells_good.then(|| length(good)),
             peak_output_throughput: rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
             peak_concurrency: peak_concurrency(samples),
             cost: None,
@@ -225,7 +227,7 @@ impl Summary {
         per_second(self.input_tokens + self.output_tokens, self.duration)
     }
 
-    /// Requests a second that met the objectives; not a number where there are none.
+    /// Requests a second that met the objectives; not a number where nothing tells.
     pub fn goodput(&self) -> f64 {
         self.good.map_or(f64::NAN, |good| per_second(good, self.duration))
     }

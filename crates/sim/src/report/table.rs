@@ -30,14 +30,23 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-/// What a reader must know of the figures: whose latencies they are, and which differences may be chance.
+/// What a reader must know of the figures: whose latencies they are, which goodput nothing tells, and which
+/// differences may be chance.
 pub(super) fn notes(report: &Report) -> Vec<String> {
     let several = 1 < report.labels().count();
+    let of = |label: &str, told: String| if several { format!("{label}: {told}") } else { told };
     let unanswered = |label: &str| {
         let told = Unanswered::of(report.labelled(label).map(|run| &run.recorder)).sentence()?;
-        Some(if several { format!("{label}: {told}") } else { told })
+        Some(of(label, told))
     };
     let mut notes: Vec<String> = report.labels().filter_map(unanswered).collect();
+    let unjudged = |label: &str| {
+        let mut samples = report.labelled(label).flat_map(|run| run.recorder.samples());
+        let tells_all = samples.all(|sample| report.objectives.can_tell_of(sample));
+        let told = "some answers were not streamed, so nothing tells how many requests were good";
+        (!tells_all).then(|| of(label, told.to_owned()))
+    };
+    notes.extend(report.labels().filter_map(unjudged));
     let warn = |warning: String| format!("warning: {warning}");
     notes.extend(comparison::warnings(report).into_iter().map(warn));
     notes

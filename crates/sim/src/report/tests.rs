@@ -157,6 +157,25 @@ fn objectives_are_read_and_refused() {
 }
 
 #[test]
+fn an_answer_without_a_first_token_meets_no_objective_on_it_and_misses_none() {
+    let whole = Sample { first_token: None, ..sample(0, 0, 50, 20) };
+    let mut of = run("a", 1, &[sample(0, 0, 50, 20), whole]);
+    of.groups.tenants = vec!["acme".to_owned()];
+    for sample in &mut of.recorder.samples {
+        sample.belongs.tenant = Some(0);
+    }
+    let good = |objectives: &str| of.summary(&objectives.parse().unwrap()).good;
+    assert_eq!((good("ttft:100"), good("tpot:30")), (None, None));
+    assert_eq!(good("e2el:1000"), Some(2));
+    let report = report(Origin::Simulated, vec![of]);
+    assert!(report.json()["runs"][0]["request_goodput"].is_null());
+    let text = report.text();
+    assert!(text.contains("some answers were not streamed"), "{text}");
+    let row = text.lines().find(|line| line.starts_with("acme")).unwrap();
+    assert_eq!(row.split_whitespace().next_back(), Some("-"), "{row}");
+}
+
+#[test]
 fn a_timeline_keeps_every_token_however_long_it_gets() {
     let mut timeline = timeline::Timeline::new();
     for second in 0..100_000_u64 {
