@@ -196,3 +196,18 @@ fn every_fleet_has_a_column_of_its_own_and_no_policy_is_run_twice() {
     assert_eq!(labels(&twice), ["cost", "cost", "round-robin", "round-robin"]);
     refuses(2, &["simulate", "-c", &one, "-c", &one], &["is given twice", "hint: "]);
 }
+
+#[test]
+fn a_trace_at_its_own_times_has_nothing_that_a_seed_changes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("trace.csv");
+    let line = |number: u32| format!("{}.{},300,20\n", number / 10, number % 10);
+    let lines: String = (0..30).map(line).collect();
+    std::fs::write(&file, format!("at,prompt_tokens,output_tokens\n{lines}")).expect("writable");
+    let workload = format!("csv:{}", file.display());
+    let fleet = ["simulate", "--workload", &workload, "--policy", "cost", "--seeds", "3"];
+    let told = said(&fleet);
+    assert!(told.contains("the seed changes nothing of cost") && !told.contains('±'), "{told}");
+    let drawn = said(&[&fleet[..], &["--request-rate", "10"]].concat());
+    assert!(drawn.contains('±') && !drawn.contains("the seed changes nothing"), "{drawn}");
+}

@@ -2,7 +2,8 @@
 //!
 //! Runs of one seed have the same load, so figures are compared seed by seed: what both labels owe
 //! to the seed cancels out. Two labels can be told apart by a figure where the interval that holds the mean
-//! difference with 95 % confidence does not hold zero.
+//! difference with 95 % confidence does not hold zero. Where the seed changes neither, there is no interval:
+//! all pairs are one.
 
 use serde_json::{Map, Value, json};
 
@@ -23,6 +24,14 @@ const TOLD: [&str; 8] = [
 
 /// Lines of warnings at most.
 const LINES_MAX: usize = 12;
+
+/// The runs of a label.
+struct Side<'a> {
+    label: &'a str,
+    is_one_history: bool,
+    /// By seed.
+    summaries: Vec<(u64, Summary)>,
+}
 
 /// Two labels by one figure.
 struct Difference {
@@ -46,10 +55,10 @@ enum Verdict {
 
 impl Difference {
     fn verdict(&self) -> Verdict {
-        let (mean, half) = (self.estimate.mean, self.estimate.half.unwrap_or(f64::INFINITY));
-        if half < mean.abs() {
+        let Estimate { mean, half } = self.estimate;
+        if half.is_some_and(|half| half < mean.abs()) {
             Verdict::Apart
-        } else if mean.abs() + half == 0.0 {
+        } else if mean.abs() + half.unwrap_or(0.0) == 0.0 {
             Verdict::Equal
         } else {
             Verdict::Alike
@@ -58,17 +67,22 @@ impl Difference {
 }
 
 /// The figures that two labels have for the same seeds; none for fewer than two seeds.
-fn differences(one: &[(u64, Summary)], other: &[(u64, Summary)]) -> Vec<Difference> {
-    let of = |seed: &u64| other.iter().find(|(known, _)| known == seed).map(|(_, summary)| summary);
+fn differences(one: &Side<'_>, other: &Side<'_>) -> Vec<Difference> {
+    let of = |seed: &u64| {
+        let mut known = other.summaries.iter();
+        known.find(|(known, _)| known == seed).map(|(_, summary)| summary)
+    };
     let pairs: Vec<(&Summary, &Summary)> =
-        one.iter().filter_map(|(seed, summary)| Some((summary, of(seed)?))).collect();
+        one.summaries.iter().filter_map(|(seed, summary)| Some((summary, of(seed)?))).collect();
     if pairs.len() < 2 {
         return Vec::new();
     }
+    let is_one_pair = one.is_one_history && other.is_one_history;
     let difference = |figure: &super::summary::Figure| {
         let differences: Vec<f64> =
             pairs.iter().map(|(one, other)| (figure.value)(other) - (figure.value)(one)).collect();
-        let estimate = Estimate::of(&differences);
+        let Estimate { mean, half } = Estimate::of(&differences);
+        let estimate = Estimate { mean, half: half.filter(|_| !is_one_pair) };
         let (key, title, seeds) = (figure.key, figure.title, pairs.len());
         estimate.mean.is_finite().then_some(Difference { key, title, estimate, seeds })
     };
@@ -77,17 +91,32 @@ fn differences(one: &[(u64, Summary)], other: &[(u64, Summary)]) -> Vec<Differen
 
 /// Every two labels of a report, with what they differ by.
 fn pairs(report: &Report) -> Vec<(&str, &str, Vec<Difference>)> {
-    let summaries = |label: &str| -> Vec<(u64, Summary)> {
-        report.labelled(label).map(|run| (run.seed, run.summary(&report.objectives))).collect()
+    let side = |label| {
+        let runs = report.labelled(label);
+        let summaries = runs.map(|run| (run.seed, run.summary(&report.objectives))).collect();
+        Side { label, is_one_history: report.is_one_history(label), summaries }
     };
-    let labels: Vec<_> = report.labels().map(|label| (label, summaries(label))).collect();
+    let sides: Vec<Side<'_>> = report.labels().map(side).collect();
     let mut pairs = Vec::new();
-    for (place, (one, first)) in labels.iter().enumerate() {
-        for (other, second) in &labels[place + 1..] {
-            pairs.push((*one, *other, differences(first, second)));
+    for (place, one) in sides.iter().enumerate() {
+        for other in &sides[place + 1..] {
+            pairs.push((one.label, other.label, differences(one, other)));
         }
     }
     pairs
+}
+
+/// A line on the labels whose seeds are one history; none where there are none.
+fn unchanged(report: &Report) -> Option<String> {
+    let labels: Vec<&str> = report.labels().filter(|label| report.is_one_history(label)).collect();
+    (!labels.is_empty()).then(|| {
+        format!(
+            "the seed changes nothing of {}: its runs are one history, and nothing tells which \
+             differences are more than chance (`--request-rate` draws arrivals, `--from` takes another \
+             part of a trace)",
+            labels.join(", ")
+        )
+    })
 }
 
 /// A line for every two labels that some figure does not tell apart, and one where nothing can be said.
@@ -98,10 +127,11 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
             "one seed: nothing tells which differences are more than chance (`--seeds 5` does)";
         return vec![why.to_owned()];
     }
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = unchanged(report).into_iter().collect();
     for (one, other, differences) in &pairs {
         let alike = |difference: &&Difference| {
-            TOLD.contains(&difference.key) && difference.verdict() == Verdict::Alike
+            let is_told = TOLD.contains(&difference.key) && difference.estimate.half.is_some();
+            is_told && difference.verdict() == Verdict::Alike
         };
         let titles: Vec<&str> =
             differences.iter().filter(alike).map(|difference| difference.title).collect();

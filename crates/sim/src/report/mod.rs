@@ -92,7 +92,8 @@ pub struct Report {
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half of the interval that holds the mean with 95 % confidence; none for a single seed.
+    /// Half of the interval that holds the mean with 95 % confidence; none for a single seed, or where the seed
+    /// changes nothing.
     pub half: Option<f64>,
 }
 
@@ -168,10 +169,19 @@ impl Report {
     pub(crate) fn estimates(&self, label: &str) -> Vec<Estimate> {
         let summaries: Vec<Summary> =
             self.labelled(label).map(|run| run.summary(&self.objectives)).collect();
+        let is_one = self.is_one_history(label);
         let of = |figure: &summary::Figure| {
-            Estimate::of(&summaries.iter().map(figure.value).collect::<Vec<_>>())
+            let estimate = Estimate::of(&summaries.iter().map(figure.value).collect::<Vec<_>>());
+            Estimate { half: estimate.half.filter(|_| !is_one), ..estimate }
         };
         FIGURES.iter().map(of).collect()
+    }
+
+    /// Whether a label's seeds are all one history, as of a trace at its own times: no spread between them says
+    /// how sure a figure is.
+    pub(crate) fn is_one_history(&self, label: &str) -> bool {
+        let digests: Vec<u64> = self.labelled(label).map(|run| run.recorder.digest()).collect();
+        1 < digests.len() && digests.iter().all(|digest| Some(digest) == digests.first())
     }
 }
 

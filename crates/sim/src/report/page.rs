@@ -101,12 +101,8 @@ fn figures(page: &mut String, report: &Report) {
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
-    if let Some(seeds) = table::seeds(report) {
-        let _written = writeln!(
-            page,
-            "<p class=\"soft\">Means over {}; ± holds the mean with 95 % confidence.</p>",
-            escaped(&seeds)
-        );
+    if let Some(means) = table::means(report) {
+        let _written = writeln!(page, "<p class=\"soft\">Means over {}.</p>", escaped(&means));
     }
     for note in table::notes(report) {
         let _written = writeln!(page, "<p>{}</p>", escaped(&note));

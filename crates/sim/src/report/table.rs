@@ -147,23 +147,27 @@ fn compared(text: &mut String, report: &Report) {
         }
         text.push('\n');
     }
-    if let Some(seeds) = seeds(report) {
-        let _written = writeln!(text, "means over {seeds}; ± holds the mean with 95 % confidence");
+    if let Some(means) = means(report) {
+        let _written = writeln!(text, "means over {means}");
     }
 }
 
-/// How many seeds columns are the means of; none where each is of one run.
-pub(super) fn seeds(report: &Report) -> Option<String> {
+/// Over how many seeds columns are means, and what ± is where there is one; none where each is of one run.
+pub(super) fn means(report: &Report) -> Option<String> {
     let counts: Vec<_> =
         report.labels().map(|label| (label, report.labelled(label).count())).collect();
     let most = counts.iter().map(|(_, count)| *count).max().filter(|most| 1 < *most)?;
-    if counts.iter().all(|(_, count)| *count == most) {
-        return Some(format!("{most} seeds"));
-    }
-    // What was recorded has no seeds.
-    let each: Vec<String> =
-        counts.iter().map(|(label, count)| format!("{label}: {count}")).collect();
-    Some(format!("seeds ({})", each.join(", ")))
+    let seeds = if counts.iter().all(|(_, count)| *count == most) {
+        format!("{most} seeds")
+    } else {
+        // What was recorded has no seeds.
+        let each: Vec<String> =
+            counts.iter().map(|(label, count)| format!("{label}: {count}")).collect();
+        format!("seeds ({})", each.join(", "))
+    };
+    let varies = |(label, count): &(&str, usize)| 1 < *count && !report.is_one_history(label);
+    let interval = "; ± holds the mean with 95 % confidence";
+    Some(if counts.iter().any(varies) { seeds + interval } else { seeds })
 }
 
 /// `123.4 ±5.6`, or a dash where there is no figure.

@@ -227,6 +227,22 @@ fn labels_are_compared_seed_by_seed_and_what_may_be_chance_is_said() {
     assert!(one_seed.contains("one seed: nothing tells which differences"), "{one_seed}");
 }
 
+#[test]
+fn seeds_that_change_nothing_tell_no_interval_and_nothing_apart() {
+    let seeds = |label: &'static str, ttft| (1..=4).map(move |seed| of_ttfts(label, seed, ttft));
+    let report = report(Origin::Simulated, seeds("a", 40).chain(seeds("b", 60)).collect());
+    let json = report.json();
+    assert!(json["estimates"]["a"]["mean_ttft_ms"]["ci95"].is_null(), "{json}");
+    let figures = &json["comparisons"][0]["figures"];
+    assert_eq!(figures["mean_ttft_ms"]["verdict"], "cannot_be_told_apart", "{figures}");
+    assert_eq!(figures["completed"]["verdict"], "equal", "{figures}");
+    for told in [report.text(), report.html()] {
+        assert!(told.contains("the seed changes nothing of a, b: "), "{told}");
+        assert!(told.contains("eans over 4 seeds") && !told.contains('±'), "{told}");
+        assert!(!told.contains("cannot be told apart with"), "{told}");
+    }
+}
+
 fn report_of_one_seed() -> Report {
     report(Origin::Simulated, vec![of_ttfts("a", 1, 40), of_ttfts("b", 1, 90)])
 }
