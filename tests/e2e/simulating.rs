@@ -211,3 +211,19 @@ fn a_trace_at_its_own_times_has_nothing_that_a_seed_changes() {
     let drawn = said(&[&fleet[..], &["--request-rate", "10"]].concat());
     assert!(drawn.contains('±') && !drawn.contains("the seed changes nothing"), "{drawn}");
 }
+
+#[test]
+fn a_fleet_that_answers_nobody_tells_no_times_and_fails() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("report.json");
+    let path = file.to_str().expect("a path in UTF-8");
+    let load = ["simulate", "--workload", "unique:question=2000,spread=0", "--num-prompts", "20"];
+    let fleet = ["--policy", "cost", "--max-model-len", "500", "--json", path];
+    refuses(1, &[&load[..], &fleet].concat(), &["no request was answered", "hint: "]);
+    let text = std::fs::read_to_string(&file).expect("the report comes all the same");
+    let told: Value = serde_json::from_str(&text).expect("JSON");
+    let run = &told["runs"][0];
+    assert_eq!((&run["refused"], &run["mean_ttft_ms"]), (&20.into(), &Value::Null), "{run}");
+    let price = &told["estimates"]["cost"]["cost_per_million"]["mean"];
+    assert!(price.is_null(), "nothing was made for it: {price}");
+}

@@ -13,7 +13,7 @@ use overdraft_units::{Instant, Micros};
 use serde_json::{Value, json};
 
 use crate::cases::full;
-use crate::figures::{float, whole};
+use crate::figures::{float, shown_ms, whole};
 use crate::world::{Arm, Asks};
 use crate::{Arguments, Told, jobs};
 
@@ -92,11 +92,12 @@ impl std::fmt::Display for Found {
         let Self { before, within, after, unanswered, ttft_p95 } = *self;
         write!(
             f,
-            "{:5.1} %  {:5.1} %  {:5.1} %   {:4.1} % unanswered, TTFT p95 {ttft_p95:6.0} ms",
+            "{:5.1} %  {:5.1} %  {:5.1} %   {:4.1} % unanswered, TTFT p95 {:>6} ms",
             before * 100.0,
             within * 100.0,
             after * 100.0,
-            unanswered * 100.0
+            unanswered * 100.0,
+            shown_ms(ttft_p95)
         )
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Figures {
     pub(crate) found: f64,
     pub(crate) preempted: u64,
     pub(crate) crashes: u64,
-    /// First tokens of answers, in milliseconds.
+    /// First tokens of answers, in milliseconds; no number where nobody got one, as all times of answers.
     pub(crate) ttft: f64,
     pub(crate) ttft_p95: f64,
     pub(crate) ttft_p99: f64,
@@ -114,23 +114,25 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [ttft, ttft_p95, ttft_p99] = [self.ttft, self.ttft_p95, self.ttft_p99].map(shown_ms);
+        let [tpot_p99, gap_p99, end] = [self.tpot_p99, self.gap_p99, self.end].map(shown_ms);
         write!(
             f,
             "{:7.0} tok/s, {:3.0} % found, {:4.1} % unanswered ({} refused), {:4} preempted, \
-             TTFT {:6.0} ms, p95 {:6.0}, p99 {:6.0}, TPOT p99 {:5.0}, gaps p99 {:5.0}, E2E {:6.0}",
+             TTFT {ttft:>6} ms, p95 {ttft_p95:>6}, p99 {ttft_p99:>6}, TPOT p99 {tpot_p99:>5}, \
+             gaps p99 {gap_p99:>5}, E2E {end:>6}",
             self.tokens,
             self.found * 100.0,
             self.unanswered * 100.0,
             self.refused,
             self.preempted,
-            self.ttft,
-            self.ttft_p95,
-            self.ttft_p99,
-            self.tpot_p99,
-            self.gap_p99,
-            self.end,
         )
     }
+}
+
+/// Whole milliseconds, or a dash where there is no such time.
+pub(crate) fn shown_ms(ms: f64) -> String {
+    if ms.is_finite() { format!("{ms:.0}") } else { "-".to_owned() }
 }
 
 /// Why prompt tokens were not found, in hundredths of all that were not.

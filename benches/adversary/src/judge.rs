@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn who_answers_nobody_does_not_tell_fast() {
-        let nobody = Figures { unanswered: 1.0, unserved: 1.0, tokens: 0.0, tpot_p99: 0.0, ..BASE };
+        // There is no time per token of no answer.
+        let nobody =
+            Figures { unanswered: 1.0, unserved: 1.0, tokens: 0.0, tpot_p99: f64::NAN, ..BASE };
         assert_eq!(Judgement::of(&nobody, &BASE).verdict, Verdict::Win);
         assert_eq!(Judgement::of(&nobody, &nobody).verdict, Verdict::Tie);
     }

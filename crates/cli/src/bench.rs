@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::fault::Fault;
 use crate::report_options::ReportOptions;
-use crate::workload_options::{Load, WorkloadOptions};
+use crate::workload_options::{Load, WorkloadOptions, check_answered};
 
 /// How often the progress bar is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -108,10 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
     let report = crate::runtime::runtime()?.block_on(measure(arguments, &load, target))?;
     load.check_asked(&report)?;
     arguments.report.tell(&report)?;
-    if report.runs.iter().all(|run| run.summary(&report.objectives).completed == 0) {
-        return Err(Fault::running("no request was answered"));
-    }
-    Ok(())
+    check_answered(&report.runs)
 }
 
 fn target(arguments: &Arguments) -> Result<Target, Fault> {

@@ -22,7 +22,7 @@ use crate::report_options::ReportOptions;
 use crate::simulate_config;
 use crate::simulated_engine::SimulatedEngineOptions;
 use crate::what_if::{self, WhatIfOptions};
-use crate::workload_options::{Load, Opened, WorkloadOptions, thousandths};
+use crate::workload_options::{Load, Opened, WorkloadOptions, check_answered, thousandths};
 
 /// Seeds at most.
 const SEEDS_MAX: u64 = 100;
@@ -124,7 +124,7 @@ Examples:
 The gateway's decisions and the worker's scheduler are those that run live. How long a GPU takes is
 a model (docs/design/gpu-model.md). Nothing is sent anywhere.
 
-Exit codes: 0 simulated, 1 a trace broke off, 2 the input cannot be used.";
+Exit codes: 0 simulated, 1 nothing was answered or a trace broke off, 2 the input cannot be used.";
 
 /// Simulates and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
@@ -171,7 +171,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Fault> {
         };
         crate::config::print(&report.runs.iter().map(line).collect::<String>())?;
     }
-    Ok(())
+    check_answered(&report.runs)
 }
 
 impl Arguments {

@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::parallel::in_parallel;
 use crate::pool_options;
 use crate::simulate::{self, Arguments};
-use crate::workload_options::{Load, Opened};
+use crate::workload_options::{Load, Opened, check_answered};
 
 /// The column of what was recorded.
 const RECORDED: &str = "recorded";
@@ -135,7 +135,8 @@ pub(crate) fn run(arguments: &Arguments, file: &Path) -> Result<(), Fault> {
     };
     let told: serde_json::Map<String, Value> =
         columns.iter().map(|column| (column.label.clone(), column.json())).collect();
-    arguments.report.tell_with(&report, &table(&columns), "what_if", told.into())
+    arguments.report.tell_with(&report, &table(&columns), "what_if", told.into())?;
+    check_answered(report.runs.iter().filter(|run| run.label != RECORDED))
 }
 
 impl WhatIfOptions {
@@ -366,7 +367,8 @@ fn table(columns: &[Column]) -> String {
     row("what remains", &|column| dollars(column.work.paid()));
     let first = columns.first().map_or(0.0, |column| column.work.paid());
     row("against what was recorded", &|column| {
-        format!("{:+.1} %", (column.work.paid() / first - 1.0) * 100.0)
+        let times = column.work.paid() / first;
+        if times.is_finite() { format!("{:+.1} %", (times - 1.0) * 100.0) } else { "-".to_owned() }
     });
     row("the fleet by the hour", &|column| dollars(column.fleet()));
     row("  workers", &|column| column.workers().to_string());

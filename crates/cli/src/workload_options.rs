@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use overdraft_sim::report::{Objectives, Report};
+use overdraft_sim::report::{Fate, Objectives, Report, Run};
 use overdraft_sim::workload::{
     Arrivals, Kind, Ladder, LadderError, Pacing, Rung, Sessions, Source, Times,
 };
@@ -270,6 +270,18 @@ fn positive(name: &str, value: f64) -> Result<f64, Fault> {
     (0.0 < value && value.is_finite())
         .then_some(value)
         .ok_or_else(|| Fault::input(format!("`--{name} {value}`: expected a number above zero")))
+}
+
+/// That nobody was answered, as a fault.
+///
+/// # Errors
+/// Where none of the runs completed a request.
+pub(crate) fn check_answered<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Result<(), Fault> {
+    let mut samples = runs.into_iter().flat_map(|run| run.recorder.samples());
+    if samples.any(|sample| sample.fate == Fate::Completed) {
+        return Ok(());
+    }
+    Err(Fault::running("no request was answered").hint("the report says why"))
 }
 
 /// Seconds as a user types them.

@@ -89,11 +89,15 @@ pub(super) async fn check(
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [rate, first, token] = [self.rate, self.first, self.token];
+        // A simulated worker that answers nobody has no times.
+        let shown = |ms: f64, digits: usize| {
+            if ms.is_finite() { format!("{ms:.digits$}") } else { "-".to_owned() }
+        };
+        let (first, token) = (self.first.map(|ms| shown(ms, 1)), self.token.map(|ms| shown(ms, 2)));
         write!(
             f,
-            "{:.1} tokens/s measured, {:.1} simulated; first token {:.1} and {:.1} ms; token {:.2} and {:.2} ms",
-            rate[0], rate[1], first[0], first[1], token[0], token[1]
+            "{:.1} tokens/s measured, {:.1} simulated; first token {} and {} ms; token {} and {} ms",
+            self.rate[0], self.rate[1], first[0], first[1], token[0], token[1]
         )
     }
 }

@@ -12,7 +12,7 @@ use super::groups::{Belongs, Groups, PoolTold, WorkerTold};
 use super::histogram::Histogram;
 use super::plot::escaped;
 use super::recorder::{GapGroup, Recorder, Sample, seconds_of};
-use super::summary::Summary;
+use super::summary::{Summary, shown};
 use super::{Objectives, Run};
 use crate::float_conversion::{float, length};
 
@@ -211,27 +211,23 @@ impl Row {
         let mut cells = vec![self.name.clone()];
         cells.extend([offered, completed, refused, failed, output_tokens].map(|n| n.to_string()));
         let (ttft, tpot) = (self.summary.ttft, self.summary.tpot);
-        cells.extend([ttft.mean, ttft.p95, tpot.p95].map(|ms| format!("{ms:.2}")));
+        cells.extend([ttft.mean, ttft.p95, tpot.p95].map(|ms| shown(ms, 2)));
         if tells_gaps {
-            let itl = self.gaps.as_ref().map(|_| self.summary.itl);
-            let cell = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
-            cells.extend([itl.map(|itl| itl.mean), itl.map(|itl| itl.p95)].map(cell));
+            let itl = self.summary.itl;
+            cells.extend([itl.mean, itl.p95].map(|ms| shown(ms, 2)));
         }
         if side == Side::Stage {
-            cells.push(format!("{:.1}", self.summary.output_throughput()));
+            // A stage that the load did not reach has no time in which it made none.
+            let rate = if offered == 0 { f64::NAN } else { self.summary.output_throughput() };
+            cells.push(shown(rate, 1));
         }
-        let good = self.summary.good.map(|_| format!("{:.1}", self.summary.good_share() * 100.0));
-        cells.extend((!objectives.is_empty()).then(|| good.unwrap_or_else(|| "-".to_owned())));
+        let good = || shown(self.summary.good_share() * 100.0, 1);
+        cells.extend((!objectives.is_empty()).then(good));
         if let (Some(pool), Some(dollars)) = (&self.pool, self.dollars) {
             cells.push(pool.workers.to_string());
             cells.push(format!("{:.2}", pool.dollars_per_hour));
             cells.push(format!("{dollars:.4}"));
-            let per_million = dollars / float(output_tokens) * 1e6;
-            cells.push(if output_tokens == 0 {
-                "-".to_owned()
-            } else {
-                format!("{per_million:.3}")
-            });
+            cells.push(shown(dollars / float(output_tokens) * 1e6, 3));
         }
         cells
     }

@@ -79,12 +79,15 @@ fn differences(one: &Side<'_>, other: &Side<'_>) -> Vec<Difference> {
     }
     let is_one_pair = one.is_one_history && other.is_one_history;
     let difference = |figure: &super::summary::Figure| {
-        let differences: Vec<f64> =
-            pairs.iter().map(|(one, other)| (figure.value)(other) - (figure.value)(one)).collect();
+        let less =
+            |(one, other): &(&Summary, &Summary)| (figure.value)(other) - (figure.value)(one);
+        // Where one of a pair has no such figure, it says nothing of both.
+        let known = pairs.iter().map(less).filter(|difference| difference.is_finite());
+        let differences: Vec<f64> = known.collect();
         let Estimate { mean, half } = Estimate::of(&differences);
         let estimate = Estimate { mean, half: half.filter(|_| !is_one_pair) };
-        let (key, title, seeds) = (figure.key, figure.title, pairs.len());
-        estimate.mean.is_finite().then_some(Difference { key, title, estimate, seeds })
+        let (key, title, seeds) = (figure.key, figure.title, differences.len());
+        (1 < seeds).then_some(Difference { key, title, estimate, seeds })
     };
     FIGURES.iter().filter_map(difference).collect()
 }

@@ -171,7 +171,9 @@ impl Report {
             self.labelled(label).map(|run| run.summary(&self.objectives)).collect();
         let is_one = self.is_one_history(label);
         let of = |figure: &summary::Figure| {
-            let estimate = Estimate::of(&summaries.iter().map(figure.value).collect::<Vec<_>>());
+            let values = summaries.iter().map(figure.value);
+            // A seed without the figure is no zero among the others.
+            let estimate = Estimate::of(&values.filter(|one| one.is_finite()).collect::<Vec<_>>());
             Estimate { half: estimate.half.filter(|_| !is_one), ..estimate }
         };
         FIGURES.iter().map(of).collect()
@@ -213,7 +215,7 @@ impl Run {
 }
 
 impl Estimate {
-    /// Of one value a seed, by Student's distribution.
+    /// Of one value a seed, by Student's distribution; no number where there is no value.
     pub fn of(values: &[f64]) -> Self {
         let count = float_conversion::float(float_conversion::length(values.len()));
         let mean = values.iter().sum::<f64>() / count;

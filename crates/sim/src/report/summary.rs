@@ -10,8 +10,8 @@ use super::objectives::Objectives;
 use super::recorder::{Fate, Recorder, Sample};
 use crate::float_conversion::{float, length};
 
-/// What is told of many durations, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What is told of many durations, in milliseconds; no numbers where there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Their sum over their number.
     pub mean: f64,
@@ -119,15 +119,30 @@ impl Figure {
     }
 }
 
+/// A figure with so many digits, or a dash where it is no number.
+pub(super) fn shown(value: f64, digits: usize) -> String {
+    if value.is_finite() { format!("{value:.digits$}") } else { "-".to_owned() }
+}
+
 const fn figure(key: &'static str, title: &'static str, value: fn(&Summary) -> f64) -> Figure {
     Figure { key, title, value }
 }
 
 impl Spread {
-    /// Of durations in milliseconds, in any order; zeros where there are none.
+    /// Of no durations: a zero would be the shortest of all.
+    const NONE: Self = Self {
+        mean: f64::NAN,
+        median: f64::NAN,
+        std: f64::NAN,
+        p90: f64::NAN,
+        p95: f64::NAN,
+        p99: f64::NAN,
+    };
+
+    /// Of durations in milliseconds, in any order.
     pub(crate) fn of(mut values: Vec<f64>) -> Self {
         if values.is_empty() {
-            return Self::default();
+            return Self::NONE;
         }
         values.sort_unstable_by(f64::total_cmp);
         let count = float(length(values.len()));
@@ -146,10 +161,10 @@ impl Spread {
 }
 
 impl Spread {
-    /// Of what was counted in microseconds; zeros where there is nothing.
+    /// Of what was counted in microseconds.
     fn of_histogram(counted: &Histogram) -> Self {
         if counted.is_empty() {
-            return Self::default();
+            return Self::NONE;
         }
         let at = |share| counted.quantile(share) / 1e3;
         Self {
@@ -232,14 +247,16 @@ impl Summary {
         self.good.map_or(f64::NAN, |good| per_second(good, self.duration))
     }
 
-    /// Share of all offered requests that met the objectives.
+    /// Share of all offered requests that met the objectives; not a number where nothing tells.
     pub fn good_share(&self) -> f64 {
-        self.good.map_or(f64::NAN, |good| float(good) / float(self.offered.max(1)))
+        let good = self.good.filter(|_| 0 < self.offered);
+        good.map_or(f64::NAN, |good| float(good) / float(self.offered))
     }
 
-    /// Dollars for a million answer tokens; not a number where nobody reckons them.
+    /// Dollars for a million answer tokens; not a number where nobody reckons them, or there are no such tokens.
     pub fn cost_per_million(&self) -> f64 {
-        self.cost.map_or(f64::NAN, |cost| cost / float(self.output_tokens.max(1)) * 1e6)
+        let cost = self.cost.filter(|_| 0 < self.output_tokens);
+        cost.map_or(f64::NAN, |cost| cost / float(self.output_tokens) * 1e6)
     }
 
     /// Share of prompt tokens that were found in a cache.

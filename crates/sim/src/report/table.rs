@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::cause::Unanswered;
 use super::counts::Counts;
-use super::summary::{FIGURES, Spread, Summary};
+use super::summary::{FIGURES, Spread, Summary, shown};
 use super::{Estimate, Origin, Report, Run, breakdown, comparison};
 
 /// Columns of vLLM's block.
@@ -89,16 +89,16 @@ fn counts(text: &mut String, summary: &Summary) {
     line("Request throughput (req/s):", format!("{:.2}", summary.request_throughput()));
     if let Some(good) = summary.good {
         line("Request goodput (req/s):", format!("{:.2}", summary.goodput()));
-        let share = summary.good_share() * 100.0;
-        line("Good of all offered:", format!("{good} of {} ({share:.1} %)", summary.offered));
+        let share = shown(summary.good_share() * 100.0, 1);
+        line("Good of all offered:", format!("{good} of {} ({share} %)", summary.offered));
     }
     line("Output token throughput (tok/s):", format!("{:.2}", summary.output_throughput()));
     for (title, count) in summary.counts.map(Counts::lines).unwrap_or_default() {
         line(title, count.to_string());
     }
     if summary.cost.is_some() {
-        let cost = summary.cost_per_million();
-        line("Cost ($ per million output tokens):", format!("{cost:.3}"));
+        let cost = shown(summary.cost_per_million(), 3);
+        line("Cost ($ per million output tokens):", cost);
     }
     let peak = summary.peak_output_throughput;
     line("Peak output token throughput (tok/s):", format!("{peak:.2}"));
@@ -116,7 +116,7 @@ fn spread_block(text: &mut String, title: &str, name: &str, spread: Spread) {
         ("P99", spread.p99),
     ] {
         let title = format!("{what} {name} (ms):");
-        let _written = writeln!(text, "{title:<40} {value:<9.2}");
+        let _written = writeln!(text, "{title:<40} {:<9}", shown(value, 2));
     }
 }
 

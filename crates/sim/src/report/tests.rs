@@ -77,7 +77,7 @@ fn percentiles_are_between_the_nearest_two() {
     near(spread.median, 3.0);
     near(spread.p90, 4.6);
     near(spread.std, 2_f64.sqrt());
-    assert_eq!(Spread::of(Vec::new()), Spread::default());
+    assert!(Spread::of(Vec::new()).median.is_nan(), "there is none");
 }
 
 #[test]
@@ -262,6 +262,30 @@ fn intervals_are_those_of_students_distribution_however_many_seeds_there_are() {
 }
 
 #[test]
+fn who_answered_nobody_has_no_times_and_no_price_and_is_in_no_mean() {
+    let (fate, output) = (Fate::Refused, Tokens::ZERO);
+    let refused = Sample { first_token: None, fate, output, ..sample(0, 0, 10, 1) };
+    let mut recorder = Recorder::new();
+    recorder.sample(refused);
+    let silent = Run { cost: Some(3.0), ..Run::new("a".to_owned(), 3, recorder) };
+    let alone = report(Origin::Simulated, vec![silent.clone()]);
+    let json = alone.json();
+    assert!(json["runs"][0]["p95_ttft_ms"].is_null(), "{json}");
+    assert!(json["estimates"]["a"]["cost_per_million"]["mean"].is_null(), "{json}");
+    let text = alone.text();
+    for title in ["Mean TTFT (ms):", "P99 E2EL (ms):", "Cost ($ per million output tokens):"] {
+        assert!(text.contains(&format!("{title:<40} -")), "{title}: {text}");
+    }
+    // With two seeds of three both labels have answers; none of the third counts as 0 ms.
+    let mut runs = vec![of_ttfts("a", 1, 40), of_ttfts("a", 2, 60), silent];
+    runs.extend([(1, 45), (2, 65), (3, 90)].map(|(seed, ttft)| of_ttfts("b", seed, ttft)));
+    let json = report(Origin::Simulated, runs).json();
+    near(json["estimates"]["a"]["mean_ttft_ms"]["mean"].as_f64().unwrap(), 50.0);
+    let difference = &json["comparisons"][0]["figures"]["mean_ttft_ms"]["mean_difference"];
+    near(difference.as_f64().unwrap(), 5.0);
+}
+
+#[test]
 fn what_latencies_leave_out_stands_beside_them_with_its_reason() {
     let lost = |fate, cause| Sample { first_token: None, fate, cause, ..sample(0, 0, 10, 1) };
     let refused = lost(Fate::Refused, Some(Cause::QueueFull));
@@ -318,6 +342,10 @@ fn tenants_and_stages_have_times_between_tokens_of_their_own() {
     for part in ["By tenant", "By stage", "mean ITL ms", "globex", "15/s"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // The load ended before this stage: nothing is told of it but that.
+    let row = text.lines().find(|line| line.starts_with("15/s")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[1..], ["0", "0", "0", "0", "0", "-", "-", "-", "-", "-", "-", "-"], "{row}");
 }
 
 #[test]
