@@ -186,6 +186,11 @@ impl StepTime {
         self.step
     }
 
+    /// One step, once any was seen.
+    pub(crate) fn seen(&self) -> Option<Micros> {
+        (self.seen != MovingAverage::new()).then_some(self.step)
+    }
+
     /// The slowest step of late, as a mean over an answer; `None` before an answer was long enough to tell.
     pub fn slowest(&self) -> Option<Micros> {
         (self.slowest != Micros::ZERO).then_some(self.slowest)

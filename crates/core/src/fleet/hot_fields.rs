@@ -46,8 +46,8 @@ pub(crate) struct Glance {
     prefills: SeenPrefills,
     /// See [`Worker::prefill_rate`]: its own pace, where it is proven to have one.
     pace: Option<Pace>,
-    /// How long one of its decode steps takes.
-    pub(crate) step: Micros,
+    /// How long one of its decode steps takes, in microseconds, once any was seen: half the size of [`Micros`].
+    step: Option<u32>,
     /// How long one takes without anything in its cache, where it is proven to differ from its fleet's.
     step_bare: Option<Micros>,
 }
@@ -74,7 +74,10 @@ impl Glance {
             kv_booked: worker.kv_booked(),
             prefills: worker.seen_prefills(),
             pace: worker.prefill_rate().own(),
-            step: worker.step_time().micros(),
+            step: worker
+                .step_time()
+                .seen()
+                .map(|step| u32::try_from(step.get()).unwrap_or(u32::MAX)),
             step_bare: worker.step_bare.own(),
         }
     }
@@ -90,6 +93,13 @@ impl Glance {
     #[inline]
     pub(crate) fn pace_within(&self, fleet: Pace) -> Pace {
         self.pace.unwrap_or(fleet)
+    }
+
+    /// How long a decode step takes it: as its `fleet`'s bare ones, until it was seen. With a guess of its own a
+    /// worker that nobody has asked yet would look slower than those that were, and would not be asked.
+    #[inline]
+    pub(crate) fn step_within(&self, fleet: Micros) -> Micros {
+        self.step.map_or(fleet, |step| Micros::new(step.into()))
     }
 
     /// How long a decode step takes it without anything in its cache.

@@ -77,7 +77,8 @@ impl Before {
         let own = pace.time_for(computed);
         let span = Micros::new(pace.time_for(before).get().saturating_add(own.get()));
         // The step that is under way ends first.
-        let wait = Micros::new(span.get().saturating_add(glance.step.get()));
+        let step = glance.step_within(scene.fleet.step_bare());
+        let wait = Micros::new(span.get().saturating_add(step.get()));
         let behind_milli = scene.behind.at(glance.requests, glance.sent);
         let behind = Micros::new(delayed(own, span, behind_milli));
         Self { pace, computed, fetch, wait, behind }

@@ -12,6 +12,20 @@ fn an_idle_fleet_is_walked_through_in_turn() {
 }
 
 #[test]
+fn one_that_was_never_asked_looks_no_slower_than_those_that_were() {
+    let (mut fleet, _) = fleet(4);
+    for expected in ["send 0", "send 1", "send 2", "send 3", "send 0"] {
+        let decision = choose(&fleet, ask(MODEL), &Tried::default(), &by(Policy::Cost));
+        assert_eq!(told(decision.choice), expected);
+        let Choice::Send(worker) = decision.choice else { panic!("{decision:?}") };
+        let attempt = fleet.start(worker, demand(100), Turn::First, LATER);
+        end(&mut fleet, attempt, Ending::Answered);
+        // A fast worker: its steps take a quarter of what is guessed where nothing was seen.
+        fleet.decoded(worker, Tokens::new(100), Micros::new(100 * 5_000));
+    }
+}
+
+#[test]
 fn the_fewest_attempts_win_then_the_fewest_tokens() {
     let (mut fleet, ids) = fleet(3);
     let _long = fleet.start(ids[0], demand(9_000), Turn::First, LATER);
