@@ -14,6 +14,9 @@ use proptest::prelude::*;
 const WORKERS: usize = 4;
 const MODELS: [&str; 2] = ["small", "large"];
 
+/// Failures of requests that reached no worker.
+const UNCONNECTED: [Failure; 3] = [Failure::Unreachable, Failure::NoConnection, Failure::Local];
+
 /// One thing that may happen.
 #[derive(Clone, Debug)]
 enum Step {
@@ -31,6 +34,7 @@ enum Seen {
     Unready,
     Silent,
     Unreachable,
+    NoConnection,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Ending::Answered),
         1 => Just(Ending::Declined),
         1 => Just(Ending::Abandoned),
-        1 => Just(Ending::Failed(Failure::Unreachable)),
+        2 => prop::sample::select(&UNCONNECTED[..]).prop_map(Ending::Failed),
         1 => Just(Ending::Failed(Failure::Broken)),
         1 => Just(Ending::Failed(Failure::Silent)),
         1 => Just(Ending::Failed(Failure::Saturated)),
@@ -51,6 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Seen::Unready),
         2 => Just(Seen::Silent),
         1 => Just(Seen::Unreachable),
+        1 => Just(Seen::NoConnection),
     ];
     prop_oneof![
         6 => (0..MODELS.len(), 0..5_000_u32, prop::collection::vec(0..WORKERS, 0..3))
@@ -114,6 +119,7 @@ impl World {
             Seen::Unready => Probe::Unready,
             Seen::Silent => Probe::Silent,
             Seen::Unreachable => Probe::Unreachable,
+            Seen::NoConnection => Probe::NoConnection,
         };
         let change = self.fleet.probed(self.ids[worker], probe, self.now);
         self.told.push(format!("{change:?}"));

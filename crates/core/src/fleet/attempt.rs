@@ -133,8 +133,13 @@ pub enum Ending {
 /// What a worker did wrong, as far as it matters to what is done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection: refused, unroutable, or not accepted in time.
+    /// The connection was refused: nobody listens there.
     Unreachable,
+    /// No connection came about: not accepted in time, or there is no way there. Its process may be well.
+    NoConnection,
+    /// This gateway could not try: no address for the name, or no descriptor, port or buffer left. That says
+    /// nothing of the worker.
+    Local,
     /// The connection broke, or what came over it is not an answer.
     Broken,
     /// The connection stands and nothing came over it in time.
@@ -156,6 +161,8 @@ impl Failure {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
+            Self::NoConnection => "no_connection",
+            Self::Local => "local",
             Self::Broken => "broken",
             Self::Silent => "silent",
             Self::Saturated => "saturated",

@@ -1,7 +1,9 @@
 //! Health checking: whether a worker is up, by probes and refused connections.
 //!
-//! A probe says whether the process answers and is ready. A refused connection is proof and takes
-//! effect at once, whether a probe or a request met it; slowness is evidence and must repeat. The
+//! A probe says whether the process answers and is ready. A refused connection is proof that it is
+//! gone and takes effect at once, whether a probe or a request met it. A connection that does not
+//! come about takes effect as fast and proves nothing of the process: the network may have lost it.
+//! Slowness is evidence and must repeat. The
 //! [circuit breaker](crate::breaker) counts whether requests succeed: a worker may be up and
 //! ejected.
 //!
@@ -37,6 +39,8 @@ pub enum Health {
 pub enum Cause {
     /// Nobody listens at its address.
     Unreachable,
+    /// No connection to it comes about, which may be the network's doing.
+    NoConnection,
     /// It says so itself.
     Unready,
     /// It leaves probes unanswered.
@@ -52,6 +56,7 @@ impl Cause {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
+            Self::NoConnection => "no_connection",
             Self::Unready => "unready",
             Self::Silent => "silent",
             Self::WrongModel => "wrong_model",
@@ -74,8 +79,10 @@ pub(super) enum Signal {
     Unready,
     /// A probe was not answered in time.
     Missed,
-    /// A connection could not be made.
+    /// A connection was refused.
     Gone,
+    /// A connection did not come about, and nobody refused it.
+    NoConnection,
     /// An attempt was answered.
     Answered,
     /// A probe found it ready with another model than it is configured for.
@@ -126,6 +133,8 @@ impl Health {
             // Up => Failing: proof.
             (Self::Up { .. }, Signal::Unready) => failing(Cause::Unready),
             (Self::Up { .. }, Signal::Gone) => failing(Cause::Unreachable),
+            // Up => Failing: no proof, but each request that is sent there waits as long in vain.
+            (Self::Up { .. }, Signal::NoConnection) => failing(Cause::NoConnection),
             (Self::Up { .. }, Signal::WrongModel) => failing(Cause::WrongModel),
             (Self::Up { .. }, Signal::Unmeasured) => failing(Cause::Unmeasured),
 
@@ -144,6 +153,11 @@ impl Health {
             // Failing => Failing: keep `since`, tell the newest proof.
             (Self::Failing { since, .. }, Signal::Gone) => {
                 Self::Failing { since, cause: Cause::Unreachable }
+            }
+            // What is proven stays so.
+            (Self::Failing { cause, .. }, Signal::NoConnection) if cause.loses_the_cache() => self,
+            (Self::Failing { since, .. }, Signal::NoConnection) => {
+                Self::Failing { since, cause: Cause::NoConnection }
             }
             (Self::Failing { since, .. }, Signal::Unready) => {
                 Self::Failing { since, cause: Cause::Unready }

@@ -91,8 +91,10 @@ pub enum Probe<'a> {
     Unready,
     /// It did not answer in time.
     Silent,
-    /// No connection.
+    /// The connection was refused.
     Unreachable,
+    /// No connection came about, and nobody refused it.
+    NoConnection,
     /// It is healthy and does not serve the model it is configured for.
     WrongModel,
 }
@@ -313,6 +315,7 @@ impl Fleet {
             Probe::Unready => Signal::Unready,
             Probe::Silent => Signal::Missed,
             Probe::Unreachable => Signal::Gone,
+            Probe::NoConnection => Signal::NoConnection,
             Probe::WrongModel => Signal::WrongModel,
         };
         let changed = self.signal(worker, signal, now);
@@ -430,9 +433,12 @@ const fn signal_of(ending: Ending) -> Option<Signal> {
     match ending {
         Ending::Answered | Ending::Declined => Some(Signal::Answered),
         Ending::Failed(Failure::Unreachable) => Some(Signal::Gone),
+        Ending::Failed(Failure::NoConnection) => Some(Signal::NoConnection),
         // Whether these repeat is the breaker's to count.
         Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => None,
-        Ending::Failed(Failure::Saturated | Failure::Misconfigured | Failure::Disputed)
+        Ending::Failed(
+            Failure::Local | Failure::Saturated | Failure::Misconfigured | Failure::Disputed,
+        )
         | Ending::Abandoned => None,
     }
 }
@@ -443,9 +449,15 @@ const fn ended_of(ending: Ending) -> Ended {
         Ending::Answered => Ended::Served,
         Ending::Failed(Failure::Broken | Failure::Silent | Failure::Faulty) => Ended::Failed,
         // A full worker is a healthy one, and what it refuses is for [`Refusals`] to count. One that is
-        // gone is its health's business. Blaming the request takes no engine.
+        // gone, or to which no connection comes about, is its health's business. Blaming the request
+        // takes no engine.
         Ending::Failed(
-            Failure::Saturated | Failure::Misconfigured | Failure::Disputed | Failure::Unreachable,
+            Failure::Saturated
+            | Failure::Misconfigured
+            | Failure::Disputed
+            | Failure::Unreachable
+            | Failure::NoConnection
+            | Failure::Local,
         )
         | Ending::Declined
         | Ending::Abandoned => Ended::Unjudged,

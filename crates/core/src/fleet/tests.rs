@@ -42,6 +42,7 @@ impl Story {
             "unready" => Probe::Unready,
             "silent" => Probe::Silent,
             "refused" => Probe::Unreachable,
+            "not reached" => Probe::NoConnection,
             other => panic!("`{other}` is not a probe"),
         };
         self.fleet.probed(self.worker, probe, self.now)
@@ -60,7 +61,9 @@ impl Story {
             "answered" => self.attempt(Ending::Answered),
             "broken" => self.attempt(Ending::Failed(Failure::Broken)),
             "full" => self.attempt(Ending::Failed(Failure::Saturated)),
-            "no connection" => self.attempt(Ending::Failed(Failure::Unreachable)),
+            "connection refused" => self.attempt(Ending::Failed(Failure::Unreachable)),
+            "no connection" => self.attempt(Ending::Failed(Failure::NoConnection)),
+            "could not try" => self.attempt(Ending::Failed(Failure::Local)),
             "client left" => self.attempt(Ending::Abandoned),
             probe => self.probe(probe),
         };

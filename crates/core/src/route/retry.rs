@@ -64,6 +64,8 @@ impl Strictness {
         match failure {
             Failure::Saturated => Self::Judged,
             Failure::Unreachable
+            | Failure::NoConnection
+            | Failure::Local
             | Failure::Broken
             | Failure::Silent
             | Failure::Misconfigured

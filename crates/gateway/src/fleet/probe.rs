@@ -34,9 +34,16 @@ enum Seen {
     Locked(StatusCode),
     Unready,
     Silent,
+    /// It refuses connections.
     Unreachable,
+    /// No connection to it comes about.
+    Unreached,
     /// It is there, and no encrypted connection comes of it.
     Untrusted(String),
+    /// Its name has no address now.
+    Nameless(String),
+    /// This machine could not try.
+    Untried(String),
 }
 
 /// Watches one worker until it is dropped.
@@ -60,20 +67,20 @@ pub(super) struct Memory {
     warmth: Warmth,
     /// Whether it was told that the worker asks for a key.
     is_locked_told: bool,
-    /// Whether it was told why no encrypted connection comes of it.
-    is_untrusted_told: bool,
+    /// What was told last of why no connection to it can be had.
+    obstacle_told: Option<&'static str>,
 }
 
 /// Probes once.
 pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
-    let Memory { listed, warmth, is_locked_told, is_untrusted_told } = memory;
+    let Memory { listed, warmth, is_locked_told, obstacle_told } = memory;
     let member = fleet.dispatcher.member(worker);
     let settings = fleet.settings().probe;
     let begun = Instant::now();
     let probing = probe(&member.upstream, settings.answer_bytes);
     let seen = timeout(settings.timeout, probing).await.unwrap_or(Seen::Silent);
     let seen = unlock(&member, seen, is_locked_told);
-    tell_untrusted(&member, &seen, is_untrusted_told);
+    tell_obstacle(&member, &seen, obstacle_told);
     if matches!(seen, Seen::Ready(_)) {
         // Two questions were answered one after the other.
         let took = begun.elapsed() / 2;
@@ -113,10 +120,13 @@ pub(super) async fn look(fleet: &Fleet, worker: WorkerId, memory: &mut Memory) {
             None => fleet.dispatcher.probed(worker, Probe::Unready),
         },
         Seen::Locked(_) | Seen::Unready => fleet.dispatcher.probed(worker, Probe::Unready),
-        Seen::Silent => fleet.dispatcher.probed(worker, Probe::Silent),
-        Seen::Unreachable | Seen::Untrusted(_) => {
-            fleet.dispatcher.probed(worker, Probe::Unreachable);
+        // One that stays without an address would else be sent requests for ever.
+        Seen::Silent | Seen::Nameless(_) => fleet.dispatcher.probed(worker, Probe::Silent),
+        Seen::Unreachable => fleet.dispatcher.probed(worker, Probe::Unreachable),
+        Seen::Unreached | Seen::Untrusted(_) => {
+            fleet.dispatcher.probed(worker, Probe::NoConnection);
         }
+        Seen::Untried(_) => {}
     }
     if matches!(health(), Health::Failing { cause, .. } if cause.loses_the_cache()) {
         // Whoever comes back is another process, and may take what this one refused.
@@ -160,21 +170,30 @@ fn tell_locked(member: &Member, status: StatusCode) {
     tracing::error!(worker = member.upstream.name(), %status, path = MODELS, "{remedy}");
 }
 
-/// Says once why no encrypted connection comes of it, and again after one has.
-fn tell_untrusted(member: &Member, seen: &Seen, is_told: &mut bool) {
-    match seen {
-        Seen::Untrusted(why) => {
-            if !std::mem::replace(is_told, true) {
-                tracing::error!(
-                    worker = member.upstream.name(),
-                    why,
-                    "no TLS connection; mend its certificate, or the worker's `tls`: `ca_file` names its \
-                     authority, `server_name` the name in its certificate"
-                );
-            }
+/// Says once why no connection to it can be had, and again after one could.
+fn tell_obstacle(member: &Member, seen: &Seen, told: &mut Option<&'static str>) {
+    let (why, obstacle) = match seen {
+        Seen::Untrusted(why) => (
+            why,
+            "no TLS connection; mend its certificate, or the worker's `tls`: `ca_file` names its authority, \
+             `server_name` the name in its certificate",
+        ),
+        Seen::Nameless(why) => (
+            why,
+            "no address for its name; mend the worker's `url`, or the name servers of this machine",
+        ),
+        Seen::Untried(why) => (
+            why,
+            "no connection could be tried; raise this machine's limits of open files and ports, or free some",
+        ),
+        Seen::Silent | Seen::Unreachable | Seen::Unreached => return,
+        Seen::Ready(_) | Seen::Locked(_) | Seen::Unready => {
+            *told = None;
+            return;
         }
-        Seen::Silent | Seen::Unreachable => {}
-        Seen::Ready(_) | Seen::Locked(_) | Seen::Unready => *is_told = false,
+    };
+    if told.replace(obstacle) != Some(obstacle) {
+        tracing::error!(worker = member.upstream.name(), why, "{obstacle}");
     }
 }
 
@@ -229,11 +248,33 @@ async fn probe(upstream: &Arc<Upstream>, answer_bytes: usize) -> Seen {
 }
 
 fn unseen(error: &FetchError) -> Seen {
+    let FetchError::Upstream(error) = error else { return Seen::Silent };
     match error {
-        FetchError::Upstream(UpstreamError::Connect(_) | UpstreamError::ConnectTimedOut(_)) => {
-            Seen::Unreachable
-        }
-        FetchError::Upstream(UpstreamError::Handshake(why)) => Seen::Untrusted(why.to_string()),
-        _ => Seen::Silent,
+        UpstreamError::Refused(_) => Seen::Unreachable,
+        UpstreamError::Unreached(_) | UpstreamError::ConnectTimedOut(_) => Seen::Unreached,
+        UpstreamError::Handshake(why) => Seen::Untrusted(why.to_string()),
+        UpstreamError::Resolve(why) => Seen::Nameless(why.to_string()),
+        UpstreamError::Local(why) => Seen::Untried(why.to_string()),
+        UpstreamError::Broken(_) => Seen::Silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn only_a_refused_connection_says_that_a_worker_is_gone() {
+        let seen = |error| unseen(&FetchError::Upstream(error));
+        let late = || Error::from(ErrorKind::TimedOut);
+        let second = Duration::from_secs(1);
+        assert!(matches!(seen(UpstreamError::Refused(late())), Seen::Unreachable));
+        assert!(matches!(seen(UpstreamError::Unreached(late())), Seen::Unreached));
+        assert!(matches!(seen(UpstreamError::ConnectTimedOut(second)), Seen::Unreached));
+        assert!(matches!(seen(UpstreamError::Handshake(late())), Seen::Untrusted(_)));
+        assert!(matches!(seen(UpstreamError::Resolve(late())), Seen::Nameless(_)));
+        assert!(matches!(seen(UpstreamError::Local(late())), Seen::Untried(_)));
     }
 }

@@ -35,6 +35,8 @@ impl Failed {
             Failure::Silent => Ender::ServerStalled,
             Failure::Saturated => Ender::Capacity,
             Failure::Unreachable
+            | Failure::NoConnection
+            | Failure::Local
             | Failure::Broken
             | Failure::Misconfigured
             | Failure::Disputed
@@ -107,14 +109,40 @@ impl Failed {
 
 impl From<UpstreamError> for Failed {
     fn from(error: UpstreamError) -> Self {
-        match error {
-            UpstreamError::Connect(_)
+        let failure = match error {
+            UpstreamError::Refused(_) => Failure::Unreachable,
+            UpstreamError::Unreached(_)
             | UpstreamError::ConnectTimedOut(_)
-            | UpstreamError::Handshake(_) => {
-                let told = ApiError::overloaded(format!("the worker cannot be reached: {error}"));
-                Self::new(Failure::Unreachable, Phase::Connect, &told)
-            }
-            UpstreamError::Broken(_) => Self::of_fault(&Fault::Broken(error.to_string())),
+            | UpstreamError::Handshake(_) => Failure::NoConnection,
+            UpstreamError::Resolve(_) | UpstreamError::Local(_) => Failure::Local,
+            UpstreamError::Broken(_) => return Self::of_fault(&Fault::Broken(error.to_string())),
+        };
+        let told = ApiError::overloaded(format!("the worker cannot be reached: {error}"));
+        Self::new(failure, Phase::Connect, &told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_a_refused_connection_tells_that_a_worker_is_gone() {
+        let late = || Error::from(ErrorKind::TimedOut);
+        for (error, expected) in [
+            (UpstreamError::Refused(late()), Failure::Unreachable),
+            (UpstreamError::Unreached(late()), Failure::NoConnection),
+            (UpstreamError::ConnectTimedOut(Duration::from_secs(1)), Failure::NoConnection),
+            (UpstreamError::Handshake(late()), Failure::NoConnection),
+            (UpstreamError::Resolve(late()), Failure::Local),
+            (UpstreamError::Local(late()), Failure::Local),
+        ] {
+            let failed = Failed::from(error);
+            assert_eq!(failed.failure, expected);
+            assert_eq!(failed.response.status().as_u16(), 503, "a client may come back");
         }
     }
 }

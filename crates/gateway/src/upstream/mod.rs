@@ -10,6 +10,7 @@
 
 mod answer;
 mod connection;
+mod dial;
 pub(crate) mod fetch;
 pub(crate) mod headers;
 mod http_call;
@@ -28,6 +29,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::answer::AnswerBody;
 use self::connection::{Connection, Freshness};
+use self::dial::{dial, fault_of};
 pub(crate) use self::http_call::{HttpCall, HttpCallError};
 pub(crate) use self::pieces::Pieces;
 use self::pool::Pool;
@@ -39,9 +41,18 @@ pub(crate) type Outgoing = Request<Pieces>;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
-    /// No connection could be made.
+    /// Its name has no address now, or the resolver did not say in time.
+    #[error("no address for its name: {0}")]
+    Resolve(std::io::Error),
+    /// This machine could not try: it is out of descriptors, ports or buffers.
+    #[error("no connection could be tried: {0}")]
+    Local(std::io::Error),
+    /// Nobody listens there: the connection was refused.
     #[error("no connection: {0}")]
-    Connect(std::io::Error),
+    Refused(std::io::Error),
+    /// None came about, for a reason that may be the network's.
+    #[error("no connection: {0}")]
+    Unreached(std::io::Error),
     /// Nor was it refused in time.
     #[error("no connection within {0:?}")]
     ConnectTimedOut(Duration),
@@ -186,12 +197,8 @@ impl Upstream {
     }
 
     async fn connect(&self) -> Result<Connection, UpstreamError> {
-        let connecting = TcpStream::connect((self.address.host.as_str(), self.address.port));
-        let stream = match timeout(self.connect, connecting).await {
-            Ok(connected) => connected.map_err(UpstreamError::Connect)?,
-            Err(_elapsed) => return Err(UpstreamError::ConnectTimedOut(self.connect)),
-        };
-        self.tune(&stream).map_err(UpstreamError::Connect)?;
+        let stream = dial(&self.address, self.connect).await?;
+        self.tune(&stream).map_err(fault_of)?;
         let stream = match &self.tls {
             None => Transport::Plain(stream),
             Some(tls) => Transport::Encrypted(Box::new(self.encrypt(tls, stream).await?)),

@@ -30,8 +30,17 @@ type Three = [(&'static str, String); 3];
 const POOLS: [&str; 2] = ["target", "draft"];
 
 /// What may go wrong with an attempt.
-const UPSTREAM_ERRORS: [&str; 7] =
-    ["unreachable", "broken", "silent", "saturated", "misconfigured", "disputed", "faulty"];
+const UPSTREAM_ERRORS: [&str; 9] = [
+    "unreachable",
+    "no_connection",
+    "local",
+    "broken",
+    "silent",
+    "saturated",
+    "misconfigured",
+    "disputed",
+    "faulty",
+];
 
 /// How a request to the gateway ended.
 #[derive(Clone, Copy, Debug)]

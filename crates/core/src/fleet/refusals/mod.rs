@@ -298,7 +298,12 @@ impl Refusals {
             Ending::Failed(Failure::Disputed) => RefusalKind::Misconfigured,
             // Those are for health and the breaker to count.
             Ending::Failed(
-                Failure::Unreachable | Failure::Broken | Failure::Silent | Failure::Faulty,
+                Failure::Unreachable
+                | Failure::NoConnection
+                | Failure::Local
+                | Failure::Broken
+                | Failure::Silent
+                | Failure::Faulty,
             )
             | Ending::Declined
             | Ending::Abandoned => {

@@ -14,11 +14,39 @@ fn a_worker_is_unproven_until_a_probe_finds_it_ready() {
 fn a_refused_connection_takes_a_worker_out_at_once_and_a_good_probe_brings_it_back() {
     let mut story = Story::new();
     story.check("ready", "up 0");
-    story.check("no connection", "unreachable");
+    story.check("connection refused", "unreachable");
     story.check("silent", "unreachable");
     story.check("ready", "up 0");
     story.check("refused", "unreachable");
     story.check("ready", "up 0");
+}
+
+#[test]
+fn a_connection_that_does_not_come_about_takes_a_worker_out_at_once_and_forgets_nothing() {
+    let mut story = Story::new();
+    let open = |story: &Story| !story.fleet.worker(story.worker).breaker().is_closed();
+    for report in ["no connection", "not reached"] {
+        story.check("ready", if open(&story) { "open" } else { "up 0" });
+        for _ in 0..5 {
+            story.attempt(Ending::Failed(Failure::Broken));
+        }
+        story.check(report, "noconnection");
+        assert!(open(&story), "it may be the same process");
+    }
+    // A connection that is refused after all is proof, and no silence takes that back.
+    story.check("refused", "unreachable");
+    assert!(!open(&story));
+    story.check("not reached", "unreachable");
+    story.check("ready", "up 0");
+}
+
+#[test]
+fn what_this_gateway_could_not_try_says_nothing_of_a_worker() {
+    let mut story = Story::new();
+    story.check("ready", "up 0");
+    for _ in 0..10 {
+        story.check("could not try", "up 0");
+    }
 }
 
 #[test]

@@ -46,6 +46,10 @@ fn what_a_process_reported_goes_with_it() {
     let (mut router, id) = reporting(&prompt, 32);
     assert_eq!(router.prefixes().knowledge(id), Knowledge::Exact);
     let losses = router.cache_losses(id);
+    router.probed(id, Probe::NoConnection, LATER);
+    assert!(!router.fleet().worker(id).health().is_up());
+    assert_eq!(router.prefixes().knowledge(id), Knowledge::Exact, "the network lost a packet");
+    assert_eq!(router.cache_losses(id), losses);
     router.probed(id, Probe::Unreachable, LATER);
     assert!(matches!(router.prefixes().knowledge(id), Knowledge::Estimated { .. }));
     assert_eq!(router.prefixes().reported(id), Chunks::ZERO);
