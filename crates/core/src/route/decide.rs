@@ -52,14 +52,15 @@ pub(super) fn decide_in(scene: &Scene<'_>, tried: &Tried, decision: &mut Decisio
     if 0 < tried.attempts() {
         eligibility::keep_proven(scene, decision);
     }
-    if let Some(choice) = nobody(scene, decision) {
-        decision.choice = choice;
-        return;
-    }
+    // Before the others are found wanting: where all are out, only a trial brings one back.
     let trial = rare.is_due.then(|| eligibility::trial(scene, decision, tried)).flatten();
     if let Some(id) = trial {
         decision.by = DecidedBy::Trial;
         settle(scene, decision, holder, rare.is_crowded, id);
+        return;
+    }
+    if let Some(choice) = nobody(scene, decision) {
+        decision.choice = choice;
         return;
     }
     let sticks = ask.session.zip(settings.sticky);

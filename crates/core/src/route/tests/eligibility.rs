@@ -1,6 +1,7 @@
 //! Eligibility: who is passed over, tried again, held back while warming.
 
 use super::*;
+use crate::breaker::BreakerSettings;
 
 const SLOW: Micros = crate::fleet::SLOW_START;
 
@@ -75,6 +76,24 @@ fn a_worker_that_is_out_is_passed_over_and_gets_one_trial_in_time() {
     decide(&fleet, ask, &Tried::default(), &by, later, &mut decision);
     assert_eq!(told(decision.choice), "send 1");
     assert_eq!(decision.candidates[0].reason, Reason::Probing);
+    fleet.end(trial, Ending::Answered, later);
+    assert!(fleet.worker(ids[0]).breaker().is_closed());
+}
+
+#[test]
+fn a_lone_worker_that_is_not_asked_in_panic_gets_its_trial_in_time() {
+    let (mut fleet, ids) = fleet(1);
+    fleet.set_breakers(BreakerSettings { panic_permille: 0, ..BreakerSettings::default() });
+    open(&mut fleet, ids[0]);
+    check(&fleet, &Tried::default(), "none up");
+    let later = LATER + Micros::new(12_000_001);
+    for policy in [Policy::LeastLoad, Policy::Cost] {
+        let mut decision = Decision::default();
+        decide(&fleet, ask(MODEL), &Tried::default(), &by(policy), later, &mut decision);
+        assert_eq!(told(decision.choice), "send 0", "{policy}");
+        assert_eq!(decision.by, DecidedBy::Trial, "{policy}");
+    }
+    let trial = fleet.start(ids[0], demand(1), Turn::First, later);
     fleet.end(trial, Ending::Answered, later);
     assert!(fleet.worker(ids[0]).breaker().is_closed());
 }
