@@ -31,6 +31,7 @@ mod retry;
 mod router;
 mod router_blocks;
 mod router_breakers;
+mod router_members;
 mod router_memory;
 mod router_reports;
 mod routing_request;

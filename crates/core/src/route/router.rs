@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use overdraft_units::{BlockSize, Instant, Micros, Tokens};
+use overdraft_units::{BlockSize, Instant, Tokens};
 
 use super::candidate::Decision;
 use super::decide::decide_in;
@@ -22,7 +22,7 @@ use super::settings::RouteSettings;
 use super::{Attempted, Choice, Tried, fast_path};
 use crate::admit::{Chain, Portion, Priority, Queue, QueueSettings, Tenant, Tenants, Ticket};
 use crate::estimate::{Kind, Lengths, Media, MovingAverage, Texts};
-use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Probe, Scraped, WorkerId};
+use crate::fleet::{Change, Demand, Ending, FirstToken, Fleet, Scraped, WorkerId};
 use crate::hedge::Hedging;
 use crate::prefix::{Chunks, Hint, Matches, PrefixIndex, PrefixKey, PrefixLimits};
 
@@ -30,7 +30,7 @@ use crate::prefix::{Chunks, Hint, Matches, PrefixIndex, PrefixKey, PrefixLimits}
 pub const MODELS_MAX: usize = 1_024;
 
 /// Tokens to a chunk where nothing has been routed yet.
-const CHUNK_FIRST: Tokens = Tokens::new(64);
+pub(super) const CHUNK_FIRST: Tokens = Tokens::new(64);
 
 /// A request as routing sees it.
 #[derive(Clone, Copy, Debug)]
@@ -170,49 +170,6 @@ impl Router {
         &self.matches
     }
 
-    /// Adds a worker; `None` when there are as many as may be.
-    pub fn join(&mut self, tag: u64) -> Option<WorkerId> {
-        let id = self.fleet.join(tag)?;
-        // The place may have been another's.
-        self.prefixes.leave(id);
-        if self.chunks.len() <= id.index() {
-            self.chunks.resize(id.index() + 1, CHUNK_FIRST);
-            self.blocks.resize(id.index() + 1, None);
-            self.cache_losses.resize(id.index() + 1, 0);
-        }
-        self.blocks[id.index()] = None;
-        self.chunks[id.index()] = CHUNK_FIRST;
-        Some(id)
-    }
-
-    /// Takes a worker out; what is in flight on it may finish.
-    pub fn leave(&mut self, worker: WorkerId) {
-        self.fleet.leave(worker);
-        self.prefixes.leave(worker);
-        self.queue.deserted(worker);
-    }
-
-    /// Sends a worker nothing new.
-    pub fn drain(&mut self, worker: WorkerId) {
-        self.fleet.drain(worker);
-        self.queue.deserted(worker);
-    }
-
-    /// Calls a drain off.
-    pub fn rejoin(&mut self, worker: WorkerId) {
-        self.fleet.rejoin(worker);
-    }
-
-    /// Takes in what a probe saw.
-    pub fn probed(&mut self, worker: WorkerId, probe: Probe<'_>, now: Instant) -> Option<Change> {
-        let change = self.fleet.probed(worker, probe, now);
-        if change.is_some() {
-            self.queue.freed_all();
-        }
-        self.note(change);
-        change
-    }
-
     /// Takes in what a worker said of its load.
     pub fn scraped(&mut self, worker: WorkerId, scraped: Scraped) {
         if !self.fleet.is_member(worker) {
@@ -225,20 +182,6 @@ impl Router {
             let room = Chunks::new(capacity.get() / chunk.get().max(1));
             self.prefixes.set_capacity(worker, room);
         }
-    }
-
-    /// A probe of `worker` was answered after so long.
-    pub fn round_trip(&mut self, worker: WorkerId, took: Micros) {
-        if self.fleet.is_member(worker) {
-            self.fleet.round_trip(worker, took);
-        }
-    }
-
-    /// A worker told its load, or did not and is to be passed over until it does.
-    pub fn measured(&mut self, worker: WorkerId, told: bool, now: Instant) -> Option<Change> {
-        let change = self.fleet.measured(worker, told, now);
-        self.note(change);
-        change
     }
 
     /// Lets time pass; call it about once a second.
@@ -471,16 +414,5 @@ impl Router {
         };
         let new = Tokens::new(tokens.saturating_sub(before));
         self.fleet.decoded(placed.worker(), new, now.since(since));
-    }
-
-    /// Nobody waits on for a worker that went down, and one whose process is gone has lost its cache with it.
-    fn note(&mut self, change: Option<Change>) {
-        let Some(Change::WentDown(worker, cause)) = change else { return };
-        self.queue.deserted(worker);
-        if cause.loses_the_cache() {
-            // One that reports will be followed anew: until then its old reports are of a process that
-            // may be gone.
-            self.restarted(worker);
-        }
     }
 }
