@@ -188,6 +188,10 @@ impl Router {
     pub fn tick(&mut self, now: Instant) {
         self.prefixes.tick(now);
         self.tenants.tick(now);
+        // That a trial is due is told by nothing else, and it may be one of those that are held.
+        if self.fleet.probes_due(now).next().is_some() {
+            self.queue.freed_all();
+        }
     }
 
     /// Decides where `request` would go, says why it would go nowhere else, and changes nothing.
@@ -332,7 +336,9 @@ impl Router {
             self.hedging.first_token(watch, now);
         }
         self.queue.freed(placed.worker());
-        self.fleet.first_token(&mut placed.attempt, now)
+        let change = self.fleet.first_token(&mut placed.attempt, now);
+        self.note(change);
+        change
     }
 
     /// So many tokens of all answers of a placed request have come, since it was placed. Call it
@@ -344,6 +350,7 @@ impl Router {
         now: Instant,
     ) -> Option<Change> {
         let change = self.fleet.progress(&mut placed.attempt, streamed, &self.lengths, now);
+        self.note(change);
         let each = streamed.get() / placed.demand().prospect.answers.max(1);
         self.learn_step(placed, each, now);
         let class = placed.demand().prospect.class;

@@ -39,12 +39,16 @@ impl Router {
 
     /// Lets the next request that fits be the trial of `worker`.
     pub fn grant_probe(&mut self, worker: WorkerId, now: Instant) -> Option<Change> {
-        self.fleet.grant_probe(worker, now)
+        let change = self.fleet.grant_probe(worker, now);
+        self.note(change);
+        change
     }
 
     /// Takes in what another gateway decided on `worker`.
     pub fn breaker_seen(&mut self, worker: WorkerId, seen: Seen, now: Instant) -> Option<Change> {
-        self.fleet.breaker_seen(worker, seen, now)
+        let change = self.fleet.breaker_seen(worker, seen, now);
+        self.note(change);
+        change
     }
 
     /// What this gateway decided and has not told the others.
@@ -60,7 +64,9 @@ impl Router {
         seen: Seen,
         now: Instant,
     ) -> Option<Change> {
-        self.fleet.breaker_told(worker, sequence, seen, now)
+        let change = self.fleet.breaker_told(worker, sequence, seen, now);
+        self.note(change);
+        change
     }
 
     /// `worker` asked to be left alone for so long when it turned a request away.

@@ -39,14 +39,12 @@ impl Router {
     /// Calls a drain off.
     pub fn rejoin(&mut self, worker: WorkerId) {
         self.fleet.rejoin(worker);
+        self.queue.freed_all();
     }
 
     /// Takes in what a probe saw.
     pub fn probed(&mut self, worker: WorkerId, probe: Probe<'_>, now: Instant) -> Option<Change> {
         let change = self.fleet.probed(worker, probe, now);
-        if change.is_some() {
-            self.queue.freed_all();
-        }
         self.note(change);
         change
     }
@@ -65,14 +63,25 @@ impl Router {
         change
     }
 
-    /// Nobody waits on for a worker that went down, and one whose process is gone has lost its cache with it.
+    /// Nobody waits on for a worker that went down, and one whose process is gone has lost its cache with it. Where one
+    /// may be asked again, those that are held and those that wait elsewhere have a look.
     pub(super) fn note(&mut self, change: Option<Change>) {
-        let Some(Change::WentDown(worker, cause)) = change else { return };
-        self.queue.deserted(worker);
-        if cause.loses_the_cache() {
-            // One that reports will be followed anew: until then its old reports are of a process that
-            // may be gone.
-            self.restarted(worker);
+        match change {
+            Some(Change::WentDown(worker, cause)) => {
+                self.queue.deserted(worker);
+                if cause.loses_the_cache() {
+                    // One that reports will be followed anew: until then its old reports are of a process
+                    // that may be gone.
+                    self.restarted(worker);
+                }
+            }
+            Some(
+                Change::CameUp(_)
+                | Change::ModelsChanged(_)
+                | Change::HalfOpened(_)
+                | Change::Closed(_),
+            ) => self.queue.freed_all(),
+            Some(Change::Opened(_) | Change::Refuses(..)) | None => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Workers that come up and go down while requests wait.
 
 use overdraft_core::admit::{Mode, Priority, Ticket, WaitTime};
+use overdraft_core::breaker::{BreakerSettings, Grants};
 use overdraft_core::fleet::{Ending, Failure, Probe};
 use overdraft_core::route::{Choice, Outcome, Request};
 use overdraft_units::Micros;
@@ -70,4 +71,68 @@ fn all_who_wait_for_a_worker_that_goes_down_go_elsewhere() {
     for (ticket, _) in tickets.drain(..) {
         assert!(story.router.leave_queue(ticket));
     }
+}
+
+/// Whether a request that is held while the only worker is `out` is called once it is `back`, and sent there.
+#[track_caller]
+fn check_called(out: impl FnOnce(&mut Story), back: impl FnOnce(&mut Story)) {
+    let mut story = Story::new(1, Some(10_000), Mode::Peak);
+    out(&mut story);
+    let asked = request(100, Some(1), Priority::Default);
+    assert_eq!(story.send(asked), Err(Choice::NoneUp));
+    let time = Micros::new(60 * SECOND);
+    let ticket = story.router.hold(asked, time, story.now).expect("the queue is empty");
+    let settings = story.settings;
+    assert_eq!(story.router.call(story.now), Some(ticket));
+    let placed = story.router.place_called(ticket, asked, &settings, story.now);
+    assert_eq!(placed.err(), Some(Choice::NoneUp));
+    assert_eq!(story.router.call(story.now), None, "nothing has changed");
+    back(&mut story);
+    assert_eq!(story.router.call(story.now), Some(ticket));
+    let placed = story.router.place_called(ticket, asked, &settings, story.now);
+    let placed = placed.expect("the worker may be asked");
+    story.router.end(placed, Outcome::of(Ending::Answered), story.now);
+}
+
+#[test]
+fn who_is_held_is_called_when_its_worker_tells_its_load_again_or_rejoins() {
+    let measured = |story: &mut Story, told: bool| {
+        story.router.measured(story.ids[0], told, story.now);
+    };
+    check_called(|story| measured(story, false), |story| measured(story, true));
+    check_called(
+        |story| story.router.drain(story.ids[0]),
+        |story| story.router.rejoin(story.ids[0]),
+    );
+}
+
+#[test]
+fn who_is_held_is_called_when_a_trial_is_due_or_granted() {
+    // Who is out is not asked, whoever else there is.
+    let settings = BreakerSettings { panic_permille: 0, ..BreakerSettings::default() };
+    let open = |story: &mut Story, grants: Grants| {
+        story.router.set_breakers(settings);
+        story.router.set_grants(grants);
+        for _ in 0..5 {
+            story.send(request(100, Some(1), Priority::Default)).expect("it is up");
+            let placed = story.placed.pop().expect("it was sent");
+            let failed = Outcome::of(Ending::Failed(Failure::Faulty));
+            story.router.end(placed, failed, story.now);
+        }
+    };
+    let later = |story: &mut Story| story.now = story.now + Micros::new(13 * SECOND);
+    check_called(
+        |story| open(story, Grants::Own),
+        |story| {
+            later(story);
+            story.router.tick(story.now);
+        },
+    );
+    check_called(
+        |story| open(story, Grants::Shared),
+        |story| {
+            later(story);
+            assert!(story.router.grant_probe(story.ids[0], story.now).is_some());
+        },
+    );
 }

@@ -321,6 +321,14 @@ impl Dispatcher {
         }
     }
 
+    /// Calls those whose turn it is by what changed, and tells of it.
+    pub(super) fn changed(&self, change: Option<Change>) {
+        if change.is_some() {
+            self.call_waiting();
+        }
+        self.report(change);
+    }
+
     /// Tells the log what changed, and counts it.
     pub(super) fn report(&self, change: Option<Change>) {
         let Some(change) = change else { return };

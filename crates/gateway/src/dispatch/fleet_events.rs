@@ -44,6 +44,8 @@ impl Dispatcher {
         let mut router = self.router();
         let was_draining = router.fleet().worker(worker).is_draining();
         router.leave(worker);
+        drop(router);
+        self.call_waiting();
         was_draining
     }
 
@@ -51,12 +53,14 @@ impl Dispatcher {
     pub(crate) fn drain(&self, worker: WorkerId) {
         self.router().drain(worker);
         self.member(worker).leaves(Some(self.clock.now()));
+        self.call_waiting();
     }
 
     /// A drain is called off.
     pub(crate) fn rejoin(&self, worker: WorkerId) {
         self.router().rejoin(worker);
         self.member(worker).leaves(None);
+        self.call_waiting();
     }
 
     /// Decides on a repair with `next`, and begins or ends the drain that it asks for, in one step.
@@ -77,16 +81,15 @@ impl Dispatcher {
             }
             _ => {}
         }
+        drop(router);
+        self.call_waiting();
         next
     }
 
     /// What a probe saw.
     pub(crate) fn probed(&self, worker: WorkerId, probe: Probe<'_>) {
         let change = self.router().probed(worker, probe, self.clock.now());
-        if change.is_some() {
-            self.call_waiting();
-        }
-        self.report(change);
+        self.changed(change);
     }
 
     /// How long a question to a worker and its answer were on their way.
@@ -104,13 +107,14 @@ impl Dispatcher {
     /// Whether a worker's metrics could be had.
     pub(crate) fn measured(&self, worker: WorkerId, told: bool) {
         let change = self.router().measured(worker, told, self.clock.now());
-        self.report(change);
+        self.changed(change);
     }
 
     /// Time has passed.
     pub(crate) fn tick(&self) {
         let now = self.clock.now();
         self.router().tick(now);
+        self.call_waiting();
     }
 
     /// A worker's process is another than before.

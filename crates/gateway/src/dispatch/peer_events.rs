@@ -48,7 +48,7 @@ impl Dispatcher {
             let same = is_still(&router, worker);
             same.then(|| router.breaker_told(worker.id, sequence, seen(now), now)).flatten()
         };
-        self.report(change);
+        self.changed(change);
     }
 
     /// What the others say of a worker's breaker.
@@ -59,7 +59,7 @@ impl Dispatcher {
             let same = is_still(&router, worker);
             same.then(|| router.breaker_seen(worker.id, seen(now), now)).flatten()
         };
-        self.report(change);
+        self.changed(change);
     }
 
     /// Workers that this gateway may try and has not tried yet.
@@ -81,7 +81,7 @@ impl Dispatcher {
             let same = is_still(&router, worker);
             same.then(|| router.grant_probe(worker.id, self.clock.now())).flatten()
         };
-        self.report(change);
+        self.changed(change);
     }
 
     /// What this gateway has in flight, by the workers' numbers.

@@ -18,7 +18,7 @@ use crate::mock::Mock;
 const EXPLAIN: &str = "x-overdraft-explain: 1\r\n";
 
 /// A page of vLLM's with so many requests and so much of a cache of 16,000 tokens in use.
-fn page(running: u32, waiting: u32, kv_use: &str) -> Vec<u8> {
+pub(crate) fn page(running: u32, waiting: u32, kv_use: &str) -> Vec<u8> {
     format!(
         "vllm:num_requests_running{{model_name=\"m\"}} {running}\n\
          vllm:num_requests_waiting{{model_name=\"m\"}} {waiting}\n\
@@ -64,7 +64,7 @@ async fn workers(gateway: &Gateway) -> Value {
 }
 
 /// Waits until the list of workers is as it should be.
-async fn until(gateway: &Gateway, holds: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn until(gateway: &Gateway, holds: impl Fn(&Value) -> bool) -> Value {
     in_time(async {
         loop {
             let list = workers(gateway).await;

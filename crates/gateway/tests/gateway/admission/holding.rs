@@ -1,7 +1,7 @@
 //! Requests that are held until a worker of their model is up, and what is told to those that are.
 
 use overdraft_gateway::{
-    GatewaySettings, ModelSettings, WebPlace, WebhookSettings, WorkerSettings,
+    GatewaySettings, ModelSettings, ScrapeFailure, WebPlace, WebhookSettings, WorkerSettings,
 };
 
 use super::{named, one_at_a_time, queued, saying, waiting};
@@ -9,6 +9,7 @@ use crate::client::{Client, End};
 use crate::harness::{ANSWER, CHAT, DONE, Gateway, MODEL, NEVER, SOON, chat, finish, token};
 use crate::keys::until_metrics;
 use crate::mock::Mock;
+use crate::routing::{page, until};
 
 /// A gateway before a worker that is not up, which holds the requests for it.
 async fn holding(mock: &Mock, adjust: impl FnOnce(&mut GatewaySettings)) -> Gateway {
@@ -45,6 +46,41 @@ async fn fifty_requests_are_held_until_a_worker_is_up_and_all_are_answered_in_th
         assert_eq!(client.whole().await.0.status, 200);
     }
     assert!(mock.is_idle(), "none was sent twice");
+}
+
+#[tokio::test]
+async fn who_is_held_is_served_as_soon_as_its_worker_tells_its_load_again() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let told = || Some(page(0, 0, "0.25"));
+    mock.behave(|manner| manner.metrics = told());
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.admission.hold = NEVER;
+        settings.scrape.interval = SOON;
+        settings.scrape.idle_interval = SOON;
+        settings.scrape.failure = ScrapeFailure::Unhealthy;
+    })
+    .await;
+    mock.behave(|manner| manner.metrics = None);
+    until(&gateway, |list| list["workers"][0]["health"] == "unmeasured").await;
+    let mut client = queued(&gateway, "", &chat(""), ("default", 1)).await;
+    mock.behave(|manner| manner.metrics = told());
+    mock.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
+}
+
+#[tokio::test]
+async fn who_is_held_is_served_as_soon_as_its_worker_rejoins() {
+    let mut mock = Mock::start(&[MODEL]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| settings.admission.hold = NEVER).await;
+    let mut operator = gateway.operator().await;
+    operator.post("/admin/workers/worker-0/drain", "").await;
+    assert_eq!(operator.whole().await.0.status, 200);
+    let mut client = queued(&gateway, "", &chat(""), ("default", 1)).await;
+    assert!(mock.is_idle());
+    operator.post("/admin/workers/worker-0/rejoin", "").await;
+    assert_eq!(operator.whole().await.0.status, 200);
+    mock.call().await.answer(200, ANSWER).await;
+    assert_eq!(client.whole().await.0.status, 200);
 }
 
 #[tokio::test]
