@@ -2,7 +2,7 @@
 
 use super::hot_fields::Glance;
 use super::load::Load;
-use super::worker::Membership;
+use super::worker::{Drains, Membership};
 use super::{Fleet, WORKERS_MAX, Worker, WorkerId};
 
 impl Fleet {
@@ -43,12 +43,22 @@ impl Fleet {
 
     /// Sends `worker` nothing new from now on; what it has may finish.
     pub fn drain(&mut self, worker: WorkerId) {
-        self.changing(worker).draining = true;
+        self.changing(worker).drains.ordered = true;
     }
 
-    /// Ends a drain that was called off.
+    /// Ends a drain that was called off, whatever it was for.
     pub fn rejoin(&mut self, worker: WorkerId) {
-        self.changing(worker).draining = false;
+        self.changing(worker).drains = Drains::NONE;
+    }
+
+    /// Drains `worker` for the repair of its memory.
+    pub fn drain_for_repair(&mut self, worker: WorkerId) {
+        self.changing(worker).drains.repair = true;
+    }
+
+    /// Ends the drain of a repair, and no other.
+    pub fn repaired(&mut self, worker: WorkerId) {
+        self.changing(worker).drains.repair = false;
     }
 
     /// Frees the place of a worker that left, once nothing is in flight on it.

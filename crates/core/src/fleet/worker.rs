@@ -30,7 +30,7 @@ pub struct Worker {
     pub(super) breaker: Breaker,
     pub(super) refusals: Refusals,
     pub(super) came_up: Instant,
-    pub(super) draining: bool,
+    pub(super) drains: Drains,
     pub(super) models: Vec<String>,
     pub(super) booked: Booked,
     pub(super) sent: SentLately,
@@ -71,6 +71,20 @@ impl BlockSharing {
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::Shared(_))
     }
+}
+
+/// Why a worker is sent nothing new: any of these is enough, and each is called off by who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drains {
+    /// An operator, or a notice that its machine is taken away.
+    pub(super) ordered: bool,
+    /// A repair of its memory.
+    pub(super) repair: bool,
+}
+
+impl Drains {
+    /// It is sent what comes.
+    pub(super) const NONE: Self = Self { ordered: false, repair: false };
 }
 
 /// Whether a place of the fleet is taken.
@@ -114,7 +128,7 @@ impl Worker {
             breaker: Breaker::new(),
             refusals: Refusals::new(),
             came_up: Instant::ORIGIN,
-            draining: false,
+            drains: Drains::NONE,
             models: Vec::new(),
             booked: Booked {
                 requests: 0,
@@ -158,7 +172,17 @@ impl Worker {
 
     /// Whether it finishes what it has and takes nothing new.
     pub const fn is_draining(&self) -> bool {
-        self.draining
+        self.drains.ordered || self.drains.repair
+    }
+
+    /// Whether it does so because an operator or a notice asked for it, whatever a repair needs.
+    pub const fn is_ordered_to_drain(&self) -> bool {
+        self.drains.ordered
+    }
+
+    /// Whether a repair of its memory asks for it.
+    pub(crate) const fn is_drained_for_repair(&self) -> bool {
+        self.drains.repair
     }
 
     /// Attempts in flight on it.

@@ -118,7 +118,7 @@ pub enum Step {
     },
     /// Call its hook, and report what that said to [`Watch::hooked`].
     Restart,
-    /// Send it requests again.
+    /// Send it requests again, unless it is drained for another reason.
     Rejoin(Outcome),
 }
 

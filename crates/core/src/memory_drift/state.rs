@@ -113,7 +113,7 @@ impl State {
         settings: &FragmentSettings,
         now: Instant,
     ) -> Option<Step> {
-        if !worker.is_draining() {
+        if !worker.is_drained_for_repair() {
             return Some(self.end(Outcome::CalledOff, settings, now));
         }
         let up = worker.health().is_up();

@@ -82,8 +82,8 @@ impl Story {
                 return steps;
             };
             match step {
-                Step::Drain { .. } => self.fleet.drain(id),
-                Step::Rejoin(_) => self.fleet.rejoin(id),
+                Step::Drain { .. } => self.fleet.drain_for_repair(id),
+                Step::Rejoin(_) => self.fleet.repaired(id),
                 Step::Restart => {}
             }
             steps.push((number(id), step));
@@ -253,6 +253,29 @@ fn what_somebody_else_drains_is_left_alone() {
     let id = story.ids[0];
     story.fleet.drain(id);
     story.check(80, &[]);
+}
+
+#[test]
+fn a_repair_that_ends_calls_off_no_drain_but_its_own() {
+    let mut story = Story::drifted(&[0, 0]);
+    let id = story.ids[0];
+    story.check(80, &[(0, DRAIN), (0, Step::Restart)]);
+    story.fleet.drain(id);
+    story.watch.hooked(id, Hooked::Gone);
+    story.check(81, &[(0, rejoin(Outcome::Restarted))]);
+    assert!(story.fleet.worker(id).is_draining(), "an operator wants it so");
+    story.fleet.rejoin(id);
+    assert!(!story.fleet.worker(id).is_draining());
+
+    // A worker that is needed is left to who drains it, too.
+    let mut story = Story::drifted(&[0, 0]);
+    let attempt = story.start(0);
+    story.check(80, &[(0, DRAIN)]);
+    story.fleet.drain(id);
+    story.down(1, 81);
+    story.check(81, &[(0, rejoin(Outcome::Needed))]);
+    assert!(story.fleet.worker(id).is_draining());
+    let _ = story.fleet.end(attempt, Ending::Abandoned, at(82));
 }
 
 #[test]

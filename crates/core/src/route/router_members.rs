@@ -36,9 +36,21 @@ impl Router {
         self.queue.deserted(worker);
     }
 
-    /// Calls a drain off.
+    /// Calls a drain off, whatever it was for.
     pub fn rejoin(&mut self, worker: WorkerId) {
         self.fleet.rejoin(worker);
+        self.queue.freed_all();
+    }
+
+    /// Sends a worker nothing new until its memory is repaired.
+    pub fn drain_for_repair(&mut self, worker: WorkerId) {
+        self.fleet.drain_for_repair(worker);
+        self.queue.deserted(worker);
+    }
+
+    /// A repair of a worker has ended; whoever else drains it goes on doing so.
+    pub fn repaired(&mut self, worker: WorkerId) {
+        self.fleet.repaired(worker);
         self.queue.freed_all();
     }
 

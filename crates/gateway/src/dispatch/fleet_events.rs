@@ -39,10 +39,10 @@ impl Dispatcher {
         Some(id)
     }
 
-    /// A worker leaves the fleet; whether it was draining.
+    /// A worker leaves the fleet; whether an operator or a notice had it drained.
     pub(crate) fn leave(&self, worker: WorkerId) -> bool {
         let mut router = self.router();
-        let was_draining = router.fleet().worker(worker).is_draining();
+        let was_draining = router.fleet().worker(worker).is_ordered_to_drain();
         router.leave(worker);
         drop(router);
         self.call_waiting();
@@ -56,7 +56,7 @@ impl Dispatcher {
         self.call_waiting();
     }
 
-    /// A drain is called off.
+    /// A drain is called off, whatever it was for.
     pub(crate) fn rejoin(&self, worker: WorkerId) {
         self.router().rejoin(worker);
         self.member(worker).leaves(None);
@@ -72,12 +72,14 @@ impl Dispatcher {
         let next = next(&router);
         match next {
             Some((worker, Step::Drain { .. })) => {
-                router.drain(worker);
+                router.drain_for_repair(worker);
                 self.member(worker).leaves(Some(self.clock.now()));
             }
             Some((worker, Step::Rejoin(_))) => {
-                router.rejoin(worker);
-                self.member(worker).leaves(None);
+                router.repaired(worker);
+                if !router.fleet().worker(worker).is_draining() {
+                    self.member(worker).leaves(None);
+                }
             }
             _ => {}
         }

@@ -8,7 +8,8 @@ use overdraft_gateway::{
 use overdraft_units::Micros;
 
 use crate::harness::{ANSWER, Gateway, MODEL, NEVER, in_time};
-use crate::mock::Mock;
+use crate::mock::{Call, Mock};
+use crate::routing::until;
 
 /// Often enough that a test need not wait.
 const OFTEN: Duration = Duration::from_millis(5);
@@ -95,10 +96,8 @@ async fn a_worker_that_fails_every_warm_up_is_judged_by_its_traffic() {
     gateway.until_up(1).await;
 }
 
-#[tokio::test]
-async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_returns() {
-    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
-    let mut hook = Mock::start(&[]).await;
+/// A gateway before two workers, of which the first is to be restarted, and the call of the hook that does so.
+async fn under_repair(mocks: &[Mock; 2], hook: &mut Mock) -> (Gateway, Call) {
     mocks[0].behave(|manner| drop(manner.pages.insert("/memory", page(500))));
     let restart = RestartHook::Webhook(WebhookSettings {
         place: WebPlace::parse(&format!("{}/mend", hook.url())).unwrap(),
@@ -112,6 +111,14 @@ async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_return
     settled(&gateway).await;
     mocks[0].behave(|manner| drop(manner.pages.insert("/memory", page(700))));
     let call = hook.call().await;
+    (gateway, call)
+}
+
+#[tokio::test]
+async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_returns() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut hook = Mock::start(&[]).await;
+    let (gateway, call) = under_repair(&mocks, &mut hook).await;
     assert!(call.head.starts_with("POST /mend "), "{}", call.head);
     assert_eq!(call.header("authorization"), Some("Bearer secret"));
     let body = String::from_utf8_lossy(&call.body).into_owned();
@@ -130,6 +137,24 @@ async fn a_webhook_is_told_whom_to_restart_and_the_worker_is_warm_when_it_return
     warm_up.answer(200, ANSWER).await;
     told(&gateway, "overdraft_worker_repairs_total{outcome=\"restarted\"} 1").await;
     told(&gateway, "overdraft_worker_up{worker=\"worker-0\"} 1").await;
+}
+
+#[tokio::test]
+async fn a_worker_that_an_operator_drains_during_its_repair_stays_drained() {
+    let mut mocks = [Mock::start(&[MODEL]).await, Mock::start(&[MODEL]).await];
+    let mut hook = Mock::start(&[]).await;
+    let (gateway, call) = under_repair(&mocks, &mut hook).await;
+    let mut operator = gateway.operator().await;
+    operator.post("/admin/workers/worker-0/drain", "").await;
+    assert_eq!(operator.whole().await.0.status, 200);
+    call.answer(200, "{}").await;
+    mocks[0].call().await.answer(200, ANSWER).await;
+    told(&gateway, "overdraft_worker_repairs_total{outcome=\"restarted\"} 1").await;
+    let list = until(&gateway, |list| list["workers"][0]["health"] == "up").await;
+    assert_eq!(list["workers"][0]["draining"], true, "{list}");
+    operator.post("/admin/workers/worker-0/rejoin", "").await;
+    assert_eq!(operator.whole().await.0.status, 200);
+    until(&gateway, |list| list["workers"][0]["draining"] == false).await;
 }
 
 #[tokio::test]

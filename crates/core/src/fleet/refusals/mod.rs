@@ -340,7 +340,7 @@ impl Worker {
     /// did not fail there.
     pub fn is_in_good_standing(&self, now: Instant) -> bool {
         self.health.is_up()
-            && !self.draining
+            && !self.is_draining()
             && self.breaker.is_closed()
             && self.breaker.failures_in_a_row() == 0
             && self.refusals.acceptance(now) == Acceptance::Accepting

@@ -84,12 +84,15 @@ fn take(fleet: &Arc<Fleet>, worker: WorkerId, step: Step, hooks: &mut JoinSet<(W
         Step::Rejoin(outcome) => {
             fleet.metrics.repaired(outcome);
             if outcome == Outcome::Restarted {
-                tracing::info!(worker = name, "worker runs afresh and is sent requests again");
+                tracing::info!(
+                    worker = name,
+                    "worker runs afresh, and is sent requests again unless it is drained"
+                );
             } else {
                 tracing::warn!(
                     worker = name,
                     outcome = outcome.name(),
-                    "worker was not restarted; it is sent requests again"
+                    "worker was not restarted; it is sent requests again unless it is drained"
                 );
             }
         }
