@@ -1,7 +1,7 @@
 //! Wake hook: a POST to those that can start a model's workers, or wake a sleeping engine, while requests are held.
 //!
-//! The hook of a model is called while requests for it wait and no worker of it is up, when the core says
-//! ([`WakeTurn`]): one call to a model is under way at most.
+//! The hook of a model is called while requests for it wait and no worker of it is up and takes new ones, when the core
+//! says ([`WakeTurn`]): one call to a model is under way at most.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,16 +67,20 @@ fn hooks(fleet: &Fleet) -> BTreeMap<String, (WebhookSettings, usize)> {
     let named = named.filter_map(|(name, own)| Some((name, own.wake.as_ref()?)));
     let hooks = named.map(|(name, hook)| {
         let router = fleet.dispatcher.view();
-        let is_up = is_up(router.fleet(), name);
-        let held = if is_up { 0 } else { router.queue().waiting_for(model_number(name)) };
+        let is_served = is_served(router.fleet(), name);
+        let held = if is_served { 0 } else { router.queue().waiting_for(model_number(name)) };
         (name.clone(), (hook.clone(), held))
     });
     hooks.collect()
 }
 
-fn is_up(fleet: &CoreFleet, model: &str) -> bool {
+/// Whether a worker of the model takes new requests. One that drains is on its way out.
+fn is_served(fleet: &CoreFleet, model: &str) -> bool {
     let mut serving = fleet.serving(model).unwrap_or_default().iter();
-    serving.any(|id| fleet.worker(*id).health().is_up())
+    serving.any(|id| {
+        let worker = fleet.worker(*id);
+        worker.health().is_up() && !worker.is_draining()
+    })
 }
 
 async fn call(model: String, hook: WebhookSettings, held: usize) -> (String, Woken) {

@@ -242,19 +242,37 @@ async fn who_leaves_while_it_is_told_to_wait_is_out_of_the_queue() {
     waiting(&gateway, "default", 0).await;
 }
 
+/// Names `hook` as what starts workers of [`MODEL`].
+fn woken_by(hook: &Mock, settings: &mut GatewaySettings) {
+    let place = WebPlace::parse(&format!("{}/wake_up", hook.url())).unwrap();
+    let wake = Some(WebhookSettings { place, token: None, timeout: NEVER });
+    settings.routing.models.insert(MODEL.to_owned(), ModelSettings { wake, ..Default::default() });
+}
+
+#[tokio::test]
+async fn a_hook_is_called_where_the_only_worker_drains() {
+    let mock = Mock::start(&[MODEL]).await;
+    let mut hook = Mock::start(&[]).await;
+    let gateway = Gateway::start_with(&[&mock], |settings| {
+        settings.admission.hold = NEVER;
+        woken_by(&hook, settings);
+    })
+    .await;
+    let mut operator = gateway.operator().await;
+    operator.post("/admin/workers/worker-0/drain", "").await;
+    assert_eq!(operator.whole().await.0.status, 200);
+    let _held = queued(&gateway, "", &chat(""), ("default", 1)).await;
+    let call = hook.call().await;
+    assert_eq!(call.text(), r#"{"model":"m","held":1}"#);
+    call.answer(200, "{}").await;
+    until_metrics(&gateway, "overdraft_wakes_total{result=\"answered\"} 1").await;
+}
+
 #[tokio::test]
 async fn a_hook_is_called_once_for_all_that_are_held_and_again_after_it_failed() {
     let mock = Mock::start(&[MODEL]).await;
     let mut hook = Mock::start(&[]).await;
-    let place = WebPlace::parse(&format!("{}/wake_up", hook.url())).unwrap();
-    let gateway = holding(&mock, |settings| {
-        let wake = Some(WebhookSettings { place, token: None, timeout: NEVER });
-        settings
-            .routing
-            .models
-            .insert(MODEL.to_owned(), ModelSettings { wake, ..Default::default() });
-    })
-    .await;
+    let gateway = holding(&mock, |settings| woken_by(&hook, settings)).await;
     let _first = queued(&gateway, "", &chat(""), ("default", 1)).await;
     let call = hook.call().await;
     assert!(call.head.starts_with("POST /wake_up HTTP/1.1"), "{}", call.head);
