@@ -18,6 +18,7 @@
 mod address;
 mod board;
 mod budgets;
+mod certificates;
 mod fault;
 mod link;
 mod redis_breaker;

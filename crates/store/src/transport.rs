@@ -1,7 +1,5 @@
 //! Redis connections: single server, Sentinel or Cluster, with TLS.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -9,14 +7,14 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo,
-    IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisFuture, RedisResult, TlsCertificates,
-    TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    Pipeline, RedisConnectionInfo, RedisFuture, RedisResult, TlsCertificates, TlsMode, Value,
 };
 
 use crate::address::{Node, RedisPlace, Topology};
+use crate::certificates::Certificates;
 use crate::fault::{Fault, OpenError};
-use crate::settings::{StoreSettings, TlsFiles};
+use crate::settings::StoreSettings;
 
 /// Retries of a cluster command whose key has moved; the client's own default of sixteen waits for
 /// minutes.
@@ -29,7 +27,8 @@ const CLUSTER_RETRY_WAIT_MS: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct Dialer {
     place: RedisPlace,
-    certificates: Option<TlsCertificates>,
+    /// None where connections are not encrypted.
+    certificates: Option<Certificates>,
     timeout: Duration,
     connect_timeout: Duration,
 }
@@ -43,24 +42,9 @@ pub(crate) enum Connection {
 
 impl Dialer {
     pub(crate) fn new(place: RedisPlace, settings: &StoreSettings) -> Result<Self, OpenError> {
-        let certificates = if place.tls { Some(certificates(&settings.tls)?) } else { None };
-        if place.tls {
-            // A second install is refused, and the first is the same one.
-            let _: Result<_, _> = rustls::crypto::ring::default_provider().install_default();
-        }
+        let certificates = if place.tls { Some(Certificates::new(&settings.tls)?) } else { None };
         let StoreSettings { timeout, connect_timeout, .. } = *settings;
-        let dialer = Self { place, certificates, timeout, connect_timeout };
-        dialer.prove()?;
-        Ok(dialer)
-    }
-
-    /// Refuses certificates that no connection can use.
-    fn prove(&self) -> Result<(), OpenError> {
-        let Some(certificates) = self.certificates.clone() else { return Ok(()) };
-        let node = Node { host: "localhost".to_owned(), port: 1 };
-        Client::build_with_tls(self.address(&node), certificates)
-            .map(|_| ())
-            .map_err(|error| OpenError::Tls { why: error.to_string() })
+        Ok(Self { place, certificates, timeout, connect_timeout })
     }
 
     /// Makes a connection.
@@ -70,10 +54,11 @@ impl Dialer {
     }
 
     async fn connect(&self) -> RedisResult<Connection> {
+        let certificates = self.certificates.as_ref().map(Certificates::current);
         match &self.place.topology {
             Topology::Single { node, database } => {
                 let info = self.info(node, *database)?;
-                let client = match self.certificates.clone() {
+                let client = match certificates {
                     Some(certificates) => Client::build_with_tls(info, certificates)?,
                     None => Client::open(info)?,
                 };
@@ -92,7 +77,7 @@ impl Dialer {
                 if let Some(password) = &self.place.password {
                     builder = builder.set_client_to_redis_password(password);
                 }
-                if let Some(certificates) = self.certificates.clone() {
+                if let Some(certificates) = certificates {
                     builder = builder
                         .set_client_to_redis_tls_mode(TlsMode::Secure)
                         .set_client_to_redis_certificates(certificates.clone())
@@ -102,7 +87,8 @@ impl Dialer {
                 self.finish(&client).await
             }
             Topology::Cluster { nodes } => {
-                let connection = self.cluster(nodes)?.get_async_connection().await?;
+                let client = self.cluster(nodes, certificates)?;
+                let connection = client.get_async_connection().await?;
                 Ok(Connection::Cluster(connection))
             }
         }
@@ -116,7 +102,11 @@ impl Dialer {
         Ok(Connection::Single(connection))
     }
 
-    fn cluster(&self, nodes: &[Node]) -> RedisResult<ClusterClient> {
+    fn cluster(
+        &self,
+        nodes: &[Node],
+        certificates: Option<TlsCertificates>,
+    ) -> RedisResult<ClusterClient> {
         let infos = nodes.iter().map(|node| self.info(node, 0)).collect::<RedisResult<Vec<_>>>()?;
         let mut builder = ClusterClientBuilder::new(infos)
             .retries(CLUSTER_RETRIES)
@@ -130,7 +120,7 @@ impl Dialer {
         if let Some(password) = &self.place.password {
             builder = builder.password(password);
         }
-        if let Some(certificates) = self.certificates.clone() {
+        if let Some(certificates) = certificates {
             builder = builder.certs(certificates);
         }
         builder.build()
@@ -155,25 +145,6 @@ impl Dialer {
         }
         Ok(self.address(node).into_connection_info()?.set_redis_settings(who))
     }
-}
-
-fn certificates(files: &TlsFiles) -> Result<TlsCertificates, OpenError> {
-    let read = |path: &Path| {
-        let fault = |error: std::io::Error| OpenError::TlsFile {
-            path: path.display().to_string(),
-            why: error.to_string(),
-        };
-        fs::read(path).map_err(fault)
-    };
-    let client_tls = match (&files.certificate, &files.key) {
-        (Some(certificate), Some(key)) => {
-            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
-        }
-        (None, None) => None,
-        _ => return Err(OpenError::HalfOfTls),
-    };
-    let root_cert = files.ca.as_deref().map(read).transpose()?;
-    Ok(TlsCertificates { client_tls, root_cert })
 }
 
 impl ConnectionLike for Connection {

@@ -1,5 +1,6 @@
 //! Redis in its other forms: encrypted, with sentinels, as a cluster.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::server::Redis;
@@ -27,28 +29,24 @@ async fn until_told(store: &mut Store) {
 
 /// Ends TLS before a server that speaks none, for clients that somebody we know vouches for. Not every
 /// build of Redis has TLS of its own.
-async fn terminate(config: ServerConfig, port: u16) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let own = listener.local_addr().unwrap().port();
+async fn terminate(listener: TcpListener, config: ServerConfig, port: u16) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                // Whoever is not vouched for is hung up on.
-                let Ok(mut inner) = acceptor.accept(stream).await else { return };
-                let mut outer = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                let _ended = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
-            });
-        }
-    });
-    own
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let acceptor = acceptor.clone();
+        connections.spawn(async move {
+            // Whoever is not vouched for is hung up on.
+            let Ok(mut inner) = acceptor.accept(stream).await else { return };
+            let mut outer = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let _ended = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
+        });
+    }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn encrypted_with_certificates_of_our_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+/// Makes an authority and what it vouches for: `ca.pem`, `client.pem` and `client.key` in a folder, and a server that
+/// wants a certificate.
+fn certify(folder: &Path) -> ServerConfig {
+    let path = |name: &str| folder.join(name);
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.distinguished_name.push(DnType::CommonName, "authority of a test");
@@ -73,12 +71,21 @@ async fn encrypted_with_certificates_of_our_own() {
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
     let (certificate, key) = sign("localhost");
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = ServerConfig::builder()
+    ServerConfig::builder()
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate.der().clone()], key)
-        .unwrap();
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encrypted_with_certificates_of_our_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let config = certify(folder.path());
     let redis = Redis::start(&[]);
-    let port = terminate(config, redis.port).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(terminate(listener, config, redis.port));
     let mut with = settings(&format!("rediss://localhost:{port}"));
     with.tls.ca = Some(path("ca.pem"));
     assert!(Store::open(&with).unwrap().ping().await.is_err(), "it wants a certificate");
@@ -93,6 +100,35 @@ async fn encrypted_with_certificates_of_our_own() {
     assert!(Store::open(&stranger).unwrap().ping().await.is_err());
     let mut plain = open(&redis.url());
     assert!(plain.board_read(&[WORKER]).await.unwrap()[0].is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_were_renewed_in_place_are_shown_by_the_next_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| Some(folder.path().join(name));
+    let redis = Redis::start(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap();
+    let before = tokio::spawn(terminate(listener, certify(folder.path()), redis.port));
+    let mut with = settings(&format!("rediss://localhost:{}", place.port()));
+    with.tls.ca = path("ca.pem");
+    with.tls.certificate = path("client.pem");
+    with.tls.key = path("client.key");
+    let mut store = Store::open(&with).unwrap();
+    until_told(&mut store).await;
+    // Another authority, and other certificates on both sides.
+    let config = certify(folder.path());
+    before.abort();
+    let _aborted = before.await;
+    let listener = TcpListener::bind(place).await.unwrap();
+    tokio::spawn(terminate(listener, config, redis.port));
+    let cut = async {
+        while store.board_report(WORKER, OUT).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(cut).await;
+    until_told(&mut store).await;
 }
 
 // Faults: 60
