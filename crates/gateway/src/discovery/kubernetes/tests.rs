@@ -166,6 +166,45 @@ async fn a_server_that_hangs_up_and_refuses_keeps_the_last_good() {
     watching.end().await;
 }
 
+/// Lets time pass until the source is in trouble.
+async fn until_trouble(watching: &Watching) -> String {
+    for _ in 0..60 {
+        if let Some(error) = watching.error() {
+            return error;
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        tokio::time::resume();
+        tokio::task::yield_now().await;
+    }
+    panic!("a server that says nothing is believed for ever")
+}
+
+// Faults: 82
+#[tokio::test]
+async fn a_server_that_accepts_and_stays_silent_is_told_and_keeps_the_last_good() {
+    let (server, mut watching) = start().await;
+    let list = server.next().await;
+    let error = until_trouble(&watching).await;
+    assert!(error.starts_with("the Kubernetes API failed: "), "{error}");
+    watching.is_silent();
+    watching.end().await;
+    drop(list);
+
+    let (server, mut watching) = start().await;
+    let known = [slice("a", 5, &[ready("vllm-0", "10.0.0.1")])];
+    server.next().await.list(10, &known).await;
+    assert_eq!(watching.next().await, ["vllm-0 http://10.0.0.1:8000"]);
+    let watch = server.next().await;
+    assert!(watch.is_watch(), "{}", watch.target);
+    until_trouble(&watching).await;
+    server.next_list().await.list(30, &known).await;
+    watching.fine().await;
+    watching.is_silent();
+    watching.end().await;
+    drop(watch);
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_there_leaves_nothing_known() {
     // Bound, so that nobody else is there, and closed at once.

@@ -5,6 +5,7 @@
 //! is over. Until that list is complete, the known workers stay.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -23,6 +24,10 @@ const PAGE_SLICES: u32 = 100;
 /// Seconds after which the server is to end a watch, which is then renewed. It bounds for how long a
 /// connection that died without a word is believed.
 const WATCH_SECONDS: u32 = 60;
+
+/// For how long the server may say nothing, to the request for a list or a watch too. kube gives up a watch that is
+/// under way, and renews it, 5 s after the server should have ended it; this is later.
+const SILENCE_MAX: Duration = Duration::from_secs(75);
 
 /// Why a watch ended.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +121,9 @@ async fn connect(settings: &KubernetesSettings) -> Result<Api<EndpointSlice>, Wa
     };
     // How often a failure is tried again is decided in one place, which is ours.
     config.default_retry = false;
+    // Without it a list, or the start of a watch, is awaited for ever. It counts from the last byte either way.
+    config.read_timeout = Some(SILENCE_MAX);
+    config.reset_reader_on_write = true;
     let own = config.default_namespace.clone();
     let client = Client::try_from(config).map_err(|error| fault(&error))?;
     Ok(Api::namespaced(client, settings.namespace.as_deref().unwrap_or(&own)))
