@@ -17,6 +17,7 @@ use overdraft_wire::prometheus::engine::WorkerReport;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::FieldRefusals;
 use crate::settings::{Credentials, GatewaySettings, WorkerSettings};
@@ -28,6 +29,9 @@ pub(crate) struct Member {
     pub(crate) id: WorkerId,
     /// Its name, for whoever keeps it.
     name: Arc<str>,
+    /// What all gateways know it by on the board: its name and its address. What replaces it under its name, as a pod of
+    /// a `StatefulSet` does, is another.
+    pub(super) board_number: u64,
     pub(crate) settings: WorkerSettings,
     pub(crate) upstream: Arc<Upstream>,
     /// The fields of the gateway's own that it does not take.
@@ -59,7 +63,9 @@ pub(crate) struct Member {
 impl Member {
     /// A worker that nothing watches yet.
     pub(crate) fn new(id: WorkerId, settings: WorkerSettings, upstream: Arc<Upstream>) -> Self {
-        let name = upstream.name().into();
+        let name: Arc<str> = upstream.name().into();
+        let address = settings.url.trim_end_matches('/');
+        let board_number = xxh3_64(format!("{name} {address}").as_bytes());
         let (abilities, watchers, reports) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (refusals, lock) = (FieldRefusals::default(), Mutex::default());
         let (still, is_still) = (Notify::new(), AtomicBool::new(false));
@@ -67,6 +73,7 @@ impl Member {
         Self {
             id,
             name,
+            board_number,
             settings,
             upstream,
             refusals,

@@ -9,11 +9,11 @@ use overdraft_units::Instant;
 
 use super::dispatcher::Dispatcher;
 
-/// A worker as gateways know it: its place here, and its number everywhere.
+/// A worker as gateways know it: its place here, and its number on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerWorker {
     pub(crate) id: WorkerId,
-    pub(crate) tag: u64,
+    pub(crate) number: u64,
 }
 
 impl Dispatcher {
@@ -24,15 +24,15 @@ impl Dispatcher {
 
     /// Every worker.
     pub(crate) fn peer_workers(&self) -> Vec<PeerWorker> {
-        let router = self.router();
-        router.fleet().workers().map(|(id, worker)| PeerWorker { id, tag: worker.tag() }).collect()
+        let ids: Vec<WorkerId> = self.router().fleet().workers().map(|(id, _)| id).collect();
+        ids.into_iter().map(|id| self.peer(id)).collect()
     }
 
     /// What breakers decided here and the others have not heard.
     pub(crate) fn breaker_news(&self) -> Vec<(PeerWorker, News)> {
         let router = self.router();
-        let tagged = |(id, news)| (peer(&router, id), news);
-        router.breaker_news(self.clock.now()).map(tagged).collect()
+        let numbered = |(id, news)| (self.peer(id), news);
+        router.breaker_news(self.clock.now()).map(numbered).collect()
     }
 
     /// The others have heard news up to `sequence`, and this is what stands with them now.
@@ -45,7 +45,7 @@ impl Dispatcher {
         let now = self.clock.now();
         let change = {
             let mut router = self.router();
-            let same = is_still(&router, worker);
+            let same = self.is_still(&router, worker);
             same.then(|| router.breaker_told(worker.id, sequence, seen(now), now)).flatten()
         };
         self.changed(change);
@@ -56,7 +56,7 @@ impl Dispatcher {
         let now = self.clock.now();
         let change = {
             let mut router = self.router();
-            let same = is_still(&router, worker);
+            let same = self.is_still(&router, worker);
             same.then(|| router.breaker_seen(worker.id, seen(now), now)).flatten()
         };
         self.changed(change);
@@ -65,20 +65,20 @@ impl Dispatcher {
     /// Workers that this gateway may try and has not tried yet.
     pub(crate) fn probing(&self) -> Vec<PeerWorker> {
         let router = self.router();
-        router.probing(self.clock.now()).map(|id| peer(&router, id)).collect()
+        router.probing(self.clock.now()).map(|id| self.peer(id)).collect()
     }
 
     /// Workers that are out and whose trial is due.
     pub(crate) fn probes_due(&self) -> Vec<PeerWorker> {
         let router = self.router();
-        router.probes_due(self.clock.now()).map(|id| peer(&router, id)).collect()
+        router.probes_due(self.clock.now()).map(|id| self.peer(id)).collect()
     }
 
     /// This gateway may try a worker that is out.
     pub(crate) fn grant_probe(&self, worker: PeerWorker) {
         let change = {
             let mut router = self.router();
-            let same = is_still(&router, worker);
+            let same = self.is_still(&router, worker);
             same.then(|| router.grant_probe(worker.id, self.clock.now())).flatten()
         };
         self.changed(change);
@@ -99,15 +99,15 @@ impl Dispatcher {
             router.others(id, by_worker.get(&tag).copied().unwrap_or_default());
         }
     }
-}
 
-fn peer(router: &Router, id: WorkerId) -> PeerWorker {
-    PeerWorker { id, tag: router.fleet().worker(id).tag() }
-}
+    fn peer(&self, id: WorkerId) -> PeerWorker {
+        PeerWorker { id, number: self.member(id).board_number }
+    }
 
-/// Whether that place is still that worker's.
-fn is_still(router: &Router, worker: PeerWorker) -> bool {
-    router.fleet().is_member(worker.id) && router.fleet().worker(worker.id).tag() == worker.tag
+    /// Whether that place is still that worker's.
+    fn is_still(&self, router: &Router, worker: PeerWorker) -> bool {
+        router.fleet().is_member(worker.id) && self.peer(worker.id) == worker
+    }
 }
 
 fn share(worker: &Worker) -> Share {

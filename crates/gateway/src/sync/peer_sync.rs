@@ -134,7 +134,7 @@ impl Bridge {
         for (worker, news) in self.dispatcher.breaker_news() {
             let open_for = news.open_for.map(Duration::from);
             let verdict = Verdict { open_for, streak: news.streak };
-            let Ok(record) = self.store.board_report(worker.tag, verdict).await else { return };
+            let Ok(record) = self.store.board_report(worker.number, verdict).await else { return };
             // Nothing stands there: nobody had said anything, and that it is closed goes without.
             let none = Record { version: 0, open_for: None, streak: news.streak };
             let record = record.unwrap_or(none);
@@ -146,23 +146,23 @@ impl Bridge {
     async fn read_board(&mut self) {
         let Ok(version) = self.store.board_version().await else { return };
         let workers = self.dispatcher.peer_workers();
-        let tags: Vec<u64> = workers.iter().map(|worker| worker.tag).collect();
-        if self.read.as_ref().is_some_and(|(read, known)| *read == version && *known == tags) {
+        let numbers: Vec<u64> = workers.iter().map(|worker| worker.number).collect();
+        if self.read.as_ref().is_some_and(|(read, known)| *read == version && *known == numbers) {
             return;
         }
-        let Ok(records) = self.store.board_read(&tags).await else { return };
+        let Ok(records) = self.store.board_read(&numbers).await else { return };
         for (worker, record) in workers.into_iter().zip(records) {
             let Some(record) = record else { continue };
             self.dispatcher.breaker_seen(worker, |now| seen(record, now));
         }
-        self.read = Some((version, tags));
+        self.read = Some((version, numbers));
     }
 
     /// Keeps what was claimed, for as long as it is waited for.
     async fn keep_trials(&mut self) {
         for worker in self.dispatcher.probing() {
             // One that could not be kept is another's to try as well, once; that does no harm.
-            if self.store.board_renew(worker.tag).await.is_err() {
+            if self.store.board_renew(worker.number).await.is_err() {
                 return;
             }
         }
@@ -175,7 +175,7 @@ impl Bridge {
             return;
         }
         for worker in self.dispatcher.probes_due() {
-            let Ok(granted) = self.store.board_claim(worker.tag).await else { return };
+            let Ok(granted) = self.store.board_claim(worker.number).await else { return };
             if granted {
                 self.dispatcher.grant_probe(worker);
             }

@@ -7,8 +7,9 @@ use overdraft_core::admit::ByPriority;
 use overdraft_gateway::GatewaySettings;
 use overdraft_store::Place;
 use overdraft_units::Micros;
+use serde_json::Value;
 
-use crate::harness::{CHAT, Gateway, MODEL, chat, in_time};
+use crate::harness::{CHAT, Gateway, MODEL, SOON, chat, in_time};
 use crate::mock::{Alone, Mock};
 use crate::redis::{Redis, free_port};
 
@@ -162,6 +163,62 @@ async fn what_one_gateway_opens_the_other_does_not_ask() {
         assert_eq!(ask(&other).await, 200);
     }
     assert_eq!(workers.alone[0].asked(), asked);
+}
+
+/// What a gateway tells of a worker, by its name.
+async fn told_of(gateway: &Gateway, name: &str) -> Value {
+    let list: Value = serde_json::from_str(&page(gateway, "/admin/workers").await).unwrap();
+    let workers = list["workers"].as_array().unwrap();
+    workers.iter().find(|one| one["name"] == name).cloned().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_replaces_another_under_its_name_begins_anew() {
+    let redis = Redis::start(&[]);
+    let workers = Workers::start(2).await;
+    let for_long = |settings: &mut GatewaySettings| {
+        place(settings, &redis.url());
+        settings.breaker.open_first = Micros::new(3_600_000_000);
+        settings.breaker.open_max = settings.breaker.open_first;
+    };
+    let one = workers.gateway(for_long).await;
+    let other = workers.gateway(for_long).await;
+    workers.alone[0].turn_to(500);
+    let opened = async {
+        while figure(&one, r#"overdraft_breaker_transitions_total{to="open"}"#).await == 0 {
+            assert_eq!(ask(&one).await, 200);
+        }
+    };
+    in_time(opened).await;
+    until_told(&other, "/admin/workers", r#""breaker":"open""#).await;
+    // As a pod of a StatefulSet: the same name at another address.
+    let next = Mock::start(&[MODEL]).await;
+    let url = next.url();
+    let next = next.answer_alone();
+    let mut settings = one.settings();
+    settings.workers[0].url.clone_from(&url);
+    one.change(settings);
+    let up = async {
+        loop {
+            let told = told_of(&one, "worker-0").await;
+            if told["url"] == url.as_str() && told["health"] == "up" {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(up).await;
+    // Long enough for the board to be read several times.
+    tokio::time::sleep(SOON * 3).await;
+    assert_eq!(told_of(&one, "worker-0").await["breaker"], "closed");
+    let asked = async {
+        while next.asked() == 0 {
+            assert_eq!(ask(&one).await, 200);
+        }
+    };
+    in_time(asked).await;
+    let still = told_of(&other, "worker-0").await;
+    assert_eq!(still["breaker"], "open", "the other gateway has the one that fails: {still}");
 }
 
 // Faults: 61
